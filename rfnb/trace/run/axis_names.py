@@ -42,9 +42,11 @@ class AxisNames:
         """Names the axes of a variable, or removes their names."""
         self._forms.clear()
         self.of.pop(variable, None)
-        if axes is not None:
-            self.of[variable] = axes
-        for dim in axes or ():
+        if axes is None:
+            self._given = {dim.name: dim for axes in self.of.values() for dim in axes if isinstance(dim, Dim)}
+            return
+        self.of[variable] = axes
+        for dim in axes:
             if isinstance(dim, Dim):
                 self._given[dim.name] = dim
                 self._lengths[dim] = current_lengths([dim]).size(dim)
@@ -82,6 +84,16 @@ class AxisNames:
             self._forms[variable, shape] = form
         return form
 
+    def dim(self, name: str, size: int) -> Dim:
+        """The dim of all axes with this name and size."""
+        given = self._given.get(name)
+        return given if given and given.dimension == size else self._made(name, kind_of_name(name), (name, size))
+
+    def _made(self, name: str, kind: str | None, key: tuple[Any, ...]) -> Dim:
+        if key not in self._dims:
+            self._dims[key] = Dim(key[-1], name=name, kind=kind)
+        return self._dims[key]
+
     def _dims_of(
         self, variable: str, shape: tuple[int, ...], names: Sequence[str | Dim | None]
     ) -> tuple[list[Dim], Lengths]:
@@ -97,10 +109,7 @@ class AxisNames:
                     dim = None
             if dim is None:
                 word = name.name if isinstance(name, Dim) else name
-                key = (word, size) if word else (variable, axis, size)
-                if key not in self._dims:
-                    self._dims[key] = Dim(size, name=word or f"axis{axis}", kind=kind_of_name(word))
-                dim = self._dims[key]
+                dim = self.dim(word, size) if word else self._made(f"axis{axis}", None, (variable, axis, size))
             dims.append(dim)
         if len(set(dims)) < len(dims):
             return [Dim(size, name=f"axis{axis}") for axis, size in enumerate(shape)], EMPTY
@@ -127,7 +136,8 @@ def axes_of(caller: str, dims: Any) -> Axes | None:
                 got=printable(repr(dims))[:80],
                 expected='a dict such as {"att": ["batch", "source"]}',
             )
-    return dims  # type: ignore[no-any-return]
+    names: Axes | None = dims
+    return names
 
 
 def _misfit(value: Tensor, axes: Sequence[str | Dim]) -> str | None:

@@ -290,8 +290,9 @@ class Run(Shown):
             axes: a name for each axis. A Dim in place of a name has lengths, which say what is padding; one more Dim,
                 with a vocab, is what integers are labels of.
 
-        Forks, and loops inside of the steps, have the same names. Raises LoopError if they fit none of the values, or if
-        the axes have dims, as in an `rf.Loop`.
+        Forks, and loops inside of the steps, have the same names.
+
+        Raises LoopError if they fit none of the values, or if the axes have dims already, as in an `rf.Loop`.
         """
         if not hasattr(self.replay, "name_axes"):
             raise LoopError(f"name_axes: the axes of {self.name} have dims", hint="rf.Dim(…, name=…) names them")

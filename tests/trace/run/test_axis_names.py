@@ -56,6 +56,12 @@ def test_a_dim_has_lengths_and_labels_and_names_mean_it_too(run):
     loop.name_axes("inner", ["batch", "source"])
     assert run[1].att.lengths.size(source).values.tolist() == [5, 3, 2]
     assert loop[0].inner.dims == (batch, source) and run[1].best.sparse_dim is letter
+    run.name_axes("att", ["batch", "source"])
+    assert run[1].att.dims == (batch, source)  # a name means the Dim as long as a variable has it
+    run.name_axes("att", None)
+    run.name_axes("inner", None)
+    run.name_axes("att", ["batch", "source"])
+    assert run[1].att.dims[1].dimension == 5
 
 
 @pytest.mark.parametrize(

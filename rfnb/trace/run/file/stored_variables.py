@@ -38,7 +38,7 @@ class StoredVariables(StoredReplay):
 
     def __post_init__(self) -> None:
         self._steps: dict[str, list[int]] = {}
-        self._names = AxisNames()
+        self.names = AxisNames()
 
     def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:
         """Names the axes of a variable at all steps. Raises LoopError if they fit none of its values."""
@@ -48,14 +48,14 @@ class StoredVariables(StoredReplay):
         def named() -> Iterator[Tensor]:
             for series in all_series:
                 if len({*series.shapes}) == 1:  # else only statistics are in the file, or lengths that differ
-                    forms = [self._names.form(name, tuple(raw.shape), raw) for raw in series.raws]
+                    forms = [self.names.form(name, tuple(raw.shape), raw) for raw in series.raws]
                     series.sig = next((sig for sig, _ in forms if sig.sparse_dim is None), forms[0][0])
                     series.lengths = [lengths for _, lengths in forms]
                     yield series.tensor(next(iter(series.steps)))
 
         before = [(series, series.sig, series.lengths) for series in all_series]
         try:
-            self._names.rename(name, axes, named())
+            self.names.rename(name, axes, named())
             deque(named(), maxlen=0)  # also those after the first that fits
         except Exception:
             for series, sig, lengths in before:
