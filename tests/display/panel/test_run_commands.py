@@ -258,7 +258,7 @@ def test_the_loop_of_a_step_can_be_opened_though_it_is_in_no_list(ask, monkeypat
 def test_a_run_that_is_not_in_the_list_can_be_forked_and_the_fork_opened():
     run = running_sum()
     alone = Runs()
-    alone._runs.append(run)
+    alone._added.append(run)
     answers = Dispatcher(alone)
     args = {"run": run.serial, "step": 1, "states": {"total": "5"}}
     made = answers.handle({"id": 1, "command": "fork", "args": args})["data"]
