@@ -100,10 +100,8 @@ class Run(Shown):
         >>> loop.run.lengths
         [5, 1]
         """
-        values = self.size.values
-        if values.ndim > 1:
-            axes = tuple(i for i, dim in enumerate(self.size.dims) if dim is not self.sequence_dim)
-            values = values.max(axis=axes, initial=0)
+        axes = tuple(i for i, dim in enumerate(self.size.dims) if dim is not self.sequence_dim)
+        values = self.size.values.max(axis=axes, initial=0)
         return values.tolist() if values.ndim == 1 else None
 
     @cached_property
