@@ -12,7 +12,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from rfnb.core.ground.source import parsed
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.edited_value import edited_value, reason_missing
 from rfnb.trace.plain.events import Busy
@@ -179,12 +179,16 @@ def _continued(
     trial: bool = False,
 ) -> Own:
     """Runs the loop. trial: without the edits, for a while. Raises LoopError if it is not what it was without them."""
-    try:
-        node, around, entries, targets, anew, rebuilder = _plan(loop, lines, step, follows=True)
-        values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets}, anew)
-    except LoopError:
-        node, around, entries, targets, anew, rebuilder = _plan(loop, lines, step)
-        values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets}, anew)
+    for follows in (True, False):
+        try:
+            node, around, entries, targets, anew, rebuilder = _plan(loop, lines, step, follows)
+            values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets}, anew)
+        except LoopError:
+            if not follows:
+                raise
+        else:
+            if not rebuilder.notes:
+                break
     items = list(_items(node, loop, step)) if isinstance(node, ast.For) else []
     cells = rebuilder.cells
     changes = _edited(edits, values, targets, loop)
