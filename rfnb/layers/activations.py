@@ -14,7 +14,7 @@ from rfnb.network.config.compute import computed_by
 from rfnb.network.config.values import Function
 from rfnb.network.layer_call.exact_log import safe_log
 from rfnb.ops import activation, math
-from rfnb.ops.softmax import log_softmax, softmax
+from rfnb.ops.reduce import log_softmax, softmax
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -14,7 +14,7 @@ from rfnb.network.layer import Layer
 from rfnb.network.layer_call.exact_log import keep_log
 from rfnb.network.layer_call.param_changes import input_first
 from rfnb.network.options import value
-from rfnb.ops.linear import linear
+from rfnb.ops.matmul import linear
 from rfnb.ops.shape import replace_dim_v2, set_feature_dim, set_sparse_dim
 
 

@@ -16,7 +16,7 @@ from rfnb.nn.layers.weights import to_input, weight
 from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import zeros
-from rfnb.ops.linear import linear
+from rfnb.ops.matmul import linear
 from rfnb.ops.random import dropout
 
 KERNEL_ORDER = "ifjo"
