@@ -13,7 +13,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError
 from rfnb.network.axes import time_of
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, LayerOfNets
 from rfnb.network.layer_call.layer_errors import errors_explained, errors_of, named_after
 from rfnb.network.layer_call.penalties import darc1, spatial_smoothing
 from rfnb.network.losses import LayerLoss, loss_by_name, on_frames_of
@@ -43,11 +43,11 @@ class LossHolder:
     def __init__(self, name: str, layer: Layer, loss: LayerLoss, output: Tensor, target: Tensor | None, **more: Any):
         self.name, self.layer, self.loss, self.output = name, layer, loss, output
         self.target = on_frames_of(target, output) if loss.by_frame and target is not None else target
-        self.scale: float = loss.opts["scale"] * layer.loss_scale
+        self.scale: float = loss.opts["scale"] * layer.spec.common.loss_scale
         self.train: bool = more.get("train", get_run_ctx().train_flag)
         self.custom_inv_norm_factor: Tensor | None = more.get("custom_inv_norm_factor")
         self.reduce_func: Callable[[Tensor], Any] = more.get("reduce_func") or reduced
-        self.logits = layer.logits
+        self.logits = layer.last.logits
 
     def init(self, layer: Layer) -> LossHolder:
         """Sets the layer, and returns the holder."""
@@ -77,18 +77,18 @@ class LossHolder:
 
     def get_only_on_eval(self) -> bool:
         """Whether the loss counts only where the network is not trained."""
-        return self.layer.only_on_eval
+        return self.layer.spec.common.only_on_eval
 
     @cached_property
     def _value(self) -> Tensor | None:
-        if self.layer.only_on_eval and self.train:
+        if self.get_only_on_eval() and self.train:
             return reduced(self.output) * 0.0
         with errors_of(self.layer):
             return self.loss.value(self.output, self.logits, self.target, train=self.train)
 
     @cached_property
     def _error(self) -> Tensor | None:
-        if self.layer.only_on_eval and self.train:
+        if self.get_only_on_eval() and self.train:
             return reduced(self.output) * 0.0
         with errors_of(self.layer):
             return self.loss.error(self.output, self.logits, self.target, train=self.train)
@@ -173,9 +173,10 @@ def holder_of(node: NetNode, values: Mapping[str, Tensor]) -> LossHolder:
         raise DataNotFound(fault, hint=f'net.forward({{"{key}": …}})')
     target = None if node.target is None or not node.loss.needs_target else values[node.target]
     factor = None if node.inv_norm_factor is None else values[node.inv_norm_factor]
-    loss = loss_by_name(layer.loss or "", layer.loss_opts)
+    common = layer.spec.common
+    loss = loss_by_name(common.loss or "", common.loss_opts)
     try:
-        with errors_explained(layer.described, layer.options):
+        with errors_explained(layer.spec.described, layer.options):
             return LossHolder(node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor)
     except DimError as error:
         if layer.loop is not None and node.target is not None and error.hint is None:
@@ -193,9 +194,9 @@ def holders_of(
     for node in nodes:
         if counts(node):
             holders[node.path] = holder_of(node, values)
-        for end in () if node.layer is None else node.layer.losses_inside(node):
+        for end in node.layer.losses_inside(node) if isinstance(node.layer, LayerOfNets) else ():
             if counts(end):
-                assert node.layer is not None
+                assert isinstance(node.layer, LayerOfNets)
                 holders[end.path] = holder_of(end, node.layer.values_of_loss(node, end, values))
     return holders
 
@@ -214,15 +215,16 @@ def constraints_of(layers: Iterable[Layer]) -> Any:
 
 
 def _constraints(layer: Layer) -> Iterator[Tensor]:
-    if layer.for_penalties is not None and layer.feature_dim is not None:
-        source, out = layer.for_penalties
-        if layer.darc1:
-            yield darc1(source, layer.feature_dim) * layer.darc1
-        if layer.spatial_smoothing:
-            yield spatial_smoothing(out, layer.feature_dim) * layer.spatial_smoothing
-    for parameter in layer.params.values() if layer.L2 else ():
+    common, feature = layer.spec.common, layer.spec.feature_dim
+    if layer.last.for_penalties is not None and feature is not None:
+        source, out = layer.last.for_penalties
+        if common.darc1:
+            yield darc1(source, feature) * common.darc1
+        if common.spatial_smoothing:
+            yield spatial_smoothing(out, feature) * common.spatial_smoothing
+    for parameter in layer.params.values() if common.L2 else ():
         if parameter.trainable:
-            yield reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2
+            yield reduce_sum(square(parameter), axis=list(parameter.dims)) * common.L2
 
 
 def _by_sequence(x: Tensor | None) -> Tensor | None:

@@ -25,7 +25,7 @@ from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder, constraints_of, holders_of
 from rfnb.network.interface import Interface
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, LayerOfNets
 from rfnb.network.layer_call.layer_errors import error_of
 from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
@@ -325,8 +325,8 @@ class Network(Interface):
 
     def masks_of_frames(self) -> dict[str, tuple[Tensor, Dim]]:
         """By path of a masked_computation, the mask of all frames of the last batch, and their axis."""
-        nodes = [node for node in self._nodes.values() if node.layer is not None]
-        masks = {node.path: node.layer.mask_of_frames(node, self._values) for node in nodes}  # type: ignore[union-attr]
+        layers = {node: node.layer for node in self._nodes.values() if isinstance(node.layer, LayerOfNets)}
+        masks = {node.path: layer.mask_of_frames(node, self._values) for node, layer in layers.items()}
         return {path: mask for path, mask in masks.items() if mask is not None}
 
     # -- losses
@@ -358,7 +358,11 @@ class Network(Interface):
 
     def _has_loss(self, node: NetNode) -> bool:
         """Whether the loss of a layer counts: those in loops are for training."""
-        if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
+        if (
+            node.loss is None
+            or node.layer is None
+            or (self.search_flag and node.layer.spec.common.loss_only_on_non_search)
+        ):
             return False
         return node.loop is None or self.train_flag is not False
 

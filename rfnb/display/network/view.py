@@ -24,6 +24,7 @@ from rfnb.display.network.loops import as_computed, loops_of
 from rfnb.display.network.masked_frames import taken_html, taken_text
 from rfnb.display.network.schema import LayerCard, LayerParam, NetworkView
 from rfnb.errors import ViewError
+from rfnb.network.layer import nets_inside
 from rfnb.network.network import Network
 from rfnb.network.report.findings import reason, unsupported
 from rfnb.network.report.outline import Entry
@@ -55,7 +56,7 @@ def describe(
     status = status_of(net, entries)
     templates = net.templates()
     layers = net.every_layer()
-    leaves = {path: instance for path, instance in layers.items() if not instance.nets_inside}
+    leaves = {path: instance for path, instance in layers.items() if not nets_inside(instance)}
     params = {path: sum(x.num_elements() for x in instance.params.values()) for path, instance in leaves.items()}
     loops = loops_of(net)
     folder = NetFolder(as_computed(entries, layers, loops), templates, status, params, loops)

@@ -225,7 +225,7 @@ class Zoneout(Basic, names=["zoneoutlstm"]):
 
     def fixed(self, layer: Any) -> dict[str, Any]:
         """Options of the cell that the layer decides."""
-        return {"parts_order": "icfo", "forget_bias": 1.0, "use_zoneout_output": layer.version >= 17}
+        return {"parts_order": "icfo", "forget_bias": 1.0, "use_zoneout_output": layer.spec.version >= 17}
 
 
 class Gru(Cell, names=["gru"]):

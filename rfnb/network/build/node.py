@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, SteppingLayer, nets_inside
 from rfnb.network.losses import LayerLoss
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class NetNode:
     @property
     def changes_params(self) -> bool:
         """Whether the layer has other parameters in each call: with noise, for example."""
-        return self.layer is not None and bool(self.layer.changes)
+        return self.layer is not None and self.layer.spec.changes is not None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -66,28 +66,34 @@ class NetNode:
         return (*self.sources, *self.inputs.values(), *owner)
 
 
+def stepping(node: NetNode) -> SteppingLayer:
+    """The layer of a node that has a state."""
+    assert isinstance(node.layer, SteppingLayer)
+    return node.layer
+
+
 def run_node(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
     """Computes the output of a layer outside of loops, and its further outputs."""
     layer, value = node.layer, values.__getitem__
     assert layer is not None
     inputs = dict(zip(node.inputs, map(value, node.inputs.values()), strict=True))
     values[node.path] = layer(*map(value, node.sources), **inputs)
-    if layer.parts:
+    if layer.last.parts:
         take_parts(node, values)
 
 
 def take_parts(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
     """Moves the further outputs of a layer to the values."""
     assert node.layer is not None
-    if node.layer.parts:
-        values.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
-        node.layer.parts = {}
+    if node.layer.last.parts:
+        values.update({f"{node.path}/{part}": x for part, x in node.layer.last.parts.items()})
+        node.layer.last.parts = {}
 
 
 def every_node(nodes: Mapping[str, NetNode]) -> dict[str, NetNode]:
     """The nodes by path, with those of nets inside of layers: units of masked_computation, sides of cond."""
     every = dict(nodes)
     for node in nodes.values():
-        for net in node.layer.nets_inside if node.layer is not None else ():
+        for net in nets_inside(node.layer):
             every.update(net.every_node())
     return every

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.build.node import NetNode, run_node
+from rfnb.network.build.node import NetNode, run_node, stepping
 from rfnb.network.rec.losses import forget_penalties
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.values import along
@@ -50,7 +50,7 @@ def leave_loop(net: InnerNet, frames: Dim) -> None:
     """The layers of the unit that carry a state are computed along an axis from now on."""
     for node in net.nodes.values():
         if node.state is not None and node.layer is not None:
-            node.layer.leave_loop(frames)
+            stepping(node).leave_loop(frames)
             node.left = True
 
 

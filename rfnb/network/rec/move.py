@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rfnb.network.build.node import NetNode
+from rfnb.network.build.node import NetNode, stepping
 from rfnb.network.rec.net import RecNet
 
 Item = NetNode | RecNet
@@ -43,7 +43,7 @@ def split(
             parts[1].append(item)
     for node in (*parts[0], *parts[2]):
         if node.state is not None and node.layer is not None:
-            node.layer.leave_loop(rec.frames)
+            stepping(node).leave_loop(rec.frames)
             node.left = True
     return parts
 
@@ -93,16 +93,17 @@ def users_of(nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> dict[str, 
 
 def _wants_all_frames(node: NetNode) -> bool:
     """Whether a layer is computed for all frames together if that is possible: one with a state, or with statistics."""
-    return node.state is not None or (node.layer is not None and node.layer.normalized is not None)
+    return node.state is not None or (node.layer is not None and node.layer.spec.normalized is not None)
 
 
 def _may_move(rec: RecNet, node: NetNode) -> bool:
     if not rec.known or node.path == rec.end:
         return False
     layer = node.layer
-    return layer is None or (
-        not layer.what_keeps and not (layer.in_search and rec.beam is not None) and not layer.by_place
-    )
+    if layer is None:
+        return True
+    chooses = layer.traits.in_search and rec.beam is not None
+    return not layer.what_keeps and not chooses and not layer.traits.by_place
 
 
 def looked_into(rec: RecNet, nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> set[str]:

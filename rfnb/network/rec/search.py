@@ -76,7 +76,7 @@ def result_of(rec: RecNet, loop: Loop) -> SearchChoices | None:
     scores, lengths = loop.found.scores, loop.found.lengths
     choice: Any = rec.last_choice
     if choice.length_normalization and lengths.num_elements():
-        over = [rec.beam] if rec.layer.batch_independent else list(lengths.dims)
+        over = [rec.beam] if rec.layer.spec.batch_independent else list(lengths.dims)
         longest = reduce_max(lengths, axis=over, use_mask=False)
         with_end = bool(rec.layer.include_eos)  # type: ignore[attr-defined]
         limit = loop.max_seq_len

@@ -17,14 +17,14 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.build.node import NetNode, every_node
+from rfnb.network.layer import Layer, SteppingLayer
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import makes_constants
 
 if TYPE_CHECKING:
-    from rfnb.network.layer import Layer
     from rfnb.network.rec.net import RecNet
 
-CHANGING = {"parts", "logits", "before", "for_penalties", "cell", "frames_of_losses"}
+CHANGING = {"last", "cell", "frames_of_losses"}
 """Attributes of layers that calls set, or that are looked into by themselves."""
 
 
@@ -35,10 +35,10 @@ def key_of(rec: RecNet) -> list[Any] | None:
     if len(members) < len(rec.inside) or any(node.loop not in (rec, None) for node in nodes):
         return None  # a loop in the loop
     layers = [node.layer for node in nodes if node.layer is not None]
-    if any(layer.changes.of_values for layer in layers):
+    if any(layer.spec.changes is not None and layer.spec.changes.of_values for layer in layers):
         return None
     if rec.has_functions is None:
-        described = [rec.scope.layers, rec.layer.config]
+        described = [rec.scope.layers, rec.layer.spec.config]
         rec.has_functions = any(_is_function(leaf) for leaf in _described(described))
     if rec.has_functions:
         return None
@@ -76,7 +76,7 @@ def _look(thing: Any, key: list[Any]) -> bool:
 
 def tensors_of(layers: list[Layer]) -> list[Tensor]:
     """What layers have computed before the steps, as it is the same in each one."""
-    return [x for layer in layers for x in layer.begun_tensors()]
+    return [x for layer in layers if isinstance(layer, SteppingLayer) for x in layer.begun_tensors()]
 
 
 def _described(given: Any) -> Iterator[Any]:

@@ -13,13 +13,13 @@ from rfnb.errors import RfError
 from rfnb.network.build.node import NetNode, every_node
 from rfnb.network.config.values import Function, Unknown
 from rfnb.network.extern_data import ExternData
-from rfnb.network.layer import IGNORED
 from rfnb.network.options import REQUIRED, checked
 from rfnb.network.rec.net import RecNet
 from rfnb.network.report.differences import differences, ignored_options
 from rfnb.network.report.outline import Entry, class_known
 from rfnb.network.report.rehearsal import rehearse
 from rfnb.network.report.training_keys import training_keys
+from rfnb.network.spec import IGNORED
 
 NOT_YET = frozenset(
     "accumulate_mean choice decide edit_distance_table fast_bw forced_align generic_attention kenlm masked_computation "
