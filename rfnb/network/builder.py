@@ -15,11 +15,9 @@ from rfnb.network.axes import declared_order
 from rfnb.network.build.check import check_call
 from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
-from rfnb.network.build.node import NetNode
-from rfnb.network.build.origin import origin_of
+from rfnb.network.build.node import NetNode, origin_of, value_of
 from rfnb.network.build.prepare import class_of, join, known_options, named_layers, set_options
 from rfnb.network.build.template import on_meta, template_of
-from rfnb.network.build.value import value_of
 from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer, LayerOfNets, Site, SteppingLayer
 from rfnb.network.layer_call.batch_norm import BatchNormCall
@@ -228,23 +226,16 @@ class Builder:
         path = scope.path.rstrip("/")
         if path not in self.modules:
             described = scope.options_of_subnet()
-            self._attach(scope.parent, scope.name, class_of(described)(self._spec(scope.parent, path, described)))
+            self._attach(scope.parent, scope.name, class_of(described)(self._spec(path, described)))
         return self.modules[path]
 
-    def _spec(self, scope: Scope, path: str, described: Mapping[str, Any], loop: RecNet | None = None) -> LayerSpec:
+    def _spec(self, path: str, described: Mapping[str, Any], loop: RecNet | None = None) -> LayerSpec:
         """What is decided before a layer has options. loop: the recurrent net that it stands in."""
         return LayerSpec(
-            path,
-            self.version,
-            described=described,
-            pool=self.axes,
-            config=self.config,
-            loop=loop,
-            nets=self.loops.nets,
-            batch_independent=self.batch_independent,
-            by_mask=loop is not None and loop is self.masked_loop,
-            keeps_log=self.takes_logs,
-        )
+            path, self.version, described=described, pool=self.axes, config=self.config, loop=loop,
+            nets=self.loops.nets, batch_independent=self.batch_independent,
+            by_mask=loop is not None and loop is self.masked_loop, keeps_log=self.takes_logs,
+        )  # fmt: skip
 
     def _attach(self, scope: Scope, name: str, layer: Layer) -> None:
         owner = self.module(scope)
@@ -286,7 +277,7 @@ class Builder:
             inputs.update(inputs_inside)
         templates = [self.seen(source, scope) for source in sources]
         loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
-        spec = self._spec(scope, path, original, loop)
+        spec = self._spec(path, original, loop)
         layer = self.modules.get(path) or cls(spec)
         if net is not None:
             layer.inner = net
@@ -408,14 +399,9 @@ class Builder:
     # -- parameters
 
     def _new_parameter(
-        self,
-        layer: Layer,
-        changes: Changes,
-        scope: Scope,
-        path: str,
-        given: Mapping[str, Any],
+        self, layer: Layer, changes: Changes, scope: Scope, path: str, given: Mapping[str, Any],
         inputs: Mapping[str, Tensor],
-    ) -> Callable[[str, Sequence[Dim], Any], Tensor]:
+    ) -> Callable[[str, Sequence[Dim], Any], Tensor]:  # fmt: skip
         prefix = variable_scope(scope, path[len(scope.path) :], given.get("name_scope"))
         trainable = layer.spec.common.trainable and is_trainable(scope)
         reused = given.get("reuse_params")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +18,13 @@ from rfnb.network.build.node import NetNode, every_node, run_node, stepping, tak
 from rfnb.network.build.template import on_meta
 from rfnb.network.builder import Builder
 from rfnb.network.layer import SteppingLayer
+from rfnb.network.rec.build import NUMBERS
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of
 from rfnb.network.rec.run import RecRun
+from rfnb.network.rec.values import filled
 from rfnb.network.resolve import Scope, texts_in
 from rfnb.nn.module.module import Module
-from rfnb.ops.create import full, zeros
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
@@ -33,8 +34,6 @@ UNIT = "unit"
 layers are in it."""
 TARGET = "target:"
 """Stands before the path of data that are the target of a loss in a unit, with all frames."""
-NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
-"""Initial outputs by name."""
 
 Take = Callable[[Tensor], Tensor]
 
@@ -200,13 +199,13 @@ class InnerNet(Module):
             x = stepping(node).output_of(self._first_state_of(node, given))
             x = x if set(x.dims) == set(dims) else 0.0
         elif isinstance(first, str) and first == "apply(0)":
-            inputs = {key: _filled(self.nodes[path].template, 0) for key, path in self.inputs.items()}
+            inputs = {key: filled(self.nodes[path].template, 0) for key, path in self.inputs.items()}
             x = self.run(inputs, self.first_state(given))[0][node.path]
             x = x if self.frames is None else gather(x, indices=0, axis=self.frames)
         elif isinstance(first, str) and first not in NUMBERS and x is None:
             raise NetworkError("initial_output: the layer has no value before the loop", got=self.inputs[first])
         if not isinstance(x, Tensor):
-            x = _filled(template, NUMBERS.get(first, first), dims)
+            x = filled(template, NUMBERS.get(first, first), dims)
         for dim in dims:
             x = x if dim in x.dims else expand_dim(x, dim)
         return set_feature_dim(x, template.feature_dim)
@@ -382,14 +381,3 @@ def chosen(mask: Tensor, new: Any, old: Any) -> Any:
 def _grown_in(state: Mapping[str, Any]) -> set[Dim]:
     """The axes in a state, which grow from step to step."""
     return {part for part in state.values() if isinstance(part, Dim)}
-
-
-def _filled(template: Tensor, number: Any, dims: Sequence[Dim] | None = None) -> Tensor:
-    """A tensor with the dims and dtype of a template."""
-    make: Any = {
-        "dims": template.dims if dims is None else dims,
-        "dtype": template.dtype,
-        "sparse_dim": template.sparse_dim,
-    }
-    x = full(fill_value=number, **make) if number else zeros(**make)
-    return set_feature_dim(x, template.feature_dim)

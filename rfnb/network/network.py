@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network.build.check import check_net
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import NetNode, every_node, run_node
-from rfnb.network.build.outputs import NetworkOutputs
 from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
@@ -27,17 +26,39 @@ from rfnb.network.holder import LossHolder, constraints_of, holders_of
 from rfnb.network.interface import Interface
 from rfnb.network.layer import Layer, LayerOfNets
 from rfnb.network.layer_call.layer_errors import error_of
-from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun
+from rfnb.network.rec.search import searched_net, searching
 from rfnb.network.report.findings import NetworkReport, report_of
 from rfnb.network.report.lenient import construct_what_can
 from rfnb.network.report.outline import Entry, outline
 from rfnb.network.versions import default_behavior_version
 from rfnb.ops.grad import stop_gradient_scope
 from rfnb.search.found import Found
+
+
+class NetworkOutputs(Mapping[str, Tensor]):
+    """The outputs of a call by the paths of the layers: "encoder", "subnet/layer"; and "data:key"."""
+
+    def __init__(self, values: dict[str, Tensor]):
+        self._values = values
+
+    def __getitem__(self, path: str) -> Tensor:
+        if path not in self._values:
+            hint = did_you_mean(path, self._values) or "a layer is constructed if an output or a loss needs it"
+            raise LayerNotFound(f"there is no output of a layer {path!r}", expected=", ".join(self._values), hint=hint)
+        return self._values[path]
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 class Network(Interface):

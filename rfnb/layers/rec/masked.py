@@ -16,7 +16,7 @@ from rfnb.network.build.node import NetNode
 from rfnb.network.inner_net import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.network.layer import LayerOfNets, SteppingLayer
 from rfnb.network.options import REQUIRED, layer, value
-from rfnb.network.rec.all_frames import leave_loop, run_over_frames, what_keeps
+from rfnb.network.rec.move import leave_loop, run_over_frames, what_keeps
 from rfnb.network.rec.values import along
 from rfnb.network.resolve import names_of_sources
 from rfnb.ops.concat import concat

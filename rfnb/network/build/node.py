@@ -6,8 +6,10 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer, SteppingLayer, nets_inside
 from rfnb.network.losses import LayerLoss
 
@@ -97,3 +99,36 @@ def every_node(nodes: Mapping[str, NetNode]) -> dict[str, NetNode]:
         for net in nets_inside(node.layer):
             every.update(net.every_node())
     return every
+
+
+def origin_of(nodes: Mapping[str, NetNode], path: str, dim: Dim) -> str:
+    """The path of the layer that made a dim of a value, or of the data that has it."""
+    visited: set[str] = set()
+    while path not in visited:
+        visited.add(path)
+        node = nodes[path]
+        frames = node.loop.sources if node.kind == "frame" and node.loop is not None else ()
+        sources = [name for name in (node.of, *node.needs, *frames) if name in nodes]
+        path = next((name for name in sources if dim in nodes[name].template.dims), path)
+    return path
+
+
+def value_of(path: str, nodes: Mapping[str, NetNode]) -> Tensor:
+    """The output of a layer, computed from constants and parameters. Raises NetworkError if it needs anything else."""
+    values: dict[str, Tensor] = {}
+    todo = [path]
+    while todo:
+        at = todo[-1]
+        node = nodes[at]
+        if node.kind != "layer" or node.layer is None or node.loop is not None:
+            got = f"{at!r}, which is known in a batch only"
+            raise NetworkError(
+                "a layer without data is needed here", got=got, expected='for example "class": "constant"'
+            )
+        missing = list(dict.fromkeys(need for need in (*node.sources, *node.inputs.values()) if need not in values))
+        if missing:
+            todo += missing
+            continue
+        inputs = {name: values[source] for name, source in node.inputs.items()}
+        values[todo.pop()] = node.layer(*(values[source] for source in node.sources), **inputs)
+    return values[path]

@@ -21,12 +21,24 @@ from rfnb.network.layer_call.layer_errors import errors_of, named_after
 from rfnb.network.layer_call.param_changes import held_parameters
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import NetLines, called
-from rfnb.network.rec.losses import forget_penalties, give_back, of_losses
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
 from rfnb.network.rec.search import StepsOfSearch, result_of
 from rfnb.network.rec.trace_reuse import key_of, tensors_of
-from rfnb.network.rec.values import Inside, along, featured, filled, like, mapped, one_more, with_axis, with_frames
+from rfnb.network.rec.values import (
+    Inside,
+    along,
+    featured,
+    filled,
+    forget_penalties,
+    give_back,
+    like,
+    mapped,
+    of_losses,
+    one_more,
+    with_axis,
+    with_frames,
+)
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import cast
 from rfnb.ops.shape import set_feature_dim
