@@ -286,7 +286,10 @@ def text_html(text: str) -> Html:
     return fold("as text", el("pre", text, style=_PRE))
 
 
-LEGEND = "step by step from left to right · thick: best · green frame: reference · ▣ ends · ✂ fell out · grey: pruned"
+LEGEND = (
+    "step by step from left to right · the bluer, the better in its step · thick: best · green frame: reference · "
+    "▣ ends · “·” had ended before · ✂ fell out · grey: pruned"
+)
 JOINS = " · brown: joined, as the labels are the same"
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
 
