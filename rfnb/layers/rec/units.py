@@ -135,8 +135,8 @@ class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmbloc
         """Gives them to the cell."""
         options: Any = self.layer[0]
         drop = (options.unit_opts or {}).get("rec_weight_dropout", 0.0)
-        self.cell.ff_weight, self.cell.bias = params.get("W"), params.get("b")
-        self.cell.rec_weight = dropout(params["W_re"], drop) if drop else params["W_re"]
+        rec_weight = dropout(params["W_re"], drop) if drop else params["W_re"]
+        vars(self.cell).update(ff_weight=params.get("W"), rec_weight=rec_weight, bias=params.get("b"))
 
 
 class NativeV1(Native, names=["nativelstm"]):

@@ -17,7 +17,7 @@ from rfnb.core.run.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.build.node import NetNode, every_node
-from rfnb.network.layer import Layer, SteppingLayer
+from rfnb.network.layer import Layer, LayerOfNets, SteppingLayer
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import makes_constants
 
@@ -59,6 +59,7 @@ def key_of(rec: RecNet) -> list[Any] | None:
 def _look(thing: Any, key: list[Any]) -> bool:
     """Adds what Python may read of a layer, a module or a cell. Returns whether that is all."""
     key.append(type(thing))
+    inside = {id(net) for net in thing.nets_inside} if isinstance(thing, LayerOfNets) else ()
     for name, value in vars(thing).items():
         if name == "_forward_hooks" and value:
             return False
@@ -67,7 +68,7 @@ def _look(thing: Any, key: list[Any]) -> bool:
         child = value.cell if name == "cell" else value
         if name not in CHANGING:
             key.append(value)
-        if any(child is net for net in getattr(thing, "nets_inside", ())):
+        if id(child) in inside:
             continue  # its layers are looked at as well
         if isinstance(child, Module) and (child.has_layers or not _look(child, key)):
             return False
