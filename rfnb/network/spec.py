@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Count, Positive, Probability
+from rfnb.core.tensor.arguments import Count, Positive, Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.axes import NetworkDims
 from rfnb.network.layer_call.batch_norm import BatchNormCall

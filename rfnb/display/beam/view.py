@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.display.beam.figure import to_figure as to_figure
-from rfnb.display.beam.picture import image
+from rfnb.display.beam.picture import image, to_figure as to_figure
 from rfnb.display.beam.schema import BeamHypothesis, BeamNode, BeamReference, BeamStep, BeamView
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.markup import style, svg

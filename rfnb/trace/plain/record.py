@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 
 from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, Block as Lines
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import ParameterError
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.block import Block

@@ -9,8 +9,7 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
-from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.dim_kind import kind_of_name
+from rfnb.core.dims.dim import Dim, kind_of_name
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
