@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.syntax import BEFORE
-from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, growth_of, hold, summary, tensors_in
+from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, growth_of, hold, summary, tensor_backend, tensors_in
 from rfnb.trace.run.runs import runs
 
 PART = 0.05
@@ -96,6 +96,7 @@ class Budgets:
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
         self.host, self._device, self.most = Budget(0), Budget(None, of_device=True), 0
+        self._is_on_host = tensor_backend().is_on_host_raw
         self._limit, self._log, self._last, self._next_check, self._tiny = limit, log, last, 0.0, 0
         self._taken = 0  # of the limit
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
@@ -166,32 +167,43 @@ class Budgets:
         for budget in (self.host, self._device):
             budget.move(cut, kept, moved)
 
+    def add_raw(self, raw: Any, size: int) -> None:
+        """Counts a raw tensor of the log, of this size."""
+        entries, key = self._entries, id(raw)
+        count = entries.get(key, 0)
+        entries[key] = count + 1
+        if count:
+            return
+        if size <= TINY:
+            self._tiny += size
+        else:
+            self._add_large(raw, size)
+
     def add(self, value: Any, version: int | None) -> None:
         """Counts a value of the log."""
         if version is not None:
-            entries, key, raw = self._entries, id(value), value
-            size = 0 if key in entries else raw.nbytes
-            entries[key] = entries.get(key, 0) + 1
-        else:
-            size, raw = hold(value), _raw_of(value, None)
-        if not size:
-            return
-        if size <= TINY and (version is not None or is_tiny(value, version)):
-            self._tiny += size
-            return
-        if raw is None or backend_of(raw).is_on_host_raw(raw):
+            self.add_raw(value, value.nbytes)
+        elif size := hold(value):
+            if size <= TINY and is_tiny(value, version):
+                self._tiny += size
+            else:
+                self._add_large(_raw_of(value, None), size)
+
+    def _add_large(self, raw: Any, size: int) -> None:
+        if raw is None or self._is_on_host(raw):
             self.host.bytes += size
             return
-        budget, time = self._device, monotonic()
-        budget.bytes += size
-        if budget.limit is None:
-            budget.limit = PART * backend_of(raw).spare_memory_raw(raw)
-        if time > self._next_check:
-            self._next_check = time + CHECKED
-            if backend_of(raw).spare_memory_raw(raw) < budget.limit:
-                self.free(budget, 0)  # the program needs the memory
-        if budget.bytes > budget.limit:
-            self.free(budget)
+        budget, time, backend = self._device, monotonic(), tensor_backend()
+        with backend.unobserved():
+            budget.bytes += size
+            if budget.limit is None:
+                budget.limit = PART * backend.spare_memory_raw(raw)
+            if time > self._next_check:
+                self._next_check = time + CHECKED
+                if backend.spare_memory_raw(raw) < budget.limit:
+                    self.free(budget, 0)  # the program needs the memory
+            if budget.bytes > budget.limit:
+                self.free(budget)
 
     def drop(self, value: Any, version: int | None) -> int:
         """The memory that is free without an entry of the log."""

@@ -37,7 +37,7 @@ class FrameRecorder:
         self._caught: BaseException | None = None  # since the line before
         self._raised: Raised | None = None  # while it is handled
         self._unobserved, self._outside = tensor_backend().unobserved, text.outside
-        self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
+        self._calm: Mapping[int, Place] = {}  # places at which a line only takes what the one before has assigned
         self._before_test: Tested | None = None
         self._tested = 0  # how much of the log conditions were tested on
         self._frame: FrameType | None = None  # while a line is tested, if it may pause
@@ -47,6 +47,28 @@ class FrameRecorder:
 
     def line(self, frame: FrameType) -> None:
         """A line is about to run."""
+        place = self._calm.get(frame.f_lasti)
+        if place is None or pauses.conditions or pauses.asked:
+            self._line_of_any_kind(frame)
+            return
+        statement, previous, variables = place[0], self._previous, self.variables
+        if statement == previous and not place[1]:
+            return  # a statement goes on in another line
+        try:
+            if previous != BEFORE and variables.rows[previous]:
+                variables.take(frame.f_locals, previous, True, False)
+            variables.log.statements.append(statement)
+            if statement in variables.writers:
+                with self._unobserved():
+                    variables.separate(statement)
+            self._previous = statement
+        except Exception as error:
+            self._give_up(error)
+        except BaseException as error:  # a paused cell is stopped
+            self._recording.interrupt(error)
+            raise
+
+    def _line_of_any_kind(self, frame: FrameType) -> None:
         place = self._places.get(frame.f_lasti)
         if self._raised is not None and self._caught is None and sys.exc_info()[1] is not self._raised.error:
             self._raised = None
@@ -61,10 +83,13 @@ class FrameRecorder:
                 self._recording.interrupt(error)
                 raise
         self._caught = self._frame = None
+        is_calm = self._open and self._raised is None and not (self._outside or self.goes_on)
+        self._calm = self._outline.inside[self._open[-1].number] if is_calm else {}
 
     def caught(self, error: BaseException) -> None:
         """The line before has raised an error, which may have ended loops; not that of an iterator without items."""
         self._make_room(error)
+        self._calm = {}
         if not (isinstance(error, StopIteration | StopAsyncIteration) and self._previous in self._outline.headers):
             self._caught = error
             if self._raised is None or self._raised.error is not error:
@@ -89,7 +114,7 @@ class FrameRecorder:
                 self._leave_loops(statement, header_loop, names)
                 if self._open and self._open[-1].number == header_loop:
                     self._pause(names, ended=True)
-        if statement in self._tests and not begins:
+        if statement in self._outline.tests and not begins:
             self._test(self._outline.headers[statement], self._names(frame))
         if self._open:
             self.variables.log.statements.append(statement)
@@ -205,7 +230,7 @@ class FrameRecorder:
 
     def _give_up(self, error: Exception) -> None:
         """Records this frame no longer: a problem of the recorder never becomes one of the loop."""
-        self._places, self._open = {}, []
+        self._places, self._open, self._calm = {}, [], {}
         self.variables.start()
         with contextlib.suppress(Warning):  # also where warnings are errors
             warn(f"the loop is no longer recorded: {type(error).__name__}: {error}")
@@ -214,7 +239,7 @@ class FrameRecorder:
 
     def _begin(self, number: int, names: Mapping[str, Any], tentative: bool) -> None:
         """An iteration of a loop begins; what the header assigned belongs to it."""
-        text, variables = self._outline.loops[number], self.variables
+        text, variables, self._calm = self._outline.loops[number], self.variables, {}
         if self._previous == BEFORE and not self._open:  # the frame is followed since its header ran
             self._previous = self._outline.header_of(number)
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
@@ -276,7 +301,7 @@ class FrameRecorder:
 
     def _close(self, error: BaseException | None = None) -> None:
         """The innermost open loop has ended."""
-        loop, variables = self._open[-1], self.variables
+        loop, variables, self._calm = self._open[-1], self.variables, {}
         end = len(variables.log)
         if loop.tentative and not any(loop.log.entries(loop.starts[-1], end)):
             if error is None or len(loop.starts) == 1:  # else the next item is missing

@@ -224,6 +224,16 @@ class Kept:
         """Whether a value is the object that was kept; None is not an object that no longer exists."""
         return self.object is value and (value is not None or self.origin is None)
 
+    def is_as_it_was(self, value: Any, raw_kind: type) -> bool:
+        """Whether a value is the object that was kept, which cannot have changed; False also if that is not plain.
+
+        raw_kind: the type of tensors that can be asked for their version by any code.
+        """
+        if value is None or self.origin is None or self.origin() is not value:
+            return False
+        kind = type(self.value)
+        return kind is Opaque or (kind is raw_kind and self.version is not None and not self.changed())
+
     @property
     def raw(self) -> Any:
         """The raw tensor."""
@@ -541,7 +551,12 @@ def backend_of(value: Any) -> Any:
 
 def tensor_backend() -> Any:
     """The backend of torch, whose tensors plain code computes with, also where rfnb makes arrays of numpy."""
-    return next(backend for kind, backend in raw_registry.BACKENDS.items() if not issubclass(kind, np.ndarray))
+    return raw_registry.BACKENDS[tensor_type()]
+
+
+def tensor_type() -> type:
+    """The type of the raw tensors of that backend."""
+    return next(kind for kind in raw_registry.BACKENDS if not issubclass(kind, np.ndarray))
 
 
 SEQUENCES: tuple[type, ...] = (list, tuple, deque, set, frozenset)

@@ -22,6 +22,7 @@ from rfnb.trace.plain.values import (
     is_same,
     keep,
     tensor_backend,
+    tensor_type,
     tensors_in,
     version_of,
     written_in,
@@ -44,15 +45,13 @@ class FrameVariables:
         self._text = text
         backend = tensor_backend()
         self._version_now, self._plain_version = backend.current_version_raw, backend.plain_version_raw
+        self._unobserved, self._is_observed, self._raw_kind = backend.unobserved, backend.is_observed, tensor_type()
         self.hides = False
         if any(statement.hides for statement in text.statements):
             self._copy_all()
         self.uncounted = {*text.paths, *text.shared}
         self._paths = dict(text.paths)
-        self._uses = [
-            tuple((use.name, use.reads, use.always, text.paths.get(use.name), use) for use in uses)
-            for uses in text.uses
-        ]
+        self.rows = text.rows
         self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self.writers = {number: set(names) for number, names in text.writes.items()}
         self.hidden: Any = None  # a Hidden, from the first line on
@@ -103,7 +102,7 @@ class FrameVariables:
         self.uncounted.difference_update(hidden)
         self._kept.difference_update(hidden)
         self._objects = None
-        self._uses = [tuple(use for use in uses if use[0] not in hidden) for uses in self._uses]
+        self.rows = [tuple(row for row in rows if row[0] not in hidden) for rows in self.rows]
 
     def let_go(self) -> None:
         """Keeps the objects that the variables have alive no longer."""
@@ -144,61 +143,74 @@ class FrameVariables:
 
         whole: it ran to its end. header: it is that of a loop, whose target has a new value.
         """
-        log, last, version_now, plain_version = self.log, self.last, self._version_now, self._plain_version
-        values, versions, budgets = log.values, log.versions, self.budgets
-        for name, reads, always, path, use in self._uses[statement]:
-            if path is None:
-                value = names.get(name, MISSING)
-            else:
-                value = path.value(names)
-                if value is HIDDEN:
-                    self._forget({name})
-                    continue
+        log, last, raw_kind, is_observed = self.log, self.last, self._raw_kind, self._is_observed()
+        values, versions = log.values, log.versions
+        for name, reads, always, path, use in self.rows[statement]:
+            value = names.get(name, MISSING) if path is None else path.value(names)
             if value is MISSING:
                 continue
             at = last.get(name)
-            if at is None:
-                self.add(name, use if not reads else Use(name, BEFORE, 0, False, True), value)
-                continue
-            old, version = values[at], versions[at]
-            if always and whole and type(old) is not Kept:
-                version = None
-                if type(value) not in PLAIN:
-                    version = plain_version(value)
-                    if version is None:
-                        self.add(name, use, value)
+            if at is not None and not is_observed:  # most values need no more than this
+                old, version = values[at], versions[at]
+                if reads:
+                    if old is value:
+                        if version is None or (type(old) is raw_kind and self._version_now(old) == version):
+                            continue
+                    elif type(old) is Kept and old.is_as_it_was(value, raw_kind):
                         continue
-                    budgets.add(value, version)
-                last[name] = len(values)
-                log.uses.append(use)
-                values.append(value)
-                versions.append(version)
-                if version is not None and budgets.host.bytes > budgets.most:
-                    self.spend(0)
-                continue
-            if old is value:
-                is_equal = version is None or version_now(old) == version
-                if reads and is_equal:
-                    continue
-            elif version is not None:
-                is_equal = False
-            elif type(old) is Kept and type(old.value) is Opaque:
-                is_equal = old.is_of(value)
-            else:
-                is_equal = is_same(value, old, closely=always or name in self.writers.get(statement, ()))
-            if not is_equal:
-                if reads and (old is value or (type(old) is Kept and old.is_of(value) and old.note != MAY)):
-                    self.writers.setdefault(statement, set()).add(name)
-                    self._parts.setdefault((statement, name), set()).update(written_in(old))
+                elif always and whole and type(old) is not Kept:
+                    plain = None if (is_constant := type(value) in PLAIN) else self._plain_version(value)
+                    if is_constant or plain is not None:
+                        last[name] = len(values)
+                        log.uses.append(use)
+                        values.append(value)
+                        versions.append(plain and plain[0])
+                        if plain is not None:
+                            self.budgets.add_raw(value, plain[1])
+                            if self.budgets.host.bytes > self.budgets.most:
+                                with self._unobserved():
+                                    self.spend(0)
+                        continue
+            with self._unobserved():
+                self._take(name, value, use, always and whole, header and not reads)
+
+    def _take(self, name: str, value: Any, use: Use, assigned: bool, of_header: bool) -> None:
+        """Takes a value that may need a closer look.
+
+        assigned: a statement has assigned it. of_header: the header of a loop may have.
+        """
+        if value is HIDDEN:
+            self._forget({name})
+            return
+        at, reads, statement = self.last.get(name), use.reads, use.statement
+        if at is None:
+            self.add(name, use if not reads else Use(name, BEFORE, 0, False, True), value)
+            return
+        old, version = self.log.values[at], self.log.versions[at]
+        if assigned and type(old) is not Kept:
+            self.add(name, use, value)
+            return
+        if old is value:
+            is_equal = version is None or self._version_now(old) == version
+        elif version is not None:
+            is_equal = False
+        elif type(old) is Kept and type(old.value) is Opaque:
+            is_equal = old.is_of(value)
+        else:
+            is_equal = is_same(value, old, closely=use.always or name in self.writers.get(statement, ()))
+        if not is_equal:
+            if reads and (old is value or (type(old) is Kept and old.is_of(value) and old.note != MAY)):
+                self.writers.setdefault(statement, set()).add(name)
+                self._parts.setdefault((statement, name), set()).update(written_in(old))
+            self.add(name, use, value)
+        elif assigned or of_header:
+            if type(old) is Kept and not old.compared:  # other names may have changed it
                 self.add(name, use, value)
-            elif (always and whole) or (header and not reads):
-                if type(old) is Kept and not old.compared:  # other names may have changed it
-                    self.add(name, use, value)
-                    continue
-                if type(old) not in PLAIN:
-                    budgets.add(old, version)
-                last[name] = len(values)
-                log.add(use, old, version)
+                return
+            if type(old) not in PLAIN:
+                self.budgets.add(old, version)
+            self.last[name] = len(self.log.values)
+            self.log.add(use, old, version)
 
     def look_again(self, names: Mapping[str, Any], used: Collection[str], targets: Collection[str], use: Use) -> None:
         """Takes values whose changes nothing counts, and that other lines, or other names, have changed.
