@@ -53,7 +53,7 @@ OP: Edits = {
     ],
     "rfnb/ops/public.py": [Insert("    sub as sub,\n", "    tan as tan,\n")],
     "rfnb/backend/torch/math.py": [Insert('    "cos": torch.cos,\n', '    "tan": torch.tan,\n')],
-    "rfnb/backend/numpy/math.py": [Insert('"sin", "cos", ', '"tan", ')],
+    "rfnb/backend/numpy.py": [Insert('"sin", "cos", ', '"tan", ')],
 }
 USE_OF_OP = """
 def test_it_works_on_both_backends_and_in_a_loop():

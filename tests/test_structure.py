@@ -25,13 +25,13 @@ from tests.sources import (
     room_sizes,
     subject,
 )
-from tests.walks import files_visited, recorded_loop
+from tests.walks import files_visited, net_forward, recorded_loop
 
 ORDER = "printable errors core backend ops data trace loop nn search checkpoint network layers display".split()
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run",
-    "data": "layout dataset batching writing public",
+    "data": "dataset batching writing public",
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program steps body replay check zero_steps settle run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
@@ -186,6 +186,12 @@ def test_a_recorded_loop_is_a_short_walk():
     walk = recorded_loop()
     walk()
     assert len(files_visited(walk)) < 55
+
+
+def test_the_forward_call_of_a_net_is_a_short_walk():
+    walk = net_forward()
+    walk()
+    assert len(files_visited(walk)) <= 47
 
 
 def test_a_test_stands_where_its_subject_stands():

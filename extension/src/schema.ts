@@ -143,6 +143,8 @@ export interface BeamAt {
   place: number | null;
   /** the step at which nothing extended it any more */
   lost: number | null;
+  /** why no pruned candidate can be kept; older kernels do not send it */
+  locked?: string | null;
 }
 
 /** A value that differs between two runs, and where it differs first. */

@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.core.ground.atomic import replacing
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.data.layout import INPUT
+from rfnb.data.dataset import INPUT
 from rfnb.errors import DataError
 
 

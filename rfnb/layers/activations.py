@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from rfnb.core.ground.suggestions import did_you_mean
@@ -14,22 +14,27 @@ from rfnb.network.config.compute import computed_by
 from rfnb.network.config.values import Function
 from rfnb.network.layer_call.exact_log import safe_log
 from rfnb.ops import activation, math
-from rfnb.ops.softmax import log_softmax, softmax
+from rfnb.ops.reduce import log_softmax, softmax
 
 Activation = Callable[[Tensor], Tensor]
 
 
-def _over_features(function: Callable[..., Tensor]) -> Activation:
-    def activate(x: Tensor) -> Tensor:
-        if x.feature_dim is None:
-            raise DimError("softmax needs features", got=x.describe_dims(), expected="a feature axis")
-        return function(x, axis=x.feature_dim)
-
-    return activate
+def _over_features(function: Callable[..., Tensor], x: Tensor) -> Tensor:
+    if x.feature_dim is None:
+        raise DimError("softmax needs features", got=x.describe_dims(), expected="a feature axis")
+    return function(x, axis=x.feature_dim)
 
 
 def _leaky_relu(x: Tensor, alpha: float = 0.2) -> Tensor:
     return math.maximum(x, x * alpha)
+
+
+def _sigmoid_hard(x: Tensor) -> Tensor:
+    return math.clip_by_value(x * 0.2 + 0.5, 0.0, 1.0)
+
+
+def _one_minus(x: Tensor) -> Tensor:
+    return 1.0 - x
 
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -42,13 +47,13 @@ ACTIVATIONS: dict[str, Activation] = {
         for name in "exp log abs sin cos sqrt rsqrt square sign neg floor ceil round log1p expm1".split()
     },
     "safe_log": safe_log,
-    "relu6": lambda x: math.clip_by_value(x, 0.0, 6.0),
+    "relu6": partial(math.clip_by_value, clip_value_min=0.0, clip_value_max=6.0),
     "leaky_relu": _leaky_relu,
-    "softmax": _over_features(softmax),
-    "log_softmax": _over_features(log_softmax),
-    "1-": lambda x: 1.0 - x,
+    "softmax": partial(_over_features, softmax),
+    "log_softmax": partial(_over_features, log_softmax),
+    "1-": _one_minus,
     "negative": math.neg,
-    "sigmoid_hard": lambda x: math.clip_by_value(x * 0.2 + 0.5, 0.0, 1.0),
+    "sigmoid_hard": _sigmoid_hard,
     "logical_not": math.logical_not,
 }
 
@@ -63,8 +68,7 @@ def activation_of(given: Any, opts: Mapping[str, Any] | None = None) -> Activati
     opts: arguments of the function, `{"eps": 1e-10}` for safe_log, for example.
     """
     if opts:
-        plain = activation_of(given)
-        return lambda x: _with_options(plain, x, opts, given)
+        return partial(_with_options, activation_of(given), opts, given)
     if given is None:
         return _unchanged
     if isinstance(given, Function):
@@ -72,11 +76,15 @@ def activation_of(given: Any, opts: Mapping[str, Any] | None = None) -> Activati
     if callable(given):
         function: Activation = given
         return function
-    name = re.sub(r"^(tensorflow\.|tf\.)?(nn\.|math\.)?", "", str(given).strip("<>"))
+    return _by_name(str(given))
+
+
+@cache
+def _by_name(given: str) -> Activation:
+    name = re.sub(r"^(tensorflow\.|tf\.)?(nn\.|math\.)?", "", given.strip("<>"))
     scaled = re.fullmatch(r"\s*([0-9.eE+-]+)\s*\*\s*(\w+)\s*", name)
     if scaled:
-        factor, inner = float(scaled[1]), activation_of(scaled[2])
-        return lambda x: inner(x) * factor
+        return partial(_scaled, activation_of(scaled[2]), float(scaled[1]))
     if name not in ACTIVATIONS:
         hint = did_you_mean(name, ACTIVATIONS)
         raise NetworkError(f"there is no activation {given!r}", expected=", ".join(ACTIVATIONS), hint=hint)
@@ -88,7 +96,11 @@ def _unchanged(x: Tensor) -> Tensor:
     return x
 
 
-def _with_options(function: Callable[..., Tensor], x: Tensor, opts: Mapping[str, Any], given: Any) -> Tensor:
+def _scaled(function: Activation, factor: float, x: Tensor) -> Tensor:
+    return function(x) * factor
+
+
+def _with_options(function: Callable[..., Tensor], opts: Mapping[str, Any], given: Any, x: Tensor) -> Tensor:
     try:
         return function(x, **opts)
     except TypeError:

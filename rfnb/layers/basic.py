@@ -14,7 +14,7 @@ from rfnb.network.layer import Layer
 from rfnb.network.layer_call.exact_log import keep_log
 from rfnb.network.layer_call.param_changes import input_first
 from rfnb.network.options import value
-from rfnb.ops.linear import linear
+from rfnb.ops.matmul import linear
 from rfnb.ops.shape import replace_dim_v2, set_feature_dim, set_sparse_dim
 
 
@@ -24,11 +24,15 @@ class Activated(Layer):
     activation: Any = value(None)
     opts: dict[str, Any] | None = None
 
+    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+        """The function, and its logarithm if another layer may want it."""
+        self.function = activation_of(self.activation, self.opts)
+        self.log = LOGS.get(self.activation) if self.keeps_log and isinstance(self.activation, str) else None
+
     def with_activation(self, x: Tensor) -> Tensor:
         """The activation of `x`. {…} → the same"""
-        y = self.activated(activation_of(self.activation, self.opts), x)
-        keeps = self.keeps_log and isinstance(self.activation, str) and self.activation in LOGS
-        return keep_log(y, LOGS[self.activation], x) if keeps else y
+        y = self.activated(self.function, x)
+        return y if self.log is None else keep_log(y, self.log, x)
 
 
 class Linear(Activated, layer_class=("linear", "hidden", "forward")):
@@ -55,6 +59,7 @@ class Linear(Activated, layer_class=("linear", "hidden", "forward")):
         )
         if self.with_bias:
             self.parameter("b", [self.out_dim], initial_values(self.bias_init))
+        super().setup(x)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, in} → {…, out}"""
@@ -73,7 +78,8 @@ class Linear(Activated, layer_class=("linear", "hidden", "forward")):
         y = linear(x, weight, bias, in_dim=source, out_dim=target)
         if target is not self.out_dim:
             y = replace_dim_v2(y, in_dim=target, out_dim=self.out_dim)
-        y = set_feature_dim(y, self.out_dim)
+        if y.feature_dim is not self.out_dim:
+            y = set_feature_dim(y, self.out_dim)
         if self.loss is not None:
             self.logits = y if self.activation == "softmax" else None
         return self.with_activation(y)

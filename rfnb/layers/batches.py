@@ -14,7 +14,7 @@ from rfnb.network.options import REQUIRED, axis, layer, value
 from rfnb.ops.concat import concat
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.index import gather
-from rfnb.ops.masked import pack_padded, pad_packed
+from rfnb.ops.mask import pack_padded, pad_packed
 from rfnb.ops.math import combine_bc
 from rfnb.ops.shape import merge_dims, replace_dim
 from rfnb.ops.slice import slice as slice_

@@ -13,10 +13,9 @@ from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.mask import sequence_mask
-from rfnb.ops.masked import pack_padded, pad_packed
+from rfnb.ops.index import scatter
+from rfnb.ops.mask import pack_padded, pad_packed, sequence_mask
 from rfnb.ops.math import where
-from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import expand_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
 

@@ -18,7 +18,7 @@ from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 
 
 class Concat(Layer, layer_class="concat"):

@@ -12,7 +12,7 @@ from rfnb.network.options import axis, value
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.mask import sequence_mask
 from rfnb.ops.math import where
-from rfnb.ops.repeat import repeat
+from rfnb.ops.sequence import repeat
 from rfnb.ops.shape import expand_dim
 
 

@@ -22,7 +22,7 @@ from rfnb.ops.math import abs as abs_, cast, pow as pow_
 from rfnb.ops.reduce import reduce_out, reduce_sum
 from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dim, replace_dim, set_sparse_dim
-from rfnb.ops.window import window
+from rfnb.ops.signal import window
 
 MODES = {"avg": "mean", **{name: name for name in "sum mean max min argmax argmin logsumexp any all".split()}}
 

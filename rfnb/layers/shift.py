@@ -16,12 +16,11 @@ from rfnb.network.layer import Layer
 from rfnb.network.options import axis, value
 from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.mask import get_size_tensor
-from rfnb.ops.masked import masked_select
+from rfnb.ops.mask import get_size_tensor, masked_select
 from rfnb.ops.math import abs as abs_, cast, compare_bc, equal, logical_and, logical_or, maximum, minimum, mod, where
 from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_sum
-from rfnb.ops.repeat import repeat
+from rfnb.ops.sequence import repeat
 from rfnb.ops.shape import replace_dim
 from rfnb.ops.slice import slice as slice_
 

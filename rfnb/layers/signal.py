@@ -15,12 +15,11 @@ from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, value
 from rfnb.ops.audio import mel_filterbank
-from rfnb.ops.complex import complex_as_real
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.math import combine_bc
+from rfnb.ops.index import scatter
+from rfnb.ops.math import combine_bc, complex_as_real
 from rfnb.ops.matmul import matmul
-from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import set_sparse_dim, squeeze
 from rfnb.ops.signal import stft
 

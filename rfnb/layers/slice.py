@@ -14,10 +14,9 @@ from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, scatter
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, compare_bc, where
-from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
 

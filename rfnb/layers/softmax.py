@@ -13,7 +13,7 @@ from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import cast, where
-from rfnb.ops.softmax import log_softmax, softmax
+from rfnb.ops.reduce import log_softmax, softmax
 
 
 class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):

@@ -17,10 +17,10 @@ from rfnb.network.versions import holds
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full, zeros
 from rfnb.ops.mask import get_size_tensor
-from rfnb.ops.repeat import repeat
+from rfnb.ops.sequence import repeat
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
+from rfnb.ops.signal import window
 from rfnb.ops.slice import pad, shift_left, slice as slice_
-from rfnb.ops.window import window
 
 
 class Window(Layer, layer_class="window"):

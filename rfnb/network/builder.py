@@ -23,7 +23,7 @@ from rfnb.network.extern_data import ExternData
 from rfnb.network.layer import Layer
 from rfnb.network.layer_call.batch_norm import BatchNormCall
 from rfnb.network.layer_call.layer_errors import errors_explained, name_layer
-from rfnb.network.layer_call.param_changes import changed_parameters, renamed, renaming
+from rfnb.network.layer_call.param_changes import changed_parameters, renamed, renaming, with_priorities
 from rfnb.network.losses import loss_by_name
 from rfnb.network.params import NetworkVariables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.network.rec.build import Loops
@@ -311,6 +311,8 @@ class Builder:
         layer._new_parameter = layer._value_of = layer._origin_of = None
         if not layer.takes_sources:
             node.sources, node.unused, layer.renamed = (), node.sources, ()
+        layer.prepares = bool(any(layer.renamed) or layer.dropout or (layer.joins and len(node.sources) > 1))
+        layer.finishes = bool(layer.normalized or layer.darc1 or layer.spatial_smoothing)
         for part, x in layer.parts.items():
             template = x.copy_transpose(declared_order(x, prepared))
             self.nodes[f"{path}/{part}"] = NetNode(
@@ -405,7 +407,8 @@ class Builder:
             return parameter if layer.loop is not None else shared_here(parameter, name, dims)
 
         def shared_here(parameter: Tensor, name: str, dims: Any) -> Tensor:
-            if any(a is not b for a, b in zip(parameter.dims, dims, strict=True) if a not in dims):
+            own = with_priorities(dims)
+            if any(a != b for a, b in zip(parameter.dims, own, strict=True) if a not in dims):
                 layer.changes.shared[name] = renaming(parameter, dims)
             return parameter
 

@@ -14,13 +14,13 @@ from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.build.naming import is_trainable, variable_scope
-from rfnb.network.build.node import NetNode, every_node
+from rfnb.network.build.node import NetNode, every_node, run_node, take_parts
 from rfnb.network.build.template import on_meta
 from rfnb.network.builder import Builder
 from rfnb.network.layer import Layer
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of
-from rfnb.network.rec.run import RecRun, run_node, take_parts
+from rfnb.network.rec.run import RecRun
 from rfnb.network.resolve import Scope, texts_in
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import full, zeros

@@ -153,6 +153,7 @@ class Layer(Module):
         self.gives_parts = True
         self.normalized: BatchNormCall | None = None
         self.changes = Changes()
+        self.prepares = self.finishes = True
         self.before: Tensor | None = None  # the activation
         self.for_penalties: tuple[Tensor, Tensor] | None = None
 
@@ -170,10 +171,14 @@ class Layer(Module):
 
     def __call__(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output for these sources, and for further inputs by the names of their options."""
+        if self.prepares:
+            sources = self.prepared(*sources)
         if not self.changes:
-            return self._finished(self.compute(*self.prepared(*sources), **inputs))
-        with changed_parameters(self, inputs) as plain_inputs:
-            return self._finished(self.compute(*self.prepared(*sources), **plain_inputs))
+            out = self.compute(*sources, **inputs)
+        else:
+            with changed_parameters(self, inputs) as plain_inputs:
+                out = self.compute(*sources, **plain_inputs)
+        return self._finished(out) if self.finishes or out.feature_dim is not self.feature_dim else out
 
     def one_step(self, state: State, *sources: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
         """The output of a step of a loop, and the state after it."""

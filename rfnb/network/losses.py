@@ -15,10 +15,9 @@ from rfnb.network.axes import time_of
 from rfnb.ops.activation import relu
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.ctc import ctc_greedy_decode, ctc_loss
 from rfnb.ops.grad import stop_gradient, stop_gradient_scope
 from rfnb.ops.index import gather
-from rfnb.ops.loss import edit_distance
+from rfnb.ops.loss import ctc_greedy_decode, ctc_loss, edit_distance
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import (
     abs as abs_,
@@ -33,10 +32,9 @@ from rfnb.ops.math import (
     square,
     where,
 )
-from rfnb.ops.reduce import reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
+from rfnb.ops.reduce import log_softmax, reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
 from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
-from rfnb.ops.softmax import log_softmax
 from rfnb.search.blank.ctc import ctc_beam
 
 LOSSES: dict[str, type[LayerLoss]] = {}

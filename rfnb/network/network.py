@@ -17,7 +17,7 @@ from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network.build.check import check_net
 from rfnb.network.build.naming import ends_of
-from rfnb.network.build.node import NetNode, every_node
+from rfnb.network.build.node import NetNode, every_node, run_node
 from rfnb.network.build.outputs import NetworkOutputs
 from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
@@ -26,12 +26,12 @@ from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder, constraints_of, holders_of
 from rfnb.network.interface import Interface
 from rfnb.network.layer import Layer
-from rfnb.network.layer_call.layer_errors import errors_of
+from rfnb.network.layer_call.layer_errors import error_of
 from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of, outside_needs
-from rfnb.network.rec.run import RecRun, run_node
+from rfnb.network.rec.run import RecRun
 from rfnb.network.report.findings import NetworkReport, report_of
 from rfnb.network.report.lenient import construct_what_can
 from rfnb.network.report.outline import Entry, outline
@@ -244,7 +244,8 @@ class Network(Interface):
         values = {f"data:{key}": x for key, x in tensors.items()}
         with self._flags():
             for node in self._order:
-                self._run(node, values)
+                if node.layer is not None:
+                    self._run(node, node.layer, values)
             self._values, self._holders = values, None
             if self.train_flag is None and get_run_ctx().stage == "train_step":
                 for holder in self.get_losses_initialized()[0].values():
@@ -254,20 +255,20 @@ class Network(Interface):
     def _flags(self) -> AbstractContextManager[None]:
         return nullcontext() if self.train_flag is None else get_run_ctx().train_flag_ctx(self.train_flag)
 
-    def _run(self, node: NetNode | RecNet, values: dict[str, Tensor]) -> None:
+    def _run(self, node: NetNode | RecNet, layer: Layer, values: dict[str, Tensor]) -> None:
         """Computes a layer, or a recurrent net with all its steps."""
-        if isinstance(node, NetNode) and node.layer is None:
-            return
-        if missing := [name for name in outside_needs(node) if name not in values]:
-            key = missing[0].removeprefix("data:")
-            raise DataNotFound(
-                f"layer {node.path!r}: the batch has no {key!r}", hint=f'net.forward({{"{key}": (array, lengths), …}})'
-            )
-        with errors_of(node.layer):  # type: ignore[arg-type]
-            if isinstance(node, RecNet):
-                RecRun(node, values, self._nodes).run()
-            else:
+        try:
+            if isinstance(node, NetNode):
                 run_node(node, values)
+            else:
+                _check_values(node, values)
+                RecRun(node, values, self._nodes).run()
+        except Exception as error:
+            _check_values(node, values)
+            explained = error_of(layer, error)
+            if explained is error:
+                raise
+            raise explained from error
 
     def search(
         self, data: Mapping[str, Any] | TensorDict, *, beam_size: int | None = None, layer: str | None = None
@@ -382,6 +383,15 @@ class Network(Interface):
     def extra_repr(self) -> str:
         """The number of layers."""
         return f"{len(self.layers)} layers"
+
+
+def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:
+    """Raises DataNotFound if the batch lacks data that a layer or a recurrent net needs."""
+    for name in outside_needs(node):
+        if name not in values:
+            key = name.removeprefix("data:")
+            hint = f'net.forward({{"{key}": (array, lengths), …}})'
+            raise DataNotFound(f"layer {node.path!r}: the batch has no {key!r}", hint=hint) from None
 
 
 guard_methods(Network, "from_config")

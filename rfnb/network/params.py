@@ -12,8 +12,8 @@ from rfnb.core.ground.suggestions import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import ParameterError
 from rfnb.network.layer import Layer
+from rfnb.network.layer_call.param_changes import with_priorities
 from rfnb.network.resolve import EXTRA
-from rfnb.ops.dims import dim_match_priority_when_needed
 
 
 class NetworkVariables:
@@ -25,9 +25,7 @@ class NetworkVariables:
 
     def get(self, name: str, dims: Sequence[Dim], initial: Any, *, trainable: bool) -> Parameter:
         """The parameter with this variable name, made if there is none. Raises ParameterError if its shape differs."""
-        dims = list(dims)
-        for i, dim in enumerate(dims):
-            dims[i] = dim_match_priority_when_needed(dim, *dims[i + 1 :])
+        dims = with_priorities(dims)
         if name not in self.found:
             self.found[name] = Parameter(dims, initial=initial, trainable=trainable, device=self.device)
         check_shape(name, self.found[name], dims)

@@ -22,8 +22,8 @@ from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import add, compare_bc, mul, where
 from rfnb.ops.matmul import matmul
 from rfnb.ops.random import attention_dropout_broadcast_default, dropout
+from rfnb.ops.reduce import softmax
 from rfnb.ops.shape import replace_dim
-from rfnb.ops.softmax import softmax
 
 
 @guarded

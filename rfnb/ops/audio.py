@@ -24,7 +24,7 @@ from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.shape import squeeze
 from rfnb.ops.signal import stft
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 
 __all__ = ["log_mel_filterbank_from_raw", "mask", "mel_filterbank", "random_mask", "specaugment"]
 __dir__ = __all__.copy  # names offered for completion, without imports

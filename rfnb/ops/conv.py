@@ -1,14 +1,19 @@
-"""Convolution: filters that slide over dims."""
+"""Convolution and pooling: filters and windows that slide over dims."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
-from rfnb.backend.base.slide import Padding, PerAxis
-from rfnb.core.dims.dim import Dim
+from rfnb.backend.base.slide import Padding, PerAxis, per_axis
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op import op
+from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import DimError
 from rfnb.ops.slide import masked
 
 
@@ -125,3 +130,178 @@ def transposed_conv(
         )
 
     return masked(run, source, in_spatial_dims, out_spatial_dims, use_mask)
+
+
+PoolMode = Annotated[str, OneOf("max", "avg")]
+
+
+@op(frames="any")
+def pool(
+    source: Tensor,
+    *,
+    nd: int | None = None,
+    mode: PoolMode,
+    pool_size: PerAxis,
+    padding: Padding = "valid",
+    dilation_rate: PerAxis = 1,
+    strides: PerAxis | None = None,
+    in_spatial_dims: Sequence[Dim] | Dim,
+    out_spatial_dims: Sequence[Dim] | Dim | None = None,
+    use_mask: bool | None = None,
+) -> tuple[Tensor, Sequence[Dim]]:
+    """The "max" or the mean ("avg") over windows, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}
+
+    >>> time = rf.Dim(5, name="time")
+    >>> rf.pool(rf.range_over_dim(time, dtype="float32"), mode="avg", pool_size=2, in_spatial_dims=[time])[0].numpy()
+    array([0.5, 2.5], dtype=float32)
+
+    Neither the zeros at the ends nor the padding of a sequence count.
+
+    Args:
+        nd: the number of `in_spatial_dims`, which is checked.
+        strides: by default `pool_size`.
+    """
+    dims = as_dims(in_spatial_dims)
+    if nd not in (None, len(dims)) or not 1 <= len(dims) <= 3:
+        raise DimError(
+            "pool: the window does not match the spatial dims",
+            got=align.show_dims(dims),
+            expected=f"{nd or 'one to three'} dims",
+        )
+    sizes = per_axis("pool", "pool_size", pool_size, len(dims))
+
+    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+        return backend_of_raw(source._raw).pool(
+            source,
+            mode=mode,
+            pool_size=sizes,
+            padding=padding,
+            dilation_rate=dilation_rate,
+            strides=sizes if strides is None else strides,
+            in_spatial_dims=dims,
+            out_spatial_dims=out_spatial_dims,
+        )
+
+    return masked(run, source, dims, None if out_spatial_dims is None else as_dims(out_spatial_dims), use_mask)
+
+
+@guarded
+def max_pool(
+    source: Tensor,
+    *,
+    pool_size: PerAxis,
+    padding: Padding = "valid",
+    dilation_rate: PerAxis = 1,
+    strides: PerAxis | None = None,
+    in_spatial_dims: Sequence[Dim] | Dim,
+    out_spatial_dims: Sequence[Dim] | Dim | None = None,
+) -> tuple[Tensor, Sequence[Dim]]:
+    """The maximum of each window, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}
+
+    >>> time = rf.Dim(None, name="time")
+    >>> x = rf.convert_to_tensor([[1.0, 5.0, 2.0, 0.0], [-3.0, -1.0]], dims=[rf.batch_dim, time])
+    >>> y, [frames] = rf.max_pool(x, pool_size=2, in_spatial_dims=[time])
+    >>> y.raw_tensor.tolist(), y.size_of(frames)
+    ([[5.0, 2.0], [-1.0, 0.0]], [2, 1])
+    """
+    return pool(mode="max", **locals())
+
+
+@guarded
+def max_pool1d(
+    source: Tensor,
+    *,
+    pool_size: int,
+    padding: Padding = "valid",
+    dilation_rate: int = 1,
+    strides: int | None = None,
+    in_spatial_dim: Dim,
+    out_spatial_dim: Dim | None = None,
+) -> tuple[Tensor, Dim]:
+    """The maximum of each window, and the new dim. {…, in_spatial_dim} → {…, out_spatial_dim}
+
+    >>> time = rf.Dim(5, name="time")
+    >>> rf.max_pool1d(rf.range_over_dim(time, dtype="float32"), pool_size=2, in_spatial_dim=time)[0].raw_tensor.tolist()
+    [1.0, 3.0]
+    """
+    return pool1d(mode="max", **locals())
+
+
+@guarded
+def pool1d(
+    source: Tensor,
+    *,
+    mode: PoolMode,
+    pool_size: int,
+    padding: Padding = "valid",
+    dilation_rate: PerAxis = 1,
+    strides: PerAxis | None = None,
+    in_spatial_dim: Dim,
+    out_spatial_dim: Dim | None = None,
+) -> tuple[Tensor, Dim]:
+    """`rf.pool` over one dim. {…, in_spatial_dim} → {…, out_spatial_dim}
+
+    >>> time = rf.Dim(5, name="time")
+    >>> x = rf.range_over_dim(time, dtype="float32")
+    >>> rf.pool1d(x, mode="avg", pool_size=2, in_spatial_dim=time)[0].raw_tensor.tolist()
+    [0.5, 2.5]
+    """
+    result, [out_spatial_dim] = pool(
+        source,
+        nd=1,
+        mode=mode,
+        pool_size=pool_size,
+        padding=padding,
+        dilation_rate=dilation_rate,
+        strides=strides,
+        in_spatial_dims=[in_spatial_dim],
+        out_spatial_dims=None if out_spatial_dim is None else [out_spatial_dim],
+    )
+    return result, out_spatial_dim
+
+
+def _pool(nd: int, example: str) -> Callable[..., tuple[Tensor, Sequence[Dim]]]:
+    def pool_nd(
+        source: Tensor,
+        *,
+        mode: PoolMode,
+        pool_size: PerAxis,
+        padding: Padding = "valid",
+        dilation_rate: PerAxis = 1,
+        strides: PerAxis | None = None,
+        in_spatial_dims: Sequence[Dim],
+        out_spatial_dims: Sequence[Dim] | None = None,
+    ) -> tuple[Tensor, Sequence[Dim]]:
+        return pool(
+            source,
+            nd=nd,
+            mode=mode,
+            pool_size=pool_size,
+            padding=padding,
+            dilation_rate=dilation_rate,
+            strides=strides,
+            in_spatial_dims=in_spatial_dims,
+            out_spatial_dims=out_spatial_dims,
+        )
+
+    pool_nd.__name__ = pool_nd.__qualname__ = f"pool{nd}d"
+    pool_nd.__doc__ = f"""`rf.pool` over {nd} dims. {{…, in_spatial_dims…}} → {{…, out_spatial_dims…}}
+
+{example}"""
+    return pool_nd
+
+
+pool2d = _pool(2, """\
+>>> height, width = rf.Dim(2, name="height"), rf.Dim(4, name="width")
+>>> x = rf.convert_to_tensor([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]], dims=[height, width])
+>>> y, [rows, columns] = rf.pool2d(x, mode="avg", pool_size=2, in_spatial_dims=[height, width])
+>>> y.raw_tensor.tolist()
+[[2.5, 4.5]]
+""")  # fmt: skip
+pool3d = _pool(3, """\
+>>> time, height, width = rf.Dim(4, name="time"), rf.Dim(2, name="height"), rf.Dim(2, name="width")
+>>> x = rf.convert_to_tensor(np.arange(16.0).reshape(4, 2, 2), dims=[time, height, width])
+>>> y, new_dims = rf.pool3d(x, mode="max", pool_size=(1, 2, 2), in_spatial_dims=[time, height, width])
+>>> y.raw_tensor.flatten().tolist()
+[3.0, 7.0, 11.0, 15.0]
+""")  # fmt: skip

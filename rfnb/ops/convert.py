@@ -1,4 +1,4 @@
-"""Tensors from numbers, arrays, lists and strings."""
+"""Tensors from numbers, arrays, lists and strings, and copies of them on other devices."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from rfnb.core.dims.binding import bind_shape
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import get_default_float_dtype
+from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.ground.dtype import has_fractions, is_float_dtype, is_int_dtype
 from rfnb.core.ground.nested import leaves
+from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import public_function, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, RfError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+
 
 Lengths = Tensor | Sequence[int] | np.ndarray
 
@@ -302,3 +305,27 @@ def _size(batch: Dim, values: Any) -> Size:
     if array.dtype.kind == "f" and array.size:
         raise DimError("convert_to_tensor: lengths must be integers", got=array.tolist(), expected="integers")
     return Size([batch] if array.ndim else [], array, dtype=dtype)
+
+
+@op(frames="any")
+def copy_to_device(x: Tensor, device: str | None = None) -> Tensor:
+    """The same values on `device`, such as "cpu" or "cuda"; by default on the default device. {…} → the same
+
+    >>> x = rf.ones([rf.Dim(2, name="feat")])
+    >>> rf.copy_to_device(x, "cpu").device
+    'cpu'
+    """
+    return backend_of_raw(x._raw).copy_to_device(x, device or get_default_device())
+
+
+@op(frames="any")
+def copy(tensor: Tensor) -> Tensor:
+    """A copy of the values in new memory. {…} → the same
+
+    >>> x = rf.ones([rf.Dim(2, name="feat")])
+    >>> y = rf.copy(x)
+    >>> _ = x.raw_tensor.mul_(5)
+    >>> x.raw_tensor.tolist(), y.raw_tensor.tolist()
+    ([5.0, 5.0], [1.0, 1.0])
+    """
+    return backend_of_raw(tensor._raw).copy(tensor)

@@ -1,13 +1,20 @@
-"""Losses and error measures."""
+"""Losses and error measures, and connectionist temporal classification: labels without known positions.
+
+Graves, Fernández, Gomez, Schmidhuber: Connectionist Temporal Classification, ICML 2006.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Annotated
 
-from rfnb.backend.base.loss import LOG_PROBS
+from rfnb.backend.base.loss import LOG_PROBS, class_dim
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import bound
 from rfnb.core.advice.features import likely_features
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import Dim, size_from
+from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op import op
@@ -15,9 +22,14 @@ from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor, tensor
+from rfnb.ops.create import zeros
 from rfnb.ops.grad import scaled_gradient_ext
-from rfnb.ops.index import one_hot
-from rfnb.ops.math import add, mul, neg, sub, where
+from rfnb.ops.index import one_hot, scatter, scatter_count
+from rfnb.ops.math import add, cast, equal, logical_and, maximum, mul, neg, not_equal, sub, where
+from rfnb.ops.reduce import reduce_argmax, reduce_sum
+from rfnb.ops.sequence import cumsum
+from rfnb.ops.shape import set_sparse_dim
+from rfnb.ops.slice import shift_right
 
 
 @op(frames="any")
@@ -127,3 +139,235 @@ def edit_distance(a: Tensor, a_spatial_dim: Dim, b: Tensor, b_spatial_dim: Dim, 
     2
     """
     return backend_of_raw(a._raw).edit_distance(a, a_spatial_dim, b, b_spatial_dim, dtype=dtype)
+
+
+@op(frames="any")
+def ctc_loss(
+    *,
+    logits: Tensor,
+    logits_normalized: bool = False,
+    targets: Tensor,
+    input_spatial_dim: Dim,
+    targets_spatial_dim: Dim,
+    blank_index: int,
+    max_approx: bool = False,
+    use_native_op: bool | None = None,
+    label_loop: bool = True,
+) -> Tensor:
+    """-log Σ p(alignment), over all alignments of the targets.
+
+    {…, input_spatial_dim, class}, {…, targets_spatial_dim} → {…}
+
+    In an alignment, each label takes one or more frames, with blanks before, between and after the labels. Two equal
+    labels need a blank between them. Targets that are too long for their frames have no alignment: their loss is ∞, and
+    its gradient 0, so that training on the rest of the batch still works.
+
+    >>> batch, time, word, vocab = rf.Dim(2, name="batch"), rf.Dim(3, name="time"), rf.Dim(2, name="word"), rf.Dim(4)
+    >>> words = rf.convert_to_tensor([[0, 1], [2, 2]], dims=[batch, word], sparse_dim=vocab)
+    >>> spaces = {"input_spatial_dim": time, "targets_spatial_dim": word}
+    >>> loss = rf.ctc_loss(logits=rf.zeros([batch, time, vocab]), targets=words, blank_index=3, **spaces)
+    >>> [round(p) for p in (rf.exp(-loss).raw_tensor * 4**3).tolist()]  # of 64: 011, 001, 301, 031, 013; and 232
+    [5, 1]
+
+    Args:
+        logits_normalized: whether `logits` are log probabilities already.
+        max_approx: use only the best alignment instead of the sum over all.
+        label_loop: if False, each label takes exactly one frame, and equal labels need no blank between them.
+        use_native_op: accepted for compatibility and ignored.
+    """
+    return backend_of_raw(logits._raw).ctc_loss(
+        logits=logits,
+        logits_normalized=logits_normalized,
+        targets=targets,
+        input_spatial_dim=input_spatial_dim,
+        targets_spatial_dim=targets_spatial_dim,
+        blank_index=blank_index,
+        max_approx=max_approx,
+        label_loop=label_loop,
+    )
+
+
+@op(frames="any")
+def ctc_best_path(
+    *,
+    logits: Tensor,
+    logits_normalized: bool = False,
+    targets: Tensor,
+    input_spatial_dim: Dim,
+    targets_spatial_dim: Dim,
+    blank_index: int,
+    label_loop: bool = True,
+) -> Tensor:
+    """The most probable alignment: for each frame its label, or blank. → {…, input_spatial_dim} sparse in the classes
+
+    If the targets are too long for their frames, all frames are blank. The other arguments are those of `rf.ctc_loss`.
+
+    >>> time, word, vocab = rf.Dim(4, name="time"), rf.Dim(2, name="word"), rf.Dim(3, name="vocab")
+    >>> words = rf.convert_to_tensor([0, 1], dims=[word], sparse_dim=vocab)
+    >>> frames = rf.one_hot(rf.convert_to_tensor([2, 0, 0, 1], dims=[time], sparse_dim=vocab))
+    >>> spaces = {"input_spatial_dim": time, "targets_spatial_dim": word}
+    >>> rf.ctc_best_path(logits=frames, targets=words, blank_index=2, **spaces).raw_tensor.tolist()
+    [2, 0, 0, 1]
+    """
+    return backend_of_raw(logits._raw).ctc_best_path(  # normalizing the logits does not change the best alignment
+        logits=logits,
+        targets=targets,
+        input_spatial_dim=input_spatial_dim,
+        targets_spatial_dim=targets_spatial_dim,
+        blank_index=blank_index,
+        label_loop=label_loop,
+    )
+
+
+@guarded
+def ctc_greedy_decode(
+    logits: Tensor,
+    *,
+    in_spatial_dim: Dim,
+    blank_index: int,
+    out_spatial_dim: Dim | None = None,
+    target_dim: Dim | None = None,
+    wb_target_dim: Dim | None = None,
+) -> tuple[Tensor, Dim]:
+    """The best label of each frame, without repetitions and blanks. {…, in_spatial_dim, class} → {…, labels}
+
+    >>> time, classes = rf.Dim(4, name="time"), rf.Dim(3, name="classes")
+    >>> frames = rf.one_hot(rf.convert_to_tensor([0, 0, 2, 1], dims=[time], sparse_dim=classes))
+    >>> found, _ = rf.ctc_greedy_decode(frames, in_spatial_dim=time, blank_index=2, wb_target_dim=classes)
+    >>> found.raw_tensor.tolist()
+    [0, 1]
+
+    Args:
+        out_spatial_dim: dim of the labels found; by default a new one.
+        target_dim: the labels without blank, which comes after them: the sparse dim of the result.
+        wb_target_dim: the classes: labels and blank; by default the feature dim of `logits`.
+    """
+    if wb_target_dim is None:
+        wb_target_dim = class_dim("ctc_greedy_decode", logits, in_spatial_dim, None, blank_index)
+    if target_dim is not None and target_dim.dimension != blank_index:
+        raise DimError(
+            "ctc_greedy_decode: with a `target_dim`, the blank label must come after the labels",
+            got=f"{target_dim.describe()}, blank {blank_index}",
+            expected=f"blank {target_dim.dimension}",
+        )
+    path = reduce_argmax(logits, axis=wb_target_dim)
+    starts = _starts(path, in_spatial_dim, blank_index)
+    out = out_spatial_dim or Dim(None, name="labels")
+    bound(path.lengths, out, _count(starts, in_spatial_dim), "ctc_greedy_decode")
+    labels = where(starts, set_sparse_dim(path, None), 0)  # each sum has a single label
+    place = maximum(sub(cumsum(cast(starts, "int64"), spatial_dim=in_spatial_dim), 1), 0)
+    if out.get_dim_value():
+        decoded = scatter(labels, indices=place, indices_dim=in_spatial_dim, out_dim=out)
+    else:
+        decoded = zeros([*(dim for dim in path.dims if dim is not in_spatial_dim), out], dtype=path.dtype)
+    return set_sparse_dim(decoded, target_dim or wb_target_dim), out
+
+
+@guarded
+def ctc_durations_from_path(
+    *,
+    path: Tensor,
+    path_spatial_dim: Dim,
+    blank_index: int,
+    targets_spatial_dim: Dim | None = None,
+    out_spatial_dim: Dim | None = None,
+    check_dims: bool = True,
+    stop_on_failed_check: bool = True,
+) -> tuple[Tensor, Dim]:
+    """The number of frames of an alignment for blank, label 1, blank, label 2, …, blank.
+
+    {…, path_spatial_dim} → {…, 2 * labels + 1} int32
+
+    >>> time, vocab = rf.Dim(5, name="time"), rf.Dim(4, name="vocab")
+    >>> path = rf.convert_to_tensor([3, 1, 1, 3, 1], dims=[time], sparse_dim=vocab)
+    >>> durations, _ = rf.ctc_durations_from_path(path=path, path_spatial_dim=time, blank_index=3)
+    >>> durations.raw_tensor.tolist()
+    [1, 2, 1, 1, 0]
+
+    Args:
+        targets_spatial_dim: dim of the labels; by default a new one.
+        out_spatial_dim: dim of the result; by default 2 * targets_spatial_dim + 1.
+        check_dims: whether to check that both dims have the sizes that follow from the path.
+        stop_on_failed_check: whether a failed check raises DimError, else it only warns.
+    """
+    axis_of("ctc_durations_from_path", path, path_spatial_dim, "path")
+    starts = _starts(path, path_spatial_dim, blank_index)
+    labels = _labels(starts, path_spatial_dim, targets_spatial_dim, check_dims, stop_on_failed_check)
+    out = _out(out_spatial_dim, 2 * labels + 1, path, check_dims, stop_on_failed_check)
+    label = mul(2, cumsum(cast(starts, "int32"), spatial_dim=path_spatial_dim))
+    state = sub(label, cast(not_equal(path, blank_index), "int32"))
+    return scatter_count(indices=state, indices_dim=path_spatial_dim, out_dim=out), out
+
+
+@guarded
+def ctc_no_label_loop_blank_durations_from_path(
+    *,
+    path: Tensor,
+    path_spatial_dim: Dim,
+    blank_index: int,
+    targets_spatial_dim: Dim | None = None,
+    out_spatial_dim: Dim | None = None,
+    check_dims: bool = True,
+    stop_on_failed_check: bool = True,
+) -> tuple[Tensor, Dim]:
+    """The number of blanks around each label, in an alignment without label loops. → {…, labels + 1} int32
+
+    Each label takes one frame. The arguments are those of `rf.ctc_durations_from_path`.
+
+    >>> time, vocab = rf.Dim(5, name="time"), rf.Dim(4, name="vocab")
+    >>> path = rf.convert_to_tensor([3, 1, 1, 3, 3], dims=[time], sparse_dim=vocab)
+    >>> blanks, _ = rf.ctc_no_label_loop_blank_durations_from_path(path=path, path_spatial_dim=time, blank_index=3)
+    >>> blanks.raw_tensor.tolist()
+    [1, 0, 2]
+    """
+    is_label = not_equal(path, blank_index)
+    labels = _labels(is_label, path_spatial_dim, targets_spatial_dim, check_dims, stop_on_failed_check)
+    out = _out(out_spatial_dim, labels + 1, path, check_dims, stop_on_failed_check)
+    place = cumsum(cast(is_label, "int32"), spatial_dim=path_spatial_dim)
+    is_blank = cast(equal(path, blank_index), "int32")
+    return scatter(is_blank, indices=place, indices_dim=path_spatial_dim, out_dim=out), out
+
+
+def _starts(path: Tensor, dim: Dim, blank: int) -> Tensor:
+    """Where a label begins; repetitions belong to one label."""
+    path = set_sparse_dim(path, None)
+    return logical_and(not_equal(path, blank), not_equal(path, shift_right(path, axis=dim, pad_value=blank)))
+
+
+def _count(starts: Tensor, dim: Dim) -> Size:
+    counts = reduce_sum(cast(starts, "int64"), axis=dim)
+    return size_from(counts)
+
+
+def _labels(starts: Tensor, dim: Dim, labels: Dim | None, check: bool, stop: bool) -> Dim:
+    """The dim of the labels, with the sizes that follow from a path."""
+    if labels is not None and labels.is_defined() and not check:
+        return labels
+    size = _count(starts, dim)
+    if labels is None or not labels.is_defined():
+        labels = labels or Dim(None, name="labels")
+        bound(starts.lengths, labels, size, "ctc_durations_from_path")
+    elif not _same(labels.size, size):
+        _complain(labels, size, stop)
+    return labels
+
+
+def _out(out: Dim | None, wanted: Dim, path: Tensor, check: bool, stop: bool) -> Dim:
+    if out is None:
+        return wanted
+    if not out.is_defined():
+        bound(path.lengths, out, wanted.size, "ctc_durations_from_path")
+    elif check and not _same(out.size, wanted.size):
+        _complain(out, wanted.size, stop)
+    return out
+
+
+def _same(known: Size, size: Size) -> bool:
+    return known.agrees(size) or (not (known.ragged or size.ragged) and known.max == size.max)
+
+
+def _complain(dim: Dim, size: Size, stop: bool) -> None:
+    error = DimError(f"ctc: {dim.name} does not fit the path", got=dim.size, expected=size)
+    if stop:
+        raise error
+    warnings.warn(str(error), stacklevel=3)

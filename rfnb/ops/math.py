@@ -1,10 +1,10 @@
-"""Elementwise maths: arithmetic, comparisons, and choosing."""
+"""Elementwise maths: arithmetic, comparisons, choosing, and complex numbers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, DOMAINS, is_polynomial
 from rfnb.core.advice.broadcast_errors import check_all_in_one
@@ -16,8 +16,12 @@ from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import add_row, binary, method_of, op, unary
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import RfError
+from rfnb.errors import DimError, DtypeError, RfError
 from rfnb.ops.convert import operands, tensor
+
+if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
+
 
 Value = Tensor | int | float | complex | bool
 SIGNS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "==": "equal",
@@ -395,3 +399,94 @@ def copy_masked(
         return backend.copy_masked(self, mask_value, self.dims)
     axes = [self.get_axis_from_description(dim, allow_int) for dim in dims]
     return backend.copy_masked(self, mask_value, tuple(self.dims[axis] for axis in axes))
+
+
+Condition = Tensor | bool
+
+
+def opt_logical_and(a: Condition, b: Condition) -> Condition:
+    """a and b, where each may be a Tensor or a bool; an op is only applied if both are Tensors.
+
+    >>> time = rf.Dim(3, name="time")
+    >>> early = rf.range_over_dim(time) < 2
+    >>> rf.opt_logical_and(early, True) is early, rf.opt_logical_and(early, False)
+    (True, False)
+    """
+    if isinstance(a, bool):
+        return b if a else False
+    if isinstance(b, bool):
+        return a if b else False
+    return logical_and(a, b)
+
+
+def opt_logical_or(a: Condition, b: Condition) -> Condition:
+    """a or b, where each may be a Tensor or a bool; an op is only applied if both are Tensors.
+
+    >>> time = rf.Dim(3, name="time")
+    >>> early = rf.range_over_dim(time) < 2
+    >>> rf.opt_logical_or(early, False) is early, rf.opt_logical_or(early, True)
+    (True, True)
+    """
+    if isinstance(a, bool):
+        return True if a else b
+    if isinstance(b, bool):
+        return True if b else a
+    return logical_or(a, b)
+
+
+REAL_IMAG = Dim(2, name="real_imag")
+
+
+@op(frames="any")
+def make_complex(real: Tensor | float, imag: Tensor | float) -> Tensor:
+    """real + i·imag. {…}, {…} → {… of both} complex
+
+    >>> freq = rf.Dim(2, name="freq")
+    >>> real, imag = rf.ones([freq]), rf.convert_to_tensor([2.0, 3.0], dims=[freq])
+    >>> rf.make_complex(real, imag).raw_tensor.tolist()
+    [(1+2j), (1+3j)]
+    """
+    real, imag = operands(real, imag)
+    for name, x in ("real", real), ("imag", imag):
+        if x.dtype.startswith("complex"):
+            raise DtypeError(f"make_complex: `{name}` is complex already", got=x.dtype)
+    return backend_of_raw(real._raw).combine(real, "complex", imag)
+
+
+@op(frames="any")
+def complex_as_real(x: Tensor, *, out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
+    """The real part and the imaginary part, and the dim of the two. {…} complex → {…, out_dim:2}
+
+    >>> freq = rf.Dim(2, name="freq")
+    >>> z = rf.convert_to_tensor([1 + 2j, 3 + 4j], dims=[freq])
+    >>> rf.complex_as_real(z)[0].raw_tensor.tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+    if not x.dtype.startswith("complex"):
+        raise DtypeError("complex_as_real: `x` is not complex", got=x.dtype, expected="complex64 or complex128")
+    out_dim = REAL_IMAG if out_dim is None else _pair("complex_as_real", out_dim)
+    raw = backend_of_raw(x._raw).complex_as_real_raw(x._raw)
+    return x.like(raw, align.sig([*x.dims, out_dim], None, x.feature_dim)), out_dim
+
+
+@op(frames="any")
+def real_as_complex(x: Tensor, *, pair_dim: Dim) -> Tensor:
+    """Complex numbers with the real part at 0 of `pair_dim` and the imaginary part at 1. {…, pair_dim:2} → {…} complex
+
+    >>> pair = rf.Dim(2, name="pair")
+    >>> rf.real_as_complex(rf.convert_to_tensor([1.0, 2.0], dims=[pair]), pair_dim=pair).raw_tensor.item()
+    (1+2j)
+    """
+    backend: type[Backend] = backend_of_raw(x._raw)
+    parts = (backend.gather(x, indices=i, axis=_pair("real_as_complex", pair_dim)) for i in (0, 1))
+    return backend.combine(next(parts), "complex", next(parts))
+
+
+def _pair(op: str, dim: Dim) -> Dim:
+    if dim.dimension != 2:
+        raise DimError(
+            f"{op}: the dim of real and imaginary part must have size 2",
+            got=align.show_dims([dim]),
+            expected="a Dim of size 2",
+        )
+    return dim

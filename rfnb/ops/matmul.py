@@ -1,4 +1,4 @@
-"""Products of tensors over dims."""
+"""Products of tensors over dims, and linear maps."""
 
 from __future__ import annotations
 
@@ -24,3 +24,16 @@ def matmul(a: Tensor, b: Tensor, *, reduce: Dim | Sequence[Dim], use_mask: bool 
 
 
 dot = matmul
+
+
+@op(frames="any")
+def linear(source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim) -> Tensor:
+    """source · weight + bias, in one kernel. {…, in_dim}, {in_dim, out_dim}, {out_dim} → {…, out_dim}
+
+    A source that is sparse in `in_dim` counts as one-hot.
+
+    >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
+    >>> rf.linear(rf.ones([feat]), rf.ones([feat, out]), rf.ones([out]), in_dim=feat, out_dim=out).raw_tensor.tolist()
+    [4.0, 4.0]
+    """
+    return backend_of_raw(source._raw).linear(source, weight, bias, in_dim=in_dim, out_dim=out_dim)

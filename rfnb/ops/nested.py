@@ -21,7 +21,7 @@ from rfnb.core.tensor.tensor import Tensor, tensors_in
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.index import gather
-from rfnb.ops.masked import masked_scatter, masked_select
+from rfnb.ops.mask import masked_scatter, masked_select
 from rfnb.ops.math import cast, where
 from rfnb.ops.shape import replace_dim_v2
 

@@ -1,11 +1,11 @@
 """Dims, tensors, backends and ops: the names of `rf` that `import rfnb` brings."""
 
 # modules that register themselves on import
-import rfnb.backend.numpy.backend as _numpy_backend
+import rfnb.backend.numpy as _numpy_backend
 import rfnb.backend.torch.backend as _torch_backend  # the backend that is selected by default
 import rfnb.core.tensor.pickling as _pickling
-import rfnb.ops.describe as _describe  # methods of Tensor
-import rfnb.ops.tensor_protocols as _tensor_protocols  # more methods of Tensor
+import rfnb.ops.methods as _describe  # methods of Tensor
+import rfnb.ops.methods as _tensor_protocols  # more methods of Tensor
 
 # isort: split
 # namespaces
@@ -73,12 +73,12 @@ from rfnb.ops.dims import (
 
 # isort: split
 # tensors from data, and new tensors
-from rfnb.ops.choice import (
-    random_choice_with_replacement as random_choice_with_replacement,
-    random_choice_without_replacement as random_choice_without_replacement,
-)
 from rfnb.ops.collate import collate as collate
-from rfnb.ops.convert import convert_to_tensor as convert_to_tensor
+from rfnb.ops.convert import (
+    convert_to_tensor as convert_to_tensor,
+    copy as copy,
+    copy_to_device as copy_to_device,
+)
 from rfnb.ops.create import (
     constant as constant,
     fill as fill,
@@ -89,10 +89,6 @@ from rfnb.ops.create import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
-from rfnb.ops.device import (
-    copy as copy,
-    copy_to_device as copy_to_device,
-)
 from rfnb.ops.mask import sequence_mask as sequence_mask
 from rfnb.ops.random import (
     dropout as dropout,
@@ -100,6 +96,8 @@ from rfnb.ops.random import (
     get_random_state as get_random_state,
     get_static_step_based_seed as get_static_step_based_seed,
     random as random,
+    random_choice_with_replacement as random_choice_with_replacement,
+    random_choice_without_replacement as random_choice_without_replacement,
     random_normal as random_normal,
     random_truncated_normal as random_truncated_normal,
     random_uniform as random_uniform,
@@ -128,12 +126,6 @@ from rfnb.ops.activation import (
     swish as swish,
     tanh as tanh,
 )
-from rfnb.ops.complex import (
-    complex_as_real as complex_as_real,
-    make_complex as make_complex,
-    real_as_complex as real_as_complex,
-)
-from rfnb.ops.logical import opt_logical_and as opt_logical_and, opt_logical_or as opt_logical_or
 from rfnb.ops.math import (
     abs as abs,
     add as add,
@@ -144,6 +136,7 @@ from rfnb.ops.math import (
     combine as combine,
     combine_bc as combine_bc,
     compare_bc as compare_bc,
+    complex_as_real as complex_as_real,
     cos as cos,
     equal as equal,
     exp as exp,
@@ -164,13 +157,17 @@ from rfnb.ops.math import (
     logical_and as logical_and,
     logical_not as logical_not,
     logical_or as logical_or,
+    make_complex as make_complex,
     maximum as maximum,
     minimum as minimum,
     mod as mod,
     mul as mul,
     neg as neg,
     not_equal as not_equal,
+    opt_logical_and as opt_logical_and,
+    opt_logical_or as opt_logical_or,
     pow as pow,
+    real_as_complex as real_as_complex,
     reciprocal as reciprocal,
     round as round,
     rsqrt as rsqrt,
@@ -189,6 +186,7 @@ from rfnb.ops.matmul import (
     matmul as matmul,
 )
 from rfnb.ops.reduce import (
+    log_softmax as log_softmax,
     reduce as reduce,
     reduce_all as reduce_all,
     reduce_any as reduce_any,
@@ -201,20 +199,15 @@ from rfnb.ops.reduce import (
     reduce_min as reduce_min,
     reduce_out as reduce_out,
     reduce_sum as reduce_sum,
+    softmax as softmax,
 )
 from rfnb.ops.sequence import (
     cumsum as cumsum,
     reverse_sequence as reverse_sequence,
 )
-from rfnb.ops.softmax import (
-    log_softmax as log_softmax,
-    softmax as softmax,
-)
 from rfnb.ops.sort import (
     search_sorted as search_sorted,
     sort as sort,
-)
-from rfnb.ops.top_k import (
     top_k as top_k,
     top_k_mask as top_k_mask,
     top_p_mask as top_p_mask,
@@ -233,10 +226,16 @@ from rfnb.ops.concat import (
 from rfnb.ops.index import (
     gather as gather,
     one_hot as one_hot,
+    scatter as scatter,
+    scatter_argmax as scatter_argmax,
+    scatter_count as scatter_count,
+    scatter_logmeanexp as scatter_logmeanexp,
+    scatter_logsumexp as scatter_logsumexp,
+    scatter_mean as scatter_mean,
     smooth_one_hot as smooth_one_hot,
     sparse_to_dense as sparse_to_dense,
 )
-from rfnb.ops.masked import (
+from rfnb.ops.mask import (
     is_packed as is_packed,
     masked_scatter as masked_scatter,
     masked_select as masked_select,
@@ -244,15 +243,7 @@ from rfnb.ops.masked import (
     pad_packed as pad_packed,
     unpack as unpack,
 )
-from rfnb.ops.repeat import repeat as repeat
-from rfnb.ops.scatter import (
-    scatter as scatter,
-    scatter_argmax as scatter_argmax,
-    scatter_count as scatter_count,
-    scatter_logmeanexp as scatter_logmeanexp,
-    scatter_logsumexp as scatter_logsumexp,
-    scatter_mean as scatter_mean,
-)
+from rfnb.ops.sequence import repeat as repeat
 from rfnb.ops.shape import (
     expand_dim as expand_dim,
     expand_dims as expand_dims,
@@ -277,29 +268,26 @@ from rfnb.ops.slice import (
 # windows and signals
 from rfnb.ops.conv import (
     conv as conv,
-    transposed_conv as transposed_conv,
-)
-from rfnb.ops.pool import (
     max_pool as max_pool,
     max_pool1d as max_pool1d,
     pool as pool,
     pool1d as pool1d,
     pool2d as pool2d,
     pool3d as pool3d,
+    transposed_conv as transposed_conv,
 )
-from rfnb.ops.signal import stft as stft
+from rfnb.ops.signal import stft as stft, window as window
 from rfnb.ops.slide import (
     calc_conv_out_length as calc_conv_out_length,
     calc_transposed_conv_out_length as calc_transposed_conv_out_length,
     make_conv_out_spatial_dims as make_conv_out_spatial_dims,
     make_transposed_conv_out_spatial_dims as make_transposed_conv_out_spatial_dims,
 )
-from rfnb.ops.window import window as window
 
 # isort: split
 # building blocks of networks
 from rfnb.ops.attention import dot_attention as dot_attention
-from rfnb.ops.linear import linear as linear
+from rfnb.ops.matmul import linear as linear
 from rfnb.ops.norm import (
     batch_norm as batch_norm,
     group_norm as group_norm,
@@ -325,13 +313,6 @@ from rfnb.ops.amp import (
     set_amp_policy as set_amp_policy,
     set_amp_policy_ctx as set_amp_policy_ctx,
 )
-from rfnb.ops.ctc import (
-    ctc_best_path as ctc_best_path,
-    ctc_durations_from_path as ctc_durations_from_path,
-    ctc_greedy_decode as ctc_greedy_decode,
-    ctc_loss as ctc_loss,
-    ctc_no_label_loop_blank_durations_from_path as ctc_no_label_loop_blank_durations_from_path,
-)
 from rfnb.ops.grad import (
     gradient as gradient,
     gradient_checkpoint_scope as gradient_checkpoint_scope,
@@ -343,6 +324,11 @@ from rfnb.ops.grad import (
 )
 from rfnb.ops.loss import (
     cross_entropy as cross_entropy,
+    ctc_best_path as ctc_best_path,
+    ctc_durations_from_path as ctc_durations_from_path,
+    ctc_greedy_decode as ctc_greedy_decode,
+    ctc_loss as ctc_loss,
+    ctc_no_label_loop_blank_durations_from_path as ctc_no_label_loop_blank_durations_from_path,
     edit_distance as edit_distance,
     label_smoothed_log_prob_gradient as label_smoothed_log_prob_gradient,
     label_smoothing as label_smoothing,

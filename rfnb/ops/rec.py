@@ -7,7 +7,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.ops.linear import linear
+from rfnb.ops.matmul import linear
 
 State = tuple[Tensor, Tensor]
 

@@ -1,4 +1,4 @@
-"""Reductions over dims, without padding."""
+"""Reductions and softmax over dims, without padding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rfnb.core.advice.features import features_hint
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import OneOf
+from rfnb.core.tensor.argument_kinds import FloatTensor, OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -131,3 +131,25 @@ def reduce_out(source: Tensor, *, mode: Mode, num_pieces: int, out_dim: Dim | No
 @functools.cache
 def _pieces(number: int) -> Dim:
     return Dim(number, name="pieces")
+
+
+@op(frames="any")
+def softmax(a: FloatTensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
+    """exp(a) / Σ exp(a) over `axis`; 0 in padding, and over a sequence of length 0. {…, axis} → the same
+
+    >>> feat = rf.Dim(4, name="feat")
+    >>> rf.softmax(rf.zeros([feat]), axis=feat).raw_tensor.tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    return backend_of_raw(a._raw).softmax(a, axis, use_mask)
+
+
+@op(frames="any")
+def log_softmax(a: FloatTensor, *, axis: Dim, use_mask: bool = True) -> Tensor:
+    """log softmax over `axis`; -inf in padding. {…, axis} → the same
+
+    >>> feat = rf.Dim(4, name="feat")
+    >>> rf.exp(rf.log_softmax(rf.zeros([feat]), axis=feat)).raw_tensor.tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    return backend_of_raw(a._raw).log_softmax(a, axis, use_mask)

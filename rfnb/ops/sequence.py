@@ -1,4 +1,4 @@
-"""Ops along sequences that need their true lengths."""
+"""Ops along sequences: reversed, summed up, and with repeated frames."""
 
 from __future__ import annotations
 
@@ -32,3 +32,31 @@ def cumsum(source: Tensor, *, spatial_dim: Dim) -> Tensor:
     [1.0, 2.0, 3.0, 4.0]
     """
     return backend_of_raw(source._raw).cumsum(source, spatial_dim=spatial_dim)
+
+
+@op()
+def repeat(
+    values: Tensor, *, in_spatial_dim: Dim, repeats: Tensor | int, out_spatial_dim: Dim | None = None
+) -> tuple[Tensor, Dim]:
+    """Each frame as often as `repeats` says, and the new dim.
+
+    {…, in_spatial_dim}, {…, in_spatial_dim} → {…, out_spatial_dim}
+
+    >>> letters = rf.Dim(3, name="letters")
+    >>> durations = rf.convert_to_tensor([2, 0, 1], dims=[letters])
+    >>> frames, _ = rf.repeat(rf.range_over_dim(letters), in_spatial_dim=letters, repeats=durations)
+    >>> frames.raw_tensor.tolist()
+    [0, 0, 2]
+
+    With an int, all frames are repeated equally often, and the new dim is `in_spatial_dim` times the int. The values
+    of a Tensor are read, since the size of the result depends on them.
+    """
+    if out_spatial_dim is None:
+        out_spatial_dim = (
+            Dim(None, name=f"{in_spatial_dim.name}_repeated")
+            if isinstance(repeats, Tensor)
+            else in_spatial_dim * repeats
+        )
+    return backend_of_raw(values._raw).repeat(
+        values, in_spatial_dim=in_spatial_dim, repeats=repeats, out_spatial_dim=out_spatial_dim
+    ), out_spatial_dim

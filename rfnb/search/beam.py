@@ -22,7 +22,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast, equal, greater, logical_and, where
 from rfnb.ops.reduce import reduce_all
 from rfnb.ops.shape import expand_dim, expand_dims, merge_dims, replace_dim
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 from rfnb.search.checks.arguments import check_step
 from rfnb.search.variants.apart import best_apart
 from rfnb.search.variants.groups import above, best_of_groups

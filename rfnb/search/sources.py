@@ -17,7 +17,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast, log, neg
 from rfnb.ops.random import random_uniform
 from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 
 InputType = Literal["prob", "log_prob", "logits"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import rfnb as rf
+from rfnb.backend import numpy as numpy_math
 from rfnb.backend.base.sizes import size_in
-from rfnb.backend.numpy import math as numpy_math
 from rfnb.backend.torch import math as torch_math
 from rfnb.core.dims import align
 from rfnb.core.ground.nested import leaves

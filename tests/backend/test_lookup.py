@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.backend.numpy.backend import NumpyBackend
+from rfnb.backend.numpy import NumpyBackend
 from rfnb.backend.torch.backend import TorchBackend
 from rfnb.core.ground.raw import BACKENDS
 from rfnb.errors import BackendError

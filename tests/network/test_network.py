@@ -6,6 +6,7 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import DataNotFound, DimError, LayerNotFound, ParameterError
+from tests.walks import calls_made
 
 NET = {
     "front": {"class": "conv", "n_out": 4, "filter_size": [3], "padding": "same", "from": "data", "activation": "relu"},
@@ -26,6 +27,35 @@ EXTERN = {"data": {"dim": 5}, "classes": {"dim": 7, "sparse": True}}
 
 def network(net_dict=NET, **options):
     return rf.Network(extern_data=rf.ExternData(EXTERN), **options).construct_from_dict(net_dict)
+
+
+KINDS = {
+    "linear": {"n_out": 8, "activation": "tanh", "dropout": 0.1},
+    "softmax": {"n_out": 8},
+    "layer_norm": {},
+    "activation": {"activation": "relu"},
+    "dropout": {"dropout": 0.1},
+    "combine": {"kind": "mul"},
+    "gating": {},
+    "subnetwork": {"subnetwork": {"output": {"class": "linear", "n_out": 8, "from": "data"}}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_costs_few_calls_in_a_batch(kind):
+    """What a batch does not change is decided at construction."""
+
+    def calls(count):
+        layers = {"0": {"class": "linear", "n_out": 8, "from": "data"}}
+        for i in range(count):
+            sources = [str(i), "0"] if kind == "combine" else str(i)
+            layers[str(i + 1)] = {"class": kind, "from": sources, **KINDS[kind]}
+        net = network({**layers, "output": {"class": "copy", "from": str(count)}})
+        batch = net.extern_data.example()
+        net(batch)
+        return calls_made(lambda: net(batch))
+
+    assert calls(2) - calls(1) <= 40
 
 
 def test_layers_are_modules_named_as_in_the_dict():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rfnb as rf
-from rfnb.ops.linear import linear
+from rfnb.ops.matmul import linear
 from tests.ops.batches import FEAT, OUT, Batch
 
 CASES: dict[str, Callable[[Batch], Any]] = {

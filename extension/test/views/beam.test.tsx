@@ -63,6 +63,19 @@ describe('Beam', () => {
     expect(vi.mocked(asked.keep).mock.calls).toEqual([[3, 0]]);
   });
 
+  it('does not keep one that the kernel would refuse, and says why', () => {
+    const asked = actions();
+    const columns = [...beamAt(2).columns, beamColumn(3, true)];
+    const beam = beamAt(3, { columns, locked: 'the model has changed since' });
+    const host = show(<StepperView state={searching(beam)} actions={asked} />);
+    press(host, 'Enter', '.rfnb-Beam-keep');
+    const pencil = host.querySelector('.rfnb-Beam-keep')!;
+    act(() => void pencil.dispatchEvent(new MouseEvent('click', { bubbles: true })));
+    expect(asked.keep).not.toHaveBeenCalled();
+    expect(pencil.getAttribute('aria-disabled')).toBe('true');
+    expect(pencil.querySelector('title')?.textContent).toBe('the model has changed since');
+  });
+
   it('shows labels and names as text, and a page without a kernel only goes to steps', () => {
     const evil = beamAt(2, { name: EVIL });
     evil.columns.forEach(column => column.nodes.forEach(node => (node.text = EVIL)));

@@ -5,42 +5,29 @@ from __future__ import annotations
 from inspect import get_annotations
 
 from rfnb.backend.base.attention import AttentionOps
-from rfnb.backend.base.concat import ConcatOps
-from rfnb.backend.base.control import ControlOps
-from rfnb.backend.base.conv import ConvOps
+from rfnb.backend.base.concat import ConcatOps, SplitOps
+from rfnb.backend.base.control import ControlOps, EagerOps, lacking
+from rfnb.backend.base.conv import ConvOps, PoolOps
 from rfnb.backend.base.create import CreateOps
-from rfnb.backend.base.ctc import CtcOps
-from rfnb.backend.base.data import DataOps
-from rfnb.backend.base.eager import EagerOps, lacking
+from rfnb.backend.base.data import DataOps, MeasureOps
 from rfnb.backend.base.finite import FiniteOps
-from rfnb.backend.base.fuse import FuseOps
 from rfnb.backend.base.grad import GradOps
-from rfnb.backend.base.index import IndexOps
-from rfnb.backend.base.loss import LossOps
-from rfnb.backend.base.mask import MaskOps
-from rfnb.backend.base.masked import MaskedOps
+from rfnb.backend.base.index import IndexOps, ScatterOps
+from rfnb.backend.base.loss import CtcOps, LossOps
+from rfnb.backend.base.mask import MaskedOps, MaskOps
 from rfnb.backend.base.math import MathOps
 from rfnb.backend.base.matmul import MatmulOps
-from rfnb.backend.base.measure import MeasureOps
 from rfnb.backend.base.norm import NormOps
-from rfnb.backend.base.pad import PadOps
 from rfnb.backend.base.parameter import ParameterOps
-from rfnb.backend.base.pool import PoolOps
 from rfnb.backend.base.random import RandomOps
 from rfnb.backend.base.rec import RecOps
-from rfnb.backend.base.reduce import ReduceOps
-from rfnb.backend.base.repeat import RepeatOps
-from rfnb.backend.base.scatter import ScatterOps
-from rfnb.backend.base.sequence import SequenceOps
+from rfnb.backend.base.reduce import ReduceOps, SoftmaxOps
+from rfnb.backend.base.sequence import RepeatOps, SequenceOps
 from rfnb.backend.base.shape import ShapeOps
-from rfnb.backend.base.signal import SignalOps
-from rfnb.backend.base.slice import SliceOps
-from rfnb.backend.base.softmax import SoftmaxOps
-from rfnb.backend.base.sort import SortOps
-from rfnb.backend.base.split import SplitOps
-from rfnb.backend.base.tape import TapeOps
-from rfnb.backend.base.top_k import TopKOps
-from rfnb.backend.base.window import WindowOps
+from rfnb.backend.base.signal import SignalOps, WindowOps
+from rfnb.backend.base.slice import PadOps, SliceOps
+from rfnb.backend.base.sort import SortOps, TopKOps
+from rfnb.backend.base.tape import FuseOps, TapeOps
 
 
 class Backend(

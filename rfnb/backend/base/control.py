@@ -1,8 +1,9 @@
-"""Control flow of backends. They compute eagerly, so Python's own control flow suffices."""
+"""Control flow of backends. They compute eagerly, so Python's own suffices, and functions of graph mode do nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.backend.base.index import Stacked
@@ -16,6 +17,7 @@ from rfnb.errors import BackendError, DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+
 
 S = TypeVar("S")
 Array = list[Tensor]
@@ -114,3 +116,62 @@ def _no_graph(what: str, x: Tensor) -> BackendError:
         expected="a value of a loop body",
         hint="inside `with rf.Loop(…)`, where a graph is recorded",
     )
+
+
+class EagerOps:
+    """Functions that only matter in graph mode. There is no raw part."""
+
+    @staticmethod
+    def executing_eagerly() -> bool:
+        """Whether ops run at once: True."""
+        return True
+
+    @staticmethod
+    def name_scope_raw(name: str) -> AbstractContextManager[None]:
+        """A context that does nothing, since raw tensors have no names."""
+        return nullcontext()
+
+    @staticmethod
+    def control_dependencies_raw(dependencies: Sequence[Any]) -> AbstractContextManager[None]:
+        """A context that does nothing, since ops run in order."""
+        return nullcontext()
+
+    @staticmethod
+    def identity_with_control_dependencies_raw(raw_tensor: Any, dependencies: Sequence[Any]) -> Any:
+        """The tensor itself, since ops run in order."""
+        return raw_tensor
+
+    @staticmethod
+    def create_placeholder_raw(tensor: Tensor) -> Any:
+        """Raises BackendError, since eager tensors always have data."""
+        raise BackendError(
+            "create_placeholder: placeholders do not exist here, since ops run at once",
+            got=tensor.describe_dims(),
+            hint="rf.convert_to_tensor(data, dims=[…]); tensor.copy_template() for a description without data",
+        )
+
+    @staticmethod
+    def is_valid_in_current_graph(tensor: Tensor) -> bool:
+        """True, since there is no graph."""
+        return True
+
+    @staticmethod
+    def format_graph_output(raw_tensor: Any, *, max_depth: int | None = None) -> str | None:
+        """None, since there is no graph."""
+        return None
+
+
+def lacking(name: str) -> Callable[..., Any]:
+    """A function that raises a BackendError, in place of a raw function that the backend lacks."""
+
+    op = "loops" if name == "new_tape" else name.removesuffix("_raw")
+
+    def missing(cls: type[Backend], *_: Any, **__: Any) -> Any:
+        raise BackendError(
+            f"{op}: the {cls.name} backend does not support this",
+            got=f"a {cls.RawTensorType.__name__}",
+            expected=f"a backend with {name}",
+            hint='rf.select_backend("torch") before the tensors are made',
+        )
+
+    return missing

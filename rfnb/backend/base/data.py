@@ -1,11 +1,11 @@
-"""Properties of raw tensors, and making Tensors of them."""
+"""Raw tensors: their properties, measures of their entries, and making Tensors of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -135,3 +135,29 @@ class DataOps:
                 got=f"{values.min()} to {values.max()}",
                 expected=f"0 to {count - 1}",
             )
+
+
+class Magnitude(NamedTuple):
+    """How large entries are: the sum of squares, the largest absolute value and the number of the finite ones, and
+    whether there are a NaN, +Inf and −Inf."""
+
+    squares: float
+    most: float
+    entries: int
+    nan: bool = False
+    infinite: bool = False
+    minus_infinite: bool = False
+
+
+class MeasureOps:
+    """Raw part: `magnitude_raw(raw, mask)`, None for entries that are not floats; `watch_gradient_raw(raw, see)`, which
+    calls `see` with the gradient of the tensor in the backward pass.
+    """
+
+    magnitude_raw: Callable[[Any, np.ndarray | None], Magnitude | None]
+    watch_gradient_raw: Callable[[Any, Callable[[Any], None]], None]
+
+    @staticmethod
+    def synchronize() -> str:
+        """Waits until all devices have computed what they were asked to; returns where this one computes: "cpu"."""
+        return "cpu"

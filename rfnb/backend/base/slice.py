@@ -1,9 +1,9 @@
-"""Slicing along a dim."""
+"""Slicing, padding and shifting along a dim."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,15 @@ from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, constant, fitted, renamed, same, size_in, taken, trimmed
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+
 
 Bound = int | Tensor | None
 
@@ -202,3 +204,207 @@ def _at(backend: type[Backend], source: Tensor, positions: Tensor, axis: Dim, ou
     frames: Tensor = backend.gather(source, indices=bare, axis=axis, clip_to_valid=True)
     feature = out_dim if source.feature_dim is axis else source.feature_dim
     return frames.like(frames._raw, align.sig(frames.dims, source.sparse_dim, feature))
+
+
+Amount = Dim | int
+
+
+@dataclass(frozen=True, slots=True)
+class PadPlan:
+    """How much to add before and after each axis (by its position), and the signature of the result."""
+
+    amounts: dict[int, tuple[int, int]]
+    out: weakref.ref[align.Sig]
+
+
+class PadOps:
+    """Raw part: `pad_raw(raw, {axis: (before, after)}, value)`; negative numbers cut off."""
+
+    pad_raw: Callable[[Any, Mapping[int, tuple[int, int]], Any], Any]
+
+    @classmethod
+    def pad(
+        cls: type[Backend],
+        source: Tensor,
+        *,
+        axes: Sequence[Dim],
+        padding: Sequence[tuple[Dim | int, Dim | int]],
+        out_dims: Sequence[Dim],
+        handle_dynamic_dims: bool = True,
+        mode: str = "constant",
+        value: float | Tensor | None = None,
+    ) -> Tensor:
+        """`source` with frames added before and after those of `axes`. {…, axes…} → {…, out_dims…}
+
+        They follow directly after the end of each sequence. mode: "constant" (`value`, or 0), "replicate", "reflect",
+        "circular".
+        """
+        if source.sig.priority_copies:
+            axes = source.sig.resolve_all(axes)
+        if mode == "constant" and not isinstance(value, Tensor) and source.lengths.owners.isdisjoint(axes):
+            key = ("pad", *axes, *[n for pair in padding for n in pair], *out_dims)
+            plan: Any = source.sig.plans.get(key)
+            out = plan and plan.out()
+            if not out and (static := _plan_pad(source, axes, padding, out_dims)):
+                amounts, out = static
+                plan = source.sig.keep(key, PadPlan(amounts, weakref.ref(out)))
+            if out:
+                return tensor_of(cls.pad_raw(source._raw, plan.amounts, value or 0), out, source.lengths)
+        for axis, (left, right), out_dim in zip(axes, padding, out_dims, strict=True):
+            source = _pad_one(cls, source, axis, (left, right), out_dim, handle_dynamic_dims, mode, value)
+        return source
+
+    @classmethod
+    def shift(cls: type[Backend], source: Tensor, *, axis: Dim, amount: int, pad_value: float | Tensor) -> Tensor:
+        """Each frame `amount` places later, or earlier if negative; the gap gets `pad_value`. {…, axis} → the same"""
+        axis = source.sig.resolve(axis)
+        place = axis_of("shift", source, axis)
+        size = size_in(source, axis)
+        by = max(-size.max, min(amount, size.max))
+        fill = 0 if isinstance(pad_value, Tensor) else pad_value
+        lengths = _lengths_padded(source.lengths, axis, axis, by, size.max)
+        result = tensor_of(cls.pad_raw(source._raw, {place: (by, -by)}, fill), source.sig, lengths)
+        if isinstance(pad_value, Tensor) or (amount < 0 and size.dims):
+            key = ("shift", axis.serial, amount)
+            make = partial(_gap, size.values, size.max, amount)
+            result = _filled(cls, result, [*size.dims, axis], key, pad_value, make)
+        return fitted(cls, result, axis)
+
+
+def _filled(
+    backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, value: Any, where: Callable[[], np.ndarray]
+) -> Tensor:
+    """`x` with `value`, which may be a Tensor, at the places that `where` gives over `dims`."""
+    places = constant(backend, x, dims, key, where)
+    if not isinstance(value, Tensor):
+        return x.like(backend.masked_fill_raw(x._raw, places, value))
+    missing = [dim for dim in value.dims if dim not in x.sig.index]
+    if missing:
+        raise DimError(
+            f"`value` has a dim {missing[0].name} that `source` lacks",
+            got=value.describe_dims(),
+            expected=x.describe_dims(),
+        )
+    raw = align.apply(align.move(value.dims, x.dims), value._raw)
+    return tensor_of(backend.where_raw(places, raw, x._raw), x.sig, join(x, value))
+
+
+def _gap(n: np.ndarray, longest: int, amount: int) -> np.ndarray:
+    frames = np.arange(longest)
+    return np.broadcast_to(frames < amount, (*n.shape, longest)) if amount > 0 else frames >= n[..., None] + amount
+
+
+def _is_static(amount: Amount) -> bool:
+    return not isinstance(amount, Dim) or amount.dimension is not None
+
+
+def _number(amount: Amount) -> int:
+    return int(amount) if not isinstance(amount, Dim) else amount.dimension or 0
+
+
+def _plan_pad(
+    source: Tensor, axes: Sequence[Dim], padding: Sequence[tuple[Amount, Amount]], out_dims: Sequence[Dim]
+) -> tuple[dict[int, tuple[int, int]], align.Sig] | None:
+    """The amounts before and after each axis, and the signature of the result; None if a size depends on data."""
+    amounts, out = {}, source.sig
+    for axis, (left, right), out_dim in zip(axes, padding, out_dims, strict=True):
+        place = axis_of("pad", source, axis)
+        if not all(_is_static(dim) for dim in (axis, left, right, out_dim)):
+            return None
+        before, size, after = (_number(dim) for dim in (left, axis, right))
+        if min(size + before, size + after) < 0:
+            return None
+        bound(source.lengths, out_dim, Size((), max(before + size + after, 0)), "pad")
+        amounts[place] = (before, after)
+        out = renamed(tensor_of(None, out, source.lengths), axis, out_dim)
+    return amounts, out
+
+
+def _pad_one(
+    backend: type[Backend],
+    x: Tensor,
+    axis: Dim,
+    padding: tuple[Amount, Amount],
+    out_dim: Dim,
+    directly: bool,
+    mode: str,
+    value: Any,
+) -> Tensor:
+    """Pads one axis whose lengths or amounts depend on data, so that they may differ between sequences."""
+    place, size = axis_of("pad", x, axis), size_in(x, axis)
+    lengths, before, after = _amounts(x, padding)
+    if not directly and after.max:
+        size = Size((), size.max)
+    dims = [dim for dim in x.dims if any(dim in s.dims for s in (size, before, after))]
+    n, left, right = (s.over(dims) for s in (size, before, after))
+    new = np.maximum(n + left + right, 0)
+    lengths = bound(lengths, out_dim, Size(dims, new), "pad")
+    x, out, longest = tensor_of(x._raw, x.sig, lengths), renamed(x, axis, out_dim), int(new.max(initial=0))
+    shift, key = same(left), ("pad", mode, axis.serial, n.tobytes(), left.tobytes(), right.tobytes())
+    fill = 0 if value is None or isinstance(value, Tensor) else value
+    if mode == "constant" and shift is not None and -size.max <= shift <= longest:
+        raw = backend.pad_raw(x._raw, {place: (shift, longest - size.max - shift)}, fill)
+        todo = isinstance(value, Tensor) or (bool(size.dims) and bool((right > 0).any()))
+    else:
+        x = x if size.max else x.like(backend.pad_raw(x._raw, {place: (0, 1)}, fill))
+        positions = constant(backend, x, [*dims, axis], key, partial(_around, n, left, longest, mode))
+        raw = backend.gather_raw(x._raw, positions, place, 1)
+        todo = mode == "constant" or not n.all()
+    lengths = _lengths_padded(lengths, axis, out_dim, shift or 0, longest)
+    result = tensor_of(raw, out, lengths)
+    if todo:
+        places = partial(_outside, n, left, longest, mode)
+        result = _filled(backend, result, [*dims, out_dim], (*key, "fill"), value if value is not None else 0, places)
+    return fitted(backend, result, out_dim)
+
+
+def _amounts(x: Tensor, padding: tuple[Amount, Amount]) -> tuple[Lengths, Size, Size]:
+    """The amounts before and after each sequence, and lengths that include the sizes of the amounts."""
+    lengths, sizes = x.lengths, []
+    for amount in padding:
+        if not isinstance(amount, Dim):
+            sizes.append(Size((), int(amount)))
+            continue
+        if lengths.size(amount) is None:
+            lengths = lengths.join(current_lengths([amount]), x.sig, align.sig([amount]))
+        size = lengths.size(amount) or amount.size
+        missing = [dim for dim in size.dims if dim not in x.sig.index]
+        if missing:
+            raise DimError(
+                f"pad: {amount.name} differs along {missing[0].name}, which `source` lacks",
+                got=x.describe_dims(),
+                hint=f"rf.expand_dim(…, {missing[0].name})",
+            )
+        sizes.append(size)
+    return lengths, sizes[0], sizes[1]
+
+
+def _lengths_padded(lengths: Lengths, axis: Dim, out_dim: Dim, left: int, count: int) -> Lengths:
+    """Lengths over an axis that was padded or shifted: new entries are empty sequences."""
+
+    def take(values: np.ndarray, i: int) -> np.ndarray:
+        at = np.arange(count) - left
+        valid = (at >= 0) & (at < values.shape[i])
+        entries = np.moveaxis(values, i, -1)[..., at[valid]]
+        shifted = np.zeros((*entries.shape[:-1], count), np.int64)
+        shifted[..., valid] = entries
+        return np.moveaxis(shifted, -1, i)
+
+    return taken(lengths, axis, out_dim, ("pad", left, count), take)
+
+
+def _outside(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndarray:
+    """Whether a place is outside the frames; for modes that copy frames, whether there are none to copy."""
+    frames = np.arange(longest) - left[..., None]
+    end = n[..., None]
+    return (frames < 0) | (frames >= end) if mode == "constant" else np.broadcast_to(end == 0, (frames + end).shape)
+
+
+def _around(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndarray:
+    """Positions of the frames, with copied ones before and after them."""
+    frames, end = np.arange(longest) - left[..., None], np.maximum(n[..., None] - 1, 0)
+    if mode == "circular":
+        frames = frames % (end + 1)
+    elif mode == "reflect":
+        frames = end - np.abs(frames % np.maximum(2 * end, 1) - end)
+    return np.clip(frames, 0, end)

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from rfnb.backend.base.fuse import Product
-from rfnb.backend.base.tape import Call, External, Var
+from rfnb.backend.base.tape import Call, External, Product, Var
 from rfnb.backend.torch.tape import TorchTape
 from rfnb.errors import BackendError
 

@@ -1,9 +1,13 @@
-"""Losses on torch tensors."""
+"""Losses on torch tensors, and connectionist temporal classification."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import torch
 from torch.nn import functional
+from torch.overrides import handle_torch_function, has_torch_function
 
 from rfnb.errors import DimError
 
@@ -40,3 +44,135 @@ class TorchLoss:
             row = (best - columns).cummin(-1).values + columns  # each insertion costs 1
             result = torch.where(a_len == i + 1, row.gather(-1, b_len).squeeze(-1), result)
         return result
+
+
+NEVER = -1e30
+"""The score of an impossible state. It is finite, so that sums of it do not give NaN gradients."""
+
+
+class AlignmentStates(NamedTuple):
+    """States of an alignment: blank, label 1, blank, label 2, …, blank, and their transitions. All [batch, state].
+
+    may_stay: whether a state may take several frames. may_skip: whether the blank before it may be left out.
+    """
+
+    symbols: torch.Tensor
+    may_stay: torch.Tensor
+    may_skip: torch.Tensor
+
+
+def _states(targets: torch.Tensor, blank: int, label_loop: bool) -> AlignmentStates:
+    symbols = targets.new_full((targets.shape[0], 2 * targets.shape[1] + 1), blank)
+    symbols[:, 1::2] = targets
+    is_label = (torch.arange(symbols.shape[1], device=targets.device) % 2 == 1).expand_as(symbols)
+    if not label_loop:
+        return AlignmentStates(symbols, ~is_label, is_label)
+    earlier = torch.nn.functional.pad(symbols, (2, 0), value=-1)[:, :-2]
+    return AlignmentStates(symbols, torch.ones_like(is_label), is_label & (symbols != earlier))
+
+
+Combine = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor | None]]
+
+
+def _sum(scores: torch.Tensor) -> tuple[torch.Tensor, None]:
+    return scores.logsumexp(0), None
+
+
+def _max(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    best = scores.max(0)
+    return best.values, best.indices
+
+
+def _forward(
+    log_probs: torch.Tensor, frames: torch.Tensor, labels: torch.Tensor, states: AlignmentStates, combine: Combine
+) -> tuple[torch.Tensor, list[Any]]:
+    """The score of all alignments, or of the best one, [batch]; for each frame, how many states back the best path into
+    each state comes from; and whether the best path ends in the last label. Graves et al. 2006, section 4.1.
+    """
+    emissions = log_probs.gather(2, states.symbols.expand(len(log_probs), -1, -1)).clamp(min=NEVER)
+    scores = torch.full_like(states.symbols, NEVER, dtype=log_probs.dtype)
+    begin = scores.new_tensor([NEVER, 0.0]).expand(len(scores), -1)  # before the first two states
+    behind = begin.new_tensor([NEVER, NEVER]).expand_as(begin)
+    ways: list[Any] = []
+    for t, emission in enumerate(emissions):
+        ahead = torch.cat([behind if t else begin, scores], 1)
+        stay, skip = states.may_stay, states.may_skip
+        moves = [torch.where(stay, scores, NEVER), ahead[:, 1:-1], torch.where(skip, ahead[:, :-2], NEVER)]
+        entered, way = combine(torch.stack(moves))
+        scores = torch.where((t < frames)[:, None], entered + emission, scores)
+        ways.append(way)
+    final = 2 * labels[:, None]
+    ends = torch.cat([scores.gather(1, final), scores.gather(1, (final - 1).clamp(min=0))], 1)
+    ends = torch.where(torch.cat([final >= 0, final > 0], 1), ends, NEVER)
+    total, way = combine(ends.T)
+    return torch.where(frames > 0, total, torch.where(labels > 0, NEVER, 0.0)), [*ways, way]
+
+
+def ctc_loss(
+    log_probs: torch.Tensor,
+    frames: torch.Tensor,
+    targets: torch.Tensor,
+    labels: torch.Tensor,
+    blank: int,
+    max_approx: bool,
+    label_loop: bool,
+) -> torch.Tensor:
+    """[time, batch, class], [batch], [batch, label], [batch] → [batch], ∞ with gradient 0 if there is no alignment."""
+    if has_torch_function((log_probs, targets)):  # a single raw call for recorders of raw calls
+        arguments = (log_probs, frames, targets, labels, blank, max_approx, label_loop)
+        return handle_torch_function(ctc_loss, (log_probs, targets), *arguments)
+    if log_probs.is_meta:
+        return log_probs.sum((0, 2))
+    _check_labels(targets, log_probs.shape[2])
+    if label_loop and not max_approx and log_probs.shape[0] and targets.shape[1]:
+        # torch.nn.functional.ctc_loss calls this, and then replaces ∞ by 0
+        return torch._ctc_loss(log_probs, targets, frames, labels, blank, zero_infinity=True)[0]
+    total, _ = _forward(log_probs, frames, labels, _states(targets, blank, label_loop), _max if max_approx else _sum)
+    if not log_probs.shape[0]:
+        total = total + log_probs.sum()  # 0, but with a gradient function
+    return torch.where(total > NEVER / 2, -total, float("inf"))
+
+
+def ctc_best_path(
+    log_probs: torch.Tensor,
+    frames: torch.Tensor,
+    targets: torch.Tensor,
+    labels: torch.Tensor,
+    blank: int,
+    label_loop: bool,
+) -> torch.Tensor:
+    """[time, batch, class], [batch], [batch, label], [batch] → symbols [time, batch]; blanks without alignment."""
+    if has_torch_function((log_probs, targets)):
+        arguments = (log_probs, frames, targets, labels, blank, label_loop)
+        return handle_torch_function(ctc_best_path, (log_probs, targets), *arguments)
+    if log_probs.is_meta:
+        return targets.new_zeros(log_probs.shape[:2])
+    _check_labels(targets, log_probs.shape[2])
+    states = _states(targets, blank, label_loop)
+    with torch.no_grad():
+        total, ways = _forward(log_probs, frames, labels, states, _max)
+    state = (2 * labels - ways.pop()).clamp(min=0)[:, None]
+    path = []
+    for t in reversed(range(len(log_probs))):
+        valid = (t < frames)[:, None]
+        path.append(torch.where(valid, states.symbols.gather(1, state), blank))
+        state = torch.where(valid, (state - ways[t].gather(1, state)).clamp(min=0), state)
+    symbols = torch.cat(path[::-1], 1) if path else targets.new_zeros(len(targets), 0)
+    return torch.where((total > NEVER / 2)[:, None], symbols, blank).T
+
+
+def _check_labels(targets: torch.Tensor, classes: int) -> None:
+    """Raises DimError for a label out of range, where kernels would read past the end. Checked on the CPU only."""
+    if targets.device.type == "cpu" and targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
+        raise DimError(
+            "ctc: a label is not a class",
+            got=f"{int(targets.min())} to {int(targets.max())}",
+            expected=f"0 to {classes - 1}",
+        )
+
+
+class TorchCtc:
+    """The raw part of `backend.base.ctc`."""
+
+    ctc_loss_raw = staticmethod(ctc_loss)
+    ctc_best_path_raw = staticmethod(ctc_best_path)

@@ -10,6 +10,7 @@ from rfnb.display.beam.view import PRUNED, columns
 from rfnb.display.markup.numbers import plain
 from rfnb.errors import ViewError
 from rfnb.printable import printable_name
+from rfnb.search.explain.keep import reason_against
 from rfnb.search.node import Node
 from rfnb.search.tree import Tree
 
@@ -86,6 +87,7 @@ def describe_beam(tree: Tree, step: int, hypothesis: NodeAt | None, seen: int) -
         "hypothesis": hypothesis,
         "place": None if places is None else places[last],
         "lost": None if places is None or None not in places else places.index(None),
+        "locked": reason_against(tree.trace),
     }
 
 

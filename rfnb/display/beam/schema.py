@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.markup.schema import Number
 
@@ -92,6 +92,7 @@ class BeamAt(TypedDict):
     hypothesis: NodeAt | None  # the chosen one, at the step where it was chosen
     place: int | None  # where it is after this step
     lost: int | None  # the step at which nothing extended it any more
+    locked: NotRequired[str | None]  # why no pruned candidate can be kept; older kernels do not send it
 
 
 class BeamView(TypedDict):

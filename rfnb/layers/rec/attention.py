@@ -14,8 +14,8 @@ from rfnb.network.layer import Layer
 from rfnb.network.options import layer, value
 from rfnb.ops.activation import tanh
 from rfnb.ops.matmul import matmul
+from rfnb.ops.reduce import softmax
 from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
-from rfnb.ops.softmax import softmax
 
 
 class GenericAttention(Layer, layer_class="generic_attention"):

@@ -22,7 +22,7 @@ from rfnb.network.resolve import names_of_sources
 from rfnb.ops.concat import concat
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
-from rfnb.ops.masked import masked_select
+from rfnb.ops.mask import masked_select
 from rfnb.ops.math import cast, where
 from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim

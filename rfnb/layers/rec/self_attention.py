@@ -19,8 +19,8 @@ from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.math import compare_bc, where
 from rfnb.ops.matmul import matmul
 from rfnb.ops.random import dropout
+from rfnb.ops.reduce import softmax
 from rfnb.ops.shape import merge_dims, replace_dim, set_feature_dim, split_dims
-from rfnb.ops.softmax import softmax
 
 
 class SelfAttention(Layer, layer_class="self_attention"):

@@ -21,10 +21,9 @@ from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, combine_bc, greater_equal, less, logical_and, where
 from rfnb.ops.matmul import matmul
-from rfnb.ops.reduce import reduce_max, reduce_mean
+from rfnb.ops.reduce import reduce_max, reduce_mean, softmax
 from rfnb.ops.shape import replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.ops.slice import shift_right
-from rfnb.ops.softmax import softmax
 
 
 class TwoDLstm(Layer, layer_class="twod_lstm"):

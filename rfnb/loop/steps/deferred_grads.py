@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.fuse import Product
-from rfnb.backend.base.tape import Call, Var
+from rfnb.backend.base.tape import Call, Product, Var
 from rfnb.loop.program.program import Program
 from rfnb.loop.program.schedule import Schedule
 from rfnb.loop.steps.execute import Outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,6 +64,24 @@ class NetNode:
         """The paths of all values that its own is computed from, in the same step."""
         owner = (self.of,) if self.kind in ("part", "frame") and self.of else ()
         return (*self.sources, *self.inputs.values(), *owner)
+
+
+def run_node(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
+    """Computes the output of a layer outside of loops, and its further outputs."""
+    layer, value = node.layer, values.__getitem__
+    assert layer is not None
+    inputs = dict(zip(node.inputs, map(value, node.inputs.values()), strict=True))
+    values[node.path] = layer(*map(value, node.sources), **inputs)
+    if layer.parts:
+        take_parts(node, values)
+
+
+def take_parts(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
+    """Moves the further outputs of a layer to the values."""
+    assert node.layer is not None
+    if node.layer.parts:
+        values.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
+        node.layer.parts = {}
 
 
 def every_node(nodes: Mapping[str, NetNode]) -> dict[str, NetNode]:

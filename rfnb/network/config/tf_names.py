@@ -29,8 +29,8 @@ from rfnb.ops.create import full, ones_like, range_over_dim, zeros_like
 from rfnb.ops.grad import stop_gradient
 from rfnb.ops.index import one_hot
 from rfnb.ops.random import random_normal, random_uniform
+from rfnb.ops.reduce import log_softmax, softmax
 from rfnb.ops.shape import set_sparse_dim, squeeze
-from rfnb.ops.softmax import log_softmax, softmax
 
 DTYPES = {name: name for name in "float16 float32 float64 int8 int16 int32 int64 uint8 bool".split()}
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 def errors_explained(given: Mapping[str, Any], options: Mapping[str, Option]) -> Iterator[None]:
     """Inside the block, an error of Python or Torch becomes one about the options of a layer.
 
-    Errors of the user's own code, which a layer may call, and those that Torch has a class for stay as they are.
-
     Args:
         given: the options that the net dict gives.
         options: those of the class.
@@ -27,28 +25,37 @@ def errors_explained(given: Mapping[str, Any], options: Mapping[str, Option]) ->
     try:
         yield
     except Exception as error:
-        if isinstance(error, RfError) and not isinstance(error, BackendError):
+        explained = _about_options(error, given, options)
+        if explained is error:
             raise
-        of_user = any(is_users(at.code) for _, at in steps_of(error)[1:])
-        if of_user or type(error).__module__.startswith("torch"):
-            raise
-        values = {name: value for name, value in given.items() if name != "class"}
-        defaults = {name: options[name].default for name in values if name in options}
-        examples = {name: value for name, value in defaults.items() if value is not REQUIRED}
-        unlike = [name for name, value in examples.items() if value is not None and not _alike(values[name], value)]
-        if len(unlike) == 1:
-            [name] = unlike
-            values, examples = {name: values[name]}, {name: examples[name]}
-        reason = (
-            f"{error.hint or error.what}" if isinstance(error, BackendError) else f"{type(error).__name__}: {error}"
-        )
-        first_line = reason.strip().partition("\n")[0].removeprefix("the computation failed with ")
-        raise NetworkError(
-            f"{unlike[0]} does not fit" if len(unlike) == 1 else "its options do not fit together",
-            got=_written(values),
-            expected=f"for example {_written(examples)}" if examples else "others",
-            hint=f"the computation failed with {first_line:.160}",
-        ) from error
+        raise explained from error
+
+
+def _about_options(error: Exception, given: Mapping[str, Any], options: Mapping[str, Option]) -> Exception:
+    """The error that says which option does not fit, in place of an error of Python or Torch.
+
+    Errors of the user's own code, which a layer may call, and those that Torch has a class for stay as they are.
+    """
+    if isinstance(error, RfError) and not isinstance(error, BackendError):
+        return error
+    of_user = any(is_users(at.code) for _, at in steps_of(error)[1:])
+    if of_user or type(error).__module__.startswith("torch"):
+        return error
+    values = {name: value for name, value in given.items() if name != "class"}
+    defaults = {name: options[name].default for name in values if name in options}
+    examples = {name: value for name, value in defaults.items() if value is not REQUIRED}
+    unlike = [name for name, value in examples.items() if value is not None and not _alike(values[name], value)]
+    if len(unlike) == 1:
+        [name] = unlike
+        values, examples = {name: values[name]}, {name: examples[name]}
+    reason = f"{error.hint or error.what}" if isinstance(error, BackendError) else f"{type(error).__name__}: {error}"
+    first_line = reason.strip().partition("\n")[0].removeprefix("the computation failed with ")
+    return NetworkError(
+        f"{unlike[0]} does not fit" if len(unlike) == 1 else "its options do not fit together",
+        got=_written(values),
+        expected=f"for example {_written(examples)}" if examples else "others",
+        hint=f"the computation failed with {first_line:.160}",
+    )
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -64,11 +71,18 @@ def _written(options: Mapping[str, Any]) -> str:
 def errors_of(layer: Layer) -> Iterator[None]:
     """Inside the block, which computes a layer, errors are about its options, and say which layer it is."""
     try:
-        with errors_explained(layer.described, layer.options):
-            yield
-    except RfError as error:
-        named_after(layer, error)
-        raise
+        yield
+    except Exception as error:
+        explained = error_of(layer, error)
+        if explained is error:
+            raise
+        raise explained from error
+
+
+def error_of(layer: Layer, error: Exception) -> Exception:
+    """The error to raise for one that arose while a layer was computed, as inside of `errors_of`."""
+    explained = _about_options(error, layer.described, layer.options)
+    return named_after(layer, explained) if isinstance(explained, RfError) else explained
 
 
 def name_layer(error: RfError, path: str, described: Mapping[str, Any]) -> None:

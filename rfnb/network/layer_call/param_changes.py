@@ -43,7 +43,7 @@ class Changes:
     held: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.of_values or self.shared)
+        return bool(self.dropout or self.noise or self.given or self.shared)
 
     @property
     def of_values(self) -> bool:
@@ -107,8 +107,12 @@ def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
             "a layer in the place of a parameter has other dims", got=x.describe_dims(), expected=expected
         )
     between = [Dim(dim.dimension, name=dim.name) for dim in dims]
-    targets = [dim_match_priority_when_needed(dim, *dims[i + 1 :]) for i, dim in enumerate(dims)]
-    return [*zip(x.dims, between, strict=True), *zip(between, targets, strict=True)]
+    return [*zip(x.dims, between, strict=True), *zip(between, with_priorities(dims), strict=True)]
+
+
+def with_priorities(dims: Sequence[Dim]) -> list[Dim]:
+    """The dims of a parameter: of equal ones, all but the last have a higher match priority."""
+    return [dim_match_priority_when_needed(dim, *dims[i + 1 :]) for i, dim in enumerate(dims)]
 
 
 def input_first(weight: Tensor, out: Dim, into: Dim, dim: Dim) -> Tensor:

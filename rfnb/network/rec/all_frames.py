@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.network.build.node import NetNode
+from rfnb.network.build.node import NetNode, run_node
 from rfnb.network.rec.losses import forget_penalties
 from rfnb.network.rec.net import RecNet
-from rfnb.network.rec.run import run_node
 from rfnb.network.rec.values import along
 from rfnb.ops.shape import set_feature_dim
 from rfnb.ops.slice import shift_right

@@ -13,7 +13,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
-from rfnb.network.build.node import NetNode
+from rfnb.network.build.node import NetNode, take_parts
 from rfnb.network.build.template import on_meta
 from rfnb.network.layer_call.layer_errors import errors_of, named_after
 from rfnb.network.layer_call.param_changes import held_parameters
@@ -35,27 +35,6 @@ if TYPE_CHECKING:
     from rfnb.network.layer import Layer
 
     Values = MutableMapping[str, Tensor]
-
-
-def run_node(node: NetNode, values: Values) -> None:
-    """Computes the output of a layer outside of loops, and its further outputs."""
-    assert node.layer is not None
-    sources, inputs = inputs_of(node, values)
-    values[node.path] = node.layer(*sources, **inputs)
-    take_parts(node, values)
-
-
-def inputs_of(node: NetNode, values: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
-    """What a layer gets: its sources, and inputs by the names of options."""
-    return [values[path] for path in node.sources], {name: values[path] for name, path in node.inputs.items()}
-
-
-def take_parts(node: NetNode, values: Values) -> None:
-    """Moves the further outputs of a layer to the values."""
-    assert node.layer is not None
-    if node.layer.parts:
-        values.update({f"{node.path}/{part}": x for part, x in node.layer.parts.items()})
-        node.layer.parts = {}
 
 
 @contextmanager
@@ -284,9 +263,8 @@ class RecRun:
 
     def _compute_layer(self, node: NetNode, layer: Layer, values: Inside) -> None:
         """Computes a layer in this step: for the newest hypotheses, if there is a search."""
-        operands, inputs = inputs_of(node, values)
-        sources = [self.search.newest(x) for x in operands]
-        inputs = {name: self.search.newest(x) for name, x in inputs.items()}
+        sources = [self.search.newest(values[path]) for path in node.sources]
+        inputs = {name: self.search.newest(values[path]) for name, path in node.inputs.items()}
         if node.state is not None:
             name = self.rec.name_of(node.path)
             state = mapped(lambda x, _: self.search.newest(x), self.loop.state[name], node.state)

@@ -12,14 +12,14 @@ from rfnb.core.run.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.network.axes import time_of
-from rfnb.network.build.node import NetNode, every_node
+from rfnb.network.build.node import NetNode, every_node, run_node
 from rfnb.network.build.template import on_meta, without_numbers
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder
 from rfnb.network.losses import LayerLoss
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import outside_needs
-from rfnb.network.rec.run import RecRun, run_node
+from rfnb.network.rec.run import RecRun
 from rfnb.network.rec.trace_reuse import CHANGING
 from rfnb.trace.run.options import recording
 

@@ -17,7 +17,7 @@ from rfnb.nn.layers.rec import LstmState
 from rfnb.nn.layers.weights import weight
 from rfnb.ops.activation import identity, sigmoid, tanh
 from rfnb.ops.concat import split
-from rfnb.ops.linear import linear
+from rfnb.ops.matmul import linear
 from rfnb.ops.random import dropout as drop
 
 EPSILON = 1e-12

@@ -16,7 +16,7 @@ from rfnb.nn.layers.weights import to_input, weight
 from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import zeros
-from rfnb.ops.linear import linear
+from rfnb.ops.matmul import linear
 from rfnb.ops.random import dropout
 
 KERNEL_ORDER = "ifjo"
@@ -39,6 +39,7 @@ class _Lstm(RecCell):
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool, parts_order: str, forget_bias: float):
         super().__init__(in_dim, out_dim)
         self.gate_dim = 4 * out_dim
+        self.gates = {letter: Dim(out_dim.get_dim_value(), name=letter) for letter in KERNEL_ORDER}
         self.parts_order = parts_order
         self.forget_bias = forget_bias
         self.ff_weight = weight([self.gate_dim, in_dim], input_axis=1)
@@ -90,10 +91,9 @@ class _Lstm(RecCell):
     def _in_kernel_order(self, x: Tensor, forget_bias: float = 0.0) -> Tensor:
         if self.parts_order == KERNEL_ORDER and not forget_bias:
             return x
-        dims = [Dim(self.out_dim.get_dim_value(), name=letter) for letter in KERNEL_ORDER]
-        i, f, j, o = self._parts(x, [dims[KERNEL_ORDER.index(letter)] for letter in self.parts_order])
+        i, f, j, o = self._parts(x, [self.gates[letter] for letter in self.parts_order])
         f = f + forget_bias if forget_bias else f
-        return concat(*zip([i, f, j, o], dims, strict=True), out_dim=self.gate_dim)[0]
+        return concat(*zip([i, f, j, o], self.gates.values(), strict=True), out_dim=self.gate_dim)[0]
 
 
 class VanillaLSTM(

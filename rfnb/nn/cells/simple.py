@@ -16,7 +16,7 @@ from rfnb.nn.module.container import ModuleList
 from rfnb.nn.module.options import layer_numbers
 from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import split
-from rfnb.ops.linear import linear
+from rfnb.ops.matmul import linear
 
 
 class BasicRNN(RecCell):

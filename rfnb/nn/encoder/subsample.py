@@ -13,7 +13,7 @@ from rfnb.nn.encoder.base import ISeqDownsamplingEncoder
 from rfnb.nn.layers.conv import Conv2d
 from rfnb.nn.module.container import ModuleList
 from rfnb.ops.activation import relu
-from rfnb.ops.pool import pool2d
+from rfnb.ops.conv import pool2d
 from rfnb.ops.shape import merge_dims, split_dims
 from rfnb.ops.slide import make_conv_out_spatial_dims
 

@@ -7,7 +7,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.layers.weights import weight
 from rfnb.nn.module.module import Module
-from rfnb.ops.linear import linear
+from rfnb.ops.matmul import linear
 
 
 class Linear(Module):

@@ -10,7 +10,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, scatter
 from rfnb.ops.math import (
     cast,
     compare_bc,
@@ -24,9 +24,8 @@ from rfnb.ops.math import (
     maximum,
     where,
 )
-from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import expand_dim, merge_dims, set_sparse_dim, split_dims
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 from rfnb.search.blank.prefixes import Prefixes
 
 Merge = Literal["sum", "max"]

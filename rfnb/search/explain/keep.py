@@ -45,14 +45,17 @@ def keep(tree: Tree, step: int, label: int | str | None, parent: int | None) -> 
     return trace
 
 
+def reason_against(trace: Trace) -> str | None:
+    """Why no pruned candidate of a search can be kept; None if those that fit can be."""
+    why_not = trace.why_not if trace.again is None else trace.again.why_not
+    return why_not and f"the steps of the search cannot be computed again: {why_not}"
+
+
 def _steps(tree: Tree) -> SearchSteps:
-    steps = tree.trace.again
-    why_not = tree.trace.why_not if steps is None else steps.why_not
-    if steps is None or why_not is not None:
+    steps, reason = tree.trace.again, reason_against(tree.trace)
+    if steps is None or reason is not None:
         recorded = steps is not None and steps.run is not None
-        raise SearchError(
-            f"keep: the steps of the search cannot be computed again: {why_not}", hint=None if recorded else HINT
-        )
+        raise SearchError(f"keep: {reason}", hint=None if recorded else HINT)
     return steps
 
 

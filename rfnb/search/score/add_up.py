@@ -12,11 +12,10 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, scatter
 from rfnb.ops.math import equal, not_equal, where
-from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_sparse_dim
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 from rfnb.search.score.final import Final, reads_more, scaled
 from rfnb.search.score.parts import ScorePart
 from rfnb.search.score.scorer import PartialScorer, Scorer

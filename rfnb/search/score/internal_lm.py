@@ -12,9 +12,8 @@ from rfnb.core.tensor.argument_kinds import OneOf
 from rfnb.core.tensor.op_call import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
-from rfnb.ops.reduce import reduce_mean
+from rfnb.ops.reduce import log_softmax, reduce_mean
 from rfnb.ops.shape import expand_dim
-from rfnb.ops.softmax import log_softmax
 
 Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
 

@@ -9,8 +9,8 @@ from rfnb.core.advice.features import likely_features
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
+from rfnb.ops.reduce import log_softmax
 from rfnb.ops.shape import set_sparse_dim
-from rfnb.ops.softmax import log_softmax
 
 
 class ModuleScorer:

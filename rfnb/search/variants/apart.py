@@ -24,7 +24,7 @@ from rfnb.ops.math import (
 )
 from rfnb.ops.reduce import reduce_all, reduce_sum
 from rfnb.ops.shape import replace_dim, set_sparse_dim
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 
 
 @broadcast_allowed()

@@ -16,7 +16,7 @@ from rfnb.ops.math import cast, compare_bc, is_neg_infinite, where
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import slice as slice_along
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 from rfnb.search.variants.several_labels import keep_pruned_labels
 
 if TYPE_CHECKING:

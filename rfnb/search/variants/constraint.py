@@ -13,9 +13,8 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab.vocab import Vocab
 from rfnb.errors import DimError, ParameterError
-from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.convert import convert_to_tensor, copy_to_device
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.device import copy_to_device
 from rfnb.ops.math import equal, where
 
 

@@ -15,7 +15,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim, zeros
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, scatter
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import (
     cast,
@@ -30,7 +30,6 @@ from rfnb.ops.math import (
     where,
 )
 from rfnb.ops.reduce import reduce_any
-from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left, shift_right
 from rfnb.search.checks.arguments import check_count

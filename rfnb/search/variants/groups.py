@@ -10,12 +10,11 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, scatter
 from rfnb.ops.math import cast, is_neg_infinite, less, logical_and, logical_not, where
 from rfnb.ops.reduce import reduce_all, reduce_max
-from rfnb.ops.scatter import scatter
 from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 
 
 @broadcast_allowed()

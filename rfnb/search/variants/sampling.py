@@ -11,9 +11,8 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import equal, exp, is_neg_infinite, logical_and, logical_not, where
-from rfnb.ops.reduce import reduce_argmax, reduce_max
-from rfnb.ops.softmax import log_softmax
-from rfnb.ops.top_k import top_k_mask, top_p_mask
+from rfnb.ops.reduce import log_softmax, reduce_argmax, reduce_max
+from rfnb.ops.sort import top_k_mask, top_p_mask
 from rfnb.search.sources import gumbel
 
 

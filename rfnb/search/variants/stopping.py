@@ -25,7 +25,7 @@ from rfnb.ops.math import (
     where,
 )
 from rfnb.ops.reduce import reduce_max, reduce_sum
-from rfnb.ops.top_k import top_k
+from rfnb.ops.sort import top_k
 
 
 @broadcast_allowed()

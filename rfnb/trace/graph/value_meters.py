@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.backend.base.measure import Magnitude
+from rfnb.backend.base.data import Magnitude
 from rfnb.core.dims import entries
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node

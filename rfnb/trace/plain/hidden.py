@@ -116,7 +116,7 @@ class Hidden:
     """
 
     def __init__(self, code: CodeType, names: dict[str, Any], hides: bool, spent: Callable[[int], None]):
-        from rfnb.backend.torch.global_rng import global_generators
+        from rfnb.backend.torch.random import global_generators
 
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
@@ -339,7 +339,7 @@ def set_numbers(numbers: Numbers, around: Around, seed: int | None = None) -> No
     """Gives the generators the states that they had, or seeds them."""
     import torch
 
-    from rfnb.backend.torch.global_rng import global_generators
+    from rfnb.backend.torch.random import global_generators
 
     if seed is not None:
         for generator in global_generators():

@@ -112,7 +112,7 @@ class Probe(Shown):
         (7, [0])
         >>> probe.stop()
         """
-        from rfnb.backend.torch.evaluation import is_sharded, modules_of, rank
+        from rfnb.backend.torch.module_state import is_sharded, modules_of, rank
 
         if self.off or self.fn is None:
             return None

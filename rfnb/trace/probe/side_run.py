@@ -20,7 +20,7 @@ def beside_training(modules: Iterable[Any], step: int, numbers: OwnNumbers) -> I
         step: of the training.
         numbers: the random numbers that are drawn inside.
     """
-    from rfnb.backend.torch.evaluation import evaluating
+    from rfnb.backend.torch.module_state import evaluating
 
     with ExitStack() as stack:
         stack.enter_context(numbers)

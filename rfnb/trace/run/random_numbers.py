@@ -33,7 +33,7 @@ class OwnNumbers:
     """
 
     def __init__(self, fn: Callable[..., Any] | None = None):
-        from rfnb.backend.torch.global_rng import global_generators
+        from rfnb.backend.torch.random import global_generators
 
         self._global_generators = global_generators
         self._all = fn is None or not uses_torch_only(fn)

@@ -1,6 +1,7 @@
 """The beam at a step: the tree up to there, its hypotheses, and the line of one of them."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given, strategies as st
@@ -50,6 +51,16 @@ def test_the_rows_are_the_hypotheses_of_the_step(labels, batch, beam, limit, see
                 before = None if not last else tree.ranks[last - 1, tree.parents[last, row["place"]]]
                 assert row["parent"] == before
             json.dumps(view, allow_nan=False)
+
+
+def test_it_says_why_no_candidate_can_be_kept(tmp_path):
+    run = recorded()
+    assert describe_beam(tree_of(run, 1), 1, None, 0)["locked"] is None
+    loaded = rf.load_run(run.save(tmp_path / "search.rfrun"))
+    tree = tree_of(loaded, 1)
+    locked = describe_beam(tree, 1, None, 0)["locked"]
+    with pytest.raises(rf.errors.SearchError, match=re.escape(locked)):
+        tree.keep(1, 2)
 
 
 def test_only_columns_that_are_not_there_yet_are_sent():

@@ -85,6 +85,12 @@ def recorded(loop, n):
     return rf.runs[0]
 
 
+def as_code(step, name):
+    """A variable after a step, as code has it."""
+    value = step.run.replay.variable(name, step.step, after=True)
+    return type(value), str(value)
+
+
 def format_of(path):
     with safe_open(path, "pt") as file:
         return json.loads(file.metadata()["rfnb.run"])["format"]
@@ -140,3 +146,29 @@ def test_a_growing_list_of_texts_has_all_parts_at_each_step(tmp_path):
 def test_only_runs_with_growing_lists_of_texts_need_the_new_format(tmp_path):
     formats = {loop.__name__: format_of(recorded(loop, 5).save(tmp_path / "x.rfrun")) for loop in LOOPS}
     assert formats.pop("texts") == 3 and set(formats.values()) == {2}
+
+
+def several_lines(n):
+    x, rate = 0, 1
+    for i in range(n):
+        for j in range(2):
+            if (i + j) % 2:  # noqa: SIM108, two lines
+                x = i
+            else:
+                x = -i
+        rate = 0.5 if i % 3 else rate
+        rate = [torch.ones(i % 2 + 1), i, i * 0.5][i % 3]
+        if i % 4 == 3:
+            rate = i
+    return x, rate
+
+
+def test_a_saved_run_has_what_a_step_assigned_last_of_several_lines(tmp_path):
+    run = recorded(several_lines, 12)
+    again = rf.load_run(run.save(tmp_path / "x.rfrun"))
+    for ours, theirs in zip(run, again, strict=True):
+        assert list(map(str, ours.values())) == list(map(str, theirs.values()))
+        for name in ("x", "rate"):
+            assert as_code(theirs, name) == as_code(ours, name)
+    assert [step.x.item() for step in again] == [x * (-1) ** x for x in range(12)]
+    assert again.save(tmp_path / "y.rfrun").read_bytes() == (tmp_path / "x.rfrun").read_bytes()

@@ -223,7 +223,7 @@ def prepare() -> None:
     numpy = Classes("numpy")
     numpy.random.get_state = lambda legacy: {}
     stand_ins = {"numpy": numpy, "torch": torch, "tests.examples": examples, "pytest": pytest}
-    generators = types.ModuleType("rfnb.backend.torch.global_rng")
+    generators = types.ModuleType("rfnb.backend.torch.random")
     generators.__dict__["global_generators"] = list
     sys.modules |= {**stand_ins, "rfnb": package, generators.__name__: generators}
     from rfnb.core.ground import raw

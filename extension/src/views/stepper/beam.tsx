@@ -121,6 +121,7 @@ function Tree(props: TreeProps): JSX.Element {
               x={right - PENCIL + 5}
               y={topOf(node.row, beam.beam) + 4}
               label={words.__('Keep %1 in the beam after step %2, and continue from there', node.text, beam.step)}
+              locked={beam.locked ?? undefined}
               onKeep={() => void onKeep(beam.step, node.row - beam.beam)}
             />
           ))}
@@ -129,9 +130,17 @@ function Tree(props: TreeProps): JSX.Element {
   );
 }
 
-/** The pencil of a pruned candidate. */
-function Keep(props: { x: number; y: number; label: string; onKeep: () => void }): JSX.Element {
-  const { x, y, label, onKeep } = props;
+/** The pencil of a pruned candidate. One that the kernel would refuse keeps the focus, does nothing, and says why. */
+function Keep(props: {
+  x: number;
+  y: number;
+  label: string;
+  /** Why the kernel would refuse it. */
+  locked: string | undefined;
+  onKeep: () => void;
+}): JSX.Element {
+  const { x, y, label, locked } = props;
+  const onKeep = () => locked === undefined && props.onKeep();
   const onKey = (event: React.KeyboardEvent) => {
     if (event.key === 'Enter' || event.key === ' ') {
       event.preventDefault();
@@ -139,8 +148,16 @@ function Keep(props: { x: number; y: number; label: string; onKeep: () => void }
     }
   };
   return (
-    <g className="rfnb-Beam-keep" role="button" tabIndex={0} aria-label={label} onClick={onKeep} onKeyDown={onKey}>
-      <title>{label}</title>
+    <g
+      className="rfnb-Beam-keep"
+      role="button"
+      tabIndex={0}
+      aria-label={label}
+      aria-disabled={locked !== undefined}
+      onClick={onKeep}
+      onKeyDown={onKey}
+    >
+      <title>{locked ?? label}</title>
       <rect x={x - 2} y={y - 2} width={16} height={16} rx={3} />
       <g transform={`translate(${x} ${y}) scale(0.5)`}>
         <path d={SHAPES.edit} />

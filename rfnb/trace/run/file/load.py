@@ -108,6 +108,7 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
     dims.bind(axis, size)
     variables = None if data.get("variables") is None else get(data, "variables", dict)
     replay: Any = StoredReplay if variables is None else StoredVariables
+    series = [Series.read(entry, dims, raws, steps) for entry in get(data, "values", list)]
     stored = replay(
         axis=axis,
         size=size,
@@ -115,7 +116,7 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         seed=get(data, "seed", int),
         every=max(count(data, "every"), 1),
         states=[_state(entry, dims, raws, steps) for entry in get(data, "states", list)],
-        series=[Series.read(entry, dims, raws, steps) for entry in get(data, "values", list)],
+        series=series,
         checks=checks,
         graph=graph,
         versions=versions,
@@ -129,6 +130,7 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         why=list_of(data, "ends", str) if data.get("ends") is not None else None,
         lineages=[_lineage(entry, dims, raws, steps) for entry in data.get("lineages") or ()],
         searched=_found(data.get("found"), raws),
+        order=_order(data, series, len(checks)),
         **({} if variables is None else read_variables(variables, len(checks))),
     )
     return Run(
@@ -142,6 +144,13 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         graph=graph,
         failed=failed,
     )
+
+
+def _order(data: Any, series: list[Series], steps: int) -> dict[int, list[Series]]:
+    """The series at the steps whose values are in another order."""
+    orders = [[chosen(series, number, "orders") for number in order] for order in data.get("orders", ())]
+    rows = [list_of({"order": row}, "order", int) for row in data.get("order", ())]
+    return {count({"step": step}, "step", steps): chosen(orders, number, "orders") for step, number in rows}
 
 
 def _lineage(data: Any, dims: DimReader, raws: RawReader, steps: int) -> Lineage:

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.stacked import Lineage
 
-FORMAT = 3
-"""Version of the format, increased when the meaning of an entry changes. `earlier_formats.py` reads all before it; runs
-without lists that grow are written in format 2, which earlier versions of rfnb can read."""
+FORMAT = 4
+"""Version of the format, increased when the meaning of an entry changes. `earlier_formats.py` reads all before it. Each
+file has the first format that can say all that it has: 4 for values in another order at some steps, 3 for lists that
+grow, else 2; earlier versions of rfnb read those that they know, and refuse the others."""
 
 KEY = "rfnb.run"
 """Key of the JSON in the metadata of the file."""
@@ -53,8 +54,7 @@ def write_run_file(run: Run, path: Path, limit: int | None, states: float = math
         family.append(parent)
     share = (LIMIT if limit is None else limit) // len(family)
     runs = [_describe(member, dims, raws, share, states / len(family)) for member in family]
-    grow = any((described["variables"] or {}).get("lists") for described in runs)
-    data = {"format": FORMAT if grow else 2, "versions": versions(), **dims.json(), "runs": runs}
+    data = {"format": max(map(_format, runs)), "versions": versions(), **dims.json(), "runs": runs}
     with replacing(path) as unfinished:
         raws.write(unfinished, {KEY: json.dumps(data)})
     return path
@@ -97,12 +97,20 @@ def versions() -> dict[str, str]:
     }
 
 
+def _format(described: dict[str, Any]) -> int:
+    """The first format that can say what there is to say about a run."""
+    if "order" in described:
+        return 4
+    return 3 if (described["variables"] or {}).get("lists") else 2
+
+
 def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_limit: float) -> dict[str, Any]:
     source, replay, failed = run.source, run.replay, run.failed
     values = SavedValues(limit)
     checks = values.collect(run)
     states = [_state(run, name) for name in run.states]
     left_out = fit([series for state in states for series in state.series.values()], states_limit)
+    order = {} if not values.order else {"orders": [*values.orders], "order": [*values.order.items()]}
     return {
         "name": run.name,
         "place": run.place,
@@ -129,6 +137,7 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_lim
         "lineages": [_lineage(lineage, dims, raws) for lineage in replay.lineages],
         "found": _found(run, raws),
         "variables": write_variables(run),
+        **order,
     }
 
 
@@ -191,10 +200,16 @@ def fit(series: Collection[Series], limit: float) -> list[Series]:
 
 
 class SavedValues:
-    """Collects the values of the body, step by step. Above `limit` bytes, only statistics of the largest are kept."""
+    """Collects the values of the body, step by step. Above `limit` bytes, only statistics of the largest are kept.
+
+    order: by step, which of `orders` its values have, if it is not that of the series. orders: numbers of series.
+    """
 
     def __init__(self, limit: int):
         self.series: dict[tuple[Any, ...], Series] = {}
+        self.order: dict[int, int] = {}
+        self.orders: dict[tuple[int, ...], int] = {}
+        self._numbers: dict[tuple[Any, ...], int] = {}
         self.words: list[str] = []
         self._limit, self._bytes = limit, 0
         self._failed: str | None = None
@@ -214,14 +229,19 @@ class SavedValues:
             self._failed = self._failed or f"step {step} could not be computed again: {type(error).__name__}"
             return "not in the file"
         counts: Counter[tuple[Any, ...]] = Counter()
+        numbers = []
         for name, op, line, tensor, *_ in values:
-            key = (name, op, line, *form_of(tensor))
-            counts[key] += 1
-            series = self.series.get((*key, counts[key]))
-            if series is None:
-                series = self.series[*key, counts[key]] = Series.like(tensor, name, op, line)
+            form = (name, op, line, *form_of(tensor))
+            counts[form] += 1
+            key = *form, counts[form]
+            numbers.append(self._numbers.setdefault(key, len(self._numbers)))
+            if numbers[-1] == len(self.series):
+                self.series[key] = Series.like(tensor, name, op, line)
+            series = self.series[key]
             n_bytes = series.add(step, tensor)
             self._bytes += n_bytes if series.raws is not None else 0
+        if numbers != sorted(numbers):
+            self.order[step] = self.orders.setdefault(tuple(numbers), len(self.orders))
         if self._bytes > self._limit:
             self._bytes -= sum(entry.bytes for entry in fit(self.series.values(), self._limit))
         return check

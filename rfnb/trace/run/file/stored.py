@@ -59,7 +59,7 @@ class StoredReplay:
 
     seed, every: as in the run. steps_begun, why: how many steps each sequence started, and why it ended. checks: for
     each step, whether the replay agreed when the run was saved. versions: of rfnb, torch and Python at that time.
-    searched: what a search found.
+    searched: what a search found. order: the series at steps whose values are in another order than that of `series`.
     """
 
     axis: Dim
@@ -79,6 +79,7 @@ class StoredReplay:
     why: list[str] | None = None
     lineages: Sequence[Lineage] = ()
     searched: Any = None
+    order: Mapping[int, Sequence[Series]] = field(default_factory=dict)
     _by_step: dict[int, list[Series]] | None = field(default=None, init=False)
 
     @property
@@ -125,12 +126,15 @@ class StoredReplay:
         return [StepValue(series.name, series.op, series.line, series.tensor(step)) for series in all_series], check
 
     def series_at(self, step: int) -> list[Series]:
-        """The series that have a value at a step."""
+        """The series that have a value at a step, in the order in which it computed them."""
         if self._by_step is None:
             self._by_step = {}
             for series in self.series:
                 for at in series.steps:
                     self._by_step.setdefault(at, []).append(series)
+            for at, order in self.order.items():
+                places = {id(series): place for place, series in enumerate(order)}
+                self._by_step.get(at, []).sort(key=lambda series, places=places: places.get(id(series), -1))  # type: ignore[misc]
         return self._by_step.get(step, [])
 
     def lines(self, step: int) -> StepLines | None:

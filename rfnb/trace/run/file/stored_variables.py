@@ -66,7 +66,10 @@ class StoredVariables(StoredReplay):
 
     def shown(self, name: str, step: int, *, after: bool = False) -> Any:
         """A variable before or after `step`, with numbers as Tensors. Raises KeyError if there is none."""
-        last = step if after else step - 1
+        return self._shown(name, step if after else step - 1)[0]
+
+    def _shown(self, name: str, last: int) -> tuple[Any, str]:
+        """A variable after a step, and its kind if it is a Tensor."""
         if name not in self._steps:
             steps = {at for series in self.series if series.name == name for at in series.steps}
             self._steps[name] = sorted(steps | {*self.codes[name]})
@@ -75,7 +78,7 @@ class StoredVariables(StoredReplay):
             if name in self.state_names():
                 value = self.state(name, 0)
                 if value is not None:
-                    return value
+                    return value, next((series.op for series in reversed(self.series) if series.name == name), "")
             if name in self.initial:
                 raise NoValue(f"`{name}` before step 0 {ABSENT}")
             raise KeyError(name)
@@ -84,18 +87,18 @@ class StoredVariables(StoredReplay):
         if isinstance(code, dict) and "lost" in code:
             state = super().state(name, last + 1) if name in self.state_names() and last < self.steps else None
             if state is not None:
-                return state
+                return state, ""
             raise LostValue(f"`{name}` has no value at this step: {code['lost']}")
         if at in self.codes[name]:
-            return _decoded(code)
-        return [series for series in self.series_at(at) if series.name == name][-1].tensor(at)
+            return _decoded(code), ""
+        series = [series for series in self.series_at(at) if series.name == name][-1]
+        return series.tensor(at), series.op
 
     def variable(self, name: str, step: int, *, after: bool = False) -> Any:
         """The same, as code has it."""
-        value = self.shown(name, step, after=after)
+        value, op = self._shown(name, step if after else step - 1)
         if not hasattr(value, "dims"):
             return value
-        op = next((series.op for series in reversed(self.series) if series.name == name), "")
         raw = value._raw
         if op in (*NUMBERS, *KINDS) and not value.dims[1:]:
             numbers = backend_of_raw(raw).to_numpy_raw(raw).tolist()

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import rfnb as rf
-from rfnb.backend.torch.evaluation import evaluating, is_sharded, modules_of
+from rfnb.backend.torch.module_state import evaluating, is_sharded, modules_of
 
 WORKER = Path(__file__).with_name("evaluation_worker.py")
 NET = nn.Linear(2, 2)

@@ -1,1 +1,0 @@
-"""The numpy backend, a reference that computes ops without gradients, loops and fused kernels."""
