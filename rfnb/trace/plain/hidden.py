@@ -25,6 +25,7 @@ from rfnb.trace.plain.values import (
     Kept,
     Opaque,
     drop,
+    has_objects,
     hold,
     is_same,
     keep,
@@ -176,7 +177,7 @@ class Hidden:
     def _look(self, values: list[Kept]) -> None:
         self._values, parts = values, {}
         for value in values:
-            if value.backend is not None and value.gradient != 1:
+            if not has_objects(value):
                 continue
             entry = self._parts.get(id(value))
             if entry is None:

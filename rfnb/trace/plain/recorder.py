@@ -55,8 +55,9 @@ class FrameRecorder:
         if statement == previous and not place[1]:
             return  # a statement goes on in another line
         try:
+            names = frame.f_locals  # also after `del`, as it keeps alive what was there the last time
             if previous != BEFORE and variables.rows[previous]:
-                variables.take(frame.f_locals, previous, True, False)
+                variables.take(names, previous, True, False)
             variables.log.statements.append(statement)
             if statement in variables.writers:
                 with self._unobserved():
@@ -176,6 +177,8 @@ class FrameRecorder:
 
         targets: what the header has assigned already, for the next iteration.
         """
+        if not self.variables.uncounted:
+            return
         loop_names = self._open[0].text.names if self._open else ()
         line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0
         self.variables.look_again(names, loop_names, targets, Use("", self._previous, line, False, True))

@@ -18,6 +18,8 @@ from rfnb.trace.plain.values import (
     Opaque,
     backend_of,
     growth_of,
+    has_objects,
+    has_stayed,
     is_opaque,
     is_same,
     keep,
@@ -63,7 +65,7 @@ class FrameVariables:
         self.last: dict[str, int] = {}
         self.budgets = Budgets(options.trace_budget, self.log, self.last)
         self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
-        self._kept: set[str] = set()  # variables that have been a `Kept`
+        self._kept: set[str] = set()  # variables that have had objects that may change
         self._objects: list[Any] | None = None
 
     def count(self) -> bool:
@@ -199,10 +201,13 @@ class FrameVariables:
         else:
             is_equal = is_same(value, old, closely=use.always or name in self.writers.get(statement, ()))
         if not is_equal:
-            if reads and (old is value or (type(old) is Kept and old.is_of(value) and old.note != MAY)):
+            is_written = old is value or (type(old) is Kept and old.is_of(value) and old.note != MAY)
+            self.add(name, use, value)
+            if is_written and has_stayed(old, self.log.values[self.last[name]]):
+                self._parts.setdefault((statement, name), set())
+            elif is_written and reads:
                 self.writers.setdefault(statement, set()).add(name)
                 self._parts.setdefault((statement, name), set()).update(written_in(old))
-            self.add(name, use, value)
         elif assigned or of_header:
             if type(old) is Kept and not old.compared:  # other names may have changed it
                 self.add(name, use, value)
@@ -252,7 +257,7 @@ class FrameVariables:
             if use.statement != BEFORE:  # what was there needs no more memory
                 self.budgets.add(kept, version)
         if type(before) is Kept:
-            self._objects = None
+            self._objects = None if name in self._kept else self._objects
             before.let_go(parts=growth_of(kept) is None)
         log.add(use, kept, version)
         if self.budgets.host.bytes > self.budgets.most:
@@ -260,8 +265,9 @@ class FrameVariables:
 
     def _note(self, name: str, kept: Kept) -> None:
         """A variable has a value of which nothing counts the changes; what is opaque changes only as another object."""
-        self._kept.add(name)
-        self._objects = None
+        if has_objects(kept):
+            self._kept.add(name)
+            self._objects = None
         if type(kept.value) is not Opaque:
             self.uncounted.add(name)
 
@@ -306,9 +312,14 @@ class FrameVariables:
             if version is not None and log.uses[at].statement != BEFORE:
                 self.budgets.separate(value, kept)
             self._note(name, kept)
+        growth = growth_of(kept)
+        if growth is not None and growth.is_plain and parts is not None and not parts:
+            return
         for number, part in enumerate(tensors_in(kept)):
             if not part.compared or (part.bytes <= SMALL if parts is None else number in parts):
                 part.separate()
+                if growth is not None:
+                    growth.is_plain = False
 
     def _memory(self, at: int) -> Any:
         """The memory of a tensor that is kept by reference; None for other values."""
