@@ -33,7 +33,8 @@ ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run",
     "data": "dataset batching writing public",
     "trace": "record run pause plain observe compare graph capture probe public",
-    "loop": "program steps body replay check zero_steps settle run_body choice loop kept breakpoint functional public",
+    "loop": "program step ends steps body replay check zero_steps settle run_body choice loop kept breakpoint "
+    "functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
     "options replayed collect score choice outside decoding register public",

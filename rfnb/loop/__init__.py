@@ -4,8 +4,8 @@ open     `Loop.__enter__` makes a `Body` (body.py) for the states and frames of 
 trace    The user's lines run once; ops go to the `Recorder` of trace/record, branches to branch.py.
 close    `close` (end_of_step.py) freezes ended sequences and returns a `TracedStep`, for all later phases; see kept/.
 judge    `judge` (warnings.py) warns of states and random numbers that were probably not meant.
-hoist    `Hoist` (hoist.py) does what placement.py lets leave the steps; deferred_grads.py does it for gradients.
-run      `BodyRun` (run_body.py) has `execute` (execute.py) do the steps, as the code that step_code.py writes.
+hoist    `Hoist` (hoist.py) computes ops that may leave the steps; `DeferredGradients` does it for gradients.
+run      `BodyRun` (run_body.py) has `execute` (execute.py) do the steps, as the code that program.py writes.
 settle   `settle` (run_body.py) gives states and results their final values.
 record   `recorded` (replay.py) keeps a `Plan` and the states, from which a `Run` computes every value again.
 """

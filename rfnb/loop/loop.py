@@ -22,13 +22,13 @@ from rfnb.loop.body.state import StateHolder
 from rfnb.loop.choice import choose
 from rfnb.loop.replay.profile import profile
 from rfnb.loop.run_body import BodyRun
+from rfnb.loop.step import has_steps
 from rfnb.loop.steps.explain import Explanation, ExplanationData
-from rfnb.loop.steps.frames import has_steps
 from rfnb.ops.shape import expand_dims
 from rfnb.printable import encodable, printable_name
 
 if TYPE_CHECKING:
-    from rfnb.loop.body.traced_step import TracedStep
+    from rfnb.loop.step import TracedStep
     from rfnb.trace.record.listing import Listing
     from rfnb.trace.record.record import Recorder
     from rfnb.trace.run.run import Run

@@ -13,18 +13,16 @@ from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening, running_loop
 from rfnb.core.tensor.op import OpRow
 from rfnb.loop.body.draw import loop_record
-from rfnb.loop.body.traced_step import TracedStep
 from rfnb.loop.body.warnings import judge, warn_of_end
+from rfnb.loop.ends import at_the_end
 from rfnb.loop.replay.paused import LoopPauses
 from rfnb.loop.replay.recorded import plan_of
 from rfnb.loop.replay.replay import Replay, probed
 from rfnb.loop.settle import Results, settle, steps_of
-from rfnb.loop.steps.bounded_states import at_the_end
-from rfnb.loop.steps.deferred_grads import DeferredGradients
-from rfnb.loop.steps.execute import Bindings, Outcome, execute
+from rfnb.loop.step import TracedStep
+from rfnb.loop.steps.execute import Bindings, Outcome, current_inspection, execute, inspecting
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
-from rfnb.loop.steps.hoist import Hoist
-from rfnb.loop.steps.nested_runs import current_inspection, inspecting
+from rfnb.loop.steps.hoist import DeferredGradients, Hoist
 from rfnb.loop.zero_steps import reaching
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session

@@ -11,9 +11,9 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.body.traced_step import Carried, TracedStep, place_of
 from rfnb.loop.replay.first_nan import first_nan
 from rfnb.loop.replay.replay import Replay
+from rfnb.loop.step import Carried, TracedStep, place_of
 from rfnb.loop.steps.beams import without_dead
 from rfnb.trace.record.traced import Traced
 

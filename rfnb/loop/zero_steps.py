@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.loop.body.traced_step import TracedStep
+from rfnb.loop.step import TracedStep
 
 
 def reaching(step: TracedStep, results: Sequence[Any]) -> list[Any]:

@@ -335,7 +335,7 @@ def test_what_is_the_same_at_every_step_has_its_gradient():
 
 
 def test_ten_batches_of_different_size_compile_once():
-    from rfnb.loop.program.step_code import _code
+    from rfnb.loop.program import _code
 
     model = Rnn()
     run_rnn(model, *batch_of([3, 2])[1:])

@@ -22,16 +22,18 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch, rerun
 from rfnb.loop.body.draw import loop_record
-from rfnb.loop.body.freezing import EndedMasks
 from rfnb.loop.body.hypotheses import Hypotheses
-from rfnb.loop.body.traced_step import (
-    Carried,
-    Kind,
-)
 from rfnb.loop.body.warnings import GlobalGenerators, judged
+from rfnb.loop.ends import EndedInBody, KeptOrder
+from rfnb.loop.step import (
+    Carried,
+    FrameInput,
+    Kind,
+    StepNumber,
+    Unstacked,
+    first_frame,
+)
 from rfnb.loop.steps.execute import mixed_seed
-from rfnb.loop.steps.frames import FrameInput, StepNumber, Unstacked, first_frame
-from rfnb.loop.steps.kept_order import KeptOrder
 from rfnb.ops.grad import makes_constants
 from rfnb.ops.random import random
 from rfnb.trace.pause.pauses import warn_of_inner
@@ -86,7 +88,7 @@ class Body:
         self.watchers: list[Watcher] = []  # one for each `rf.watch`
         self.pauses: list[Source] = []  # the lines that call `rf.pause`
         self.unstacked: list[tuple[Tensor, Traced]] = []  # each unstacked tensor, and its frame
-        self.ended_masks = EndedMasks(self)
+        self.ended_masks = EndedInBody(self)
         self.own_ops = 0  # number of ops that the lines do, once they have ended
         self.assigned: dict[str, Any] = {}  # the states after the lines, by full name
         self._step_number: Traced | None = None

@@ -20,10 +20,8 @@ from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, 
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.program.program import Program
-from rfnb.loop.program.step_code import Compiled
-from rfnb.loop.steps.execute import is_replaying
-from rfnb.loop.steps.nested_runs import current_inspection
+from rfnb.loop.program import Compiled, Program
+from rfnb.loop.steps.execute import current_inspection, is_replaying
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.record import Recorder, current_recorder, unwrap

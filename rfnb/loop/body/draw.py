@@ -13,8 +13,8 @@ from rfnb.trace.record.record import Recorder
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
-    from rfnb.loop.body.traced_step import TracedStep
     from rfnb.loop.loop import Loop
+    from rfnb.loop.step import TracedStep
 
 
 def loop_record(

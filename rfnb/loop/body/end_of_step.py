@@ -16,16 +16,12 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceError
 from rfnb.loop.body.body import Body
-from rfnb.loop.body.freezing import frozen, reordered, unfrozen_states
 from rfnb.loop.body.print_value import leave_out_ended
-from rfnb.loop.body.traced_step import Carried, Kind, TracedStep, place_of
 from rfnb.loop.body.warnings import judged
-from rfnb.loop.program.analysis import Analysis, analysis_of
-from rfnb.loop.program.program import Program
-from rfnb.loop.program.schedule import Schedule
-from rfnb.loop.steps.frames import EndedMask, FrameInput, has_steps
+from rfnb.loop.ends import EndedMask, Mask, frozen, reordered, unfrozen_states
+from rfnb.loop.program import Analysis, Program, Schedule, analysis_of
+from rfnb.loop.step import Carried, FrameInput, Kind, TracedStep, has_steps, place_of
 from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
-from rfnb.loop.steps.kept_order import Mask
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or
 from rfnb.trace.record.traced import Traced
 
@@ -218,17 +214,18 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     if body.hypotheses is not None and body.hypotheses.at_close is not None:
         body.hypotheses.at_close(body.hypotheses, body.condition is not None, limit.min == 0)
     loop_own = dict(lasts)  # values that the loop itself carries, by position
-    hypotheses, going = body.hypotheses, active  # going: at the start of the step
+    hypotheses, active_before = body.hypotheses, active
     if body.condition is not None:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
         before = [body.carried[place].before for place in (ended_place, lengths_place)]
         if body.reorders:
-            going = logical_not(before[0]) if active is None else logical_and(logical_not(before[0]), active)
+            active_before = logical_not(before[0])
+            active_before = active_before if active is None else logical_and(active_before, active)
         if hypotheses is None:
-            condition, (ended, lengths) = body.condition, (reordered(body, value, going) for value in before)
+            condition, (ended, lengths) = body.condition, (reordered(body, x, active_before) for x in before)
             ended_now = logical_or(ended, condition).copy_transpose(condition.dims)
-            live = logical_not(ended if body.include_eos else ended_now)
-            active = live if active is None else logical_and(live, active)
+            not_ended = logical_not(ended if body.include_eos else ended_now)
+            active = not_ended if active is None else logical_and(not_ended, active)
             lengths = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
         else:  # which may change what the search carries
             ended_now, lengths, active, _ = hypotheses.end(body.condition, before, active, body.include_eos)
@@ -243,18 +240,18 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     new = [_like_before(body, c.name, c.before, value) for c, value in zip(body.carried, values, strict=True)]
     free = unfrozen_states(body, limit, new)
     carried = [
-        value if place in free else _kept(body, c, value, active, going)
+        value if place in free else _kept(body, c, value, active, active_before)
         for place, (c, value) in enumerate(zip(body.carried, new, strict=True))
     ]
     return _Ends(carried if body.condition is not None else new, carried, ended_now, last_places, tuple(sorted(free)))
 
 
-def _kept(body: Body, each: Carried, value: Any, active: Traced | None, going: Traced | None) -> Any:
+def _kept(body: Body, each: Carried, value: Any, active: Traced | None, active_before: Traced | None) -> Any:
     """A carried value, unchanged for sequences that have ended. The states of hypotheses go on."""
     if each.kind in ("ended", "lengths"):
         return value
     if body.hypotheses is None or not body.hypotheses.has(value):
-        return frozen(body, active, value, each.before, going)
+        return frozen(body, active, value, each.before, active_before)
     return value if each.kind != "last" else body.hypotheses.frozen(value, each.before, active)
 
 

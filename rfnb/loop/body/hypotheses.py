@@ -21,7 +21,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
-from rfnb.loop.body.freezing import frozen_by_length
+from rfnb.loop.ends import frozen_by_length
 from rfnb.loop.steps.beams import Asked, Beams, FirstNan, Searched, SearchPlan
 from rfnb.ops.index import gather
 from rfnb.ops.math import is_neg_infinite, where

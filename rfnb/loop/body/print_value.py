@@ -199,9 +199,9 @@ class Watcher:
                 ) from error
         return self.steps is None or not steps or steps[-1] in self.steps
 
-    def _live(self, x: Tensor, masks: Sequence[Any]) -> np.ndarray | None:
+    def _active(self, x: Tensor, masks: Sequence[Any]) -> np.ndarray | None:
         """Which entries belong to active sequences."""
-        live = None
+        active = None
         arrays = (backend_of_raw(raw).to_numpy_raw(raw) for raw in masks)
         for dims, negated, moved, choices in self.masks if masks else ():
             mask = next(arrays)
@@ -209,9 +209,9 @@ class Watcher:
                 mask = np.take_along_axis(mask, next(arrays), axis=-1)
             mask = mask ^ negated
             mask = mask.any(axis=tuple(i for i, dim in enumerate(dims) if dim in moved))
-            goes_on = going_on(x, Size([dim for dim in dims if dim not in moved], mask), 0)
-            live = goes_on if live is None else live & goes_on
-        return live
+            now = going_on(x, Size([dim for dim in dims if dim not in moved], mask), 0)
+            active = now if active is None else active & now
+        return active
 
     def _show(self, x: Tensor, steps: list[int], masks: Sequence[Any], *, resolve: bool = False) -> None:
         self._not_shown = None
@@ -222,10 +222,10 @@ class Watcher:
             print(terminal_text(f"watch of {self.name}: {LINES} lines were shown; the rest of this run is left out"))
             return
         place = ", ".join(f"{loop} step {step}" for loop, step in zip(self.loops, steps, strict=True))
-        live = self._live(x, masks)
+        active = self._active(x, masks)
         if resolve and self.hypotheses is not None:
-            x, live = self.hypotheses.of_final(x, live, steps[-1])
-        line = make_line(self.name, x, live)
+            x, active = self.hypotheses.of_final(x, active, steps[-1])
+        line = make_line(self.name, x, active)
         print(terminal_text(f"{place}: {line}" if place else line))
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
-from rfnb.loop.body.traced_step import place_of
-from rfnb.loop.steps.kept_order import KeptOrder
+from rfnb.loop.ends import KeptOrder
+from rfnb.loop.step import place_of
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or

@@ -14,7 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import PerPlace, Source, frame_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopWarning
-from rfnb.loop.body.traced_step import TracedStep, place_of
+from rfnb.loop.step import TracedStep, place_of
 from rfnb.printable import terminal_text
 
 if TYPE_CHECKING:

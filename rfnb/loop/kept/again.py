@@ -11,12 +11,10 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.loop.body.traced_step import TracedStep
 from rfnb.loop.kept.kept_step import KeptStep, KeptValue, NotKept
 from rfnb.loop.kept.new_frame import NewFrame
-from rfnb.loop.program.analysis import analysis_of
-from rfnb.loop.program.program import Program
-from rfnb.loop.steps.frames import Unstacked, has_steps
+from rfnb.loop.program import Program, analysis_of
+from rfnb.loop.step import TracedStep, Unstacked, has_steps
 from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced

@@ -14,7 +14,6 @@ from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.loop.body.hypotheses import Hypotheses
-from rfnb.loop.body.traced_step import Carried, TracedStep
 from rfnb.loop.kept.kept_step import (
     FromSizes,
     Given,
@@ -29,7 +28,8 @@ from rfnb.loop.kept.kept_step import (
     Slot,
     emptied,
 )
-from rfnb.loop.program.step_code import Lines, Written
+from rfnb.loop.program import Lines, Written
+from rfnb.loop.step import Carried, TracedStep
 from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.traced import Traced
 

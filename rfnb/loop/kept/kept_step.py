@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from rfnb.core.graph.graph import Node, Value
     from rfnb.core.tensor.op import OpRow
     from rfnb.loop.body.hypotheses import Hypotheses
-    from rfnb.loop.body.traced_step import Step
-    from rfnb.loop.steps.frames import FrameInput
+    from rfnb.loop.step import FrameInput, Step
 
 
 class NotKept(Exception):

@@ -11,9 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.finite import ended_by
-from rfnb.backend.base.tape import Call, External, Tape, Var, current_tape
-from rfnb.core.dims import align
-from rfnb.core.dims.align import Sig
+from rfnb.backend.base.tape import Call, External, Tape
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground.nested import leaves, map_leaves
@@ -21,7 +19,7 @@ from rfnb.core.ground.scope import random_from
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.body.traced_step import Carried
+from rfnb.loop.ends import EndedGuard, EndedMask, EndedMasks
 from rfnb.loop.kept.kept_step import (
     FromSizes,
     Given,
@@ -34,8 +32,7 @@ from rfnb.loop.kept.kept_step import (
     Part,
     Slot,
 )
-from rfnb.loop.steps.ended_guard import EndedGuard
-from rfnb.loop.steps.frames import EndedMask, FrameInput, Unstacked, first_frame
+from rfnb.loop.step import Carried, FrameInput, Unstacked, first_frame
 
 if TYPE_CHECKING:
     from rfnb.backend.base.math import Domain
@@ -59,7 +56,7 @@ class NewFrame:
         self.tape.new_stream = self._new_stream
         self._tensors: list[Tensor | None] = [None] * len(kept.tensors)
         self._lengths_made: dict[FromSizes, Lengths] = {}
-        self._masks: dict[str, Any] = {}  # by the text of an EndedMask, as slices have no hash
+        self._ended = _EndedInFrame(self)
         self._makes: dict[int, Callable[[], Any]] = {  # the inputs on the first frame, by number
             carry.var.number: partial(self.backend.alias_raw, raw)
             for carry, raw in zip(kept.step.carried, self.initial, strict=True)
@@ -86,7 +83,7 @@ class NewFrame:
     def trace(self) -> None:
         """Makes all raw calls. Raises NotKept if they are not those of the kept step."""
         step, calls = self.kept, list(self._calls)
-        with self.backend.no_gradients(), ended_by(_Ended(self)):
+        with self.backend.no_gradients(), ended_by(self._ended):
             for part in step.parts:
                 if part.op is None:
                     self._make(part)
@@ -94,7 +91,7 @@ class NewFrame:
                     op = step.ops[part.op]
                     calls[slice(*op.calls)] = self._run(op)
             self._outside(until=len(step.outside))
-            self._inputs(until=step.values)
+            self.declare_inputs(until=step.values)
         if len(self.tape.values) != step.values or len(self.tape.externals) != len(step.outside):
             raise NotKept("another number of values")
         self.tape.calls[:] = calls
@@ -102,7 +99,7 @@ class NewFrame:
     def _make(self, part: Part) -> None:
         """Makes the raw calls of a part, by code that is written once."""
         self._outside(until=part.outside)
-        self._inputs(until=part.values)
+        self.declare_inputs(until=part.values)
         values, tape = self.tape.values, self.tape
         if len(values) != part.values:
             raise NotKept("another number of values")
@@ -117,7 +114,7 @@ class NewFrame:
             self.at(slot)
         args, kwargs = map_leaves(self.filled, op.args), map_leaves(self.filled, op.kwargs)
         self._outside(until=op.outside[0])
-        self._inputs(until=op.values[0])
+        self.declare_inputs(until=op.values[0])
         start = len(tape.calls)
         self._before = op.calls[0] - start
         tape.ops.append(op.row.name)
@@ -127,7 +124,7 @@ class NewFrame:
         finally:
             tape.ops.pop()
         calls, results, slots = tape.calls[start:], leaves(output), leaves(op.result)
-        self._inputs(until=op.values[1])
+        self.declare_inputs(until=op.values[1])
         for result in results:
             if isinstance(result, Tensor):
                 tape.refer(result._raw)
@@ -146,6 +143,11 @@ class NewFrame:
             if isinstance(slot, Slot):
                 self._is_result(result, slot)
         return calls
+
+    @property
+    def next_call(self) -> Call:
+        """The raw call of the kept step in the place of the one that is made next."""
+        return self._calls[self._before + len(self.tape.calls)]
 
     def _is_result(self, result: Any, slot: Slot) -> None:
         """Takes a result of an op."""
@@ -179,7 +181,7 @@ class NewFrame:
             if len(self.tape.externals) == before:
                 raise NotKept("two tensors from outside are the same")
 
-    def _inputs(self, until: int) -> None:
+    def declare_inputs(self, until: int) -> None:
         """Declares the inputs whose turn it is."""
         values = self.tape.values
         while len(values) < until and (make := self._makes.get(len(values))) is not None:
@@ -192,40 +194,12 @@ class NewFrame:
             return first_frame(self.backend, self.source(frames), *kind)._raw
         raw = self.backend.alias_raw(kind.frames(self.backend, None, self.limit)[0])
         if isinstance(kind, EndedMask):
-            self._masks[repr(kind)] = raw
+            self._ended.take(kind, raw)
         return raw
 
     def source(self, frames: FrameInput) -> Any:
         """The tensor that has the frames, if there is one."""
         return None if frames.source is None else self.given[frames.source]
-
-    def ended(self, backend: Any, signature: Sig, device: Any) -> Any:
-        """The mask of the sequences that have ended, while an op runs; see `EndedMasks`."""
-        size = self.limit
-        if current_tape() is not self.tape or self.tape.paused or not size.ragged or not size.dims:
-            return None
-        if not set(size.dims) <= signature.index.keys():
-            return None
-        kind = repr(EndedMask(False, align.move(size.dims, signature.dims, trailing=False), device))
-        if kind not in self._masks:
-            with self.tape.pause():
-                self._inputs(until=len(self.tape.values) + 1)
-        if kind not in self._masks:
-            raise NotKept("another mask of what has ended")
-        return self._masks[kind]
-
-    def guarded(self, x: Tensor, raw: Any) -> Any:
-        """The argument of an op; see `EndedMasks`."""
-        tape = self.tape
-        if current_tape() is not tape or tape.paused or not x.sig.dims or not isinstance(tape.find(raw), Var):
-            return raw
-        before = self._calls[self._before + len(tape.calls)]
-        if not isinstance(before.fn, EndedGuard) or before.fn.signature is not x.sig:
-            raise NotKept("another guard for what has ended")
-        with tape.pause():
-            alias = self.backend.alias_raw(raw)
-        before.fn.record(tape, raw, alias, before.args[1:])
-        return alias
 
     def filled(self, leaf: Any) -> Any:
         """A leaf of the arguments of an op for this batch."""
@@ -253,7 +227,7 @@ class NewFrame:
             raw = self.tape.externals[origin.number]
         else:
             assert origin is not None
-            self._inputs(until=origin.number + 1)
+            self.declare_inputs(until=origin.number + 1)
             raw = self.tape.values[origin.number]
         tensor = tensor_of(raw, template.sig, self.lengths(template.lengths))
         if template.emptied is not None:
@@ -279,19 +253,35 @@ class NewFrame:
         return generator
 
 
-class _Ended:
-    """See `EndedMasks`."""
+class _EndedInFrame(EndedMasks):
+    """The masks and guards that the kept step has."""
 
     def __init__(self, frame: NewFrame):
+        super().__init__(frame.tape)
         self._frame = frame
 
-    def __call__(self, backend: Any, signature: Sig, device: Any) -> Any:
-        """The mask of the sequences that end by their length."""
-        return self._frame.ended(backend, signature, device)
+    def size(self) -> Size:
+        """The number of steps of each sequence."""
+        return self._frame.limit
 
-    def guard(self, backend: Any, x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
-        """The argument of an op, with the guard that the step has kept."""
-        return self._frame.guarded(x, raw)
+    def take(self, kind: EndedMask, raw: Any) -> None:
+        """Takes the mask of an input."""
+        self._masks[repr(kind)] = raw
+
+    def make(self, kind: EndedMask) -> Any:
+        """The next input, which has to be this mask."""
+        with self._tape.pause():
+            self._frame.declare_inputs(until=len(self._tape.values) + 1)
+        if repr(kind) not in self._masks:
+            raise NotKept("another mask of what has ended")
+        return self._masks[repr(kind)]
+
+    def make_guard(self, x: Tensor, domain: Domain, finite: bool) -> tuple[EndedGuard, Sequence[Any]]:
+        """The guard of the kept step, and its masks."""
+        before = self._frame.next_call
+        if not isinstance(before.fn, EndedGuard) or before.fn.signature is not x.sig:
+            raise NotKept("another guard for what has ended")
+        return before.fn, before.args[1:]
 
 
 class _Runs(Listener):

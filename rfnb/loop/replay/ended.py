@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims.lengths import Size
-from rfnb.loop.body.traced_step import place_of
+from rfnb.loop.step import place_of
 
 if TYPE_CHECKING:
     from rfnb.loop.replay.replay import Replay

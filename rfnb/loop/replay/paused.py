@@ -14,7 +14,7 @@ from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import pauses
 
 if TYPE_CHECKING:
-    from rfnb.loop.body.traced_step import Step, TracedStep
+    from rfnb.loop.step import Step, TracedStep
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import Only
 

@@ -17,7 +17,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import with_block
 from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopNameError
-from rfnb.loop.body.traced_step import place_of
+from rfnb.loop.step import place_of
 from rfnb.loop.steps.beams import without_dead
 from rfnb.loop.steps.execute import Bindings, Outcome, compile_step, detached, held_bytes
 from rfnb.loop.steps.explain import ExplanationData
@@ -26,8 +26,8 @@ from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.loop.body.traced_step import Step, TracedStep
     from rfnb.loop.replay.fork import Edit
+    from rfnb.loop.step import Step, TracedStep
 
 
 def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Step:

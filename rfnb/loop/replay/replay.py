@@ -17,14 +17,13 @@ from rfnb.core.graph.graph import Value
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body import rerun
-from rfnb.loop.body.traced_step import place_of
 from rfnb.loop.body.warnings import not_ended
 from rfnb.loop.replay import ended, first_nan, fork, gradients
 from rfnb.loop.replay.recorded import RecordedSteps
+from rfnb.loop.step import place_of
 from rfnb.loop.steps.beams import Searched
-from rfnb.loop.steps.execute import detached
+from rfnb.loop.steps.execute import Inspection, detached, inspecting
 from rfnb.loop.steps.explain import Explanation
-from rfnb.loop.steps.nested_runs import Inspection, inspecting
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.step import AGREES, StepLines, StepText, StepValue

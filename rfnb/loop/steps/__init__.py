@@ -1,5 +1,5 @@
-"""The steps of a loop: what is hoisted out of them, and how they are run.
+"""The steps of a loop: what is moved out of them, and how they are run.
 
-Read `execute` (runs a program step by step, keeps the states), `placement` (which ops may leave the steps) and `hoist`
-(computes these before and after the steps).
+Read `execute` (runs a program step by step, keeps the states) and `hoist` (which ops may leave the steps, and computes
+them before and after).
 """

@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.steps.frames import frames_dim
+from rfnb.loop.step import frames_dim
 from rfnb.ops.index import gather
 
 if TYPE_CHECKING:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rfnb.backend.base.tape import External, Var, current_tape
-from rfnb.core.graph.meter import MeasuredLoop
+from rfnb.backend.base.tape import Call, External, Var, current_tape, untaped
+from rfnb.core.graph.graph import Node
+from rfnb.core.graph.meter import MeasuredLoop, Meter
 from rfnb.core.ground.scope import current_meter
-from rfnb.loop.program.schedule import Schedule
-from rfnb.loop.program.step_code import Compiled
-from rfnb.loop.steps.step_meter import metered
+from rfnb.loop.program import Compiled, Program, Schedule
+from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.options import options
 from rfnb.trace.run.random_numbers import OwnNumbers
@@ -23,8 +23,9 @@ from rfnb.trace.run.random_numbers import OwnNumbers
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.rerun import EnclosingCall
-    from rfnb.loop.body.traced_step import Step
-    from rfnb.loop.steps.deferred_grads import DeferredGradients
+    from rfnb.loop.step import Step
+    from rfnb.loop.steps.hoist import DeferredGradients
+    from rfnb.trace.run.run import Run
 
 
 @dataclass
@@ -273,3 +274,97 @@ def detached(backend: type[Backend], states: Sequence[Any]) -> tuple[Any, ...]:
     """States or frames, without their autograd graph."""
     needs, alias = backend.needs_gradient_raw, backend.alias_raw
     return tuple([s if s is None or type(s) is int or not needs(s) else alias(s) for s in states])
+
+
+# -- the inside of a step: a recorded run keeps neither runs of inner loops nor values in the sides of branches
+
+
+@dataclass
+class Inspection:
+    """What to collect from inside of a step, and what was found.
+
+    runs: the runs of its inner loops, without loops inside of these; None to skip them.
+    wanted: values of the branches; those of sides that the step takes are stored in `values`.
+    """
+
+    runs: list[Run] | None = None
+    wanted: Collection[Var] = ()
+    values: dict[Var, Any] = field(default_factory=dict)
+
+
+_inspection: ContextVar[Inspection | None] = ContextVar("rfnb_inspection", default=None)
+
+
+def current_inspection() -> Inspection | None:
+    """The Inspection of the step that runs now; None if nothing is to be collected."""
+    return _inspection.get()
+
+
+@contextmanager
+def inspecting(inspection: Inspection | None) -> Iterator[None]:
+    """Steps that run in this context store what they find in `inspection`."""
+    token = _inspection.set(inspection)
+    try:
+        yield
+    finally:
+        _inspection.reset(token)
+
+
+# -- meters
+
+
+def _results_of(traced: Sequence[Traced]) -> dict[int, tuple[Node, Any, Any]]:
+    """The ops whose results are Vars, with the dims and lengths of these, by number of the Var."""
+    results: dict[int, tuple[Node, Any, Any]] = {}
+    for tensor in traced:
+        node, var = tensor.value.node, tensor.recorder.tape.find(tensor.plain._raw)
+        if node is not None and node.kind == "op" and type(var) is Var:
+            results.setdefault(var.number, (node, tensor.plain.sig, tensor.plain.lengths))
+    return results
+
+
+def metered(program: Program, loop: MeasuredLoop | None) -> Program:
+    """The program, its calls measured if the current meter measures them. loop: None inside of the steps of another.
+
+    While the loop around it is traced, nothing is measured: that run only makes values for the trace.
+    """
+    meter = current_meter()
+    if meter is None or not (meter.times or (meter.watches and loop is not None)) or current_tape() is not None:
+        return program
+    if id(program) not in meter.programs:
+        meter.pause()
+        watched = program.copy()
+        results = _results_of(loop.traced()) if meter.watches and loop is not None else {}
+        watched.calls = [_measured(call, meter, loop, results) for call in program.calls]
+        meter.programs[id(program)] = program, watched
+        meter.resume()
+    measured: Program = meter.programs[id(program)][1]
+    return measured
+
+
+def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None, made: dict[int, tuple[Node, Any, Any]]) -> Call:
+    if meter.times:
+        return call if call.node is None else replace(call, fn=meter.timed(call.fn, call.node))
+    places = [(-1, call.result)] if call.result is not None else list(call.parts)
+    values = {place: made[var] for place, var in places if var in made}
+    return replace(call, fn=meter.watched(call.fn, values, loop)) if values and loop is not None else call
+
+
+def one_step(calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]) -> None:
+    """Computes calls on the traced frame."""
+
+    def value(tree: Any) -> Any:
+        kind = type(tree)
+        if kind is Var:
+            return values[tree.number]
+        if kind is External:
+            return externals[tree.number]
+        if kind is slice:
+            return slice(value(tree.start), value(tree.stop), value(tree.step))
+        if kind is tuple or kind is list:
+            return kind([value(part) for part in tree])
+        return {key: value(part) for key, part in tree.items()} if kind is dict else tree
+
+    with untaped():
+        for call in calls:
+            call.fn(*value(call.args), **value(call.kwargs))

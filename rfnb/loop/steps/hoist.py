@@ -3,18 +3,21 @@
 An op whose operands are the same at every step is computed once. Other ops are computed for all steps together, over a
 private Dim, `frames`, which counts the steps and has no padding; the op's row must allow it (`frames="any"`). All other
 ops stay in the steps, and so do those that raise an error when they are computed over `frames`.
-"""
+
+`place_ops` decides which ops may leave the steps. `DeferredGradients` moves the gradients of weights behind them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.finite import ended_by
-from rfnb.backend.base.tape import Var
+from rfnb.backend.base.tape import Call, External, Product, Tape, Var
 from rfnb.core.advice.broadcast_errors import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -24,15 +27,131 @@ from rfnb.core.ground.nested import map_leaves
 from rfnb.core.ground.scope import current_meter
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
-from rfnb.loop.steps.ended_frames import EndedFrames
+from rfnb.loop.ends import EndedFrames
+from rfnb.loop.program import Program, Schedule
+from rfnb.loop.step import frames_dim
+from rfnb.loop.steps.execute import Outcome, one_step
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
-from rfnb.loop.steps.frames import frames_dim
-from rfnb.loop.steps.placement import PlacedOp, place_ops
-from rfnb.loop.steps.step_meter import one_step
+from rfnb.loop.steps.growing_axes import grows
 from rfnb.trace.record.op_call import OpCall
 
 if TYPE_CHECKING:
-    from rfnb.loop.body.traced_step import TracedStep
+    from rfnb.backend.base.backend import Backend
+    from rfnb.loop.step import TracedStep
+
+
+class PlacedOp(NamedTuple):
+    """An op: the values that it reads, those that it makes, without operands that it returns unchanged, and where it
+    may be computed."""
+
+    reads: frozenset[Var]
+    makes: frozenset[Var]
+    place: Place
+
+
+class Placement(NamedTuple):
+    """The ops of a body, in order. seen: for each value, the first op that has it as an operand or a result, and its
+    position among these."""
+
+    ops: list[PlacedOp]
+    seen: dict[Var, tuple[int, int]]
+
+
+def place_ops(step: TracedStep, known: bool) -> Placement:
+    """Where each op may be computed, by its row and its operands. known: whether the number of steps is known before
+    they run."""
+    return _Placing(step, known).placement()
+
+
+class _PlacedOp:
+    def __init__(self, call: OpCall, tape: Tape):
+        self.call = call
+        self.tensors = [*call.given, *tensors_in(call.result)]
+        sources = [tape.find(x._raw) for x in self.tensors]
+        self.vars = [var if type(var) is Var else None for var in sources]
+        self.reads = frozenset(var for var in self.vars[: len(call.given)] if var is not None)
+        self.makes = frozenset(var for var in self.vars[len(call.given) :] if var is not None) - self.reads
+        self.place: Place = "steps"
+
+
+class _Placing:
+    def __init__(self, step: TracedStep, known: bool):
+        self.step, self.known = step, known
+        self.program, self.tape, schedule = step.program, step.tape, step.schedule
+        self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
+        self.ops = [_PlacedOp(call, self.tape) for call in step.recorder.op_calls]
+        self.seen: dict[Var, tuple[int, int]] = {}
+        for number, op in enumerate(self.ops):
+            for place, var in enumerate(op.vars):
+                if var is not None:
+                    self.seen.setdefault(var, (number, place))
+        self.owners = {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
+
+    def placement(self) -> Placement:
+        """Where each op may be computed."""
+        staying = self._staying()
+        self._place_before(staying)
+        self._place_after(staying)
+        return Placement([PlacedOp(op.reads, op.makes, op.place) for op in self.ops], self.seen)
+
+    def _staying(self) -> set[_PlacedOp]:
+        """Ops that must stay in the steps: they draw random numbers, have an effect, or read what changes."""
+        grown = self.step.recorder.grown
+        staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
+        if grown:
+            serial, roots, grown_vars = min(grown), set(grown), set[Var]()
+            for op in self.ops:
+                if op.reads & grown_vars or grows([op.call.args, op.call.kwargs, op.call.result], roots):
+                    staying.add(op)
+                    grown_vars |= op.makes
+                    dims = [dim for tensor in tensors_in(op.call.result) for dim in tensor.dims]
+                    roots |= {root for dim in dims for root in dim.roots if root > serial}  # made in the body: may grow
+        written: set[Any] = {External(i) for i, raw in enumerate(self.program.externals) if self.tape.is_kept(raw)}
+        written |= {Var(n) for call in self.program.calls if id(call.node) not in self.owners for n in call.changes}
+        if written:
+            readers = [call for call in self.program.calls if not written.isdisjoint(call.reads)]
+            staying |= {self.owners[id(call.node)] for call in readers if id(call.node) in self.owners}
+            staying |= {
+                op
+                for op in self.ops
+                if any(self.tape.find(x._raw) in written for x in tensors_in([op.call.args, op.call.kwargs]))
+            }
+        return staying
+
+    def _place_before(self, staying: set[_PlacedOp]) -> None:
+        """Finds the ops that can be computed before the steps."""
+        constants = {Var(number) for number in self.program.constants}
+        constants &= self.seen.keys() | set(self.step.schedule.outputs)
+        place: dict[Var, Place] = dict.fromkeys(constants, "once")
+        for frame in self.step.frames:
+            if frame.is_stackable and self.known:
+                place[frame.var] = "frames"
+        for op in self.ops:
+            operands = {place.get(var, "steps") for var in op.reads}
+            if op not in staying and "steps" not in operands:
+                if "frames" not in operands:
+                    op.place = "once"
+                elif op.call.row.frames == "any":
+                    op.place = "frames"
+            for var in op.makes:
+                place.setdefault(var, op.place)
+
+    def _place_after(self, staying: set[_PlacedOp]) -> None:
+        """Moves ops after the steps if only outputs depend on them, and no op that stays in the steps."""
+        for_states = set(self.program.needed([*self.wanted]))
+        demand, busy = set[Any](self.wanted), set(staying)
+        for position, call in enumerate(self.program.calls):
+            owner = self.owners.get(id(call.node))
+            if position in for_states or owner is None:
+                demand.update(call.reads)
+                busy |= {owner} if owner is not None else set()
+        for op in reversed(self.ops):
+            if op.place == "steps" and op.makes:
+                if op.call.row.frames == "any" and op not in busy and demand.isdisjoint(op.makes):
+                    op.place = "after"
+                else:
+                    demand |= op.reads
+
 
 BUDGET = 2**31
 """Maximum size of an op's results for all steps together, in bytes; ops with larger results stay in the steps."""
@@ -352,3 +471,110 @@ def _relabelled(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:
 def _renamed(made: Tensor, names: Mapping[Dim, Dim], like: Tensor) -> Tensor:
     signature = align.sig([names.get(dim, dim) for dim in made.dims], like.sparse_dim, like.sig.feature_dim)
     return tensor_of(made._raw, signature, like.lengths if made.lengths.finite else like.lengths.infinite())
+
+
+MIN_STEPS = 4
+"""Smallest number of steps for which deferring the gradients saves time."""
+
+
+class DeferredGradients:
+    """A Program whose weights get their gradients after the loop, once `defer()` was called.
+
+    Args:
+        stacked: the frames of each Var as one raw tensor, [steps, …].
+        values: the values of the Vars on the traced frame.
+
+    program, schedule: what to run. After `defer()` they have additional frames and outputs; the results are the same.
+    """
+
+    def __init__(
+        self, program: Program, schedule: Schedule, backend: type[Backend], stacked: dict[Var, Any], values: list[Any]
+    ):
+        self.program = self._plain = program
+        self.schedule, self.backend = schedule, backend
+        self._stacked, self._values = dict(stacked), values
+        self._inputs: list[Var] = []  # the operands that the weights are multiplied with
+        self._waiting: list[tuple[list[Any], int]] = []  # lists to fill with the inputs of all steps; how many of them
+
+    def frames(self) -> list[Sequence[Any]]:
+        """The stacked frames, each as a sequence over the steps."""
+        return [self.backend.frames_raw(raw, 0) for raw in self._stacked.values()]
+
+    def collect(self, outcome: Outcome) -> None:
+        """Takes the additional outputs out of `outcome`, for the gradients; the plain Program's outcome remains."""
+        outputs = len(outcome.outputs) - len(self._inputs)
+        raws = iter(outcome.outputs[outputs:])
+        del outcome.outputs[outputs:]
+        if outcome.error is None:
+            for waiting, count in self._waiting:
+                waiting += [self.backend.stack_detached_raw(next(raws)) for _ in range(count)]
+        elif outcome.failed_call is not None:
+            node = self.program.calls[outcome.failed_call].node
+            outcome.failed_call = next((i for i, call in enumerate(self._plain.calls) if call.node is node), None)
+
+    def defer(self) -> None:
+        """Defers the gradients of weights in the steps, if gradients are on and the number of steps is known."""
+        schedule = self.schedule
+        if schedule.ended is None and schedule.max_steps >= MIN_STEPS and self.backend.grad_enabled_raw():
+            self._defer([*schedule.new, *schedule.kept, *schedule.outputs])
+
+    def _defer(self, wanted: list[Var]) -> None:
+        calls = [self.program.calls[position] for position in self.program.needed(wanted)]
+        products = [
+            product
+            for product in self.backend.products_raw(calls, self._values, self.program.externals)
+            if self.backend.needs_gradient_raw(self.program.externals[product.weight.number])
+        ]
+        if not products:
+            return
+        change = "deferred gradients", self.program.inputs, tuple(self.program.constants), tuple(wanted)
+        self.program = self.program.copy()
+        self.program.analysis = self._plain.analysis.after(change)
+        for frames, group in self._groups(products, calls, wanted).items():
+            self._defer_group(frames, group)
+        self.program.inputs += tuple(var for var in self._stacked if var not in self.program.inputs)
+        self.schedule = replace(self.schedule, outputs=(*self.schedule.outputs, *self._inputs))
+
+    def _groups(self, products: list[Product], calls: list[Call], wanted: list[Var]) -> dict[Var, list[Product]]:
+        """Groups the products by the frames that they are added to; without such frames, by their own result."""
+        uses = Counter(var for call in calls for var in call.reads)
+        uses.update(set(wanted))
+        summed = {var: var for var in self._stacked if uses[var] == 1}  # the frames, by sums of them and products only
+        groups: dict[Var, list[Product]] = {}
+        for product in products:
+            result = _made(product)
+            frames = result if product.x is None else summed.get(product.x, result)
+            if frames is not result and uses[result] == 1:
+                summed[result] = frames
+            groups.setdefault(frames, []).append(product)
+        return groups
+
+    def _defer_group(self, frames: Var, group: list[Product]) -> None:
+        weights = [self.program.externals[product.weight.number] for product in group]
+        result = None
+        if frames not in self._stacked:
+            zeros = self.backend.no_frames_raw(self._values[frames.number], self.schedule.max_steps)
+            frames, result = self._new_var(), self._new_var()
+            self._stacked[frames] = zeros
+        out_first = [product.out_first for product in group]
+        self._stacked[frames], waiting = self.backend.deferred_raw(self._stacked[frames], weights, out_first)
+        self._waiting.append((waiting, len(group)))
+        for product, weight in zip(group, weights, strict=True):
+            self._inputs.append(product.h)
+            constant = self.program.add_external(self.backend.constant_weight_raw(weight, product.transposed))
+            calls = [product.with_weight(constant, _made(product).number)]
+            if result is not None:
+                calls = [
+                    product.with_weight(constant, result.number),
+                    Call(self.backend.sum_raw, (result, frames), {}, _made(product).number, node=product.call.node),
+                ]
+            self.program.replace(product.call, calls)
+
+    def _new_var(self) -> Var:
+        self._values.append(None)
+        return Var(len(self._values) - 1)
+
+
+def _made(product: Product) -> Var:
+    assert product.call.result is not None
+    return Var(product.call.result)

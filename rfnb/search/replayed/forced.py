@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.tensor.tensor import tensor_of
-from rfnb.loop.body.traced_step import place_of
+from rfnb.loop.step import place_of
 
 if TYPE_CHECKING:
     from rfnb.search.replayed.steps import SearchSteps

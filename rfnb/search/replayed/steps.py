@@ -15,7 +15,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.body.traced_step import place_of
+from rfnb.loop.step import place_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast
 from rfnb.search.beam import BeamStep, Combine, beam_step

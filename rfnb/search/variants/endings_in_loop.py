@@ -9,7 +9,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ParameterError
-from rfnb.loop.steps.frames import has_steps
+from rfnb.loop.step import has_steps
 from rfnb.search.variants.constraint import number_of
 from rfnb.search.variants.endings import Endings, endings
 from rfnb.trace.record.traced import Traced

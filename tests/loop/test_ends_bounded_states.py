@@ -9,7 +9,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.loop.steps import bounded_states
+from rfnb.loop import ends
 
 FEAT = rf.Dim(3, name="feat")
 LINEAR = rf.Linear(FEAT, FEAT)
@@ -56,8 +56,8 @@ def test_a_loop_gives_what_it_gives_with_freezing(name, lengths, gradients, hois
 @pytest.mark.parametrize("name", [*UNFROZEN, *FROZEN])
 def test_only_states_that_cannot_grow_fast_go_on(name, monkeypatch):
     found = []
-    real = bounded_states.unfrozen
-    monkeypatch.setattr("rfnb.loop.body.freezing.unfrozen", lambda *given: found.append(real(*given)) or found[-1])
+    real = ends.unfrozen
+    monkeypatch.setattr("rfnb.loop.ends.unfrozen", lambda *given: found.append(real(*given)) or found[-1])
     results((UNFROZEN | FROZEN)[name], [4, 2], debug=False, gradients=True, hoist=None)
     assert found == [{0} if name in UNFROZEN else set()]
 

@@ -11,10 +11,8 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.loop.program import analysis
-from rfnb.loop.program.analysis import Analysis
-from rfnb.loop.program.program import Program
-from rfnb.loop.program.step_code import Written
+from rfnb.loop import program
+from rfnb.loop.program import Analysis, Program, Written
 from tests.loop.loops import Data
 from tests.loop.test_loop_agrees_with_torch import ROWS, run
 
@@ -23,7 +21,7 @@ feat = Dim(3, name="feat")
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
-    monkeypatch.setattr(analysis, "_kept", {})
+    monkeypatch.setattr(program, "_kept", {})
 
 
 @pytest.fixture
@@ -66,10 +64,10 @@ def test_a_recorded_loop_and_another_one_are_kept_apart(written):
 def test_numbers_that_differ_in_kind_or_sign_are_told_apart():
     numbers = [1, 1.0, True, 0, 0.0, -0.0, False, float("nan"), float("inf"), "1", None, slice(1), (1,), [1], {"a": 1}]
     numbers += [{1: 1}, {True: 1}]
-    found = {analysis._frozen(number) for number in numbers}
+    found = {program._frozen(number) for number in numbers}
     assert len(found) == len(numbers)
-    assert {analysis._frozen(number) for number in numbers} == found
-    assert len({analysis._frozen((slice(None), [number])) for number in numbers[:9]}) == 9
+    assert {program._frozen(number) for number in numbers} == found
+    assert len({program._frozen((slice(None), [number])) for number in numbers[:9]}) == 9
 
 
 def test_exponents_of_one_structure_are_told_apart(written):
@@ -81,8 +79,8 @@ def test_exponents_of_one_structure_are_told_apart(written):
 
 def test_functions_that_hold_a_tensor_are_told_apart():
     x = torch.ones(2)
-    assert not any(map(analysis._is_plain, (x.add, x.__add__, lambda: x)))
-    assert all(map(analysis._is_plain, (torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.nn.functional.relu)))
+    assert not any(map(program._is_plain, (x.add, x.__add__, lambda: x)))
+    assert all(map(program._is_plain, (torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.nn.functional.relu)))
 
 
 @pytest.mark.parametrize(
@@ -97,16 +95,16 @@ def test_no_tensor_is_kept(change):
         return [weakref.ref(x), weakref.ref(weight), weakref.ref(weight.raw_tensor)]
 
     alive = watched()
-    assert analysis._kept
+    assert program._kept
     gc.collect()
     assert [ref() for ref in alive] == [None, None, None]
 
 
 def test_few_structures_are_kept(monkeypatch):
-    monkeypatch.setattr(analysis, "MOST", 3)
+    monkeypatch.setattr(program, "MOST", 3)
     for batch in range(1, 7):
         summed(torch.ones(batch, 5, 3))
-    assert len(analysis._kept) == 3
+    assert len(program._kept) == 3
 
 
 @pytest.mark.parametrize("autocast_first", [False, True])
@@ -129,7 +127,7 @@ def test_steps_whose_calls_are_joined_are_told_apart_from_others(autocast_first)
         return [loop.state.h.raw_tensor.detach(), *[raw.grad for raw in raws]]
 
     one, other = found(autocast=autocast_first), found(autocast=not autocast_first)
-    assert len(analysis._kept) == 1
+    assert len(program._kept) == 1
     torch.testing.assert_close(one, other)
 
 
@@ -149,8 +147,8 @@ def test_an_error_names_the_line_of_its_own_loop():
         loop.state.total = rf.zeros([feat])
         with pytest.raises(IndexError) as raised, loop:
             loop.state.total = change(loop.unstack(labels), loop.state.total)
-        assert f"test_analysis.py:{change.__code__.co_firstlineno + 1}" in raised.value.__notes__[-1]
-        assert len(analysis._kept) == 1
+        assert f"test_program_analysis.py:{change.__code__.co_firstlineno + 1}" in raised.value.__notes__[-1]
+        assert len(program._kept) == 1
 
 
 @pytest.mark.parametrize("hoisted", [None, False], ids=["hoisted", "in steps"])

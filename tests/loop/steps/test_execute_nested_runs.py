@@ -62,7 +62,7 @@ def test_steps_of_a_nested_run_lead_from_state_to_state():
     for i, length in enumerate([3, 2, 1]):
         [inner] = run[i].loops()
         assert (inner.name, inner.steps, inner.axis) == ("inner", 4, key)
-        assert inner.place.startswith("test_nested_runs.py:")
+        assert inner.place.startswith("test_execute_nested_runs.py:")
         assert "with loop:" in inner.source.lines[0]
         assert [step.check for step in inner] == ["replay agrees"] * 4
         assert torch.equal(inner[0].before.t.raw_tensor, run[i].before.s.raw_tensor)
