@@ -440,16 +440,17 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
     numbers and texts alone never are.
     """
     parts = kept.value if isinstance(kept, Kept) else None
-    growth = parts.growth if isinstance(parts, Parts) and not (closely or parts.skipped) else None
-    if growth is not None and kept.is_of(value):
-        if len(value) != parts.length:
-            return False
-        if growth.begins(value, parts.length):
-            return True
-    if not isinstance(parts, Parts) or parts.total <= MANY_PARTS or closely:
+    if not isinstance(parts, Parts) or closely:
         return _is_same(value, kept, limit, closely)
     if not kept.is_of(value):
         return False
+    if parts.growth is not None and not parts.skipped:
+        if len(value) != parts.length:
+            return False
+        if parts.growth.begins(value, parts.length):
+            return True
+    if parts.total <= MANY_PARTS:
+        return _is_same(value, kept, limit, closely)
     may_skip = not parts.is_flat and (limit == SMALL or parts.total > FEW_HUNDRED)
     if may_skip and parts.skipped < parts.to_skip and _length(value) == parts.length:
         parts.skipped += 1
@@ -744,8 +745,8 @@ def objects_in(kept: Any) -> Iterator[Kept]:
         if isinstance(kept.value, Opaque) or kept.gradient == 1:
             yield kept
         contents = kept.value.inside if isinstance(kept.value, Opaque) else kept.value
-        has_none = not isinstance(contents, Parts) or (contents.growth is not None and contents.growth.is_plain)
-        for item in () if has_none else contents.items:
+        has_parts = isinstance(contents, Parts) and not (contents.growth is not None and contents.growth.is_plain)
+        for item in contents.items if has_parts else ():  # type: ignore[union-attr]
             if type(item) is Kept and (item.backend is None or item.gradient == 1):
                 yield from objects_in(item)
 
