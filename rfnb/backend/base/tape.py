@@ -104,7 +104,7 @@ class TapeOps:
     version_raw: Callable[[Any], int]
     counts_changes_raw: Callable[[Any], bool]
     counted_version_raw: Callable[[Any], int | None]
-    plain_version_raw: Callable[[Any], tuple[int, int] | None]
+    plain_version_raw: Callable[[Any], tuple[int, int, bool] | None]
     current_version_raw: Callable[[Any], int]
     hides_changes: Callable[[Any], bool]
     is_leaf_raw: Callable[[Any], bool]

@@ -385,18 +385,19 @@ class TorchTape:
         return None if raw.requires_grad or raw.is_inference() or _is_odd(raw) else raw._version
 
     @staticmethod
-    def plain_version_raw(value: Any) -> tuple[int, int] | None:
-        """The version of a tensor that can be kept by reference, and its bytes; None for others, which need a closer
-        look, and for all other values: what `counted_version_raw` and `keeps_more_raw` say together.
+    def plain_version_raw(value: Any) -> tuple[int, int, bool] | None:
+        """The version of a tensor that can be kept by reference, its bytes, and whether it has an autograd graph; None
+        for others, which need a closer look, such as small parts of large tensors, and for all other values.
         """
-        if type(value) is not _Tensor or value.requires_grad or value.layout is not _STRIDED or value.is_meta:
+        if type(value) is not _Tensor or value.layout is not _STRIDED or value.is_meta or value.is_nested:
             return None
-        if value.is_nested or value.dtype in _ODD_TYPES or _is_wrapped(value):
+        if value.dtype in _ODD_TYPES or _is_wrapped(value) or (value._is_view() and TorchTape.keeps_more_raw(value)):
             return None
-        if value._is_view() and TorchTape.keeps_more_raw(value):
+        has_graph = value.requires_grad
+        if has_graph and value.is_leaf:
             return None
         try:
-            return value._version, value.nbytes
+            return value._version, value.nbytes, has_graph
         except RuntimeError:  # of inference mode
             return None
 

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
-from rfnb.trace.plain.log import Log
+from rfnb.trace.plain.log import TENSOR, Log
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, growth_of, hold, summary, tensor_backend, tensors_in
 from rfnb.trace.run.runs import runs
@@ -100,7 +100,7 @@ class Budgets:
         self._limit, self._log, self._last, self._next_check, self._tiny = limit, log, last, 0.0, 0
         self._taken = 0  # of the limit
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
-        self.log_bytes = self.steps = self.loops = 0
+        self.log_bytes = self.steps = self.loops = self._raws = 0
         self._parts: list[tuple[int, int]] = []  # of the log: how many statements ran, and the bytes until there
         self._every = min(max(limit // 2**16, 64), 2**14)
         self._next_count, self._most_hidden = self._every, limit // 64
@@ -137,8 +137,8 @@ class Budgets:
 
     def count(self) -> None:
         """Counts the memory of what was added to the log."""
-        self.log_bytes += self._log.new_bytes() + MOMENT * self.steps + LOOP * self.loops
-        self.steps = self.loops = 0
+        self.log_bytes += self._log.new_bytes() + MOMENT * self.steps + LOOP * self.loops + TENSOR * self._raws
+        self.steps = self.loops = self._raws = 0
         self._parts.append((len(self._log.statements), self.log_bytes))
         self.grow()
         self._next_count = len(self._log.statements) + self._every
@@ -174,10 +174,19 @@ class Budgets:
         entries[key] = count + 1
         if count:
             return
+        self._raws += 1
         if size <= TINY:
             self._tiny += size
         else:
             self._add_large(raw, size)
+
+    def add_kept(self, kept: Kept, size: int) -> None:
+        """Counts a tensor that no other entry of the log has, of this size."""
+        kept.holders = 1
+        if size <= TINY:
+            self._tiny += size
+        else:
+            self._add_large(kept.value, size)
 
     def add(self, value: Any, version: int | None) -> None:
         """Counts a value of the log."""

@@ -7,7 +7,8 @@ import io
 import random
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -122,7 +123,7 @@ class Hidden:
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
         self._attributes: list[tuple[str, Any, dict[str, Any]]] = []  # of the modules, before the loop
-        self._all = any(map(_draws, _words(code), (names.get(word) for word in _words(code))))
+        self._all = any(map(_draws, words := _words_of(code), map(names.get, words)))
         self._numbers, self._last = Numbers((), None), [b""]
         self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
@@ -151,17 +152,16 @@ class Hidden:
             self.bytes += OTHERS
         return self._numbers
 
-    def around(self, initial: Iterable[Any], names: Iterable[str]) -> Around:
-        """What a loop begins with besides its variables. names: of all that it uses."""
-        local = {entry.name for entry in initial}
+    def around(self, initial: Mapping[str, Any], names: Iterable[str]) -> Around:
+        """What a loop begins with besides its variables. initial: these. names: of all that it uses."""
+        local = initial.keys()
         outside = {name: self._names[name] for name in names if name in self._names and name not in local}
         self._around = Around(self._names, tensor_backend().get_modes())
         for name, value in outside.items():
             large = type(value) is np.ndarray and value.nbytes > SMALL
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
                 self._around.outside[name] = keep(value)
-        modules = {entry.name: entry.value for entry in initial} | outside
-        for name, value in modules.items():
+        for name, value in chain(initial.items(), outside.items()):
             for module in _modules(value):
                 self._around.modules.append((name, weakref.ref(module), weights_of(module)))
                 self._attributes += attributes_of(name, module)
@@ -247,15 +247,15 @@ class Hidden:
         size, state.kept = drop(state.kept), None
         return size
 
-    def end(self, log: Iterable[Any]) -> None:
-        """The outermost loop has ended: no object is kept alive, but small modules. log: all values."""
+    def end(self, others: Iterable[Any]) -> None:
+        """The outermost loop has ended: no object is kept alive, but small modules. others: all but raw tensors."""
         around, self._around = self._around, None
         if around is not None:
             around.trained = [
                 name for name, module, weights in around.modules if module() and weights_of(module())[0] != weights[0]
             ]
             modules: dict[int, Any] = {}  # modules that lines of the loop assigned
-            for value in log:
+            for value in others:
                 if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
                     modules[id(value.object)] = value.object
             for module in modules.values():
@@ -449,6 +449,17 @@ def _role(kind: type) -> str:
         return LOST
     table = next((namespace["__dict__"] for namespace in insides if "__dict__" in namespace), None)
     return OBJECT if type(table) is GetSetDescriptorType else CONSTANT
+
+
+def _words_of(code: CodeType) -> list[str]:
+    """The names that some code has, and the functions in it."""
+    words = _words_by_code.get(code)
+    if words is None:
+        words = _words_by_code[code] = _words(code)
+    return words
+
+
+_words_by_code: weakref.WeakKeyDictionary[CodeType, list[str]] = weakref.WeakKeyDictionary()
 
 
 def _words(code: CodeType) -> list[str]:

@@ -12,7 +12,7 @@ from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.plain.client import Client
 from rfnb.trace.plain.forget import forget_oldest
-from rfnb.trace.plain.hidden import Hidden, Moment
+from rfnb.trace.plain.hidden import Around, Hidden, Moment
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Raised, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
@@ -251,11 +251,12 @@ class FrameRecorder:
             if self._frame is not None:
                 names = self._pause(names)
         tested = self._before_test if header_ran else None
-        tested = tested if tested is not None and tested.loop == number else None
-        if self.variables.uncounted:
+        if tested is not None and tested.loop != number:
+            tested = None
+        if variables.uncounted:
             header = self._outline.statements[self._previous] if header_ran else None
             self._look_again(names, () if header is None else {*header.assigned, *header.parts})
-        while self._open and self._open[-1].number not in (number, *text.around):
+        while self._open and self._open[-1].number != number and self._open[-1].number not in text.around:
             self._close(self._caught)
         if not self._open or self._open[-1].number != number:
             clients = [client for client in self.clients if client.wants(text, number)]
@@ -266,7 +267,7 @@ class FrameRecorder:
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             variables.forget_functions(names)
             loop.begins_with(variables.look_first(text.names, names) if tested is None else tested.initial)
-            loop.around = self._open[0].around if self._open else variables.hidden.around(loop.initial, text.names)
+            loop.around = self._open[0].around if self._open else self._around(loop)
             if self._open:
                 self._open[-1].inner.append(loop)
                 loop.inside = True
@@ -274,10 +275,11 @@ class FrameRecorder:
         elif self._frame is not None:
             names = self._pause(names, ended=True)
         loop = self._open[-1]
-        loop.starts.append(len(variables.log) if tested is None else tested.at)
+        hidden = variables.hidden
+        loop.starts.append(len(variables.log.uses) if tested is None else tested.at)
         loop.ran.append(len(variables.log.statements))
-        numbers = variables.hidden.numbers() if tested is None else tested.numbers
-        loop.moments.append(Moment(numbers, variables.hidden.objects(variables.objects())))
+        numbers = hidden.numbers() if tested is None else tested.numbers
+        loop.moments.append(Moment(numbers, hidden.objects(variables.objects())))
         loop.tentative = tentative
         if self._frame is not None:
             pauses_of(self, loop).begin()
@@ -287,9 +289,13 @@ class FrameRecorder:
                 self._pause(names)
         self._previous = BEFORE
         variables.budgets.steps += 1
-        if variables.budgets.is_due(variables.hidden.bytes) and variables.count():
+        if variables.budgets.is_due(hidden.bytes) and variables.count():
             self._tested = max(self._tested - forget_oldest(variables, self._open), 0)
             self._before_test = None
+
+    def _around(self, loop: Iterations) -> Around:
+        values = self.variables.log.values
+        return self.variables.hidden.around({name: values[at] for name, at in loop.places.items()}, loop.text.names)
 
     def _test(self, number: int, names: Mapping[str, Any]) -> None:
         """The test of a `while` loop is about to run; what it assigns, changes and draws belongs to the iteration."""
@@ -328,7 +334,7 @@ class FrameRecorder:
             variables.let_go()
             variables.start()
             self._tested = 0
-            variables.hidden.end(loop.log.values)
+            variables.hidden.end(loop.log.others())
         loop.log.let_graphs_go(loop.starts[0] if loop.inside and loop.starts else 0)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):

@@ -150,6 +150,11 @@ class Outline:
         )
 
     @cached_property
+    def rows_without(self) -> dict[frozenset[str], Any]:
+        """The rows without those of some attributes, for frames that were looked at before."""
+        return {}
+
+    @cached_property
     def rows(self) -> list[tuple[tuple[str, bool, bool, Path | None, Use], ...]]:
         """The uses of each statement: name, whether it reads and always assigns it, and the attribute."""
         paths = self.paths

@@ -53,7 +53,7 @@ class FrameVariables:
             self._copy_all()
         self.uncounted = {*text.paths, *text.shared}
         self._paths = dict(text.paths)
-        self.rows = text.rows
+        self.rows, self._gone = text.rows, set[str]()
         self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self.writers = {number: set(names) for number, names in text.writes.items()}
         self.hidden: Any = None  # a Hidden, from the first line on
@@ -104,7 +104,11 @@ class FrameVariables:
         self.uncounted.difference_update(hidden)
         self._kept.difference_update(hidden)
         self._objects = None
-        self.rows = [tuple(row for row in rows if row[0] not in hidden) for rows in self.rows]
+        self._gone |= hidden
+        cache = self._text.rows_without
+        if (rows := cache.get(gone := frozenset(self._gone))) is None:
+            rows = cache[gone] = [tuple(row for row in rows if row[0] not in gone) for rows in self._text.rows]
+        self.rows = rows
 
     def let_go(self) -> None:
         """Keeps the objects that the variables have alive no longer."""
@@ -145,8 +149,8 @@ class FrameVariables:
 
         whole: it ran to its end. header: it is that of a loop, whose target has a new value.
         """
-        log, last, raw_kind, is_observed = self.log, self.last, self._raw_kind, self._is_observed()
-        values, versions = log.values, log.versions
+        last, raw_kind, is_observed = self.last, self._raw_kind, self._is_observed()
+        values, versions = self.log.values, self.log.versions
         for name, reads, always, path, use in self.rows[statement]:
             value = names.get(name, MISSING) if path is None else path.value(names)
             if value is MISSING:
@@ -160,21 +164,39 @@ class FrameVariables:
                             continue
                     elif type(old) is Kept and old.is_as_it_was(value, raw_kind):
                         continue
-                elif always and whole and type(old) is not Kept:
-                    plain = None if (is_constant := type(value) in PLAIN) else self._plain_version(value)
-                    if is_constant or plain is not None:
-                        last[name] = len(values)
-                        log.uses.append(use)
-                        values.append(value)
-                        versions.append(plain and plain[0])
-                        if plain is not None:
-                            self.budgets.add_raw(value, plain[1])
-                            if self.budgets.host.bytes > self.budgets.most:
-                                with self._unobserved():
-                                    self.spend(0)
+                elif always and whole:
+                    is_new = type(old) is not Kept or (
+                        type(old.value) is raw_kind and old.object is not value and name not in self._kept
+                    )
+                    if is_new and self._add_plain(name, use, value):
                         continue
             with self._unobserved():
                 self._take(name, value, use, always and whole, header and not reads)
+
+    def _add_plain(self, name: str, use: Use, value: Any) -> bool:
+        """Takes a new value of a variable that had no object, if it is a number, a text or a plain tensor."""
+        log, version, kept = self.log, None, value
+        if type(value) not in PLAIN:
+            plain = self._plain_version(value)
+            if plain is None:
+                return False
+            version, size, has_graph = plain
+            if has_graph:
+                with self._unobserved():
+                    kept = Kept.of_raw(value, version)
+                kept.gradient, version = 2, None
+                self.uncounted.add(name)
+                self.budgets.add_kept(kept, size)
+            else:
+                self.budgets.add_raw(value, size)
+        self.last[name] = len(log.values)
+        log.uses.append(use)
+        log.values.append(kept)
+        log.versions.append(version)
+        if self.budgets.host.bytes > self.budgets.most:
+            with self._unobserved():
+                self.spend(0)
+        return True
 
     def _take(self, name: str, value: Any, use: Use, assigned: bool, of_header: bool) -> None:
         """Takes a value that may need a closer look.
