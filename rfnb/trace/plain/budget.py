@@ -91,7 +91,7 @@ class Budgets:
     On the host, logs and runs share one limit: a log takes it in parts, for which the oldest runs go.
 
     last: by variable, where in the log its value is. most: bytes on the host, without those of the log. log_bytes: of
-    the log itself. steps, loops: how many iterations and loops were not counted yet.
+    the log itself. steps, loops: how many iterations and loops were not counted yet; so for `_raws`, its raw tensors.
     """
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
@@ -221,7 +221,10 @@ class Budgets:
         count = self._entries.pop(id(value), 0) - 1
         if count > 0:
             self._entries[id(value)] = count
-        return 0 if count else int(value.nbytes)
+        if count:
+            return 0
+        self._raws = max(self._raws - 1, 0)
+        return int(value.nbytes)
 
     def separate(self, raw: Any, kept: Kept) -> None:
         """An entry has a copy in place of a raw tensor."""
