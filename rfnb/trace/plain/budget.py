@@ -21,6 +21,9 @@ MOMENT, LOOP = 160, 1024
 PARTS = 16
 """Number of parts in which a log takes the limit."""
 
+FREE = 4096
+"""Part of the limit below which a log takes nothing of it."""
+
 TINY = 64
 """Bytes of values that never go, such as losses."""
 
@@ -98,7 +101,8 @@ class Budgets:
         self.host, self._device, self.most = Budget(0), Budget(None, of_device=True), 0
         self._is_on_host = tensor_backend().is_on_host_raw
         self._limit, self._log, self._last, self._next_check, self._tiny = limit, log, last, 0.0, 0
-        self._taken = 0  # of the limit
+        self._taken = 0  # of the limit, but for a small part that is free
+        self._free = limit // FREE
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
         self.log_bytes = self.steps = self.loops = self._raws = 0
         self._parts: list[tuple[int, int]] = []  # of the log: how many statements ran, and the bytes until there
@@ -124,6 +128,9 @@ class Budgets:
     def grow(self) -> bool:
         """Takes a part of the limit above what is used, if that is more than was taken; whether all values fit now."""
         used = self.host.bytes + self._tiny + self.log_bytes
+        if self._taken == 0 and used <= self._free:  # as of most short loops, which come by thousands
+            self.most = self.host.limit = self._free - self._tiny - self.log_bytes
+            return True
         if used > self._taken:
             wanted, others = min(used + self._limit // PARTS, self._limit), self._others
             self._taken = max(min(runs.make_room(wanted + others) - others, wanted), 0)

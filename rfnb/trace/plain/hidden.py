@@ -135,16 +135,21 @@ class Hidden:
 
     def numbers(self) -> Numbers:
         """The states of the generators now."""
+        global _newest
         generators = self._generators()
         memory: Any = None if self._place is None or len(generators) > 1 else self._place.raw
         if memory is None or memory != self._memory:
-            try:
-                states = [generator.get_state().numpy().tobytes() for generator in generators]
-            except RuntimeError:  # inside of a transform
-                return Numbers((), None)
-            old = (*self._numbers.torch, *((),) * len(states))
+            newest = _newest
+            if memory is None or memory != newest[0]:
+                try:
+                    states = [generator.get_state().numpy().tobytes() for generator in generators]
+                except RuntimeError:  # inside of a transform
+                    return Numbers((), None)
+                old = (*self._numbers.torch, *((),) * len(states))
+                newest = _newest = memory, states, tuple(map(_chunks, states, old))
+            _, states, parts = newest
             if states != self._last:
-                self._numbers, self._last = self._numbers._replace(torch=tuple(map(_chunks, states, old))), states
+                self._numbers, self._last = self._numbers._replace(torch=parts), states
                 self.bytes += CHUNKS * len(states)
             self._memory = memory
         if self._all and (others := other_numbers()) != self._numbers.others:
@@ -471,6 +476,10 @@ def _draws(word: str, value: Any) -> bool:
     """Whether a name, or the global variable of this name, is that of a generator of Python or numpy."""
     bound = type(value) in (BuiltinFunctionType, MethodType) and type(value.__self__) in RANDOM_TYPES
     return "random" in word or bound
+
+
+_newest: tuple[Any, list[bytes], tuple[tuple[bytes, ...], ...]] = (None, [], ())
+"""The memory of torch's generators, their states, and these in parts, as any loop has seen them last."""
 
 
 def _chunks(state: bytes, before: tuple[bytes, ...]) -> tuple[bytes, ...]:

@@ -54,6 +54,9 @@ class FrameRecorder:
         statement, previous, variables = place[0], self._previous, self.variables
         if statement == previous and not place[1]:
             return  # a statement goes on in another line
+        if not self._open:
+            self._previous = statement
+            return
         try:
             names = frame.f_locals  # also after `del`, as it keeps alive what was there the last time
             if previous != BEFORE and variables.rows[previous]:
@@ -84,8 +87,8 @@ class FrameRecorder:
                 self._recording.interrupt(error)
                 raise
         self._caught = self._frame = None
-        is_calm = self._open and self._raised is None and not (self._outside or self.goes_on)
-        self._calm = self._outline.inside[self._open[-1].number] if is_calm else {}
+        is_calm = self._raised is None and not (self._outside or self.goes_on) and self._places
+        self._calm = self._outline.inside[self._open[-1].number if self._open else -1] if is_calm else {}
 
     def caught(self, error: BaseException) -> None:
         """The line before has raised an error, which may have ended loops; not that of an iterator without items."""
@@ -305,6 +308,7 @@ class FrameRecorder:
         if all(loop.number != number for loop in self._open) and any(
             client.wants(text, number) for client in self.clients
         ):
+            self.variables.forget_functions(names)
             initial = self.variables.look_first(text.names, names)
         self._before_test = Tested(number, len(self.variables.log), initial, self.variables.hidden.numbers())
 

@@ -138,9 +138,11 @@ class Outline:
 
     @cached_property
     def inside(self) -> tuple[dict[int, Place], ...]:
-        """For each loop, the places with which no loop begins and ends, nor any test, while it is the innermost one."""
+        """For each loop, the places with which no loop begins or ends, and no test, while it is the innermost one; the
+        last ones are those outside of loops.
+        """
         places = [entry for entry in self.places.items() if not (entry[1].begins or entry[1].statement in self.tests)]
-        return tuple(
+        insides = (
             {
                 at: place
                 for at, place in places
@@ -148,6 +150,7 @@ class Outline:
             }
             for loop in range(len(self.loops))
         )
+        return *insides, dict(places)
 
     @cached_property
     def rows_without(self) -> dict[frozenset[str], Any]:

@@ -9,8 +9,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
-from itertools import chain, islice, repeat, takewhile
-from operator import attrgetter, call, is_
+from itertools import chain, compress, islice, repeat, takewhile
+from operator import attrgetter, call, is_, is_not
 from types import FunctionType, MethodType, NoneType
 from typing import Any
 
@@ -643,8 +643,8 @@ def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | No
             attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
         except AttributeError:
             attributes = {}
-        names = [name for name in _fields(kind) if name in attributes]
-        return tuple(names), tuple(attributes[name] for name in names)
+        names = tuple(filter(attributes.__contains__, _fields(kind)))
+        return names, tuple(map(attributes.__getitem__, names))
     return None
 
 
@@ -695,19 +695,19 @@ def _opened(item: Any) -> Iterator[Any]:
 def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool) -> bool:
     """Whether the first items are those that were kept."""
     originals = parts.items
+    others = [*compress(zip(items, originals, strict=False), map(is_not, items, originals))]
+    if not others:
+        return True
     if len(originals) > LONG and not closely:  # without a loop of Python
-        if all(map(is_, items, originals)):
-            return True
         try:
             if None not in map(_version, parts.opened) and not any(map(partial(is_, None), items)):
                 return all(map(is_, map(call, map(_origin, originals)), items))
         except (AttributeError, TypeError):  # not all are tensors by reference
             pass
     return all(
-        item is original
-        or (type(original) is Kept and _is_same(item, original, limit, closely))
+        (type(original) is Kept and _is_same(item, original, limit, closely))
         or (type(item) is type(original) and type(item) in PLAIN and item == original)
-        for item, original in zip(items, originals, strict=False)
+        for item, original in others
     )
 
 
