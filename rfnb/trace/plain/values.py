@@ -382,8 +382,12 @@ def _is_plain_part(part: Kept) -> bool:
 
 def has_objects(kept: Kept) -> bool:
     """Whether there may be objects in a value that can change where no line shows it."""
-    growth = growth_of(kept)
-    return kept.gradient == 1 or not (kept.backend is not None or (growth is not None and growth.is_plain))
+    if kept.backend is not None:
+        return kept.gradient == 1
+    parts = kept.value
+    if not isinstance(parts, Parts):
+        return True
+    return bool(parts.length) if parts.growth is None else not parts.growth.is_plain
 
 
 def has_stayed(old: Any, new: Any) -> bool:

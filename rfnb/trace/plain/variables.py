@@ -247,10 +247,10 @@ class FrameVariables:
         """
         for name in [*self.uncounted]:
             at, path = self.last.get(name), self._paths.get(name)
-            has_next = name in targets or (path is not None and not path.variables.isdisjoint(targets))
+            has_next = name in targets or (targets and path is not None and not path.variables.isdisjoint(targets))
             if has_next or (at is None and name not in used):
                 continue
-            value = self.value(name, names)
+            value = names.get(name, MISSING) if path is None else self.value(name, names)
             if value is not MISSING and (path if at is None else not self._is_same(value, at)):
                 self.add(name, use._replace(name=name), value)
 
@@ -289,6 +289,9 @@ class FrameVariables:
         """A variable has a value of which nothing counts the changes; what is opaque changes only as another object."""
         if has_objects(kept):
             self._kept.add(name)
+            self._objects = None
+        elif name in self._kept:
+            self._kept.remove(name)
             self._objects = None
         if type(kept.value) is not Opaque:
             self.uncounted.add(name)
