@@ -7,8 +7,9 @@ from itertools import compress, islice
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE, Use
-from rfnb.trace.plain.values import PLAIN, Kept, Parts, Summary, tensor_backend
+from rfnb.trace.plain.values import PLAIN, Kept, Parts, tensor_backend
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Numbers

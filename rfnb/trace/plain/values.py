@@ -267,6 +267,17 @@ class Kept:
         kind = type(self.value)
         return kind is Opaque or (kind is raw_kind and self.version is not None and not self.changed())
 
+    def grown(self, value: list[Any]) -> Kept | None:
+        """The value of a list that has only got more items; None for others, and if a closer look is needed."""
+        parts, growth = self.value, growth_of(self)
+        if growth is None or len(growth.parts) != parts.length or parts.skipped or self.object is not value:
+            return None
+        if not parts.length < len(value) <= MOST_PARTS or not growth.begins(value, parts.length):
+            return None
+        kept = _grown(value, growth, parts.length, 0, [MOST_PARTS - len(value)], False)
+        kept.identity, self.origin = id(value), _gone
+        return kept
+
     @property
     def raw(self) -> Any:
         """The raw tensor."""
@@ -525,9 +536,7 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
             left[0] -= len(value)
             if growth is None or len(growth.parts) > last.length:
                 growth, is_known = Growth(last.items), False
-            new = (i if _is_atom(i) else _kept(i, depth + 1, left, copied) for i in value[last.length :])
-            growth.add(new, value, is_known)
-            return Kept(Parts(kind, None, growth, len(value)), origin)
+            return _grown(value, growth, last.length, depth, left, copied, is_known)
     parts = ((), value) if is_long else _parts_of(value) if depth < DEEPEST else None
     if parts is None:
         return Kept(Opaque(value, _inside(value, depth, left)), origin)
@@ -547,6 +556,15 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         for item, was in zip(items, chain(old, repeat(None)), strict=False)
     )
     return Kept(Parts(kind, keys, new_items, len(items), _extra(value)), origin)
+
+
+def _grown(
+    value: list[Any], growth: Growth, length: int, depth: int, left: list[int], copied: bool, is_known: bool = True
+) -> Kept:
+    """The value of a list that had so many items before. is_known: these are where they were."""
+    new = (item if _is_atom(item) else _kept(item, depth + 1, left, copied) for item in value[length:])
+    growth.add(new, value, is_known)
+    return Kept(Parts(list, None, growth, len(value)), lambda: value)
 
 
 def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
@@ -753,40 +771,3 @@ def objects_in(kept: Any) -> Iterator[Kept]:
         for item in contents.items if has_parts else ():  # type: ignore[union-attr]
             if type(item) is Kept and (item.backend is None or item.gradient == 1):
                 yield from objects_in(item)
-
-
-class Summary:
-    """What is left of a value that no longer fits into the budget: shape and statistics, as text.
-
-    finite: whether all entries are finite. largest: of the absolute values. None where that is not known.
-    """
-
-    __slots__ = ("finite", "largest", "words")
-
-    def __init__(self, words: str, finite: bool | None = None, largest: float | None = None):
-        self.words, self.finite, self.largest = words, finite, largest
-
-    def __repr__(self) -> str:
-        return self.words
-
-
-def summary(value: Any, version: int | None) -> Any:
-    """A value without its tensors."""
-    kept = Kept.of_raw(value, version) if version is not None else value
-    if not isinstance(kept, Kept) or not any(part.bytes for part in tensors_in(kept)):
-        return value
-    if kept.changed() or kept.note == MAY:
-        return Summary(kept.note or "changed later")
-    if isinstance(kept.value, Parts):
-        return Summary(f"{kept.value.kind.__name__} of {kept.value.length} parts, no longer kept")
-    array = kept.value if isinstance(kept.value, np.ndarray) else kept.backend.to_numpy_raw(kept.raw)
-    shape = "×".join(map(str, array.shape))
-    if array.dtype.kind not in "fiub" or not array.size:
-        return Summary(f"{shape} {array.dtype}, no longer kept")
-    finite = array[np.isfinite(array)].astype(np.float64)
-    numbers = f"{finite.min():.4g} … {finite.max():.4g}, μ {finite.mean():.4g}" if finite.size else "none is finite"
-    nan = int(np.isnan(array).sum())
-    words = [shape, numbers, f"{nan} NaN" if nan else "", "no longer kept"]
-    inf = bool(np.isinf(array).any())
-    largest = np.inf if inf else float(np.abs(finite).max(initial=-1))
-    return Summary(", ".join(filter(None, words)), not (nan or inf), largest)

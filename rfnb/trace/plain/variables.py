@@ -162,7 +162,9 @@ class FrameVariables:
                     if old is value:
                         if version is None or (type(old) is raw_kind and self._version_now(old) == version):
                             continue
-                    elif type(old) is Kept and old.is_as_it_was(value, raw_kind):
+                    elif type(old) is Kept and (
+                        old.is_as_it_was(value, raw_kind) or (type(value) is list and self._grow(name, use, value, old))
+                    ):
                         continue
                 elif always and whole:
                     is_new = type(old) is not Kept or (
@@ -172,6 +174,21 @@ class FrameVariables:
                         continue
             with self._unobserved():
                 self._take(name, value, use, always and whole, header and not reads)
+
+    def _grow(self, name: str, use: Use, value: list[Any], old: Kept) -> bool:
+        """Takes a list that has only got more items, if that is known at once."""
+        with self._unobserved():
+            kept = None if self.hides else old.grown(value)
+            if kept is None:
+                return False
+            self._parts.setdefault((use.statement, name), set())
+            self._note(name, kept)
+            self.budgets.add(kept, None)
+            self.last[name] = len(self.log.values)
+            self.log.add(use, kept, None)
+            if self.budgets.host.bytes > self.budgets.most:
+                self.spend(0)
+        return True
 
     def _add_plain(self, name: str, use: Use, value: Any) -> bool:
         """Takes a new value of a variable that had no object, if it is a number, a text or a plain tensor."""

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, Summary
+from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts
 
 HEAD = """from dataclasses import dataclass
 

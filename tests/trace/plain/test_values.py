@@ -96,7 +96,7 @@ def test_a_list_that_grows_and_is_changed_is_right_or_marked_in_a_file_too(tmp_p
 
 
 @pytest.mark.parametrize("make", [float, lambda number: torch.tensor(float(number))], ids=["numbers", "tensors"])
-def test_a_list_that_grows_shows_the_items_that_functions_put_in_place_of_others(make):
+def test_a_list_that_grows_shows_items_that_functions_replace(make):
     items, expected, total = [make(number) for number in range(30)], [], 0
     for t in rf.steps(range(80), name="replaced"):
         items.append(make(t))
@@ -127,7 +127,7 @@ def test_a_list_is_known_by_addresses_only_while_the_objects_there_live(monkeypa
     assert not growth.begins(items, 21)
 
 
-def test_a_list_is_not_known_by_addresses_of_equal_numbers_that_nothing_keeps():
+def test_a_list_is_not_known_by_addresses_of_numbers_that_are_not_kept():
     items = [float(number) for number in range(20)]
     assert grown(items, 0.5).begins(items, 21)
     first, items[3] = values.keep(items), float("3")
