@@ -8,8 +8,9 @@ import random
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache, partial
+from itertools import chain
 from types import (
     BuiltinFunctionType,
     BuiltinMethodType,
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.attributes import MISSING, attributes_in, slots_of
 from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed, torch_memory
 from rfnb.trace.plain.iterators import ITERATORS, iterator_contents
 from rfnb.trace.plain.values import (
@@ -37,14 +38,13 @@ from rfnb.trace.plain.values import (
     Kept,
     Opaque,
     Parts,
-    attributes_in,
     drop,
     growth_of,
+    has_objects,
     hold,
     is_same,
     keep,
     objects_in,
-    slots_of,
     tensor_backend,
     tensors_in,
 )
@@ -145,7 +145,7 @@ class Hidden:
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
         self._modules: ModuleStates | None = None
-        self._all = any(map(_draws, _words(code), (names.get(word) for word in _words(code))))
+        self._all = any(map(_draws, words := _words_of(code), map(names.get, words)))
         self._numbers, self._last = Numbers((), None), [b""]
         self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
@@ -158,16 +158,21 @@ class Hidden:
 
     def numbers(self) -> Numbers:
         """The states of the generators now."""
+        global _newest
         generators = self._generators()
         memory: Any = None if self._place is None or len(generators) > 1 else self._place.raw
         if memory is None or memory != self._memory:
-            try:
-                states = [generator.get_state().numpy().tobytes() for generator in generators]
-            except RuntimeError:  # inside of a transform
-                return Numbers((), None)
-            old = (*self._numbers.torch, *((),) * len(states))
+            newest = _newest
+            if memory is None or memory != newest[0]:
+                try:
+                    states = [generator.get_state().numpy().tobytes() for generator in generators]
+                except RuntimeError:  # inside of a transform
+                    return Numbers((), None)
+                old = (*self._numbers.torch, *((),) * len(states))
+                newest = _newest = memory, states, tuple(map(_chunks, states, old))
+            _, states, parts = newest
             if states != self._last:
-                self._numbers, self._last = self._numbers._replace(torch=tuple(map(_chunks, states, old))), states
+                self._numbers, self._last = self._numbers._replace(torch=parts), states
                 self.bytes += CHUNKS * len(states)
             self._memory = memory
         if self._all and (others := other_numbers()) != self._numbers.others:
@@ -175,18 +180,17 @@ class Hidden:
             self.bytes += OTHERS
         return self._numbers
 
-    def around(self, initial: Iterable[Any], names: Iterable[str]) -> Around:
-        """What a loop begins with besides its variables. names: of all that it uses."""
-        local = {entry.name for entry in initial}
+    def around(self, initial: Mapping[str, Any], names: Iterable[str]) -> Around:
+        """What a loop begins with besides its variables. initial: these. names: of all that it uses."""
+        local = initial.keys()
         outside = {name: self._names[name] for name in names if name in self._names and name not in local}
         self._around = Around(self._names, tensor_backend().get_modes())
         for name, value in outside.items():
             large = type(value) is np.ndarray and value.nbytes > SMALL
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
                 self._around.outside[name] = keep(value)
-        modules = {entry.name: entry.value for entry in initial} | outside
         parts: dict[int, tuple[str, Any]] = {}
-        for name, value in modules.items():
+        for name, value in chain(initial.items(), outside.items()):
             for module in _modules(value):
                 self._around.modules.append((name, weakref.ref(module), weights_of(module)))
                 parts = {id(part[1]): part for part in parts_of(name, module)} | parts
@@ -203,7 +207,7 @@ class Hidden:
     def _look(self, values: list[Kept]) -> None:
         self._values, parts = values, {}
         for value in values:
-            if value.backend is not None and value.gradient != 1:
+            if not has_objects(value):
                 continue
             entry = self._parts.get(id(value))
             if entry is None:
@@ -291,8 +295,8 @@ class Hidden:
         size, state.kept = drop(state.kept), None
         return size
 
-    def end(self, log: Iterable[Any]) -> None:
-        """The outermost loop has ended: no object is kept alive, but small modules. log: all values."""
+    def end(self, others: Iterable[Any]) -> None:
+        """The outermost loop has ended: no object is kept alive, but small modules. others: all but raw tensors."""
         around, self._around = self._around, None
         if around is not None:
             followed = set() if self._modules is None else self._modules.names
@@ -302,7 +306,7 @@ class Hidden:
                 if module() and _is_trained(name, module(), weights, followed)
             ]
             modules: dict[int, Any] = {}  # modules that lines of the loop assigned
-            for value in log:
+            for value in others:
                 if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
                     modules[id(value.object)] = value.object
             for module in modules.values():
@@ -631,6 +635,17 @@ def _role(kind: type) -> str:
     return OBJECT if type(table) is GetSetDescriptorType or slots_of(kind) else CONSTANT
 
 
+def _words_of(code: CodeType) -> list[str]:
+    """The names that some code has, and the functions in it."""
+    words = _words_by_code.get(code)
+    if words is None:
+        words = _words_by_code[code] = _words(code)
+    return words
+
+
+_words_by_code: weakref.WeakKeyDictionary[CodeType, list[str]] = weakref.WeakKeyDictionary()
+
+
 def _words(code: CodeType) -> list[str]:
     nested = [word for part in code.co_consts if isinstance(part, CodeType) for word in _words(part)]
     return [*code.co_names, *nested]
@@ -640,6 +655,10 @@ def _draws(word: str, value: Any) -> bool:
     """Whether a name, or the global variable of this name, is that of a generator of Python or numpy."""
     bound = type(value) in (BuiltinFunctionType, MethodType) and type(value.__self__) in RANDOM_TYPES
     return "random" in word or bound
+
+
+_newest: tuple[Any, list[bytes], tuple[tuple[bytes, ...], ...]] = (None, [], ())
+"""The memory of torch's generators, their states, and these in parts, as any loop has seen them last."""
 
 
 def _chunks(state: bytes, before: tuple[bytes, ...]) -> tuple[bytes, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import BackendError, LoopError
+from rfnb.trace.plain.attributes import slots_of
 from rfnb.trace.plain.generators import thawed
 from rfnb.trace.plain.hidden import (
     ITERATOR,
@@ -30,15 +31,14 @@ from rfnb.trace.plain.hidden import (
 )  # fmt: skip
 from rfnb.trace.plain.iterators import iterator_of
 from rfnb.trace.plain.log import Entry
+from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.values import (
     Attributed,
     Kept,
     OddKey,
     Opaque,
     Parts,
-    Summary,
     objects_in,
-    slots_of,
     tensor_backend,
     tensors_in,
 )

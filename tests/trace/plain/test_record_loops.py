@@ -14,6 +14,7 @@ import rfnb as rf
 from rfnb.errors import LoopError
 from rfnb.trace.plain.recorder import FrameRecorder
 from rfnb.trace.plain.recording import recording_here
+from rfnb.trace.plain.same_steps import difference
 from tests.trace.plain import loops_by_hand, loops_of_others
 from tests.trace.plain.snapped import All, check, is_equal, normal, snapped, swapped
 from tests.trace.plain.test_fork import assert_same_steps
@@ -137,12 +138,15 @@ def test_a_fork_of_a_package_gives_the_steps_again(name, alive, problems):
     for run in runs[:20]:
         begun = len(run.replay.iterations.starts)
         for step in sorted({0, begun // 2, begun - 1} & {*range(begun)}):
-            assert_same_steps(run, run.fork(step), unset)
+            fork = run.fork(step)
+            assert difference(run.replay.iterations, fork.replay.iterations, 0, True) is None
+            if name != "mpmath findroot":  # most of its variables are objects
+                assert_same_steps(run, fork, unset)
             forked += 1
     assert forked
 
 
-@pytest.mark.parametrize("name", loops_of_others.NOT_FORKED.keys() - {"torch jacobian"})
+@pytest.mark.parametrize("name", sorted(loops_of_others.NOT_FORKED.keys() - {"torch jacobian"}))
 def test_a_fork_of_a_package_says_why_it_cannot_be(name, alive, problems):
     functions, loop, _ = loops_of_others.LOOPS[name]
     with rf.record_loops(*map(inspect.unwrap, functions)):
