@@ -177,6 +177,9 @@ class _Keeper:
                 slot = self.slots[id(leaf)] = Slot(len(self.tensors))
                 self.tensors.append(self._tensor(leaf))
             return slot
+        record = getattr(type(leaf), "__dataclass_params__", None)  # the rules of a beam, for example
+        if record is not None and record.frozen and all(self._leaf(part) is part for part in vars(leaf).values()):
+            return leaf
         function = isinstance(leaf, FunctionType) and leaf.__closure__ is None
         if not (isinstance(leaf, SIMPLE) or function or isinstance(leaf, type)):
             raise NotKept(f"an op gets a {type(leaf).__name__}")
