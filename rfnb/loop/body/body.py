@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import random
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from rfnb.backend.base.finite import ended_by
 from rfnb.backend.base.tape import Tape, Var, untaped
@@ -12,38 +19,79 @@ from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.nested import named_leaves
 from rfnb.core.ground.scope import current_meter
-from rfnb.core.ground.source import Source, assigned_name, user_source
+from rfnb.core.ground.source import PerPlace, Source, assigned_name, user_source
 from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
-from rfnb.loop.body import branch, rerun
-from rfnb.loop.body.draw import loop_record
+from rfnb.loop.body import branch
 from rfnb.loop.body.hypotheses import Hypotheses
-from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.ends import EndedInBody, KeptOrder
 from rfnb.loop.step import (
     Carried,
     FrameInput,
     Kind,
     StepNumber,
+    TracedStep,
     Unstacked,
     first_frame,
+    mixed_seed,
+    place_of,
 )
-from rfnb.loop.steps.execute import mixed_seed
+from rfnb.ops.create import full
 from rfnb.ops.grad import makes_constants
-from rfnb.ops.random import random
+from rfnb.ops.index import gather
+from rfnb.ops.math import logical_or
+from rfnb.ops.random import random as draw_numbers
 from rfnb.trace.pause.pauses import warn_of_inner
-from rfnb.trace.record.record import Recorder, current_recorder, unwrap
+from rfnb.trace.record.loop_record import LoopRecord
+from rfnb.trace.record.record import Recorder, current_recorder, current_side, unwrap
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
 
 if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.loop import Loop
+    from rfnb.loop.replay.replay import EnclosingCall
+    from rfnb.loop.step import TracedStep
+
+
+T = TypeVar("T")
+
+entered: ContextVar[tuple[Body, ...]] = ContextVar("rfnb_entered", default=())
+"""The bodies that are being traced, outermost first."""
+_made: WeakKeyDictionary[Any, dict[Hashable, object]] = WeakKeyDictionary()  # per outermost body
+
+
+@contextmanager
+def outside_of_bodies() -> Iterator[None]:
+    """Ops inside are not traced by any body, and run in the modes active around the outermost loop."""
+    bodies = entered.get()
+    with ExitStack() as stack:
+        for body in bodies:
+            stack.enter_context(body.untraced())
+            stack.enter_context(body.generators.ignored())
+        for outermost in bodies[:1]:
+            stack.enter_context(outermost.backend.modes(outermost.modes))
+        yield
+
+
+def once(key: Hashable, make: Callable[[], T]) -> T:
+    """The result of `make()`. Within one outermost body it is called once per key, outside of all loops."""
+    bodies = entered.get()
+    if not bodies:
+        return make()
+    cache = _made.setdefault(bodies[0], {})
+    if key not in cache:
+        with outside_of_bodies():
+            cache[key] = make()
+    return cache[key]  # type: ignore[return-value]
 
 
 class Body:
@@ -56,10 +104,10 @@ class Body:
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
         records = session.should_record(loop.debug, loop.name) if self.outer is None else self.outer.recorded
-        self.call = rerun.current_call() if self.outer is None and records else None
+        self.call: EnclosingCall | None = None
         if self.outer is not None:
             warn_of_inner(loop.name)
-            seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
+            seed = draw_numbers([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
             self.outer.drop_last_node(seed)
             self.seed = self.plain(seed)._raw
         code = self.source.code if self.source is not None else None
@@ -185,7 +233,7 @@ class Body:
         if self.loop.listing is not None:
             name = leaf.name if isinstance(leaf, Traced) else None
         else:
-            name = None if branch.current_side() else assigned_name()
+            name = None if current_side() else assigned_name()
         if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
             self.recorder.input_node(leaf, "state", "state")
             leaf.value.name = name
@@ -257,7 +305,7 @@ class Body:
 
     def refuse_in_branch(self, what: str) -> None:
         """Raises LoopError inside a branch of the body, where `what` cannot be done."""
-        who = branch.current_side()
+        who = current_side()
         if who is not None and who.graph is self.recorder.graph:
             raise branch.not_in_branch(self.loop.name, what)
 
@@ -366,3 +414,156 @@ class Untraced:
     def __exit__(self, *error: object) -> None:
         for context in self._contexts:
             context.__exit__(*error)
+
+
+def end(body: Body, source: Tensor, include_eos: bool) -> None:
+    """Ends sequences, or hypotheses of a search, where `source` is true."""
+    body.refuse_in_branch("end")
+    if body.condition is not None:
+        raise LoopError(
+            f"{body.loop.name}: end is called twice",
+            hint="combine: loop.end(rf.logical_or(a, b), …)",
+        )
+    if not isinstance(source, Tensor):
+        raise LoopError(f"{body.loop.name}: end is not an rf.Tensor", got=repr(source), expected="a Tensor of bool")
+    if source.dtype != "bool":
+        raise LoopError(f"{body.loop.name}: end needs a bool", got=source.dtype, expected="bool")
+    if body.size is not None and not set(body.size.dims) <= set(source.dims):
+        source = logical_or(full(dims=body.size.dims, fill_value=False), source)
+    body.condition, body.include_eos = body.of_body(source, "end"), include_eos
+    place = place_of(body.carried, "search ended")
+    if place is None:
+        like = body.condition.plain
+        body.carry("ended", like, "bool")
+    else:
+        like = body.carried[place].before.plain
+        body.carried[place] = replace(body.carried[place], kind="ended")
+    body.carry("lengths", like, "int64")
+
+
+def reorder(body: Body, indices: Tensor, dim: Dim) -> None:
+    """Reorders all states by `indices` along `dim`, including values that the loop itself carries."""
+    body.refuse_in_branch("reorder")
+    state = body.loop.state
+    if body.hypotheses is not None and dim is body.hypotheses.beam:
+        raise LoopError(
+            f"{body.loop.name}: reorder of {dim.name}, whose hypotheses a choice orders",
+            hint="leave it out: after loop.choice, all states follow their hypotheses",
+        )
+    if not any(isinstance(leaf, Tensor) and dim in leaf.dims_set for _, leaf in state._leaves()):
+        raise LoopError(
+            f"{body.loop.name}: reorder: no state has the dim {dim.name}",
+            got=", ".join(f"{name} {x.describe_dims()}" for name, x in state._leaves() if isinstance(x, Tensor)),
+            expected=f"a state with {dim.describe()}",
+            hint="use the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
+        )
+    names = {id(leaf): name for name, leaf in state._leaves()}
+    order = _kept_order(body, indices, dim) if body.recorder.grown and isinstance(indices, Tensor) else indices
+
+    def moved(leaf: Tensor) -> Tensor:
+        return gather(leaf, indices=order, axis=dim).with_name(names[id(leaf)])
+
+    state._map(lambda leaf: moved(leaf) if dim in leaf.dims_set else leaf)
+    body.reorders.append((indices, dim))
+
+
+def _kept_order(body: Body, indices: Tensor, dim: Dim) -> Tensor:
+    """The indices, but those of sequences that have ended keep the order, as the end of the step will know."""
+    plain = body.plain(indices)
+    with body.untraced():
+        order = plain.like(body.backend.identity_raw(plain._raw))
+    body.kept_orders.append(KeptOrder(plain, dim))
+    body.kept_orders[-1].record(body.tape, order._raw)
+    return Traced(order, body.recorder, indices.value) if isinstance(indices, Traced) else order
+
+
+def loop_record(
+    loop: Loop, lines: Body | TracedStep, *, size: Size | None = None, error: bool = False, failed: Node | None = None
+) -> LoopRecord:
+    """A record of a finished or failed loop. Call it before the traced frame is released.
+
+    lines: what the user's lines did. size: number of steps of each sequence. failed: the node that raised in a step.
+    """
+    return LoopRecord(
+        name=loop.name,
+        recorder=lines.recorder,
+        around=_around(lines),
+        source=lines.source,
+        axis=loop.axis,
+        size=size or lines.size,
+        own_ops=lines.own_ops,
+        initial={name: leaf for name, leaf in named_leaves(lines.originals) if leaf is not None},
+        before={carry.name: carry.before for carry in lines.carried if carry.kind == "state"},
+        after=dict(lines.assigned),
+        final={} if error else dict(loop.state._leaves()),
+        unstacked=list(lines.unstacked),
+        stacked=[] if error else list(lines.outputs),
+        lasts=[] if error else list(lines.lasts),
+        end=lines.condition,
+        include_eos=lines.include_eos,
+        error=error,
+        failed=failed,
+    )
+
+
+def _around(lines: Body | TracedStep) -> list[Recorder]:
+    """The recorders of the loops and branches around this loop, innermost first."""
+    recorders, outer = [], lines.outer
+    while outer is not None:  # sides of branches, then the body around them
+        recorders.append(outer)
+        outer = outer.within
+    return [*recorders, *(body.recorder for body in reversed(entered.get()))]
+
+
+# -- random numbers that the loop does not control
+
+
+_judged: PerPlace[set[tuple[str, ...]]] = PerPlace(lambda source: set())
+
+
+def judged(source: Source | None) -> set[tuple[str, ...]]:
+    """The bodies at the line of a `with` that have been judged, each by the names of its states."""
+    return set() if source is None else _judged[source]
+
+
+_STATES: dict[str, Callable[[Any], Any]] = {
+    "Python's `random`": lambda backend: random.getstate(),
+    "`numpy.random`": lambda backend: _numpy(),
+    "the backend's own generator": lambda backend: backend.get_random_state(),
+}
+
+
+class GlobalGenerators:
+    """Watches the global generators while a body is traced, to find those that it draws from. look: False for off."""
+
+    def __init__(self, backend: type[Backend], *, look: bool):
+        self._backend, self.look = backend, look
+        self._used: dict[str, None] = {}
+        self._before = self._now() if look else {}
+
+    def _now(self) -> dict[str, Any]:
+        return {name: reader(self._backend) for name, reader in _STATES.items()}
+
+    def _look(self) -> None:
+        if self._before:
+            states = self._now()
+            self._used |= dict.fromkeys(name for name, state in states.items() if state != self._before[name])
+            self._before = states
+
+    @contextmanager
+    def ignored(self) -> Iterator[None]:
+        """Ignores numbers that are drawn in this context, by the loop itself."""
+        self._look()
+        yield
+        if self._before:
+            self._before = self._now()
+
+    def used(self) -> list[str]:
+        """The generators that the body has drawn from. Call it at the end of the body."""
+        self._look()
+        return list(self._used)
+
+
+def _numpy() -> tuple[Any, ...]:
+    kind, keys, *numbers = np.random.get_state()
+    return kind, keys.tobytes() if isinstance(keys, np.ndarray) else keys, *numbers

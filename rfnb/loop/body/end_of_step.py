@@ -15,9 +15,8 @@ from rfnb.core.ground.dtype import has_fractions
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceError
-from rfnb.loop.body.body import Body
+from rfnb.loop.body.body import Body, judged
 from rfnb.loop.body.print_value import leave_out_ended
-from rfnb.loop.body.warnings import judged
 from rfnb.loop.ends import EndedMask, Mask, frozen, reordered, unfrozen_states
 from rfnb.loop.program import Analysis, Program, Schedule, analysis_of
 from rfnb.loop.step import Carried, FrameInput, Kind, TracedStep, has_steps, place_of

@@ -18,7 +18,7 @@ from rfnb.core.tensor.op import op
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.body.open_bodies import entered
+from rfnb.loop.body.body import entered
 from rfnb.printable import terminal_text
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.entries import going_on

@@ -18,7 +18,7 @@ from rfnb.core.tensor.argument_errors import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.steps.execute import Bindings, execute, replaying
+from rfnb.loop.step import Bindings, execute, replaying
 from rfnb.loop.steps.explain import note_step
 from rfnb.ops.math import cast, is_finite, where
 from rfnb.trace.run import session

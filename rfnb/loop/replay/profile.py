@@ -12,7 +12,7 @@ from rfnb.core.ground.scope import metering
 from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError, ParameterError
 from rfnb.loop.replay.replay import Replay
-from rfnb.loop.steps.execute import execute, replaying
+from rfnb.loop.step import execute, replaying
 from rfnb.loop.steps.explain import Explanation, OpTime, Profile
 from rfnb.trace.graph.time_meter import TimeMeter, call_cost
 

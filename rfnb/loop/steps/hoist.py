@@ -29,8 +29,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
 from rfnb.loop.ends import EndedFrames
 from rfnb.loop.program import Program, Schedule
-from rfnb.loop.step import frames_dim
-from rfnb.loop.steps.execute import Outcome, one_step
+from rfnb.loop.step import Outcome, frames_dim, one_step
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.growing_axes import grows
 from rfnb.trace.record.op_call import OpCall

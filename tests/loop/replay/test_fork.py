@@ -57,7 +57,7 @@ def assert_same(a, b, steps):
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data(), st.sampled_from([2, 3, 20_000]))
 def test_with_nothing_edited_it_is_the_run_itself_bit_for_bit(lengths, data, kept):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rfnb.loop.steps.execute.MAX_STATES", kept)
+        patch.setattr("rfnb.loop.step.MAX_STATES", kept)
         run = labels(lengths)
         step = data.draw(st.integers(0, run.steps - 1))
         fork = run.fork(step)

@@ -295,7 +295,7 @@ def test_statistics_leave_padding_out(tmp_path):
 
 
 def test_states_of_a_long_run_are_those_that_were_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("rfnb.loop.steps.execute.MAX_STATES", 3)
+    monkeypatch.setattr("rfnb.loop.step.MAX_STATES", 3)
     time, x = ragged([[1.0] * 10])
     loop = rf.Loop(axis=time)
     loop.state.s = rf.zeros([batch_dim])
