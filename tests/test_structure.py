@@ -25,7 +25,7 @@ from tests.sources import (
     room_sizes,
     subject,
 )
-from tests.walks import files_visited, net_forward, recorded_loop
+from tests.walks import decoded, files_visited, net_forward, recorded_loop
 
 ORDER = "printable errors core backend ops data trace loop nn search checkpoint network layers display".split()
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
@@ -35,8 +35,8 @@ ROOMS = {
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program step ends steps body replay check run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
-    "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
-    "options replayed collect score choice outside decoding register public",
+    "search": "trace words node tree_arrays explain stored tree found corpus sources rules checks places beam variants "
+    "blank replayed collect score choice outside decoding register public",
     "checkpoint": "folder bundle stored formats entries contents mapping plain_values training choice report "
     "variables foreign save load import_weights public",
     "network": "versions axes resolve options layer_call layer extern_data losses holder params build rec builder "
@@ -186,6 +186,12 @@ def test_a_recorded_loop_is_a_short_walk():
     walk = recorded_loop()
     walk()
     assert len(files_visited(walk)) < 43
+
+
+def test_a_search_that_decodes_is_a_short_walk():
+    walk = decoded()
+    walk()
+    assert len(files_visited(walk)) <= 33
 
 
 def test_the_forward_call_of_a_net_is_a_short_walk():

@@ -20,7 +20,7 @@ from rfnb.ops.reduce import reduce_logsumexp, reduce_sum
 from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dims, set_sparse_dim
 from rfnb.ops.slice import shift_right
-from rfnb.search.checks.arguments import check_count
+from rfnb.search.rules import check_count
 
 NONE = -1
 """In place of the last label of a hypothesis that has none yet."""

@@ -32,7 +32,7 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left, shift_right
-from rfnb.search.checks.arguments import check_count
+from rfnb.search.rules import check_count
 from rfnb.search.variants.constraint import (
     Constraint,
     Requirement,

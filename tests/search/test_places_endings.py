@@ -6,7 +6,8 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import LoopError, ParameterError
-from rfnb.search.variants.stopping import bound
+from rfnb.search.places import bound
+from rfnb.search.rules import BeamRules
 from tests.examples import examples
 from tests.search.test_choice import STATE, Net, search
 from tests.search.test_decoding import step_of
@@ -147,7 +148,8 @@ def test_early_stops_save_steps_and_say_what_they_need():
 def test_no_continuation_exceeds_the_bound(scores, count, more, exponent, offset, gain, data):
     beam = rf.Dim(len(scores), name="beam")
     limit = count + more
-    most = bound(rf.convert_to_tensor(scores, dims=[beam]), count, limit, exponent, offset, gain).raw_tensor.tolist()
+    rules = BeamRules(exponent=exponent, offset=offset, most_gain=gain)
+    most = bound(rf.convert_to_tensor(scores, dims=[beam]), count, limit, rules).raw_tensor.tolist()
     for score, highest in zip(scores, most, strict=True):
         for length in range(count, limit + 1):
             drawn = data.draw(st.lists(st.floats(-3, gain), min_size=length - count, max_size=length - count))
