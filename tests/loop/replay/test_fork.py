@@ -151,10 +151,11 @@ def test_gradients_of_a_fork_end_at_the_entries_that_were_edited(step, edit):
     time, steps, number = Dim(None, name="time"), 3, edit.get("sequence")
     torch.manual_seed(2)
     x = torch.randn(3, steps)
+    frames = rf.convert_to_tensor(x, dims=[batch_dim, time])
     loop = rf.Loop(axis=time, debug=True)
     loop.state.h = rf.ones([batch_dim])
     with loop:
-        loop.state.h = rf.tanh(loop.state.h * 1.5) * loop.unstack(rf.convert_to_tensor(x, dims=[batch_dim, time]))
+        loop.state.h = rf.tanh(loop.state.h * 1.5) * loop.unstack(frames)
     found = loop.run.fork(step, **edit).fork(steps - 1).gradients("h")
     h = start = torch.ones(3, requires_grad=True)
     new = torch.tensor(edit["h"]).expand(3)
