@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rfnb.backend.base.math import Domain
     from rfnb.loop.body.body import Body
     from rfnb.loop.replay.replay import Replay
-    from rfnb.loop.step import Carried
+    from rfnb.loop.step import Carried, Step
     from rfnb.trace.record.op_call import OpCall
 
 
@@ -446,15 +446,34 @@ class KeptOrder:
         return reduce_any(active, axis=axes) if axes else active
 
 
+def steps_taken(step: Step, limit: Size, final: Sequence[Any], ran: int | None = None) -> Size:
+    """The number of steps of each sequence, or hypothesis.
+
+    limit: the largest number. final: the carried values after the last step, raw. ran: how many steps
+    have run, if not all of them.
+    """
+    place, scores = place_of(step.carried, "lengths"), place_of(step.carried, "search")
+    if place is None:
+        return (
+            limit
+            if ran is None or ran == limit.max
+            else Size(limit.dims, np.minimum(limit.values, ran), tags=limit.tags)
+        )
+    values = step.backend.to_numpy_raw(final[place])
+    if scores is not None:  # places of the beam that have no hypothesis
+        values = np.where(np.isneginf(step.backend.to_numpy_raw(final[scores])), 0, values)
+    return Size(step.carried[place].before.dims, values)
+
+
 def steps_begun(replay: Replay) -> Size:
     """Number of steps that each sequence started: the largest among its hypotheses, as these change places.
 
     This includes the step at which `end` was true, even if it does not count (`include_eos=False`), and a step that
     failed.
     """
-    size, plan = replay.size, replay.plan
+    size, step = replay.size, replay.step
     values = size.values
-    if plan.ends and not plan.include_eos and values.shape == _ended(replay).shape:
+    if step.ends and not step.include_eos and values.shape == _ended(replay).shape:
         values = np.minimum(values + (_ended(replay) & (values < _limits(replay))), replay.steps)
     if replay.failed is not None and replay.failed.step == replay.steps:
         values = values + ((values == replay.steps) & (values < _limits(replay)))
@@ -482,12 +501,12 @@ def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., Any]) 
 
 
 def _reason(replay: Replay, i: int, taken: int) -> str:
-    plan, limit = replay.plan, int(_of(replay, _limits(replay), i))
-    if plan.ends and _ended_by_end(replay, i, taken, limit):
-        return f"ended at {taken - plan.include_eos}: end was true"
+    step, frames, limit = replay.step, replay.bindings.frames_size, int(_of(replay, _limits(replay), i))
+    if step.ends and _ended_by_end(replay, i, taken, limit):
+        return f"ended at {taken - step.include_eos}: end was true"
     if taken < limit:
         return f"failed at {taken}" if replay.failed is not None else f"stopped after {taken} steps"
-    by_frames = plan.frames_size is not None and int(_of(replay, _over(replay, plan.frames_size), i)) <= limit
+    by_frames = frames is not None and int(_of(replay, _over(replay, frames), i)) <= limit
     return f"length {taken} reached" if by_frames else f"max steps ({taken})"
 
 
@@ -495,7 +514,7 @@ def _ended_by_end(replay: Replay, i: int, taken: int, limit: int) -> bool:
     """Whether `end` was true for sequence `i` at its last step. After its frames it may be true by chance."""
     if taken < limit:
         return bool(_of(replay, _ended(replay), i, np.all))
-    if not (replay.plan.include_eos and taken and replay.keeps(taken)):
+    if not (replay.step.include_eos and taken and replay.keeps(taken)):
         return False
     return bool(_of(replay, _ended_of(replay, replay.states_before(taken)), i, np.all))
 
@@ -510,7 +529,7 @@ def _ended(replay: Replay) -> np.ndarray:
 
 def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
     """Which sequences, or hypotheses, had ended, according to these carried values."""
-    place = place_of(replay.plan.carried, "ended")
+    place = place_of(replay.step.carried, "ended")
     assert place is not None
     mask: np.ndarray = replay.backend.to_numpy_raw(carried[place])
     return mask
@@ -518,8 +537,7 @@ def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
 
 def _limits(replay: Replay) -> np.ndarray:
     """The largest number of steps that each sequence could take."""
-    size = replay.plan.limit
-    return np.full(replay.size.values.shape, replay.steps) if size is None else _over(replay, size)
+    return _over(replay, replay.bindings.limit)
 
 
 def _over(replay: Replay, size: Size) -> np.ndarray:

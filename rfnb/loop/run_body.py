@@ -20,9 +20,9 @@ from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopWarning
 from rfnb.loop.body.body import judged, loop_record
-from rfnb.loop.ends import at_the_end
+from rfnb.loop.ends import at_the_end, steps_taken
 from rfnb.loop.replay.fork import apply_edits, edits_of, sizes
-from rfnb.loop.replay.replay import Replay, completed, plan_of, probed
+from rfnb.loop.replay.replay import Replay, completed, probed, recorded_step
 from rfnb.loop.step import (
     Bindings,
     Carried,
@@ -34,7 +34,7 @@ from rfnb.loop.step import (
     inspecting,
     place_of,
 )
-from rfnb.loop.steps.beams import first_nan, without_dead
+from rfnb.loop.steps.beams import first_nan
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import DeferredGradients, Hoist
 from rfnb.printable import terminal_text
@@ -108,19 +108,19 @@ class BodyRun:
         states = (schedule.new[place] for place in step.unfrozen)
         schedule = replace(schedule, outputs=(*outputs, *search_vars, *states))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
-        deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
+        deferred = DeferredGradients(step, schedule, stacked_frames)
         if hoist is not None:
             deferred.defer()
         results = [*deferred.schedule.new, *deferred.schedule.kept, *deferred.schedule.outputs]
         frames = [*self._frames(None if record else deferred.program.reads(results)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
-        progress, waits = session.progress(step.name, schedule.max_steps), record and not session.is_drawing()
+        progress, waits = session.progress(step.name, step.limit.max), record and not session.is_drawing()
         seed = int(step.seed or 0)
         own_frames = frames[: len(program.inputs) - len(schedule.states)]
-        recorded = Bindings(own_frames, program.externals, seed, call=step.call)
-        pauses = LoopPauses(step, lambda: plan_of(step, _explanation_data(step, hoist)), recorded)
+        bindings = Bindings(own_frames, program.externals, seed, step.limit, step.frames_size, call=step.call)
+        pauses = LoopPauses(step, lambda: recorded_step(step, _explanation_data(step, hoist)), bindings)
         outcome = execute(
-            deferred, Bindings(frames, deferred.program.externals, seed), _initial(step),
+            deferred, Bindings(frames, deferred.program.externals, seed, step.limit, step.frames_size), _initial(step),
             record=record, progress=progress, pause=pauses if waits else None, measured=step.recorder.measured,
         )  # fmt: skip
         deferred.collect(outcome)
@@ -129,7 +129,7 @@ class BodyRun:
         for watcher in step.watchers:
             watcher.finish(failed=outcome.error is not None)
         if progress is not None:
-            progress(schedule.max_steps)  # complete, even if the loop ended early
+            progress(step.limit.max)  # complete, even if the loop ended early
         try:
             final, stacked = self._results(outcome, hoist)
         except BaseException as error:
@@ -152,7 +152,7 @@ class BodyRun:
         if hoist is not None and outcome.steps:
             outputs = [step.backend.stack_raw(rows) for rows in outcome.outputs]
             moves = step.reordered or step.hypotheses is not None
-            limit = step.limit if moves else steps_of(step, outcome.states)
+            limit = step.limit if moves else steps_taken(step, step.limit, outcome.states)
             stacked = hoist.after(outputs, outcome.steps, limit)
         else:
             stacked = _stacked(step, outcome.outputs if outcome.steps else [[] for _ in step.outputs])
@@ -176,21 +176,21 @@ class BodyRun:
         """Records the loop as one call on the tape of the loop around it."""
         step, frames = self.step, self._frames()
         structure = [_initial(step), frames, step.program.externals, [step.seed]]
-        plan = plan_of(step, None) if step.recorder.recorded else None
+        recorded = recorded_step(step, None) if step.recorder.recorded else None
 
         def run(*flat: Any) -> list[Any]:
             values = iter(flat)
             initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(values), structure)
             inspection = current_inspection()
-            runs = None if inspection is None or plan is None else inspection.runs
-            bindings = Bindings(all_frames, externals, int(seed))
+            runs = None if inspection is None or recorded is None else inspection.runs
+            bindings = Bindings(all_frames, externals, int(seed), step.limit, step.frames_size)
             with listening(None), inspecting(None):
                 outcome = execute(step, bindings, initial, record=runs is not None)
             for watcher in step.watchers:
                 watcher.finish(failed=outcome.error is not None)
             error = None if outcome.error is None else self._located(outcome)
-            if runs is not None and plan is not None:
-                runs.append(Replay(plan, outcome, bindings).run())
+            if runs is not None and recorded is not None:
+                runs.append(Replay(recorded, outcome, bindings).run())
             if error is not None:
                 raise error
             return [*outcome.states, *_stacked(step, outcome.outputs)]
@@ -395,22 +395,11 @@ def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
     """The number of steps of each sequence. Also sets the size of the axis, unless it is an axis of the data."""
     if step.ends and step.outer is not None:
         return step.limit  # nothing is stacked
-    size = steps_of(step, [value._raw if isinstance(value, Tensor) else value for value in final])
+    size = steps_taken(step, step.limit, [value._raw if isinstance(value, Tensor) else value for value in final])
     loop.axis = step.axis
     if step.gives_size:
         step.axis.define(size, by=f"loop {step.name}", by_loop=True)
     return size
-
-
-def steps_of(step: TracedStep, final: Sequence[Any]) -> Size:
-    """The number of steps of each sequence, or hypothesis. final: the carried values after the last step, raw."""
-    if not step.ends:
-        return step.limit
-    place, scores = place_of(step.carried, "lengths"), place_of(step.carried, "search")
-    assert place is not None
-    values = step.backend.to_numpy_raw(final[place])
-    dims = step.carried[place].before.dims
-    return Size(dims, values if scores is None else without_dead(step.backend, values, final[scores]))
 
 
 def _refuse_empty(step: TracedStep, carried: Carried, size: Size) -> None:
@@ -441,14 +430,14 @@ class LoopPauses:
 
     Args:
         step: the traced step of the loop.
-        plan, bindings: of the recorded run. The plan is made when it is needed.
+        recorded, bindings: of the run. The recorded step is made when it is needed.
     """
 
-    def __init__(self, step: TracedStep, plan: Callable[[], Step], bindings: Bindings):
+    def __init__(self, step: TracedStep, recorded: Callable[[], Step], bindings: Bindings):
         self.name, self.lines = step.name, step.pauses
         self.run: Run | None = None  # from the first step on that had to be looked at
         self.has_paused = False
-        self._plan, self._bindings = plan, bindings
+        self._recorded, self._bindings = recorded, bindings
         self._resume = Resume()
         self._off = False
 
@@ -498,7 +487,7 @@ class LoopPauses:
     def _until_now(self, outcome: Outcome) -> Run:
         """The run with the steps that are done."""
         if self.run is None:
-            self._replay = Replay(self._plan(), outcome, self._bindings)
+            self._replay = Replay(self._recorded(), outcome, self._bindings)
             self._replay.goes_on = True
             self.run = self._replay.run()
         elif self.run.steps != outcome.steps:
@@ -520,7 +509,7 @@ class LoopPauses:
     def completed(self, outcome: Outcome, search_steps: Sequence[Any]) -> Run:
         """The run with all steps, after the loop."""
         if self.run is None:
-            return completed(Replay(self._plan(), outcome, self._bindings), search_steps).run()
+            return completed(Replay(self._recorded(), outcome, self._bindings), search_steps).run()
         self._replay.goes_on = False
         self._replay.advance(outcome)
         self.run._take(completed(self._replay, search_steps), outcome.steps, self._replay.size, self._replay.failed)

@@ -83,8 +83,6 @@ class Step:
     Args:
         source: location of the `with`. block: its lines, if the loop is recorded.
         program, schedule: the raw calls of a step, and which values are inputs, carried and outputs.
-        size: length of the unstacked tensors. frames_size: how many frames each sequence has, by these or by the axis.
-        limit: the largest number of steps of each sequence.
         axis: the dim of the steps. gives_size: whether the loop defines its size.
         ends: whether the body calls `end`.
         search: what a search keeps.
@@ -108,9 +106,6 @@ class Step:
     program: Program
     schedule: Schedule
     carried: tuple[Carried, ...]
-    size: Size | None
-    frames_size: Size | None
-    limit: Size
     axis: Dim
     gives_size: bool
     ends: bool
@@ -133,6 +128,7 @@ class TracedStep(Step):
     """A step with the tensors of a call.
 
     Args:
+        size: length of the unstacked tensors. limit, frames_size: as in Bindings.
         outer: the recorder of the body around this one.
         unstacked: each source and its frame. outputs, lasts: arguments of `stack` and `last`, with their results.
         hypotheses: those of a search.
@@ -147,6 +143,9 @@ class TracedStep(Step):
         call: call of the user's function that the loop runs in, if the loop is recorded.
     """
 
+    size: Size | None
+    frames_size: Size | None
+    limit: Size
     outer: Recorder | None
     unstacked: tuple[tuple[Tensor, Traced], ...]
     outputs: tuple[tuple[Traced, Pending], ...]
@@ -338,14 +337,21 @@ def is_replaying() -> bool:
 class Bindings:
     """What a run gives to its steps, beside the states.
 
-    frames: by input of a step, those of all steps. externals: the tensors that the steps read from outside. seed: of
-    their random numbers. given: by step, values that are not computed, but chosen by the user. call: that of the user's
-    function, if the run is recorded.
+    Args:
+        frames: by input of a step, those of all steps.
+        externals: the tensors that the steps read from outside.
+        seed: of their random numbers.
+        limit: the largest number of steps of each sequence.
+        frames_size: how many frames each sequence has, by tensors that are unstacked or by the axis.
+        given: by step, values that are not computed, but chosen by the user.
+        call: that of the user's function, if the run is recorded.
     """
 
     frames: Sequence[Sequence[Any]]
     externals: Sequence[Any]
     seed: int
+    limit: Size
+    frames_size: Size | None
     given: Mapping[int, Mapping[Var, Any]] = field(default_factory=dict)
     call: EnclosingCall | None = None
 
@@ -377,7 +383,7 @@ def execute(
     append = [rows.append for rows in outcome.outputs]
     compiled, pace, over, origin = None, _Pace(), False, start
     try:
-        for steps, new in _phases(schedule, start, overrides):
+        for steps, new in _phases(schedule, bindings.limit, start, overrides):
             values = overrides.get(steps.start, {})
             bound = program.with_given([*values]) if values else program
             inputs = [*bindings.frames, *({steps.start: raw} for raw in values.values())]
@@ -437,13 +443,11 @@ class _Pace:
         self.steps = max(1, self.steps * 2 if took < 0.05 else self.steps // 2 if took > 0.2 else self.steps)
 
 
-def _phases(schedule: Schedule, start: int, given: Iterable[int]) -> list[tuple[range, tuple[Var, ...]]]:
+def _phases(schedule: Schedule, limit: Size, start: int, given: Iterable[int]) -> list[tuple[range, tuple[Var, ...]]]:
     """The steps before the first sequence ends, and those after; each part with the states that its steps give. Steps
     with given values are parts of their own."""
-    free = range(start, min(schedule.free_steps, schedule.max_steps))
-    if schedule.kept == schedule.new:
-        free = range(start, schedule.max_steps)
-    tail = range(max(start, free.stop), schedule.max_steps)
+    free = range(start, schedule.free_steps(limit))
+    tail = range(max(start, free.stop), limit.max)
     phases = (free, schedule.new), (tail, schedule.kept)
     return [(part, new) for steps, new in phases for part in _split(steps, given) if part]
 

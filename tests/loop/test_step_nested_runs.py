@@ -145,7 +145,9 @@ def test_of_a_step_that_failed_the_inner_run_up_to_there():
 
 def test_without_recording_nothing_is_kept(monkeypatch):
     made = []
-    monkeypatch.setattr("rfnb.loop.run_body.plan_of", lambda *args: made.append(replay.plan_of(*args)) or made[-1])
+    monkeypatch.setattr(
+        "rfnb.loop.run_body.recorded_step", lambda *args: made.append(replay.recorded_step(*args)) or made[-1]
+    )
     assert outer(along_keys, debug=False).run is None
     assert not made
     outer(along_keys)

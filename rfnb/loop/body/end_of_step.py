@@ -50,7 +50,6 @@ def close(body: Body) -> TracedStep:
     body.leave()
     if grown:
         replace_grown(body.recorder, grown)
-    first_end = 0 if body.condition is not None else limit.min
     schedule = Schedule(
         states=tuple(carry.var for carry in body.carried),
         frames=tuple(frame.var for frame in body.frames),
@@ -58,8 +57,6 @@ def close(body: Body) -> TracedStep:
         kept=kept_vars,
         outputs=tuple(output_vars),
         ended=ended_var,
-        max_steps=limit.max,
-        free_steps=limit.max if new_vars == kept_vars else first_end,
     )
     needs_gradient = body.backend.needs_gradient_raw if body.outer is None else lambda raw: True
     axis = body.loop.axis or body.new_axis()
@@ -70,7 +67,7 @@ def close(body: Body) -> TracedStep:
         backend=body.backend,
         outer=body.outer,
         recorder=body.recorder,
-        program=Program(body.tape, inputs, needs_gradient, _analysis(body, schedule)),
+        program=Program(body.tape, inputs, needs_gradient, _analysis(body, schedule, limit)),
         schedule=schedule,
         carried=tuple(body.carried),
         size=body.size,
@@ -105,13 +102,13 @@ def close(body: Body) -> TracedStep:
     )
 
 
-def _analysis(body: Body, schedule: Schedule) -> Analysis | None:
+def _analysis(body: Body, schedule: Schedule, limit: Size) -> Analysis | None:
     """What is known of steps like this one, unless the loop is nested."""
     if body.outer is not None:
         return None
     return analysis_of(
         body.tape, body.recorder.op_calls, schedule, body.backend.needs_gradient_raw,
-        stackable=[frame.is_stackable for frame in body.frames], unstacks=body.size is not None,
+        stackable=[frame.is_stackable for frame in body.frames], unstacks=body.size is not None, runs=limit.max > 0,
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def step_again(kept: KeptStep, loop: Loop, given: Sequence[Tensor], states: Sequ
     if loop.axis is not step.axis or (step.gives_size and has_steps(step.axis)):
         raise NotKept("another axis")
     limit = _limit(kept, given, loop.max_seq_len)
-    if limit.ragged != step.limit.ragged or limit.dims != step.limit.dims or not limit.max:
+    if (limit.ragged, limit.dims) != kept.ends or not limit.max:
         raise NotKept("other lengths of the steps")
     frame = NewFrame(kept, given, states, limit)
     frame.trace()
@@ -102,28 +102,24 @@ def _traced_step(kept: KeptStep, frame: NewFrame, recorder: Recorder, originals:
         replace(c, before=traced(c.before), initial=raw) for c, raw in zip(step.carried, initial, strict=True)
     )
     outputs = tuple((traced(value), pending(*result)) for value, *result in kept.outputs)
-    first_end = 0 if step.ends else limit.min
-    free_steps = limit.max if step.schedule.new == step.schedule.kept else first_end
-    schedule = replace(step.schedule, max_steps=limit.max, free_steps=free_steps)
     hypotheses = None
     if kept.hypotheses is not None and kept.lengths is not None:
         scores = initial[next(i for i, c in enumerate(carried) if c.kind == "search")]
         by_place: list[Tensor] = [outputs[i][1] for i in kept.by_place]
         hypotheses = kept.hypotheses.for_batch(recorder, frame.lengths(kept.lengths), scores, by_place)
     analysis = analysis_of(
-        frame.tape, recorder.op_calls, schedule, backend.needs_gradient_raw,
-        stackable=[f.is_stackable for f in frames], unstacks=step.size is not None,
+        frame.tape, recorder.op_calls, step.schedule, backend.needs_gradient_raw,
+        stackable=[f.is_stackable for f in frames], unstacks=kept.unstacks, runs=True,
     )  # fmt: skip
-    inputs = [*schedule.states, *schedule.frames]
+    inputs = [*step.schedule.states, *step.schedule.frames]
     of_batch = {
-        "recorder": recorder, "schedule": schedule, "limit": limit, "carried": carried,
+        "recorder": recorder, "carried": carried, "search": None if hypotheses is None else hypotheses.plan,
         "program": Program(frame.tape, inputs, backend.needs_gradient_raw, analysis),
-        "size": step.size and limit, "frames_size": limit if step.size or has_steps(step.axis) else None,
-        "search": None if hypotheses is None else hypotheses.plan,
     }  # fmt: skip
     return TracedStep(
-        **{**vars(step), **of_batch}, outer=None, unstacked=(), outputs=outputs, lasts=(), hypotheses=hypotheses,
-        condition=None, originals=originals, assigned={}, frames=frames,
+        **{**vars(step), **of_batch}, size=limit if kept.unstacks else None, limit=limit,
+        frames_size=limit if kept.unstacks or has_steps(step.axis) else None, outer=None, unstacked=(), outputs=outputs,
+        lasts=(), hypotheses=hypotheses, condition=None, originals=originals, assigned={}, frames=frames,
         seed=backend.draw_seed() if kept.draws else None, warns=False, watchers=(), pauses=(),
         set_states=frozenset(), reads=None, generators=(),
     )  # fmt: skip

@@ -127,7 +127,8 @@ class KeptStep:
     carries, the same along the dims whose sizes differ from batch to batch. values: how many values are on its tape.
     outside: for each tensor from outside where it comes from; None if the op that reads it first makes it. outputs:
     each with the signature of all steps, and its name. lengths: those of the scores of a search. by_place: the outputs
-    that are not resolved. draws: whether it has random numbers.
+    that are not resolved. draws: whether it has random numbers. ends: whether the number of steps
+    differs between sequences, and its dims. unstacks: whether the body unstacks a tensor.
     """
 
     step: Step
@@ -144,6 +145,8 @@ class KeptStep:
     lengths: FromSizes | Lengths | None
     by_place: tuple[int, ...]
     draws: bool
+    ends: tuple[bool, tuple[Dim, ...]]
+    unstacks: bool
 
     def agrees(self, other: KeptStep) -> bool:
         """Whether two traces gave the same step."""
@@ -163,13 +166,12 @@ class KeptStep:
             else (call.fn, call.args, call.kwargs, call.result, call.parts, call.changes, call.effect)
             for position, call in enumerate(step.program.calls)
         ]
-        schedule, carried = replace(step.schedule, max_steps=0, free_steps=0), step.carried
         return (
             calls, self.values, self.outside, len(self.parameters), self.tensors, [op.structure() for op in self.ops],
-            self.frames, [replace(carry, before=carry.before.tensor, initial=None) for carry in carried],
-            schedule, step.ends, step.include_eos, self.by_place, self.lengths,
+            self.frames, [replace(carry, before=carry.before.tensor, initial=None) for carry in step.carried],
+            step.schedule, step.ends, step.include_eos, self.by_place, self.lengths,
             self.hypotheses and self.hypotheses.beams, [(output.tensor, sig) for output, sig, _ in self.outputs],
-            step.axis, step.gives_size, step.limit.ragged, step.limit.dims, step.unfrozen, self.draws,
+            step.axis, step.gives_size, self.ends, self.unstacks, step.unfrozen, self.draws,
             len(step.program.stream_devices), step.states,
         )  # fmt: skip
 
@@ -277,7 +279,8 @@ class _Keeper:
             frames=tuple(frame._replace(source=self._place(frame.source)) for frame in step.frames),
             outputs=tuple((self._value(x), out.sig, out._name) for x, out in step.outputs),
             hypotheses=hypotheses, lengths=lengths, by_place=by_place, draws=step.seed is not None,
-            tensors=tuple(self.tensors), parts=tuple(self._parts(ops)),
+            tensors=tuple(self.tensors), parts=tuple(self._parts(ops)), ends=(step.limit.ragged, step.limit.dims),
+            unstacks=step.size is not None,
         )  # fmt: skip
 
     def _hypotheses(self) -> tuple[Hypotheses | None, FromSizes | Lengths | None, tuple[int, ...]]:

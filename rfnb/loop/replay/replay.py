@@ -30,10 +30,10 @@ from rfnb.core.run.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
 from rfnb.errors import LoopError, LoopNameError
-from rfnb.loop.ends import not_ended, reasons_of_ends, steps_begun
+from rfnb.loop.ends import not_ended, reasons_of_ends, steps_begun, steps_taken
 from rfnb.loop.replay import fork, gradients
 from rfnb.loop.step import Bindings, Inspection, Outcome, compile_step, detached, held_bytes, inspecting, place_of
-from rfnb.loop.steps.beams import Searched, first_nan, without_dead
+from rfnb.loop.steps.beams import Searched, first_nan
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rfnb.loop.step import Step, TracedStep
 
 
-def plan_of(step: TracedStep, explanation_data: ExplanationData | None) -> Step:
+def recorded_step(step: TracedStep, explanation_data: ExplanationData | None) -> Step:
     """The step that the runs of a recorded loop share. Call it while the recorder still has its traced frame."""
     recorder = step.recorder
     variables, branch_vars = _vars(recorder, recorder.traced()), _vars(recorder, recorder.traced_in_branches())
@@ -114,12 +114,12 @@ class RecordedSteps:
     read from the model, as copies would exceed the budget.
     """
 
-    def __init__(self, plan: Step, outcome: Outcome, bindings: Bindings):
-        backend = self.backend = plan.backend
-        self.plan, self.program, self.schedule, self.recorder = plan, plan.program, plan.schedule, plan.recorder
-        self.axis, self.name_of = plan.axis, plan.recorder.name_of
-        self.templates = [carry.before for carry in plan.carried]
-        self.places = {carry.name: place for place, carry in enumerate(plan.carried) if carry.kind == "state"}
+    def __init__(self, step: Step, outcome: Outcome, bindings: Bindings):
+        backend = self.backend = step.backend
+        self.step, self.program, self.schedule, self.recorder = step, step.program, step.schedule, step.recorder
+        self.axis, self.name_of = step.axis, step.recorder.name_of
+        self.templates = [carry.before for carry in step.carried]
+        self.places = {carry.name: place for place, carry in enumerate(step.carried) if carry.kind == "state"}
         self.origin: Self | None = None
         self.goes_on = False  # while the loop is paused
         self.edits: Sequence[Edit] = ()  # of the states at its start
@@ -133,6 +133,7 @@ class RecordedSteps:
     def _begin(self, start: int, outcome: Outcome, bindings: Bindings) -> None:
         """Takes the steps from `start` on from `outcome`."""
         self.start, self.bindings, self.seed = start, bindings, bindings.seed
+        self._free_steps = self.schedule.free_steps(bindings.limit)
         self._compiled: dict[Any, Any] = {}
         self._latest: tuple[int, Sequence[Any]] | None = None
         self.advance(outcome)
@@ -143,7 +144,7 @@ class RecordedSteps:
         self.steps, self.failed = outcome.steps, outcome.failure
         self.kept, self.every, self.kept_bytes = outcome.kept.states, outcome.kept.every, outcome.kept.bytes
         self.final = tuple(s if isinstance(s, int | None) else self.backend.alias_raw(s) for s in outcome.states)
-        self.size = self._axis_size(self.plan.limit)
+        self.size = steps_taken(self.step, self.bindings.limit, self.final, self.steps)
         for name in ("search_steps", "parents", "lineages"):  # of the steps before
             self.__dict__.pop(name, None)
 
@@ -158,7 +159,7 @@ class RecordedSteps:
         """Whether steps are computed by ops of rfnb from values that training does not change, so that another thread
         may compute them while the program runs.
         """
-        return not self.not_copied and self.plan.changes is None and not self.program.may_do_anything
+        return not self.not_copied and self.step.changes is None and not self.program.may_do_anything
 
     def states_before(self, step: int) -> tuple[Any, ...]:
         """All states before a step: as kept, or recomputed from the nearest earlier ones that are."""
@@ -174,7 +175,7 @@ class RecordedSteps:
         if start <= latest <= step:
             states, start = tuple(carries), latest
         for n in range(start, step):
-            states = tuple(self.step(n, self.after(n), states))
+            states = tuple(self.compute(n, self.after(n), states))
         return states
 
     @contextmanager
@@ -193,9 +194,9 @@ class RecordedSteps:
 
     def after(self, step: int) -> tuple[Var, ...]:
         """The Vars of the states after a step."""
-        return self.schedule.new if step < self.schedule.free_steps else self.schedule.kept
+        return self.schedule.new if step < self._free_steps else self.schedule.kept
 
-    def step(
+    def compute(
         self,
         step: int,
         wanted: Sequence[Var | External],
@@ -208,10 +209,10 @@ class RecordedSteps:
         are not computed.
         """
         if self.origin is not None and step < self.start:
-            return self.origin.step(step, wanted, states, gradients=gradients, given=given)
+            return self.origin.compute(step, wanted, states, gradients=gradients, given=given)
         given = {**self.bindings.given.get(step, {}), **(given or {})}
         key = *_names(wanted), None, *_names(given)
-        compiled = self._compiled.pop(key, None) or compile_step(self.plan, self.bindings, wanted, [*given])
+        compiled = self._compiled.pop(key, None) or compile_step(self.step, self.bindings, wanted, [*given])
         self._compiled[key] = compiled
         if len(self._compiled) > COMPILED:
             self._compiled.pop(next(iter(self._compiled)))
@@ -224,7 +225,7 @@ class RecordedSteps:
         states: Sequence[Any] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
-            results = self.step(step, [*wanted, *after], states or None)
+            results = self.compute(step, [*wanted, *after], states or None)
             states = results[len(wanted) :]
             yield results[: len(wanted)]
 
@@ -247,19 +248,6 @@ class RecordedSteps:
         if self.origin is not None and step < self.start:
             return self.origin.edits_before(step)
         return self.edits if step == self.start else ()
-
-    def _axis_size(self, known: Size | None) -> Size:
-        """How many steps each sequence took."""
-        place = place_of(self.plan.carried, "lengths")
-        if place is not None:
-            scores = place_of(self.plan.carried, "search")
-            values = self.backend.to_numpy_raw(self.final[place])
-            if scores is not None:
-                values = without_dead(self.backend, values, self.final[scores])
-            return Size(self.templates[place].dims, values)
-        if known is None or known.max == self.steps:
-            return known or Size([], self.steps)
-        return Size(known.dims, np.minimum(known.values, self.steps), tags=known.tags)
 
     def storages(self) -> dict[Any, int]:
         """The storages that the run keeps alive, with their bytes; those of a fork include its origin's.
@@ -338,7 +326,7 @@ class Replay(RecordedSteps):
 
     def explain(self) -> Explanation:
         """Explains where the ops of the body were computed."""
-        return Explanation(self.plan.name, self.plan.explanation_data)
+        return Explanation(self.step.name, self.step.explanation_data)
 
     # -- states and values
 
@@ -358,8 +346,8 @@ class Replay(RecordedSteps):
             return self.origin.values(step)
         named = self._computable(self._named(), step)
         after = self.after(step) if step < self.steps else ()
-        sources = [*[self.plan.vars[value.number] for value in named], *after]
-        results = self.step(step, sources)
+        sources = [*[self.step.vars[value.number] for value in named], *after]
+        results = self.compute(step, sources)
         rows = []
         for value, raw in zip(named, results, strict=False):
             node = value.node
@@ -386,16 +374,17 @@ class Replay(RecordedSteps):
         """
         if self.origin is not None and step < self.start:
             return self.origin.computed(step, only)
-        recorder, plan = self.recorder, self.plan
+        recorder, of_loop = self.recorder, self.step
         values = recorder.graph.values[: recorder.graph.body_values]
         if only is not None:
             values = [value for value in values if value.number in only]
         computable = self._computable(values, step)
-        inspection = Inspection(wanted=set(plan.in_branches.values()))
+        inspection = Inspection(wanted=set(of_loop.in_branches.values()))
         with inspecting(inspection):
-            raws = self.step(step, [plan.vars[value.number] for value in computable])
+            raws = self.compute(step, [of_loop.vars[value.number] for value in computable])
         raws_by_number = {value.number: raw for value, raw in zip(computable, raws, strict=True)}
-        raws_by_number |= {n: inspection.values[var] for n, var in plan.in_branches.items() if var in inspection.values}
+        inside = inspection.values
+        raws_by_number |= {number: inside[var] for number, var in of_loop.in_branches.items() if var in inside}
         return [
             (value, self._tensor(self.name_of(value), raws_by_number[number], *recorder.templates[number], step))
             for value in values
@@ -407,7 +396,7 @@ class Replay(RecordedSteps):
         failed, later = self.failed, set[Var | External]()
         if failed is not None and step == failed.step and failed.position is not None:
             later = {Var(number) for call in self.program.calls[failed.position :] for number in call.made}
-        pairs = [(value, self.plan.vars.get(value.number)) for value in values]
+        pairs = [(value, self.step.vars.get(value.number)) for value in values]
         return [value for value, var in pairs if var is not None and not (type(var) is Var and var in later)]
 
     def _named(self) -> list[Value]:
@@ -440,36 +429,36 @@ class Replay(RecordedSteps):
         if agrees:
             return AGREES
         changed = self.version_now() != self.version
-        if self.plan.changes is not None:
-            return f"replay differs: {self.plan.changes}"
+        if self.step.changes is not None:
+            return f"replay differs: {self.step.changes}"
         return "with today's weights" if changed else "replay differs"
 
     def value(self, name: str) -> tuple[Var | External, tuple[align.Sig, Lengths]]:
         """The last value of the body with this name, and its dims."""
-        values = (v for v in reversed(self.recorder.graph.values) if v.number in self.plan.vars)
+        values = (v for v in reversed(self.recorder.graph.values) if v.number in self.step.vars)
         value = next((v for v in values if self.name_of(v) == name), None)
         if value is None:
             names = list(dict.fromkeys(self.name_of(v) for v in self._named()))
             raise LoopError(f"{self.recorder.name}: the body has no value {name!r}", expected=", ".join(names))
-        return self.plan.vars[value.number], self.recorder.templates[value.number]
+        return self.step.vars[value.number], self.recorder.templates[value.number]
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A value of the body over all steps; that of a search by final hypothesis, if `resolve`. → {axis, …}"""
         var, (signature, lengths) = self.value(name)
         if not self.steps:
-            raise LoopError(f"{self.plan.name}: the loop has run no steps", got=f"stack({name!r})")
+            raise LoopError(f"{self.step.name}: the loop has run no steps", got=f"stack({name!r})")
         steps = min(self.steps, max(self.size.max, 1))
         raws = [self.backend.alias_raw(raw) for [raw] in self.over_steps([var], steps)]
         if len(shapes := {self.backend.get_shape_tuple_raw(raw) for raw in raws}) > 1:
             raise LoopError(
-                f"{self.plan.name}: {name!r} cannot be stacked: its size differs from step to step",
+                f"{self.step.name}: {name!r} cannot be stacked: its size differs from step to step",
                 got=f"shapes from {min(shapes)} to {max(shapes)}",
                 hint=f"run[i][{name!r}] for one step; or stack an expression without that axis: "
                 "run.stack('rf.reduce_sum(…)')",
             )
         raw, dims = self.backend.stack_raw(raws)[: self.size.max], signature.dims
-        if self.plan.search is not None and resolve:
-            beams = self.plan.search.beams
+        if self.step.search is not None and resolve:
+            beams = self.step.search.beams
             raw = beams.resolved(self.backend, raw, tensor_of(raws[0], signature, lengths), self.parents)
             dims = tuple(beams.final(dims))
         out = align.sig([self.axis, *dims], signature.sparse_dim, signature.feature_dim)
@@ -480,12 +469,12 @@ class Replay(RecordedSteps):
     @property
     def is_search(self) -> bool:
         """Whether the steps choose hypotheses."""
-        return self.plan.search is not None
+        return self.step.search is not None
 
     @cached_property
     def search_steps(self) -> Sequence[Any]:
-        """What a search keeps of its steps, in the order of its plan, [steps, …]; nothing for other loops."""
-        search, alias = self.plan.search, self.backend.alias_raw
+        """What a search keeps of its steps, in the order of its `SearchPlan`, [steps, …]; nothing for other loops."""
+        search, alias = self.step.search, self.backend.alias_raw
         if search is None or not self.steps:
             return []
         steps = [[alias(raw) for raw in raws] for raws in self.over_steps(search.vars, self.steps)]
@@ -494,15 +483,15 @@ class Replay(RecordedSteps):
     @cached_property
     def parents(self) -> list[np.ndarray]:
         """For each choice of a search, which hypothesis each one extends. [steps, …, beam]"""
-        count = 0 if self.plan.search is None else len(self.plan.search.parents)
+        count = 0 if self.step.search is None else len(self.step.search.parents)
         return [self.backend.to_numpy_raw(raw) for raw in self.search_steps[:count]]
 
     @cached_property
     def lineages(self) -> list[Lineage]:
         """Where the final hypotheses of a search are at each step."""
-        if self.plan.search is None or not self.steps:
+        if self.step.search is None or not self.steps:
             return []
-        beams = self.plan.search.beams
+        beams = self.step.search.beams
         return [
             Lineage(beam, beams.dims[-1], beams.dims[:-1], beams.places(beam, self.parents))
             for beam in (beams.dims[-1], *beams.after)
@@ -510,26 +499,28 @@ class Replay(RecordedSteps):
 
     def found(self, run: Run) -> Any:
         """What a search found in these steps; None for other loops."""
-        search, place = self.plan.search, place_of(self.plan.carried, "ended")
+        search, place = self.step.search, place_of(self.step.carried, "ended")
         if search is None:
             return None
         raws = dict(zip(search.kept, self.search_steps[len(search.parents) :], strict=False))
         ended = None if place is None else self.final[place]
         nan_finder = partial(first_nan, self)
-        return search.found(Searched(raws, ended, self.size, self.plan.include_eos, self.plan.limit, nan_finder, run))
+        return search.found(
+            Searched(raws, ended, self.size, self.step.include_eos, self.bindings.limit, nan_finder, run)
+        )
 
     def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
         """The position of a hypothesis along each beam of the values of a step; of its parent along the first beam.
 
         place: its place in the beam after the step.
         """
-        search, (owner, _) = self.plan.search, self.sequences
+        search, (owner, _) = self.step.search, self.sequences
         if search is None:
             return {}
         dims = search.beams.dims[:-1]
         if any(dim is not owner for dim in dims) or (dims and sequence is None):
             raise LoopError(
-                f"{self.plan.name}: a hypothesis belongs to one sequence", got=f"place {place} of sequence {sequence}"
+                f"{self.step.name}: a hypothesis belongs to one sequence", got=f"place {place} of sequence {sequence}"
             )
         return search.beams.along(self.parents, (step, *([sequence or 0] if dims else [])), place)
 
@@ -550,11 +541,11 @@ class Replay(RecordedSteps):
 
     def run(self, **origin: Any) -> Run:
         """The Run that shows these steps."""
-        plan = self.plan
+        step = self.step
         return Run(
-            name=plan.name,
-            place="" if plan.source is None else plan.source.place(),
-            source=plan.block,
+            name=step.name,
+            place="" if step.source is None else step.source.place(),
+            source=step.block,
             size=self.size,
             replay=self,
             steps=self.steps,
@@ -568,14 +559,14 @@ class Replay(RecordedSteps):
     def flags(self) -> list[str]:
         """Short descriptions of problems with the run: "failed: …", "not finite", sequences that did not end."""
         flags = [] if self.failed is None else [f"failed: {self.failed.kind} in step {self.failed.step}"]
-        finals = [s for s, carry in zip(self.final, self.plan.carried, strict=True) if carry.kind != "search"]
+        finals = [s for s, carry in zip(self.final, self.step.carried, strict=True) if carry.kind != "search"]
         if not all(isinstance(s, int | None) or self.backend.is_finite_raw(s) for s in finals):
             flags.append("not finite")
-        scores = place_of(self.plan.carried, "search")
+        scores = place_of(self.step.carried, "search")
         if scores is not None:
             dead = np.isneginf(self.backend.to_numpy_raw(self.final[scores])).all(axis=-1)
             flags += [f"no hypothesis left: {int(dead.sum())} of {dead.size}"] if dead.any() else []
-        has_ended = place_of(self.plan.carried, "ended")
+        has_ended = place_of(self.step.carried, "ended")
         if has_ended is not None and self.failed is None and not self.goes_on:
             flag = not_ended(self.backend.to_numpy_raw(self.final[has_ended]), self.templates[has_ended])
             flags += [flag] if flag else []
@@ -585,7 +576,7 @@ class Replay(RecordedSteps):
         """The runs of the loops inside of `step`, including one that failed."""
         runs: list[Run] = []
         with inspecting(Inspection(runs=runs)), nullcontext() if step < self.steps else suppress(Exception):
-            self.step(step, list(self.plan.vars.values()))
+            self.compute(step, list(self.step.vars.values()))
         return runs
 
     @property

@@ -112,11 +112,6 @@ class Asked(NamedTuple):
     lengths: Lengths
 
 
-def without_dead(backend: type[Backend], lengths: np.ndarray, scores: Any) -> np.ndarray:
-    """The lengths of the final hypotheses, 0 for places of the beam that have none."""
-    return np.where(np.isneginf(backend.to_numpy_raw(scores)), 0, lengths)
-
-
 class SearchPlan(NamedTuple):
     """What a search keeps of each step. parents: those of each choice. kept: other values. found: makes the result.
     asked: what only replays compute."""
@@ -149,7 +144,7 @@ def first_nan(replay: Replay, step: int, at: Sequence[int], place: int) -> str |
 
 def _path(replay: Replay, step: int, at: Sequence[int], place: int) -> list[dict[Dim, int]]:
     """Where a hypothesis is at each step up to `step`: its position along each dim of a batch, and in each beam."""
-    search, path = replay.plan.search, list[dict[Dim, int]]()
+    search, path = replay.step.search, list[dict[Dim, int]]()
     assert search is not None
     beams = search.beams
     for number in range(step, -1, -1):

@@ -28,14 +28,13 @@ from rfnb.core.ground.scope import current_meter
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
 from rfnb.loop.ends import EndedFrames
-from rfnb.loop.program import Program, Schedule
+from rfnb.loop.program import Schedule
 from rfnb.loop.step import Outcome, frames_dim, one_step
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.growing_axes import grows
 from rfnb.trace.record.op_call import OpCall
 
 if TYPE_CHECKING:
-    from rfnb.backend.base.backend import Backend
     from rfnb.loop.step import TracedStep
 
 
@@ -184,8 +183,8 @@ class Hoist:
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
         self.frames: dict[Var, Any] = {frame.var: frame for frame in step.frames}
-        has_size = step.size is not None and not step.ends and schedule.max_steps > 0
-        self.dim = frames_dim(schedule.max_steps) if has_size else None  # not known if the loop may end early
+        has_size = step.size is not None and not step.ends and step.limit.max > 0
+        self.dim = frames_dim(step.limit.max) if has_size else None  # not known if the loop may end early
         self.analysis = self.program.analysis
         placed = self.analysis.get(("placed", has_size), lambda: place_ops(step, has_size))
         self.ops = [_Op(*pair) for pair in zip(step.recorder.op_calls, placed.ops, strict=True)]
@@ -480,18 +479,15 @@ class DeferredGradients:
     """A Program whose weights get their gradients after the loop, once `defer()` was called.
 
     Args:
-        stacked: the frames of each Var as one raw tensor, [steps, …].
-        values: the values of the Vars on the traced frame.
+        schedule: what the steps take and give. stacked: the frames of each Var as one raw tensor, [steps, …].
 
     program, schedule: what to run. After `defer()` they have additional frames and outputs; the results are the same.
     """
 
-    def __init__(
-        self, program: Program, schedule: Schedule, backend: type[Backend], stacked: dict[Var, Any], values: list[Any]
-    ):
-        self.program = self._plain = program
-        self.schedule, self.backend = schedule, backend
-        self._stacked, self._values = dict(stacked), values
+    def __init__(self, step: TracedStep, schedule: Schedule, stacked: dict[Var, Any]):
+        self.program = self._plain = step.program
+        self.schedule, self.backend, self._max_steps = schedule, step.backend, step.limit.max
+        self._stacked, self._values = dict(stacked), step.tape.values
         self._inputs: list[Var] = []  # the operands that the weights are multiplied with
         self._waiting: list[tuple[list[Any], int]] = []  # lists to fill with the inputs of all steps; how many of them
 
@@ -514,7 +510,7 @@ class DeferredGradients:
     def defer(self) -> None:
         """Defers the gradients of weights in the steps, if gradients are on and the number of steps is known."""
         schedule = self.schedule
-        if schedule.ended is None and schedule.max_steps >= MIN_STEPS and self.backend.grad_enabled_raw():
+        if schedule.ended is None and self._max_steps >= MIN_STEPS and self.backend.grad_enabled_raw():
             self._defer([*schedule.new, *schedule.kept, *schedule.outputs])
 
     def _defer(self, wanted: list[Var]) -> None:
@@ -552,7 +548,7 @@ class DeferredGradients:
         weights = [self.program.externals[product.weight.number] for product in group]
         result = None
         if frames not in self._stacked:
-            zeros = self.backend.no_frames_raw(self._values[frames.number], self.schedule.max_steps)
+            zeros = self.backend.no_frames_raw(self._values[frames.number], self._max_steps)
             frames, result = self._new_var(), self._new_var()
             self._stacked[frames] = zeros
         out_first = [product.out_first for product in group]

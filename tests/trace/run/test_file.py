@@ -552,9 +552,9 @@ def test_each_step_is_computed_once_when_a_run_is_saved(tmp_path, monkeypatch):
         loop.state.h = double + 1.0
     replay = loop.run.replay
     assert replay.every >= 8
-    steps, computed = type(replay).step, []
+    steps, computed = type(replay).compute, []
     monkeypatch.setattr(
-        type(replay), "step", lambda self, step, *a, **k: computed.append(step) or steps(self, step, *a, **k)
+        type(replay), "compute", lambda self, step, *a, **k: computed.append(step) or steps(self, step, *a, **k)
     )
     again = rf.load_run(loop.run.save(tmp_path / "x.rfrun"))
     assert computed == list(range(8))
