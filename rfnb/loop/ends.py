@@ -168,7 +168,7 @@ class EndedInBody(EndedMasks):
         with body.untraced():
             mask = body.backend.from_numpy_raw(ended(size, kind.how, 1)[0], kind.device)
             frame = tensor_of(mask, align.sig(()), EMPTY)
-        body.input("", frame)
+        body.recorder.input("", frame)
         body.frames.append(FrameInput(body.var(frame), kind))
         self._masks[repr(kind)] = mask
         return mask
@@ -186,7 +186,7 @@ class EndedInBody(EndedMasks):
         if place is None or body.condition is None:
             return
         before, condition = body.carried[place].before.plain, body.condition.plain
-        moved = [dim for _, dim in body.reorders] + ([] if body.hypotheses is None else [body.hypotheses.beam])
+        moved = [order.dim for order in body.reorders] + ([] if body.hypotheses is None else [body.hypotheses.beam])
         conditions = [] if body.include_eos or condition.dims != before.dims else [body.var(condition)]
         guards = [(call, call.fn) for call in body.tape.calls if isinstance(call.fn, EndedGuard)]
         for call, guard in guards:
@@ -260,7 +260,7 @@ def reordered(body: Body, value: Any, active_before: Traced | None) -> Any:
     """
     if active_before is None or not isinstance(value, Tensor):
         return value
-    for indices, dim in body.reorders:
+    for indices, dim, _ in body.reorders:
         if dim in value.dims_set and dim in active_before.dims_set:
             value = where(reduce_any(active_before, axis=dim), gather(value, indices=indices, axis=dim), value)
     return value

@@ -16,11 +16,11 @@ from rfnb.core.tensor.argument_kinds import Name
 from rfnb.core.tensor.op_call import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError, LoopNameError, ParameterError
-from rfnb.loop.body.body import Body, end, entered, reorder
+from rfnb.loop.body.body import Body, abort, end, entered, iter_idx, last, reorder, stack, unstack
 from rfnb.loop.body.end_of_step import close
 from rfnb.loop.choice import choose
 from rfnb.loop.replay.profile import profile
-from rfnb.loop.replay.replay import current_call
+from rfnb.loop.replay.replay import EnclosingCall, current_call
 from rfnb.loop.run_body import BodyRun
 from rfnb.loop.step import has_steps
 from rfnb.loop.steps.explain import Explanation, ExplanationData
@@ -92,6 +92,7 @@ class Loop:
         self.keep: Callable[[TracedStep], None] | None = None  # takes the step once it is traced
         self._state = StateHolder(name)
         self._body: Body | None = None
+        self._call: EnclosingCall | None = None  # that the loop runs in, if it is recorded
         self._explanation_data: ExplanationData | None = None
 
     @property
@@ -132,8 +133,7 @@ class Loop:
         if self._body is not None:
             raise LoopError(f"{self.name}: the loop is entered twice", hint="make a Loop for each `with`")
         body = Body(self)
-        if body.outer is None and body.recorder.recorded:
-            body.call = current_call()
+        self._call = current_call() if body.outer is None and body.recorder.recorded else None
         body.open()
         self._body = body
         entered.set((*entered.get(), body))
@@ -148,7 +148,7 @@ class Loop:
             body.backend.uncompiled(lambda: self._run(close(body)))
             return
         body.end_of_lines()
-        body.abort()
+        abort(body)
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
 
     def _run(self, step: TracedStep) -> None:
@@ -180,7 +180,7 @@ class Loop:
         ...     frame.dims == (rf.batch_dim, feat)
         True
         """
-        frame = self._open_body("unstack").unstack(source, axis)
+        frame = unstack(self._open_body("unstack"), source, axis)
         return frame if name is None else frame.with_name(name)
 
     @guarded
@@ -197,7 +197,7 @@ class Loop:
         >>> y.dims == (time, rf.batch_dim), rf.reduce_sum(y, axis=time).raw_tensor.tolist()
         (True, [60, 40])
         """
-        return self._open_body("stack").stack(source, name, resolve)
+        return stack(self._open_body("stack"), source, name, resolve)
 
     @guarded
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
@@ -215,7 +215,7 @@ class Loop:
         [30, 40]
         """
         body = self._open_body("last")
-        return body.last(_of_each_sequence(body, source), name)
+        return last(body, _of_each_sequence(body, source), name)
 
     @guarded
     def end(self, source: Tensor, *, include_eos: bool) -> None:
@@ -328,7 +328,7 @@ class Loop:
     @property
     def iter_idx(self) -> Tensor:
         """The number of this step, from 0. {} int64"""
-        return self._open_body("iter_idx").iter_idx()
+        return iter_idx(self._open_body("iter_idx"))
 
     def explain(self, *, time: bool = False) -> Explanation:
         """Where each op of the body ran when the loop last ran: before, in or after the steps; and the state that keeps

@@ -116,8 +116,9 @@ class BodyRun:
         loop._explanation_data = _explanation_data(step, hoist)
         progress, waits = session.progress(step.name, step.limit.max), record and not session.is_drawing()
         seed = int(step.seed or 0)
+        call, loop._call = loop._call, None
         own_frames = frames[: len(program.inputs) - len(schedule.states)]
-        bindings = Bindings(own_frames, program.externals, seed, step.limit, step.frames_size, call=step.call)
+        bindings = Bindings(own_frames, program.externals, seed, step.limit, step.frames_size, call=call)
         pauses = LoopPauses(step, lambda: recorded_step(step, _explanation_data(step, hoist)), bindings)
         outcome = execute(
             deferred, Bindings(frames, deferred.program.externals, seed, step.limit, step.frames_size), _initial(step),

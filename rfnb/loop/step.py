@@ -140,7 +140,6 @@ class TracedStep(Step):
         set_states: the states that a line sets.
         reads: the numbers of the values that the body reads; None if this body has been judged before.
         generators: names of the global random generators that the body used.
-        call: call of the user's function that the loop runs in, if the loop is recorded.
     """
 
     size: Size | None
@@ -162,7 +161,6 @@ class TracedStep(Step):
     set_states: frozenset[str]
     reads: frozenset[int] | None
     generators: tuple[str, ...]
-    call: EnclosingCall | None = None
 
     @property
     def tape(self) -> Tape:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.loop import Loop
-    from rfnb.loop.replay.replay import EnclosingCall
     from rfnb.loop.step import TracedStep
 
 
@@ -94,6 +93,14 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
     return cache[key]  # type: ignore[return-value]
 
 
+class Reorder(NamedTuple):
+    """A call of `loop.reorder`. kept: keeps the order of ended sequences, where entries of a state that grows move."""
+
+    indices: Tensor
+    dim: Dim
+    kept: KeptOrder | None
+
+
 class Body:
     """One pass of Python through the block of `with loop:`, which traces the step on frame 0."""
 
@@ -104,14 +111,13 @@ class Body:
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
         records = session.should_record(loop.debug, loop.name) if self.outer is None else self.outer.recorded
-        self.call: EnclosingCall | None = None
         if self.outer is not None:
             warn_of_inner(loop.name)
             seed = draw_numbers([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
             self.outer.drop_last_node(seed)
-            self.seed = self.plain(seed)._raw
+            self.seed = unwrap(seed)._raw
         code = self.source.code if self.source is not None else None
-        self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
+        self.recorder = Recorder(loop.name, self.backend.new_tape(), partial(_trial_generator, self), code)
         self.recorder.recorded = records
         if (meter := current_meter()) is not None:
             self.recorder.measured = MeasuredLoop(meter.now(), self.recorder.traced)
@@ -126,12 +132,10 @@ class Body:
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
         self.hypotheses: Hypotheses | None = None  # of a search
-        self.reorders: list[tuple[Tensor, Dim]] = []
-        self.kept_orders: list[KeptOrder] = []
+        self.reorders: list[Reorder] = []
         self.condition: Traced | None = None
         self.include_eos = True
         self.size: Size | None = None  # length of the unstacked tensors
-        self.follows_axis = False  # whether a tensor is unstacked along the axis of the loop
         self.generators = GlobalGenerators(self.backend, look=self.outer is None and not judged(self.source))
         self.watchers: list[Watcher] = []  # one for each `rf.watch`
         self.pauses: list[Source] = []  # the lines that call `rf.pause`
@@ -139,7 +143,6 @@ class Body:
         self.ended_masks = EndedInBody(self)
         self.own_ops = 0  # number of ops that the lines do, once they have ended
         self.assigned: dict[str, Any] = {}  # the states after the lines, by full name
-        self._step_number: Traced | None = None
         self._context = ExitStack()
 
     # -- entering
@@ -149,57 +152,14 @@ class Body:
         state = self.loop.state
         self.originals = state._values
         with untaped(), listening(None):
-            grown = self._grown_dims([leaf for _, leaf in state._leaves()])
+            grown = {leaf: Dim(None, name=leaf.name) for _, leaf in state._leaves() if isinstance(leaf, Dim)}
             self.recorder.grown = self.tape.grown = {dim.serial for dim in grown.values()}
             for name, leaf in state._leaves():
-                self._add_state(name, leaf, grown)
+                _add_state(self, name, leaf, grown)
         state._replace([carry.before for carry in self.carried])
-        state._begin_body(self.read, self.refuse_in_branch)
+        state._begin_body(partial(_note_read, self), self.refuse_in_branch)
         self._context.enter_context(ended_by(self.ended_masks))
         self._context.enter_context(self.recorder.recording(self.backend.take))
-
-    def _grown_dims(self, initial: list[Any]) -> dict[Dim, Dim]:
-        return {dim: Dim(None, name=dim.name) for dim in initial if isinstance(dim, Dim)}
-
-    def _add_state(self, name: str, leaf: Any, grown: dict[Dim, Dim]) -> None:
-        if isinstance(leaf, Dim):
-            if leaf.size.ragged:
-                raise LoopError(
-                    f"{self.loop.name}: the growing axis {name!r} has one length per sequence before the loop",
-                    got=leaf.describe(),
-                    hint=f"start with an empty axis, rf.Dim(0, name=…), and at each step put existing entries first: "
-                    f"both, axis = rf.concat((x, {leaf.name}), (loop.state.h, loop.state.grown))",
-                )
-            grown[leaf].changes_in = self.loop.name
-            grown[leaf].bind(Size([], leaf.size.max))
-            size = leaf.size.max
-            self.carried.append(Carried(name, "state", grown[leaf], self.tape.number_input(size), size))
-            return
-        if not isinstance(leaf, Tensor):
-            odd = not_a_tensor(name, leaf)
-            raise LoopError(
-                f"{self.loop.name}: the initial value of the state {name!r} is not an rf.Tensor",
-                got=odd.got,
-                expected="a Tensor (or a Dim that grows)",
-                hint=odd.hint or f"rf.convert_to_tensor({called(leaf)}); or rf.zeros([…]), with all its dims",
-            )
-        plain = self.plain(leaf)
-        dims = [grown.get(dim, dim) for dim in plain.dims]
-        sizes = {body: Size([], plain.size_of(dim).max) for dim, body in grown.items() if dim in plain.dims}
-        lengths = plain.lengths.bind(sizes) if sizes else plain.lengths
-        frame = tensor_of(
-            self.backend.alias_raw(plain._raw), align.sig(dims, plain.sparse_dim, plain.feature_dim), lengths
-        )
-        self.carried.append(Carried(name, "state", self.input(name, frame), self.var(frame), plain._raw))
-
-    def plain(self, tensor: Tensor) -> Tensor:
-        """The tensor itself; for a value of the loop around this one, the value on that loop's traced frame."""
-        plain: Tensor = unwrap(tensor)
-        return plain
-
-    def input(self, name: str, frame: Tensor) -> Traced:
-        """Adds an input of the step, with the value `frame` on the traced frame."""
-        return self.recorder.input(name, frame)
 
     def untraced(self) -> Untraced:
         """Ops inside are not traced: they belong neither to this body nor to one nested in it."""
@@ -217,119 +177,22 @@ class Body:
         assert isinstance(var, Var)
         return var
 
-    def _trial_generator(self, device: str, number: int) -> Any:
-        with self.tape.pause():
-            if self.seed is None:
-                with self.generators.ignored():
-                    self.seed = self.backend.draw_seed()
-            generator = self.backend.new_generator(device)
-            generator.manual_seed(mixed_seed(int(self.seed), number, 0))
-        return generator
-
     # -- in the body
 
-    def read(self, leaf: Any) -> None:
-        """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
-        if self.loop.listing is not None:
-            name = leaf.name if isinstance(leaf, Traced) else None
-        else:
-            name = None if current_side() else assigned_name()
-        if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
-            self.recorder.input_node(leaf, "state", "state")
-            leaf.value.name = name
-
-    def unstack(self, source: Tensor, axis: Dim | None) -> Traced:
-        """The frame of this step."""
-        loop = self.loop
-        axis = axis or loop.axis
-        if isinstance(source, Traced) and source.recorder.graph is self.recorder.graph:
-            raise LoopError(
-                f"{loop.name}: unstack of a value that the body computes",
-                got=source.name,
-                expected="a tensor from outside",
-                hint="move the op before `with loop:`",
-            )
-        plain = self.plain(source)
-        if axis is None:
-            raise LoopError(
-                f"{loop.name}: unstack needs an axis",
-                got=plain.describe_dims(),
-                hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
-            )
-        with self.untraced():
-            self._agree(plain, axis)
-            kind = Unstacked(axis, self.recorder.recorded)
-            frame = first_frame(self.backend, plain, *kind)
-        loop.axis = loop.axis or axis
-        self.follows_axis = self.follows_axis or axis is loop.axis
-        traced = self.input("", frame)
-        self.frames.append(FrameInput(self.var(frame), kind, plain))
-        self.unstacked.append((source, traced))
-        return self.recorder.input_node(traced, "unstack")
-
-    def _agree(self, plain: Tensor, axis: Dim) -> None:
-        plain.axis(axis)
-        size = plain.size_of(axis)
-        if self.outer is not None and not self.outer.grown.isdisjoint(axis.roots):
-            raise LoopError(f"{self.loop.name}: {axis.name} grows with the loop around this one")
-        uneven = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
-        if uneven:
-            raise LoopError(
-                f"{self.loop.name}: unstack along {axis.name}, but the lengths of {uneven[0].name} differ along it",
-                got=plain.describe_dims(),
-                hint=f"loop over {uneven[0].name}, with {axis.name} as a batch dim",
-            )
-        if self.size is not None and not self.size.agrees(size):
-            raise DimRebound(
-                f"{self.loop.name}: unstacked tensors differ in length",
-                got=f"{size} in {called(plain)} {plain.describe_dims()}",
-                expected=f"{self.size}, the length of the tensors unstacked before",
-                hint="rf.pad or rf.slice makes them the same length",
-            )
-        self.size = size
-        self.tape.trial = self.tape.trial or size.max == 0  # the loop has no steps
-
-    def iter_idx(self) -> Traced:
-        """The number of this step. {} int64"""
-        number = self.step_number()
-        return number if number.value.node is not None else self.recorder.input_node(number, "iter_idx")
-
+    @cached_property
     def step_number(self) -> Traced:
         """The number of this step, for use by the loop itself rather than by a line of the body. {} int64"""
-        if self._step_number is None:
-            with self.untraced():
-                frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
-            self._step_number = self.input("", frame)
-            self.frames.append(FrameInput(self.var(frame), StepNumber()))
-        return self._step_number
+        with self.untraced():
+            frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
+        number = self.recorder.input("", frame)
+        self.frames.append(FrameInput(self.var(frame), StepNumber()))
+        return number
 
     def refuse_in_branch(self, what: str) -> None:
         """Raises LoopError inside a branch of the body, where `what` cannot be done."""
         who = current_side()
         if who is not None and who.graph is self.recorder.graph:
             raise branch.not_in_branch(self.loop.name, what)
-
-    def stack(self, source: Tensor, name: str | None, resolve: bool = True) -> Pending:
-        """A placeholder that gets the values of all steps when the block ends."""
-        self.refuse_in_branch("stack")
-        traced = self.of_body(source, "stack")
-        pending = Pending.__new__(Pending)
-        pending._name = name or assigned_name() or traced.name
-        dims = traced.dims if self.hypotheses is None else self.hypotheses.stacked(traced, pending, resolve)
-        pending.sig = align.sig([self.axis(), *dims], traced.sparse_dim, traced.sig.feature_dim)
-        pending.lengths = EMPTY
-        self.outputs.append((traced, pending))
-        return pending
-
-    def axis(self) -> Dim:
-        """The axis of stacked outputs; created if the loop has none."""
-        if self.loop.axis is None:
-            self.loop.axis = self.new_axis()
-        return self.loop.axis
-
-    def new_axis(self) -> Dim:
-        """Creates an axis for a loop that was given none."""
-        return Dim(None, name=f"{self.loop.name}:steps")
 
     def of_body(self, source: Tensor, what: str) -> Traced:
         """`source` as a value of this body; a tensor from outside is copied into it."""
@@ -346,21 +209,11 @@ class Body:
                 expected=f"a value of {self.loop.name}",
                 hint=f"use a state of {inner}, or a tensor that it stacks, after its block",
             )
-        plain = self.plain(source)
+        plain = unwrap(source)
         with self.untraced():
             copy = plain.like(self.backend.identity_raw(plain._raw))
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, copy._raw)
         return self.recorder._wrap(copy, plain.name)
-
-    def last(self, source: Tensor, name: str | None) -> Pending:
-        """A placeholder that gets the value at the last step of each sequence when the block ends."""
-        self.refuse_in_branch("last")
-        traced = self.of_body(source, "last")
-        pending = Pending.__new__(Pending)
-        pending._name = name or assigned_name() or traced.name
-        pending.sig, pending.lengths = traced.sig, EMPTY
-        self.lasts.append((traced, pending))
-        return pending
 
     def carry(self, kind: Kind, like: Tensor, dtype: str, initial: Any = None) -> int:
         """Adds a value that the loop itself carries, zeros at first if `initial` is None. Returns its position."""
@@ -369,7 +222,7 @@ class Body:
             value = initial if initial is not None else self.backend.full_raw(shape, 0, dtype, like.device)
             signature = like.sig if dtype == like.dtype else align.sig(like.dims)
             frame = tensor_of(self.backend.alias_raw(value), signature, like.lengths)
-        before = self.input("", frame)
+        before = self.recorder.input("", frame)
         self.carried.append(Carried("", kind, before, self.var(frame), value, starts_empty=initial is None))
         return len(self.carried) - 1
 
@@ -390,13 +243,6 @@ class Body:
         """Notes what the user's lines have done: later ops are those of the loop."""
         self.own_ops, self.assigned = len(self.recorder.op_calls), dict(self.loop.state._leaves())
 
-    def abort(self) -> None:
-        """Restores the loop after an error in the body."""
-        session.draw(partial(loop_record, self.loop, self, error=True))
-        self.leave()
-        self.loop.state._values = self.originals
-        self.recorder.forget()
-
 
 class Untraced:
     """A context in which ops are recorded neither on a tape nor by a listener."""
@@ -414,6 +260,156 @@ class Untraced:
     def __exit__(self, *error: object) -> None:
         for context in self._contexts:
             context.__exit__(*error)
+
+
+def _add_state(body: Body, name: str, leaf: Any, grown: dict[Dim, Dim]) -> None:
+    if isinstance(leaf, Dim):
+        if leaf.size.ragged:
+            raise LoopError(
+                f"{body.loop.name}: the growing axis {name!r} has one length per sequence before the loop",
+                got=leaf.describe(),
+                hint=f"start with an empty axis, rf.Dim(0, name=…), and at each step put existing entries first: "
+                f"both, axis = rf.concat((x, {leaf.name}), (loop.state.h, loop.state.grown))",
+            )
+        grown[leaf].changes_in = body.loop.name
+        grown[leaf].bind(Size([], leaf.size.max))
+        size = leaf.size.max
+        body.carried.append(Carried(name, "state", grown[leaf], body.tape.number_input(size), size))
+        return
+    if not isinstance(leaf, Tensor):
+        odd = not_a_tensor(name, leaf)
+        raise LoopError(
+            f"{body.loop.name}: the initial value of the state {name!r} is not an rf.Tensor",
+            got=odd.got,
+            expected="a Tensor (or a Dim that grows)",
+            hint=odd.hint or f"rf.convert_to_tensor({called(leaf)}); or rf.zeros([…]), with all its dims",
+        )
+    plain = unwrap(leaf)
+    dims = [grown.get(dim, dim) for dim in plain.dims]
+    sizes = {new: Size([], plain.size_of(dim).max) for dim, new in grown.items() if dim in plain.dims}
+    lengths = plain.lengths.bind(sizes) if sizes else plain.lengths
+    frame = tensor_of(body.backend.alias_raw(plain._raw), align.sig(dims, plain.sparse_dim, plain.feature_dim), lengths)
+    body.carried.append(Carried(name, "state", body.recorder.input(name, frame), body.var(frame), plain._raw))
+
+
+def _trial_generator(body: Body, device: str, number: int) -> Any:
+    with body.tape.pause():
+        if body.seed is None:
+            with body.generators.ignored():
+                body.seed = body.backend.draw_seed()
+        generator = body.backend.new_generator(device)
+        generator.manual_seed(mixed_seed(int(body.seed), number, 0))
+    return generator
+
+
+def abort(body: Body) -> None:
+    """Restores the loop after an error in the body."""
+    session.draw(partial(loop_record, body.loop, body, error=True))
+    body.leave()
+    body.loop.state._values = body.originals
+    body.recorder.forget()
+
+
+# -- what the lines of a body call
+
+
+def _note_read(body: Body, leaf: Any) -> None:
+    """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
+    if body.loop.listing is not None:
+        name = leaf.name if isinstance(leaf, Traced) else None
+    else:
+        name = None if current_side() else assigned_name()
+    if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
+        body.recorder.input_node(leaf, "state", "state")
+        leaf.value.name = name
+
+
+def unstack(body: Body, source: Tensor, axis: Dim | None) -> Traced:
+    """The frame of this step."""
+    loop = body.loop
+    axis = axis or loop.axis
+    if isinstance(source, Traced) and source.recorder.graph is body.recorder.graph:
+        raise LoopError(
+            f"{loop.name}: unstack of a value that the body computes",
+            got=source.name,
+            expected="a tensor from outside",
+            hint="move the op before `with loop:`",
+        )
+    plain = unwrap(source)
+    if axis is None:
+        raise LoopError(
+            f"{loop.name}: unstack needs an axis",
+            got=plain.describe_dims(),
+            hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
+        )
+    with body.untraced():
+        _agree(body, plain, axis)
+        kind = Unstacked(axis, body.recorder.recorded)
+        frame = first_frame(body.backend, plain, *kind)
+    loop.axis = loop.axis or axis
+    traced = body.recorder.input("", frame)
+    body.frames.append(FrameInput(body.var(frame), kind, plain))
+    body.unstacked.append((source, traced))
+    return body.recorder.input_node(traced, "unstack")
+
+
+def _agree(body: Body, plain: Tensor, axis: Dim) -> None:
+    plain.axis(axis)
+    size = plain.size_of(axis)
+    if body.outer is not None and not body.outer.grown.isdisjoint(axis.roots):
+        raise LoopError(f"{body.loop.name}: {axis.name} grows with the loop around this one")
+    uneven = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
+    if uneven:
+        raise LoopError(
+            f"{body.loop.name}: unstack along {axis.name}, but the lengths of {uneven[0].name} differ along it",
+            got=plain.describe_dims(),
+            hint=f"loop over {uneven[0].name}, with {axis.name} as a batch dim",
+        )
+    if body.size is not None and not body.size.agrees(size):
+        raise DimRebound(
+            f"{body.loop.name}: unstacked tensors differ in length",
+            got=f"{size} in {called(plain)} {plain.describe_dims()}",
+            expected=f"{body.size}, the length of the tensors unstacked before",
+            hint="rf.pad or rf.slice makes them the same length",
+        )
+    body.size = size
+    body.tape.trial = body.tape.trial or size.max == 0  # the loop has no steps
+
+
+def iter_idx(body: Body) -> Traced:
+    """The number of this step. {} int64"""
+    number = body.step_number
+    return number if number.value.node is not None else body.recorder.input_node(number, "iter_idx")
+
+
+def stack(body: Body, source: Tensor, name: str | None, resolve: bool = True) -> Pending:
+    """A placeholder that gets the values of all steps when the block ends."""
+    body.refuse_in_branch("stack")
+    traced = body.of_body(source, "stack")
+    pending = Pending.__new__(Pending)
+    pending._name = name or assigned_name() or traced.name
+    dims = traced.dims if body.hypotheses is None else body.hypotheses.stacked(traced, pending, resolve)
+    body.loop.axis = body.loop.axis or new_axis(body)
+    pending.sig = align.sig([body.loop.axis, *dims], traced.sparse_dim, traced.sig.feature_dim)
+    pending.lengths = EMPTY
+    body.outputs.append((traced, pending))
+    return pending
+
+
+def new_axis(body: Body) -> Dim:
+    """Creates an axis for a loop that was given none."""
+    return Dim(None, name=f"{body.loop.name}:steps")
+
+
+def last(body: Body, source: Tensor, name: str | None) -> Pending:
+    """A placeholder that gets the value at the last step of each sequence when the block ends."""
+    body.refuse_in_branch("last")
+    traced = body.of_body(source, "last")
+    pending = Pending.__new__(Pending)
+    pending._name = name or assigned_name() or traced.name
+    pending.sig, pending.lengths = traced.sig, EMPTY
+    body.lasts.append((traced, pending))
+    return pending
 
 
 def end(body: Body, source: Tensor, include_eos: bool) -> None:
@@ -458,23 +454,25 @@ def reorder(body: Body, indices: Tensor, dim: Dim) -> None:
             hint="use the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
         )
     names = {id(leaf): name for name, leaf in state._leaves()}
-    order = _kept_order(body, indices, dim) if body.recorder.grown and isinstance(indices, Tensor) else indices
+    order, kept = indices, None
+    if body.recorder.grown and isinstance(indices, Tensor):
+        order, kept = _kept_order(body, indices, dim)
 
     def moved(leaf: Tensor) -> Tensor:
         return gather(leaf, indices=order, axis=dim).with_name(names[id(leaf)])
 
     state._map(lambda leaf: moved(leaf) if dim in leaf.dims_set else leaf)
-    body.reorders.append((indices, dim))
+    body.reorders.append(Reorder(indices, dim, kept))
 
 
-def _kept_order(body: Body, indices: Tensor, dim: Dim) -> Tensor:
+def _kept_order(body: Body, indices: Tensor, dim: Dim) -> tuple[Tensor, KeptOrder]:
     """The indices, but those of sequences that have ended keep the order, as the end of the step will know."""
-    plain = body.plain(indices)
+    plain = unwrap(indices)
     with body.untraced():
         order = plain.like(body.backend.identity_raw(plain._raw))
-    body.kept_orders.append(KeptOrder(plain, dim))
-    body.kept_orders[-1].record(body.tape, order._raw)
-    return Traced(order, body.recorder, indices.value) if isinstance(indices, Traced) else order
+    kept = KeptOrder(plain, dim)
+    kept.record(body.tape, order._raw)
+    return Traced(order, body.recorder, indices.value) if isinstance(indices, Traced) else order, kept
 
 
 def loop_record(

@@ -42,7 +42,7 @@ class _Side(NamedTuple):
 
 def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
     """Traces both sides and returns the result of the one taken, as values of the body that `recorder` records."""
-    tape, plain = body.tape, body.plain(pred)
+    tape, plain = body.tape, unwrap(pred)
     with body.untraced():
         holds = body.backend.all_true_raw(plain._raw)
     node = recorder._begin("cond", recorder.numbers([pred]), "cond")

@@ -82,7 +82,7 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None, resolve: b
     watcher = Watcher(name or target or x.name, [body.loop.name for body in bodies], steps, resolve=resolve)
     for body in bodies[-1:]:
         body.watchers.append(watcher)
-    _watch(x, watcher, *[body.step_number() for body in bodies])
+    _watch(x, watcher, *[body.step_number for body in bodies])
     return x
 
 
