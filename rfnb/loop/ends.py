@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.backend.base.tape import Call, Tape, Var, current_tape, untaped
-from rfnb.core.advice.broadcast_errors import broadcast_allowed
+from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
@@ -493,8 +493,6 @@ def _taken(replay: Replay) -> np.ndarray:
 
 def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., Any]) -> np.ndarray:
     """Values that hypotheses have, such as how many steps each took, as values of their sequences."""
-    if values.ndim < 2:
-        return values
     owner, _ = replay.sequences
     axes = tuple(i for i, dim in enumerate(replay.size.dims) if dim is not owner)
     return np.asarray(over(values, axis=axes))

@@ -11,9 +11,9 @@ import numpy as np
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.argument_kinds import Name
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.arguments import Name
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError, LoopNameError, ParameterError
 from rfnb.loop.body.body import Body, abort, end, entered, iter_idx, last, reorder, stack, unstack

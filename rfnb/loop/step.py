@@ -22,7 +22,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import MeasuredLoop, Meter
-from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import NO_BLOCK, Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of

@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import LoopError
 from rfnb.search.checks.nan_scores import check_kept
 from rfnb.search.found import Found

@@ -10,9 +10,9 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
 from rfnb.search.checks.given import batch_of, numbers_of
 from rfnb.search.found import Found

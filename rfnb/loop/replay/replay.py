@@ -26,7 +26,7 @@ from rfnb.core.graph.graph import Value
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import locals_of, user_frame, with_block
-from rfnb.core.run.run_ctx import RunCtx, entered, get_run_ctx
+from rfnb.core.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
 from rfnb.errors import LoopError, LoopNameError
@@ -581,11 +581,17 @@ class Replay(RecordedSteps):
 
     @property
     def sequences(self) -> tuple[Dim | None, Size | None]:
-        """The dim that counts the sequences, and its size with their tags; None for both if there is none."""
+        """The dim that counts the sequences, and its size with their tags; None for both if there is none.
+
+        Hypotheses are no sequences, though each takes a number of steps of its own.
+        """
+        search = self.step.search
+        beams = set() if search is None else {search.beams.dims[-1], *search.beams.after}
         sized = [
             (dim, lengths.size(dim))
             for signature, lengths in self.recorder.templates.values()
             for dim in signature.dims
+            if dim not in beams
         ]
         counted = [(dim, size) for dim, size in sized if size and (dim in self.size.dims or dim.is_batch_dim())]
         tagged = [(dim, size) for dim, size in counted if size.tags is not None]

@@ -12,7 +12,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import SearchError
 from rfnb.loop.steps.beams import Searched
 from rfnb.ops.concat import concat

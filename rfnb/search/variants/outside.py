@@ -13,7 +13,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.index import gather
 from rfnb.search.variants.constraint import Constraint

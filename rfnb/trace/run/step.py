@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from rfnb.core.expression.reader import Members
+from rfnb.core.expression.expression import Members
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
@@ -55,6 +55,12 @@ class StepText(NamedTuple):
     kind: str
     line: int
     text: str
+
+
+def is_lost(text: Any) -> bool:
+    """Whether a text of a step stands for a value that was not kept; texts that are values themselves have quotes."""
+    words = text if isinstance(text, str) else ""
+    return words.startswith(("changed later", "may have changed")) or words.endswith(("no longer kept", "not kept"))
 
 
 class StepLines(NamedTuple):
