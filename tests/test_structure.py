@@ -185,7 +185,7 @@ def test_the_modules_that_a_change_reaches():
 def test_a_recorded_loop_is_a_short_walk():
     walk = recorded_loop()
     walk()
-    assert len(files_visited(walk)) < 43
+    assert len(files_visited(walk)) < 41
 
 
 def test_a_search_that_decodes_is_a_short_walk():
