@@ -41,8 +41,8 @@ ROOMS = {
     "public",
     "network": "versions axes resolve options layer_call spec layer extern_data losses holder params build rec builder "
     "inner_net config report interface network weights public",
-    "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
-    "range rec reduce run shape shift signal slice softmax time concat wrap register",
+    "layers": "activations initializers batches basic chunks conv create eval loss matmul norm "
+    "rec reduce run shape shift signal slice time concat wrap register",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
 }
