@@ -23,14 +23,14 @@ from rfnb.loop.body.hypotheses import BeamChoice, Hypotheses
 from rfnb.loop.step import has_steps
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, where
-from rfnb.search.beam import BeamState, BeamStep, advance
+from rfnb.search.beam import BeamState, advance
 from rfnb.search.blank.in_loop import Blanks, check_blank, check_parts
 from rfnb.search.blank.step import FrameStep
 from rfnb.search.collect import CollectPlan, collect
 from rfnb.search.places import stopped
 from rfnb.search.rules import BeamRules, ChoiceOptions, read_options, rules_of
-from rfnb.search.score.add_up import add_up, keep
-from rfnb.search.score.final import Final, add_finals, settle
+from rfnb.search.score.add_up import Scored, add_up
+from rfnb.search.score.carried import CarriedScorers, Final, add_finals, settle
 from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
 from rfnb.search.sources import combinations, gumbel, log_scores
 from rfnb.search.variants.candidates import (
@@ -143,9 +143,12 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
     beam = _beam(body, options, with_scorers=0 < len(tensors) < len(parts))
     hypotheses = body.hypotheses or _begin(body, _like(body, tensors, axis, beam), beam, axis, options)
     before, size = hypotheses.newest, options.beam_size or beam.get_dim_value()
-    scored = add_up(
-        body, parts, axis, options.input_type, options.start, options.partial_candidates or 2 * size, options.blank
-    )
+    scored, states = Scored(axis, options.blank), CarriedScorers(body, axis, options.start, options.blank)
+    dims = [before if dim is hypotheses.beam else dim for dim in hypotheses.dims]
+    add_up(
+        scored, parts, dims, states, input_type=options.input_type, device=hypotheses.scores.device,
+        candidates=options.partial_candidates or 2 * size,
+    )  # fmt: skip
     for part in scored.scales:
         scored.scales[part] *= options.prob_scale
     total = scored.total if options.prob_scale == 1.0 else scored.total * options.prob_scale
@@ -160,8 +163,8 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
     assert chosen.parents is not None
     if options.base_beam_score_scale != 1.0 or options.custom_score_combine is not None or options.by_frame:
         scored.parts.clear()  # they do not add up
-    keep(body, scored, chosen.labels, chosen.parents, before)
-    if scored.finals:
+    states.keep(scored, chosen.labels, chosen.parents, before)
+    if states.finals:
         hypotheses.at_ends, hypotheses.at_close = add_finals, partial(settle, body)
     return chosen
 
@@ -207,7 +210,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     inputs = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
     hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in inputs.items() if x is not None}
-    state, rules, step = BeamState(base, ended, counts), options.rules(carried.rules), body.step_number()
+    state, rules, step = BeamState(None, None, base, counts, ended), options.rules(carried.rules), body.step_number()
     by_rank = partial(advance, state, scores, axis=axis, beam=before, out_beam=wide, step=step)
     if rules.by_rank:
         result, pruned = parted(by_rank(rules), wide, after)
@@ -234,7 +237,7 @@ def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: Choi
     return Chosen(labels if several else labels[0], None, None, None, body.hypotheses)
 
 
-def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, before: Dim, after: Dim) -> Chosen:
+def _take(body: Body, hypotheses: Hypotheses, found: BeamState | FrameStep, before: Dim, after: Dim) -> Chosen:
     """Makes the results of a step the newest hypotheses."""
     labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
     target, carried = assigned_name() or "chosen", hypotheses.search

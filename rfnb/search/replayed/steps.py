@@ -18,7 +18,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.step import place_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast
-from rfnb.search.beam import BeamState, BeamStep, advance
+from rfnb.search.beam import BeamState, advance
 from rfnb.search.replayed.forced import Labels, forced
 from rfnb.search.rules import BeamRules
 from rfnb.search.trace import DEPTH, FINAL, Candidates, by_scale, joined
@@ -184,9 +184,9 @@ class SearchSteps:
             array[rows, parents, at] = column
         return by_place
 
-    def step(self, values: Mapping[str, Tensor], scores: Tensor, axis: Dim, out: Dim, step: int) -> BeamStep:
+    def step(self, values: Mapping[str, Tensor], scores: Tensor, axis: Dim, out: Dim, step: int) -> BeamState:
         """The best extensions of the hypotheses by labels of `axis`."""
-        state = BeamState(values["base"], values["had ended"], values.get("counts before"))
+        state = BeamState(None, None, values["base"], values.get("counts before"), values["had ended"])
         return advance(state, scores, self.rules.ranking, axis=axis, beam=self.dims[-1], out_beam=out, step=step)
 
     # -- another choice
