@@ -316,7 +316,8 @@ def advance_arrays(
         past = backend.expand_dims_raw(backend.from_numpy_raw(state.ended, device), -1)
         scores = backend.where_raw(past, first_label, scores)
         if exponent:
-            factors = _power_of_array(backend, (step + 1 + offset) / (state.counts + offset), exponent, device)
+            counted = state.counts + offset if offset else state.counts
+            factors = _power_of_array(backend, (step + 1 + offset) / counted, exponent, device)
             compared = np.where(state.ended, compared * factors, compared)
     total = backend.expand_dims_raw(backend.from_numpy_raw(compared, device), -1) + scores
     best, index = backend.best_raw(total.reshape(batch, -1), places, beam)

@@ -294,7 +294,8 @@ class Decoding:
     def _best(self, raw: Any) -> tuple[BeamState, dict[str, np.ndarray]]:
         """The best candidates, those that find no place too, and the parts of their scores."""
         self._check(raw)
-        backend, state = self.backend, self.state._replace(ended=self.past)
+        (last, _, sums, counts, _), backend = self.state, self.backend
+        state = BeamState(last, None, sums, counts, self.past)
         if self._as_they_are and self.options.input_type == "logits" and backend.get_dtype_name_raw(raw) == "float32":
             scores = raw.reshape(*self.past.shape, -1)
             if self._still.any():
@@ -332,7 +333,7 @@ class Decoding:
             array = np.full((batch, part.shape[1]), none, part.dtype)
             array[:, :beam], array[rows] = before, part
             arrays.append(array)
-        return BeamState(*arrays)
+        return BeamState(arrays[0], arrays[1], arrays[2], arrays[3])
 
     def _placed(self, log_probs: Tensor, state: BeamState, best: BeamState) -> BeamState:
         """Candidates that get their places in another way, and behind them the best of the others."""

@@ -71,7 +71,8 @@ class Scorers:
 
     def take(self, part: ScorePart, new: Any) -> None:
         """Takes the new state of a scorer, of the hypotheses before the step."""
-        self._states[part.name], value = new, part.value
+        value: Any = part.value
+        self._states[part.name] = new
         if hasattr(value, "final") and not scores_ends(value):
             self.finals[part.name] = value.final(new)
 
