@@ -36,8 +36,8 @@ ROOMS = {
     "loop": "program step ends steps body replay check zero_steps settle run_body choice loop kept breakpoint "
     "functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
-    "search": "trace words node tree_arrays explain stored tree found corpus sources rules checks places beam variants "
-    "blank replayed collect score choice outside decoding register public",
+    "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants found corpus frames "
+    "score choice ctc with_tensors decoding register public",
     "checkpoint": "folder bundle stored formats entries contents mapping plain_values training choice report "
     "variables foreign save load import_weights public",
     "network": "versions axes resolve options layer_call layer extern_data losses holder params build rec builder "

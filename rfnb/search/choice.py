@@ -22,28 +22,29 @@ from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import BeamChoice, Hypotheses
 from rfnb.loop.step import has_steps
 from rfnb.ops.index import gather
-from rfnb.ops.math import cast, where
+from rfnb.ops.math import cast, less, where
+from rfnb.ops.random import random_uniform
+from rfnb.ops.reduce import reduce_argmax
 from rfnb.search.beam import BeamState, advance
-from rfnb.search.blank.in_loop import Blanks, check_blank, check_parts
-from rfnb.search.blank.step import FrameStep
-from rfnb.search.collect import CollectPlan, collect
+from rfnb.search.found import CollectPlan, collect
+from rfnb.search.frames import Blanks, FrameStep, check_blank, check_parts
 from rfnb.search.places import stopped
 from rfnb.search.rules import BeamRules, ChoiceOptions, read_options, rules_of
 from rfnb.search.score.add_up import Scored, add_up
 from rfnb.search.score.carried import CarriedScorers, Final, add_finals, settle
-from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
-from rfnb.search.sources import combinations, gumbel, log_scores
+from rfnb.search.score.scorer import label_dim_of, most_gain, read_parts, refuse_finals
+from rfnb.search.sources import InputType, combinations, gumbel, log_scores
 from rfnb.search.variants.candidates import (
     follow_sums,
+    keep_labels,
     keep_pruned,
+    keep_pruned_labels,
     left_over,
     parted,
     pruned_of,
     with_candidates,
 )
-from rfnb.search.variants.constraint import number_of
-from rfnb.search.variants.several_labels import keep_labels, keep_pruned_labels
-from rfnb.search.variants.target import target_labels, target_scores
+from rfnb.search.variants.constraints import number_of
 from rfnb.trace.record.traced import Traced
 
 
@@ -489,3 +490,35 @@ def _check_scores(body: Body, scores: Tensor, axis: Dim, beam: Dim, *, by_frame:
             got=f"axis={axis.name}, scores {scores.describe_dims()}",
             hint="loop.choice(scores, axis=label_dim, …)",
         )
+
+
+def target_labels(
+    body: Body,
+    sources: Sequence[Tensor],
+    axes: Sequence[Dim],
+    targets: Sequence[Any],
+    input_type: InputType,
+    scheduled_sampling: bool | float,
+) -> list[Tensor]:
+    """The labels of the target; with `scheduled_sampling`, samples in their place, with this probability."""
+    for item in targets:
+        if not isinstance(item, Tensor):
+            raise LoopError(
+                f"{body.loop.name}: choice without search needs a target",
+                got=item,
+                hint="loop.choice(scores, target=loop.unstack(labels), search=False)",
+            )
+    if not scheduled_sampling:
+        return list(targets)
+    share = 1.0 if scheduled_sampling is True else float(scheduled_sampling)
+    labels = []
+    for scores, axis, target in zip(sources, axes, targets, strict=True):
+        noisy = log_scores(scores, axis, input_type) + gumbel(scores)
+        sampled = cast(reduce_argmax(noisy, axis=axis), target.dtype)
+        labels.append(where(less(random_uniform(target.dims, device=target.device), share), sampled, target))
+    return labels
+
+
+def target_scores(scores: Tensor, axis: Dim, input_type: InputType, target: Tensor) -> Tensor:
+    """The scores of the labels of the target. {…, axis}, {…} → {…}"""
+    return gather(log_scores(scores, axis, input_type), indices=target, axis=axis)

@@ -16,8 +16,7 @@ from rfnb.ops.index import gather, scatter
 from rfnb.ops.math import equal, is_neg_infinite, where
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_sparse_dim
 from rfnb.ops.sort import top_k
-from rfnb.search.score.parts import ScorePart
-from rfnb.search.score.scorer import PartialScorer, Scorer
+from rfnb.search.score.scorer import PartialScorer, ScorePart, Scorer
 from rfnb.search.sources import InputType, log_scores
 
 

@@ -18,8 +18,7 @@ from rfnb.loop.body.body import Body
 from rfnb.ops.math import logical_and, logical_not, not_equal, where
 from rfnb.ops.shape import expand_dims, set_sparse_dim
 from rfnb.search.score.add_up import Scored, of_chosen, scaled
-from rfnb.search.score.parts import ScorePart
-from rfnb.search.score.scorer import PartialScorer, Scorer, scores_ends, state_after
+from rfnb.search.score.scorer import PartialScorer, ScorePart, Scorer, scores_ends, state_after
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb.errors import ParameterError
 from tests.examples import examples
-from tests.search.blank.alignments import MERGES, all_sequences, labels_of, prefix_search
+from tests.search.alignments import MERGES, all_sequences, labels_of, prefix_search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
