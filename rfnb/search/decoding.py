@@ -538,7 +538,7 @@ class Scorers:
             raise ParameterError(
                 "decode: the scores of the model come from `step`", got=type(scale).__name__, hint='"model": its scale'
             )
-        self.parts = parts_of({name: value for name, value in (given or {}).items() if name != MODEL})
+        self.parts = [] if given is None else parts_of({name: x for name, x in given.items() if name != MODEL})
         for part in self.parts:
             if isinstance(part.value, Tensor):
                 raise ParameterError(
