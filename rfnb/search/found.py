@@ -318,13 +318,13 @@ def collect(plan: CollectPlan, searched: Searched) -> Found:
         ends=arrays.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
-        end_label=rules.end if plan.axis is not None else None,
+        end_label=rules.end,
         again=_again(plan, searched),
         why_not=plan.why_not,
         blank=rules.blank,
         joined=arrays.get("joined"),
         living=rules.living,
-        stops=rules.stops or (rules.threshold is not None and plan.axis is not None),
+        stops=rules.stops or rules.threshold is not None,
     )
     trace = trace if rules.blank is None else replace(trace, lengths=trace.label_counts())
     signature = align.sig(plan.dims)
