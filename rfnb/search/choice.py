@@ -27,7 +27,7 @@ from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_argmax
 from rfnb.search.beam import BeamState, advance
 from rfnb.search.found import CollectPlan, collect
-from rfnb.search.frames import Blanks, FrameStep, check_blank, check_parts
+from rfnb.search.frames import Blanks, FrameState, advance_frame, check_blank, check_parts
 from rfnb.search.places import stopped
 from rfnb.search.rules import BeamRules, ChoiceOptions, read_options, rules_of
 from rfnb.search.score.add_up import Scored, add_up
@@ -184,7 +184,7 @@ def _like(body: Body, tensors: Sequence[Tensor], axis: Dim, beam: Dim) -> Tensor
 
 
 def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labels: Tensor | None = None) -> Chosen:
-    """The hypotheses after one more label. of_labels: see `frame_step`."""
+    """The hypotheses after one more label. of_labels: see `advance_frame`."""
     check_blank(options, axis)
     beam = _beam(body, options)
     _check_scores(body, scores, axis, beam, by_frame=options.blank is not None)
@@ -201,8 +201,9 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     scale = options.base_beam_score_scale
     base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
     if carried.blanks is not None:
-        dims: Any = {"axis": axis, "beam": before, "out_beam": wide, "of_labels": of_labels}
-        frame, pruned = parted(carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims), wide, after)
+        frame = carried.blanks.before(body, hypotheses, base, ended)
+        dims: Any = {"axis": axis, "beam": before, "out_beam": wide}
+        frame, pruned = parted(advance_frame(frame, scores, carried.rules, of_labels=of_labels, **dims), wide, after)
         carried.blanks.take(body, hypotheses, frame)
         keep_pruned(body, hypotheses, pruned, before)
         return _take(body, hypotheses, frame, before, after)
@@ -238,7 +239,7 @@ def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: Choi
     return Chosen(labels if several else labels[0], None, None, None, body.hypotheses)
 
 
-def _take(body: Body, hypotheses: Hypotheses, found: BeamState | FrameStep, before: Dim, after: Dim) -> Chosen:
+def _take(body: Body, hypotheses: Hypotheses, found: BeamState | FrameState, before: Dim, after: Dim) -> Chosen:
     """Makes the results of a step the newest hypotheses."""
     labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
     target, carried = assigned_name() or "chosen", hypotheses.search
@@ -249,7 +250,7 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamState | FrameStep, befo
     hypotheses.choices.append(BeamChoice(before, after, parents, _rows(body, parents, before)))
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
     hypotheses.asked |= {"labels": labels, "parents": parents, "scores": total}
-    if isinstance(found, FrameStep):
+    if isinstance(found, FrameState):
         values["joined"] = body.of_body(found.joined, "choice")
     elif carried.counts_place is not None and found.counts is not None:
         counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")

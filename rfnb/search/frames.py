@@ -37,7 +37,7 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import reduce_all, reduce_any, reduce_argmax
 from rfnb.ops.shape import expand_dim, merge_dims, replace_dim, set_sparse_dim, split_dims
 from rfnb.ops.sort import top_k
-from rfnb.search.rules import ChoiceOptions, Merge
+from rfnb.search.rules import BeamRules, ChoiceOptions, Merge
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
@@ -124,40 +124,42 @@ def _factors(like: Tensor) -> Tensor:
         return tensor_of(raw, align.sig([HASH]), EMPTY)
 
 
-class FrameStep(NamedTuple):
-    """The hypotheses after a frame. {…, out_beam}
+class FrameState(NamedTuple):
+    """The hypotheses of a beam over frames. {…, beam}
 
-    labels: the label that each got; blank if it got none. parents: the hypothesis that it extends, the better one of
-    two that merge. scores: of all its alignments. joined: the other one of two that merge, or -1. prefixes: its labels.
-    in_blank, in_label: for CTC, the scores of its alignments that end in blank, and of those that end in a label.
+    Args:
+        labels: the label that each got in the last frame; blank if it got none. None before the first frame.
+        parents: the hypothesis that it extends, the better one of two that merged. None before the first frame.
+        scores: of all its alignments; -∞ for a place without one.
+        joined: the other one of two that merged, or -1. None before the first frame.
+        prefixes: its labels so far.
+        in_blank: for CTC, the score of its alignments that end in blank.
+        in_label: for CTC, the score of those that end in a label.
+        ended: which have ended; None if none has, or if this is not known yet.
     """
 
-    labels: Tensor
-    parents: Tensor
+    labels: Any
+    parents: Any
     scores: Tensor
-    joined: Tensor
+    joined: Any
     prefixes: Prefixes
-    in_blank: Tensor | None
-    in_label: Tensor | None
+    in_blank: Tensor | None = None
+    in_label: Tensor | None = None
+    ended: Tensor | None = None
 
 
-@op()
-def frame_step(
+@op(name="frame_step")
+def advance_frame(
+    state: FrameState,
     scores: Tensor,
-    base: Tensor,
+    rules: BeamRules,
     *,
     axis: Dim,
     beam: Dim,
     out_beam: Dim,
-    blank: int,
-    prefixes: Prefixes,
     of_labels: Tensor | None = None,
-    in_blank: Tensor | None = None,
-    in_label: Tensor | None = None,
-    ended: Tensor | None = None,
-    merge: Merge | None = "sum",
-) -> FrameStep:
-    """The best label sequences after one more frame. {…, beam, axis}, {…, beam} → {…, out_beam}
+) -> FrameState:
+    """The best label sequences after one more frame. {…, beam}, {…, beam, axis} → {…, out_beam}
 
     A hypothesis gets one more label, or blank and keeps its labels. If the labels are then those of another hypothesis,
     the two merge. With `in_blank` and `in_label`, as for CTC, a frame may also repeat the last label, and a label that
@@ -168,14 +170,14 @@ def frame_step(
     Bi-Directional Recurrent DNNs, 2014 (arXiv:1408.2873).
 
     Args:
-        scores: of the labels and of blank. base: of each hypothesis; -∞ for a place without one.
-        prefixes: the labels of each hypothesis so far.
+        state: ended hypotheses keep their scores, and get a blank that does not count.
+        scores: of the labels and of blank.
         of_labels: scores that are added where a hypothesis gets one more label, such as those of a language model, but
             not where a frame repeats the last one. {…, beam, axis}
-        ended: which hypotheses have ended: they keep their scores, and get a blank that does not count.
-        merge: the score of two that merge: the log of the sum of their probabilities, or the larger one. None: two
-            alignments of the same labels stay apart.
     """
+    _, _, base, _, prefixes, in_blank, in_label, ended = state
+    blank, merge = rules.blank, rules.merge
+    assert blank is not None
     order = [*(dim for dim in base.dims if dim is not beam), beam, axis]
     number = set_sparse_dim(range_over_dim(axis, device=scores.device), None)
     is_blank = equal(number, blank)
@@ -190,7 +192,7 @@ def frame_step(
         if of_labels is not None and in_label is not None:
             repeated = both(compare_bc(prefixes.last, "equal", number), no(is_neg_infinite(in_label)))
             total = where(repeated, base + scores, total).copy_transpose(order)
-        return _apart(total, axis, beam, out_beam, blank, prefixes, in_label)
+        return _apart(total, state, blank, axis, beam, out_beam)
     blanks = stays = gather(total, indices=blank, axis=axis)
     repeats = None
     if in_blank is not None and in_label is not None:
@@ -244,10 +246,9 @@ def _best(total: Tensor, axis: Dim, beam: Dim, out_beam: Dim) -> tuple[Tensor, T
     return set_sparse_dim(labels, None), set_sparse_dim(parents, None), best
 
 
-def _apart(
-    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, blank: int, prefixes: Prefixes, in_label: Tensor | None
-) -> FrameStep:
+def _apart(total: Tensor, state: FrameState, blank: int, axis: Dim, beam: Dim, out_beam: Dim) -> FrameState:
     """The best alignments."""
+    prefixes, in_label = state.prefixes, state.in_label
     labels, parents, best = _best(total, axis, beam, out_beam)
     keeps = is_blank = equal(labels, blank)
     if in_label is not None:
@@ -268,7 +269,7 @@ def _ordered(
     ends: tuple[Tensor, Tensor] | None,
     axis: Dim,
     beam: Dim,
-) -> FrameStep:
+) -> FrameState:
     """The results, all with the same order of dims. ends: the scores in blank and in a label."""
 
     def ordered(x: Tensor, sparse_dim: Dim | None = None) -> Tensor:
@@ -276,7 +277,7 @@ def _ordered(
 
     in_blank, in_label = (None, None) if ends is None else map(ordered, ends)
     sparse = ordered(labels, axis), ordered(parents, beam)
-    return FrameStep(*sparse, best, ordered(joined), after, in_blank, in_label)
+    return FrameState(*sparse, best, ordered(joined), after, in_blank, in_label)
 
 
 class Blanks:
@@ -284,8 +285,6 @@ class Blanks:
 
     def __init__(self, body: Body, like: Tensor, initial: Any, options: ChoiceOptions):
         """like: {…, beam}. initial: the scores before the first step, a raw tensor."""
-        assert options.blank is not None
-        self.blank, self.merge = options.blank, options.merge
         self.places: dict[str, int] = {}  # of each carried value, by name
         for name, numbers in none_yet(like).items():
             dims = like.dims if numbers.ndim == len(like.dims) else (*like.dims, HASH)
@@ -302,14 +301,13 @@ class Blanks:
             initial = tensor_of(raw, like.sig, like.lengths)
         self.places[name] = body.carry("search", initial, initial.dtype, raw)
 
-    def step(self, body: Body, hypotheses: Hypotheses, scores: Tensor, base: Tensor, **more: Any) -> FrameStep:
-        """The hypotheses after one more frame. more: the other arguments of `frame_step`."""
-        more |= {name: self._value(body, hypotheses, place) for name, place in self.places.items()}
-        prefixes = Prefixes(*(more.pop(name) for name in Prefixes._fields))
-        result: FrameStep = frame_step(scores, base, prefixes=prefixes, blank=self.blank, merge=self.merge, **more)
-        return result
+    def before(self, body: Body, hypotheses: Hypotheses, scores: Tensor, ended: Tensor) -> FrameState:
+        """The newest hypotheses, before a frame."""
+        values = {name: self._value(body, hypotheses, place) for name, place in self.places.items()}
+        prefixes = Prefixes(*(values.pop(name) for name in Prefixes._fields))
+        return FrameState(None, None, scores, None, prefixes, ended=ended, **values)
 
-    def take(self, body: Body, hypotheses: Hypotheses, found: FrameStep) -> None:
+    def take(self, body: Body, hypotheses: Hypotheses, found: FrameState) -> None:
         """Carries what is known of the hypotheses after a frame."""
         values = found.prefixes._asdict() | {"in_blank": found.in_blank, "in_label": found.in_label}
         for name, place in self.places.items():
