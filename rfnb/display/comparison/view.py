@@ -239,7 +239,8 @@ def _summary(comparison: Comparison, differing: int) -> str:
         return "no value has the same name in both"
     if differing:
         return f"{differing} of {count} cannot be compared, the others agree"
-    return f"all {count} agree" + ("" if comparison.same_steps else ", but not the number of steps")
+    where = "" if comparison.complete else " in the steps that were compared"
+    return f"all {count} agree{where}" + ("" if comparison.same_steps else ", but not the number of steps")
 
 
 def _line(row: Difference) -> str:

@@ -16,12 +16,12 @@ from rfnb.ops import math
 from rfnb.trace.compare.comparison import Compared, Comparison, PairedNumbers
 from rfnb.trace.compare.hypotheses import SameHypotheses, hypotheses_of
 from rfnb.trace.compare.match import Sequences, match_sequences
-from rfnb.trace.compare.pairs import Pairs, Stretch
+from rfnb.trace.compare.pairs import Pairs, Stretch, steps_text
 from rfnb.trace.compare.part import MaskedPart, Select, fitted, part_of
 from rfnb.trace.compare.tolerance import Tolerance, distance
 from rfnb.trace.run.entries import Entries
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.step import AGREES, KEPT
+from rfnb.trace.run.step import AGREES, KEPT, is_lost
 
 OTHERS: dict[type, Callable[..., Any]] = {}
 """What compares two results that are not runs, such as searches, by their class; ranks above register it."""
@@ -73,9 +73,10 @@ def compare(
 
     `rf.compare(run, other)` matches values by name and line, then by order within the name; steps by number;
     sequences by tag, else by number; and dims by name, in any order. Padding, and steps after the end of a sequence, do
-    not count. The result is true if everything agrees. `rf.compare(found, other)` finds, for each sequence of two
-    searches, the first step at which their beams have other hypotheses. In two runs of searches, hypotheses with the
-    same labels are compared, wherever they are in the beams, which may have different sizes.
+    not count. The result is true if everything agrees; if a run no longer has some values, it is false, and notes tell
+    which. `rf.compare(found, other)` finds, for each sequence of two searches, the first step at which their beams have
+    other hypotheses. In two runs of searches, hypotheses with the same labels are compared, wherever they are in the
+    beams, which may have different sizes.
 
     Args:
         kind, allow_broadcast_all_sources, dim_order: for tensors. The kind is "equal", "not_equal", "less",
@@ -137,6 +138,8 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
         _look(compared.setdefault(entry.key, Compared(entry.name, entry.lines, state=entry.state)), stretch, context)
     forked = {run.forked_at for run in (a, b) if run.forked_at}
     for value in compared.values():
+        if value.lost and not value.note:
+            value.note = f"{steps_text(value.lost)} not compared, as the value was not kept"
         value.edited = value.state is not None and value.step is not None and value.step + 1 in forked
     result.numbers = context.earliest.numbers
     result.beams = () if hypotheses is None else hypotheses.beams
@@ -147,7 +150,8 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
         *(f"{x} and {y}: the tolerance is that of the less precise dtype" for x, y in context.types),
     ]
     notes += [f"{beam.name}: {beam.words}" for beam in result.beams if not beam.agree]
-    result.same_steps, result.notes = not uneven, [*sequences.notes, *notes, *pairs.notes, *_checks(a, b)]
+    result.same_steps, result.complete = not uneven, not pairs.forgotten
+    result.notes = [*sequences.notes, *notes, *pairs.notes, *_checks(a, b)]
     return result
 
 
@@ -178,6 +182,7 @@ class _Context:
         if stretch.missing:
             return stretch.missing
         steps = np.array(stretch.steps)
+        assert not isinstance(first.a, str) and not isinstance(first.b, str)
         a = part_of(first.a, stretch.a, self.a, steps, self.sequences.a, self.select)
         b = part_of(first.b, stretch.b, self.b, steps, self.sequences.b, self.select)
         if self.hypotheses is not None:
@@ -204,6 +209,9 @@ class _Context:
 
 def _look(value: Compared, stretch: Stretch, context: _Context) -> None:
     """Compares a value over some steps, and adds the result to `value`."""
+    if stretch.is_text:
+        _look_at_texts(value, stretch, context.earliest)
+        return
     parts = context.parts(stretch)
     if isinstance(parts, str):
         value.note = value.note or parts
@@ -220,6 +228,21 @@ def _look(value: Compared, stretch: Stretch, context: _Context) -> None:
     if differs.any():
         far = np.where(differs, distance(a.array, b.array), -1.0)
         _note_difference(value, stretch, far, (a, b), counts, context)
+
+
+def _look_at_texts(value: Compared, stretch: Stretch, earliest: _Earliest) -> None:
+    """The same for values that are texts in one run or both: of other kinds of objects, or that were not kept."""
+    for step, place, a, b in zip(stretch.steps, stretch.places, stretch.a, stretch.b, strict=True):
+        when = step, place
+        if a is None or b is None or is_lost(a) or is_lost(b):
+            value.lost.append(step)
+        elif (a := str(a)) != (b := str(b)):
+            value.steps += step >= 0
+            if value.step is None or when < (value.step, value.place):
+                (value.step, value.place), value.where, value.difference = when, "", 0.0
+                value.a, value.b = a, b
+            if earliest.when is None or when < earliest.when:
+                earliest.when, earliest.numbers = when, None
 
 
 def _note_difference(
@@ -255,7 +278,7 @@ def _relative(difference: float, *numbers: np.ndarray) -> float:
     return difference / float(max(sizes)) if max(sizes) else float("inf")
 
 
-def _entry(value: Entries, number: np.generic) -> Any:
+def _entry(value: Entries | str, number: np.generic) -> Any:
     """The number of an entry, or the text of its label."""
     vocab = value.vocab if isinstance(value, Tensor) else None
     entry = number.item()

@@ -23,7 +23,7 @@ class Compared:
     differs. place: the position of the value in that step. a, b: the two numbers or labels that differ most at that
     step; where: their position in the value. difference: between them; relative: to the largest number of the value at
     that step. steps: how many steps differ. largest: the largest difference of all steps. note: why the value cannot be
-    compared.
+    compared. lost: the steps at which a run no longer has the value.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Compared:
     note: str = ""
     state: str | None = None
     edited: bool = False
+    lost: list[int] = field(default_factory=list)
 
     @property
     def agree(self) -> bool:
@@ -66,12 +67,13 @@ class PairedNumbers:
 
 @dataclass(repr=False)
 class Comparison(Shown):
-    """The result of `rf.compare`. It is true if all common values agree and the numbers of steps are the same.
+    """The result of `rf.compare`. It is true if all common values agree, at all steps, and their number is the same.
 
     a, b: the names of the runs; serials: their serial numbers. values: those in both runs, in the order of the first.
     only_a, only_b: names of values in one run only. notes: other differences, such as numbers of steps or sequences.
     numbers: those of `first` at the step where it differs first. beams: of two searches, for each sequence, the first
     step at which the beams differ, and the hypotheses that only one of them has there (`rf.compare(found, other)`).
+    complete: whether both runs have all steps; those that one of them no longer has are not compared.
 
     >>> def run(scale):
     ...     loop = rf.Loop(max_seq_len=3, debug=True)
@@ -92,13 +94,14 @@ class Comparison(Shown):
     only_b: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     same_steps: bool = True
+    complete: bool = True
     numbers: PairedNumbers | None = None
     beams: tuple[Any, ...] = ()
 
     @property
     def agree(self) -> bool:
         """Whether there are common values, all of them agree, and the numbers of steps and the beams are the same."""
-        is_same = self.same_steps and all(beam.agree for beam in self.beams)
+        is_same = self.same_steps and self.complete and all(beam.agree for beam in self.beams)
         return is_same and bool(self.values) and all(value.agree for value in self.values)
 
     @property

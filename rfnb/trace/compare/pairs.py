@@ -16,11 +16,12 @@ from rfnb.errors import RunFileError
 from rfnb.trace.compare.match import match_values
 from rfnb.trace.run.entries import Entries, numbers
 from rfnb.trace.run.file.stored import StoredReplay
-from rfnb.trace.run.step import StepValue
+from rfnb.trace.run.step import StepText, StepValue
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
+ORDER = ("first", "second")
 HELD = 16 * 2**20
 """Bytes of numbers that are collected before they are compared."""
 
@@ -37,11 +38,11 @@ class Matched(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A value at one step, in both runs."""
+    """A value at one step, in both runs; of plain Python also texts of other values, and of those that are lost."""
 
     what: Matched
-    a: Entries
-    b: Entries
+    a: Entries | str
+    b: Entries | str
 
 
 @dataclass
@@ -49,15 +50,20 @@ class Stretch:
     """A pair at several steps with the same dtypes, dims and sizes, which are compared together for speed.
 
     first: the pair at the first of these steps. places: the position of the value in each step. a, b: its numbers at
-    each step. missing: why the numbers are missing, if they are.
+    each step, or texts. missing: why the numbers are missing, if they are.
     """
 
     first: Pair
     steps: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-    a: list[np.ndarray] = field(default_factory=list)
-    b: list[np.ndarray] = field(default_factory=list)
+    a: list[Any] = field(default_factory=list)
+    b: list[Any] = field(default_factory=list)
     missing: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether one of the two is no number."""
+        return isinstance(self.first.a, str) or isinstance(self.first.b, str)
 
 
 class Pairs:
@@ -68,13 +74,19 @@ class Pairs:
         self.states = [name for name in a.states if name in b.states]
         self.only = tuple([f"state {name}" for name in run.states if name not in self.states] for run in (a, b))
         self.notes: list[str] = []
+        self.forgotten = 0  # steps that one of the runs no longer has
+        forgotten = [getattr(run.replay, "forgotten", 0) for run in self.runs]
+        if steps := min(max(forgotten), *(run.steps for run in self.runs)):
+            self.forgotten = steps
+            which = "both no longer have" if all(forgotten) else f"the {ORDER[not forgotten[0]]} no longer has"
+            self.notes.append(f"{steps_text(range(steps))} not compared: {which} {'it' if steps == 1 else 'them'}")
         self._found: dict[Any, list[tuple[Matched, int, int]]] = {}
 
     def stretches(self) -> Iterator[Stretch]:
-        """All pairs of all common steps; step -1 stands for the states at the start."""
+        """All pairs of all common steps that both still have; step -1 stands for the states at the start."""
         open_: dict[Any, Stretch] = {}
         n_bytes = 0
-        for step in range(-1, min(run.steps for run in self.runs)):
+        for step in range(self.forgotten or -1, min(run.steps for run in self.runs)):
             for place, pair in enumerate(self._states(0) if step < 0 else self._at(step)):
                 n_bytes += _add(open_, step, place, pair)
             if n_bytes > HELD:
@@ -92,7 +104,8 @@ class Pairs:
 
     def _remembered(self, step: int) -> list[Pair]:
         """What the lines of a step assigned, in order, and the other states after it."""
-        rows_a, rows_b = rows = [[*run[step].values()] for run in self.runs]
+        rows: list[list[StepValue | StepText]] = [[*run[step].values(), *run[step].texts()] for run in self.runs]
+        rows_a, rows_b = rows
         sides = [[(row.name, _text(run, row.line)) for row in side] for run, side in zip(self.runs, rows, strict=True)]
         key = tuple(tuple(side) for side in sides)
         matches = self._found.get(key)
@@ -101,18 +114,18 @@ class Pairs:
             self._note_alone(step, rows, positions)
             lines = [(rows_a[i].line, rows_b[j].line) for i, j in positions]
             matches = self._found[key] = _numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
-        pairs = [Pair(entry, rows_a[i].tensor, rows_b[j].tensor) for entry, i, j in matches]
+        pairs = [Pair(entry, a, b) for entry, i, j in matches if not _unknown(a := rows_a[i][3], b := rows_b[j][3])]
         names = {pair.what.name for pair in pairs}
         return [*pairs, *(pair for pair in self._states(step + 1) if pair.what.state not in names)]
 
-    def _note_alone(self, step: int, rows: list[list[StepValue]], found: list[tuple[int, int]]) -> None:
+    def _note_alone(self, step: int, rows: list[list[StepValue | StepText]], found: list[tuple[int, int]]) -> None:
         """Notes values that one of the runs does not have, and the first line that only one of them ran."""
         for side, assigned in enumerate(rows):
             paired, names = {pair[side] for pair in found}, {row.name for row in rows[1 - side]}
             extra = [row for i, row in enumerate(assigned) if i not in paired]
             self.only[side].extend({row.name: 0 for row in extra if row.name not in (*names, *self.only[side])})
             repeat = next((row for row in extra if row.name in names), None)
-            note = f"only the {('first', 'second')[side]} assigns"
+            note = f"only the {ORDER[side]} assigns"
             if repeat is not None and not any(earlier.partition(": ")[2].startswith(note) for earlier in self.notes):
                 self.notes.append(f"step {step}: {note} {repeat.name} in line {repeat.line}")
 
@@ -144,7 +157,7 @@ class Pairs:
     def _note_hidden(self, side: int, count: int) -> None:
         """Adds a note on values that are missing in a file because it has none of modules and functions."""
         if count:
-            owner, partner = ("first", "second") if side == 0 else ("second", "first")
+            owner, partner = ORDER[side], ORDER[1 - side]
             where = f"inside modules and functions of the {owner}: the file of the {partner} does not contain them"
             self.notes.append(f"{count_of(count, 'value')} {where}")
 
@@ -172,24 +185,41 @@ def _inside(value: Value) -> bool:
     return node is not None and node.source != node.at
 
 
+def _unknown(a: Any, b: Any) -> bool:
+    """Whether nothing can be said about two objects of one type, or two containers of one length."""
+    return isinstance(a, str) and isinstance(b, str) and a == b and (a.startswith("<") or a.endswith(" parts"))
+
+
 def _add(open_: dict[Any, Stretch], step: int, place: int, pair: Pair) -> int:
     """Adds a pair to its stretch; returns the size of its numbers in bytes."""
-    try:
-        a, b = numbers(pair.a), numbers(pair.b)
-        missing = ""
-    except RunFileError as error:
-        a = b = np.zeros(0)
-        missing = error.what
-    key = pair.what.key, missing, _form(pair.a, a), _form(pair.b, b)
-    stretch = open_.setdefault(key, Stretch(pair, missing=missing))
+    a: Any = pair.a
+    b: Any = pair.b
+    form: Any = None
+    missing, size = "", 0
+    if not isinstance(a, str) and not isinstance(b, str):
+        try:
+            a, b = numbers(a), numbers(b)
+        except RunFileError as error:
+            a = b = np.zeros(0)
+            missing = error.what
+        size, form = a.nbytes + b.nbytes, (_form(pair.a, a), _form(pair.b, b))
+    stretch = open_.setdefault((pair.what.key, missing, form), Stretch(pair, missing=missing))
     stretch.steps.append(step)
     stretch.places.append(place)
     stretch.a.append(a)
     stretch.b.append(b)
-    return a.nbytes + b.nbytes
+    return size
 
 
-def _form(value: Entries, array: np.ndarray) -> Any:
+def steps_text(steps: Sequence[int]) -> str:
+    """`step 3 was`, or `12 steps from 0 to 20 were`."""
+    first, last = min(steps), max(steps)
+    if len(steps) == 1:
+        return f"step {first} was" if first >= 0 else "the start was"
+    return f"{count_of(len(steps), 'step')} from {max(first, 0)} to {last} were"
+
+
+def _form(value: Entries | str, array: np.ndarray) -> Any:
     return (value.sig, value.lengths, value.dtype, array.shape) if isinstance(value, Tensor) else type(value)
 
 

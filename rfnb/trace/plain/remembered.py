@@ -393,6 +393,11 @@ class Remembered(PlainSteps):
         return [*failed, *(["not finite"] if any(_has(bad, value) for value in last) else []), *self.iterations.notes]
 
     @property
+    def forgotten(self) -> int:
+        """How many steps were forgotten, the oldest ones."""
+        return self.iterations.first
+
+    @property
     def kept_from(self) -> int:
         """The first step that has all of its values; of those before it there are statistics, to save memory."""
         return max(bisect_left(self.iterations.starts, self.iterations.log.summarized), self.iterations.first)

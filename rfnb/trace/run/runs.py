@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from threading import RLock
 from typing import Any, NamedTuple
 
 from rfnb.core.ground.show import Shown
@@ -22,11 +23,14 @@ class Runs(Shown):
         self._counted: dict[int, Mapping[Hashable, int]] = {}  # the storages of each run, by its number
         self._held = HeldStorages()
         self._listeners: list[Callable[[], Any]] = []
+        self._lock = RLock()  # loops may run in several threads
 
     @property
     def _runs(self) -> list[Run]:
-        self._make()
-        return self._added
+        """The runs, the oldest first."""
+        with self._lock:
+            self._make()
+            return [*self._added]
 
     def _make(self) -> None:
         later, self._later = self._later, []
@@ -34,7 +38,7 @@ class Runs(Shown):
             self._add(entry.make())
 
     def __iter__(self) -> Iterator[Run]:
-        return iter(reversed(self._runs))
+        return reversed(self._runs)
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -70,7 +74,9 @@ class Runs(Shown):
 
         A run that is in the list, whose loop was paused and has gone on, is counted again with all its steps.
         """
-        self._add(run)
+        with self._lock:
+            self._make()
+            self._add(run)
         self._changed()
 
     def add_later(self, loop: Hashable, n_bytes: int, make: Callable[[], Run]) -> None:
@@ -81,48 +87,51 @@ class Runs(Shown):
             n_bytes: what the run keeps alive.
             make: makes the run.
         """
-        self._later.append(_Later(loop, n_bytes, make))
-        siblings = [entry for entry in self._later if entry.loop == loop]
-        if len(siblings) > options.keep and recording_mode() != "all":
-            self._later.remove(siblings[0])
-        if sum(entry.n_bytes for entry in self._later) > options.trace_budget:
-            self._make()
+        with self._lock:
+            self._later.append(_Later(loop, n_bytes, make))
+            siblings = [entry for entry in self._later if entry.loop == loop]
+            if len(siblings) > options.keep and recording_mode() != "all":
+                self._later.remove(siblings[0])
+            if sum(entry.n_bytes for entry in self._later) > options.trace_budget:
+                self._make()
         self._changed()
 
     def _add(self, run: Run) -> None:
         storages = run.storages
-        if run in self._runs:
+        if run in self._added:
             self._drop(run)
-        self._runs.append(run)
+        self._added.append(run)
         self._counted[run.serial] = storages
         self._held.add(storages)
         if recording_mode() != "all":
-            parents = [r.parent for r in self._runs if r.parent is not None]
-            siblings = [r for r in self._runs if r.loop == run.loop and not r.pinned and r not in parents]
+            parents = [r.parent for r in self._added if r.parent is not None]
+            siblings = [r for r in self._added if r.loop == run.loop and not r.pinned and r not in parents]
             for old in siblings[: -options.keep]:
                 self._drop(old)
-        for old in [old for old in self._runs[:-1] if not old.pinned]:
-            if self.bytes > options.trace_budget:
+        for old in [old for old in self._added[:-1] if not old.pinned]:
+            if self._held.bytes > options.trace_budget:
                 self._drop(old)
 
     def make_room(self, n_bytes: int) -> int:
         """Removes the oldest runs that are not pinned, until so many bytes of the budget are free, for a run that is
         recorded now; how many are free then.
         """
-        count = len(self._added) + len(self._later)
-        for run in [run for run in self._added if not run.pinned]:
-            if self._free < n_bytes:
-                self._drop(run)
-        while self._later and self._free < n_bytes:
-            self._later.pop(0)
-        if len(self._added) + len(self._later) < count:
+        with self._lock:
+            count = len(self._added) + len(self._later)
+            for run in [run for run in self._added if not run.pinned]:
+                if self._free < n_bytes:
+                    self._drop(run)
+            while self._later and self._free < n_bytes:
+                self._later.pop(0)
+            has_dropped, free = len(self._added) + len(self._later) < count, self._free
+        if has_dropped:
             self._changed()
-        return self._free
+        return free
 
     @property
     def pinned_bytes(self) -> int:
         """The bytes of the runs that are pinned."""
-        return sum(run.bytes for run in self._added if run.pinned)
+        return sum(run.bytes for run in [*self._added] if run.pinned)
 
     @property
     def _free(self) -> int:
@@ -135,8 +144,9 @@ class Runs(Shown):
     @property
     def bytes(self) -> int:
         """The bytes that the runs keep alive; storages that several runs share are counted once."""
-        self._make()
-        return self._held.bytes
+        with self._lock:
+            self._make()
+            return self._held.bytes
 
     def pin(self, serial: int, pinned: bool = True) -> None:
         """Pins a run, so that it is kept until `forget`; or unpins it."""
@@ -145,15 +155,17 @@ class Runs(Shown):
 
     def forget(self, serial: int) -> None:
         """Removes the run with this serial number."""
-        self._drop(self.by_serial(serial))
+        with self._lock:
+            self._drop(self.by_serial(serial))
         self._changed()
 
     def clear(self) -> None:
         """Removes all runs."""
-        self._later.clear()
-        self._runs.clear()
-        self._counted.clear()
-        self._held = HeldStorages()
+        with self._lock:
+            self._later.clear()
+            self._added.clear()
+            self._counted.clear()
+            self._held = HeldStorages()
         self._changed()
 
     def on_change(self, listener: Callable[[], Any]) -> None:

@@ -57,6 +57,12 @@ class StepText(NamedTuple):
     text: str
 
 
+def is_lost(text: Any) -> bool:
+    """Whether a text of a step stands for a value that was not kept; texts that are values themselves have quotes."""
+    words = text if isinstance(text, str) else ""
+    return words.startswith(("changed later", "may have changed")) or words.endswith(("no longer kept", "not kept"))
+
+
 class StepLines(NamedTuple):
     """About the lines of a step of plain Python code: where code did not run, and where loops inside of it begin."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 
 import rfnb as rf
+from rfnb.trace.run import runs as runs_module
 from rfnb.trace.run.options import options
 from rfnb.trace.run.runs import Runs
 
@@ -83,3 +86,19 @@ def test_observers_get_each_run():
             with rf.record_loops(loop):
                 loop(number + 1)
     assert [run.steps for run in seen] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_that_is_added_while_another_thread_looks_is_in_the_list(monkeypatch):
+    listed, looking, made = Runs(), [], record(0)
+    later = runs_module._Later
+
+    def interrupted(*args):
+        looking.append(Thread(target=len, args=(listed,)))
+        looking[-1].start()
+        looking[-1].join(0.2)  # which waits until the run is added
+        return later(*args)
+
+    monkeypatch.setattr(runs_module, "_Later", interrupted)
+    listed.add_later("loop", 10, lambda: made)
+    looking[0].join()
+    assert [*listed] == [made]

@@ -13,7 +13,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.fields import chosen, count, get, list_of
 from rfnb.trace.run.file.stored import StoredReplay
-from rfnb.trace.run.file.variables import ABSENT
+from rfnb.trace.run.file.variables import ABSENT, FROM
 from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.step import StepText
 
@@ -26,11 +26,14 @@ class StoredVariables(StoredReplay):
     """The same for loops of plain Python, whose variables keep their values until they are assigned again.
 
     codes: by variable, its values after steps that JSON has. rows: texts of steps. initial: what had a value before.
+    forgotten: how many steps the run no longer had. kept_from: the first step that has all of its values.
     """
 
     codes: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
     rows: Mapping[int, list[StepText]] = field(default_factory=dict)
     initial: list[str] = field(default_factory=list)
+    forgotten: int = 0
+    kept_from: int = 0
 
     def __post_init__(self) -> None:
         self._steps: dict[str, list[int]] = {}
@@ -140,7 +143,8 @@ def read_variables(data: Any, steps: int) -> dict[str, Any]:
         count({"step": step}, "step", steps): [chosen(table, row, "rows") if table else _row(row) for row in texts]
         for step, texts in get(data, "texts", list)
     }
-    return {"codes": codes, "rows": rows, "initial": list_of(data, "initial", str)}
+    first = {name: count(data, name, steps) for name in FROM if name in data}
+    return {"codes": codes, "rows": rows, "initial": list_of(data, "initial", str), **first}
 
 
 def _row(row: Any) -> StepText:

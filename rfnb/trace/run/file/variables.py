@@ -16,6 +16,9 @@ LIMIT = 2**23
 ABSENT = "is not in the file"
 """What is said about values that a file does not have."""
 
+FROM = ("forgotten", "kept_from")
+"""How many steps were forgotten, and the first that has all of its values."""
+
 
 def write_variables(run: Run) -> dict[str, Any] | None:
     """The values after the steps that assign them, and the rows of the views; None for other runs than plain Python.
@@ -42,6 +45,7 @@ def write_variables(run: Run) -> dict[str, Any] | None:
             table.setdefault(row, len(table))
         texts += [(step, rows)] if rows else []
     data = {"values": values, "initial": replay.initial_names()}
+    data |= {name: number for name in FROM if (number := getattr(replay, name))}
     if not lists.are_used:
         return {**data, "texts": texts}
     numbers = [[step, [table[row] for row in rows]] for step, rows in texts]
