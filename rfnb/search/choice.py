@@ -14,9 +14,9 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.source import assigned_name
-from rfnb.core.tensor.argument_errors import explained, not_a_tensor
+from rfnb.core.tensor.arguments import explained, not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import BeamChoice, Hypotheses
