@@ -11,11 +11,10 @@ from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_errors import not_a_tensor
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import not_a_tensor
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.create import range_over_dim

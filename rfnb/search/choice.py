@@ -14,9 +14,9 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.source import assigned_name
-from rfnb.core.tensor.argument_errors import explained, not_a_tensor
+from rfnb.core.tensor.arguments import explained, not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import BeamChoice, Hypotheses
@@ -212,7 +212,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     inputs = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
     hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in inputs.items() if x is not None}
-    state, rules, step = BeamState(None, None, base, counts, ended), options.rules(carried.rules), body.step_number()
+    state, rules, step = BeamState(None, None, base, counts, ended), options.rules(carried.rules), body.step_number
     by_rank = partial(advance, state, scores, axis=axis, beam=before, out_beam=wide, step=step)
     if rules.by_rank:
         result, pruned = parted(by_rank(rules), wide, after)

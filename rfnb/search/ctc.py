@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError
 from rfnb.loop.loop import Loop
 from rfnb.search.found import Found

@@ -13,10 +13,10 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.argument_errors import not_a_tensor
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import not_a_tensor
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
 from rfnb.loop.steps.beams import Searched
 from rfnb.ops.concat import concat

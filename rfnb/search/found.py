@@ -15,9 +15,9 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.text import count_of
-from rfnb.core.tensor.op_call import guard_methods, guarded
+from rfnb.core.tensor.op import guard_methods, guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import LoopError, SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import compare_searches, compare_trees, same_hypotheses

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core.advice.broadcast_errors import broadcast_allowed
+from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError

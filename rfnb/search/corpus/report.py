@@ -10,9 +10,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from rfnb.core.ground.suggestions import did_you_mean, number_of
-from rfnb.core.ground.text import count_of, cut
-from rfnb.core.tensor.op_call import guard_methods, guarded
+from rfnb.core.ground.text import count_of, cut, did_you_mean, number_of
+from rfnb.core.tensor.op import guard_methods, guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name

@@ -16,7 +16,7 @@ from rfnb.search.tree_arrays import Node
 from rfnb.search.words import number
 
 if TYPE_CHECKING:
-    from rfnb.core.vocab.vocab import Vocab
+    from rfnb.core.vocab import Vocab
     from rfnb.search.tree import Tree
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
-from rfnb.core.advice.features import likely_features
+from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.ground.atomic import replacing, unwritable
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import RfError, RunFileError
 from rfnb.search.trace import BY_SEQUENCE, BY_STEP, Candidates, Trace
 from rfnb.trace.run.file.fields import MOST, get, of_type, optional, raw_strings

@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
