@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
-from itertools import chain, repeat, takewhile
+from itertools import chain, repeat
 from operator import attrgetter, call, is_
 from types import FunctionType, MethodType, NoneType
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.trace.record.traced import Pending, Traced
+from rfnb.trace.run.variables import NUMBERS, Grown
 
 SMALL = 2**16
 """Bytes of a value without a counter of changes that is compared at each line that reads it."""
@@ -43,7 +44,6 @@ DEEPEST = 6
 MAY = "may have changed later"
 PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes))
 """Types of values that cannot change, and that are compared as they are."""
-NUMBERS = (bool, int, float)
 ATOMS = (NoneType, bool, int, float, complex, str, bytes, range, slice, type, Enum, np.generic)
 
 
@@ -66,20 +66,19 @@ class OddKey(str):
     __slots__ = ()
 
 
-class Growth:
+class Growth(Grown):
     """The parts of a list that grows, which its values after several lines share.
 
     entries: in how many entries of the log it is. held: of how many parts the memory is counted. has_kept: whether some
     parts are no atoms. counted: of how many the objects are counted.
     """
 
-    __slots__ = ("_array", "_looked", "_numbers", "counted", "entries", "has_kept", "held", "parts")
+    __slots__ = ("counted", "entries", "has_kept", "held")
 
     def __init__(self, parts: Iterable[Any]):
-        self.parts: list[Any] = []
-        self.entries = self.held = self.counted = self._looked = self._numbers = 0
+        super().__init__()
+        self.entries = self.held = self.counted = 0
         self.has_kept = False
-        self._array: Any = ()
         self.add(parts)
 
     def add(self, parts: Iterable[Any]) -> None:
@@ -87,18 +86,6 @@ class Growth:
         at = len(self.parts)
         self.parts += parts
         self.has_kept = self.has_kept or any(type(part) is Kept for part in self.parts[at:])
-
-    def numbers(self, length: int) -> Any:
-        """So many first parts, as an array where all have one type; None if some are no numbers."""
-        if self._looked < len(self.parts):
-            kinds = [*map(type, self.parts)]
-            self._looked = len(kinds)
-            self._numbers = next((at for at, kind in enumerate(kinds) if not issubclass(kind, NUMBERS)), len(kinds))
-            array = np.asarray([*takewhile(lambda part: type(part) is kinds[0], self.parts[: self._numbers])])
-            self._array = array if array.dtype.kind in "bf" or array.dtype == np.int64 else ()
-        if length > self._numbers:
-            return None
-        return self._array[:length] if length <= len(self._array) else self.parts[:length]
 
 
 class Parts:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import pytest
 import torch
-from safetensors import safe_open
 
 import rfnb as rf
 
@@ -91,11 +89,6 @@ def as_code(step, name):
     return type(value), str(value)
 
 
-def format_of(path):
-    with safe_open(path, "pt") as file:
-        return json.loads(file.metadata()["rfnb.run"])["format"]
-
-
 def calls_of(action):
     """How many functions of Python an action calls, and how often its generators go on."""
     count = [0]
@@ -141,11 +134,6 @@ def test_a_growing_list_of_texts_has_all_parts_at_each_step(tmp_path):
     for step in (0, 1, 2, 64, 89):
         for name in ("words", "rest"):
             assert again[step].eval(name) == run[step].eval(name) and len(again[step].eval(name)) == step + 1
-
-
-def test_only_runs_with_growing_lists_of_texts_need_the_new_format(tmp_path):
-    formats = {loop.__name__: format_of(recorded(loop, 5).save(tmp_path / "x.rfrun")) for loop in LOOPS}
-    assert formats.pop("texts") == 3 and set(formats.values()) == {2}
 
 
 def several_lines(n):
