@@ -171,17 +171,25 @@ class Remembered(PlainSteps):
         """All that the lines of a step assigned, in order, with numbers as they are, and the check."""
         rows: list[Any] = []
         for entry in self.iterations.entries(step):
-            growth = None if getattr(entry.value, "note", "") else growth_of(entry.value)
-            if growth is None or entry.name in self._named:
-                rows += self._rows(entry)
-            else:
-                growing = self._growing(entry.name, growth, entry.value.value.length)
-                line = entry.line + self._shift
-                rows.append(GrownRows(entry.name, "list", line, growing, partial(self._part_rows, entry, growth)))
+            is_plain = entry.version is not None or type(entry.value) in PLAIN
+            rows += self._rows(entry) if is_plain else self._grown_rows(entry.name, entry.value, entry)
         return rows, self._check
 
-    def _part_rows(self, entry: Entry, growth: Growth, number: int) -> list[StepValue | StepText]:
-        parts = _leaves(f"{entry.name}.{number}", growth.parts[number])
+    def _grown_rows(self, name: str, kept: Any, entry: Entry) -> Iterator[StepValue | StepText | GrownRows]:
+        """The rows of a value, with one for each list that grows."""
+        growth = None if getattr(kept, "note", "") or name in self._named else growth_of(kept)
+        if growth is not None:
+            growing, rows = (
+                self._growing(name, growth, kept.value.length),
+                partial(self._part_rows, entry, name, growth),
+            )
+            yield GrownRows(name, "list", entry.line + self._shift, growing, rows)
+            return
+        for leaf, part in _leaves(name, kept, depth=1):
+            yield from [self._row(name, kept, entry)] if part is kept else self._grown_rows(leaf, part, entry)
+
+    def _part_rows(self, entry: Entry, name: str, growth: Growth, number: int) -> list[StepValue | StepText]:
+        parts = _leaves(f"{name}.{number}", growth.parts[number])
         return [self._row(name, part, entry) for name, part in parts]
 
     def odd_names(self, step: int) -> list[str]:
@@ -196,7 +204,7 @@ class Remembered(PlainSteps):
             return False
         parts = kept.value if isinstance(kept, Kept) else kept
         if not isinstance(parts, Parts) or name in self._named:
-            return True
+            return not isinstance(parts, np.bool_) and (name in self._named or _is_in_torch(parts))
         if parts.growth is not None or parts.kind not in (list, tuple):
             return False
         kinds = {*map(type, parts.items)}
@@ -231,7 +239,8 @@ class Remembered(PlainSteps):
                 return tuple(parts) if issubclass(kind, tuple) else parts
             return Container(kind.__name__, parts)
         is_number = type(value) in NUMBERS or (isinstance(value, np.generic) and value.dtype.char in NUMPY)
-        return Leaf(self._tensor(name, kept), _kind(kept)) if not is_number and _is_array(kept) else value
+        is_tensor = not is_number and _is_array(kept) and _is_in_torch(value)
+        return Leaf(self._tensor(name, kept), _kind(kept)) if is_tensor else value
 
     def _growing(self, name: str, growth: Growth, length: int) -> Growing:
         return Growing(growth, length, lambda number: self._described(f"{name}.{number}", growth.parts[number]))
@@ -540,17 +549,17 @@ def block_of(iterations: Iterations) -> Block:
     )
 
 
-def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a value that are shown, with their names."""
+def _leaves(name: str, kept: Any, depth: int | None = None) -> Iterator[tuple[str, Any]]:
+    """The parts of a value that are shown, with their names; of so many levels."""
     value = kept.value if isinstance(kept, Kept) else kept
     is_marked = isinstance(kept, Kept) and bool(kept.note)
-    if not isinstance(value, Parts) or _is_array(kept) or not value.length or is_marked:
+    if depth == 0 or not isinstance(value, Parts) or _is_array(kept) or not value.length or is_marked:
         yield name, kept
         return
     for number, (key, item) in enumerate(value.named()):
         if number == SHOWN_PARTS:
             break
-        yield from _leaves(f"{name}.{key}", item)
+        yield from _leaves(f"{name}.{key}", item, depth and depth - 1)
 
 
 def _plain(name: str, kept: Any) -> Any:
@@ -615,6 +624,11 @@ def _is_array(kept: Any) -> bool:
     value = kept.value if isinstance(kept, Kept) else kept
     is_tensor = isinstance(value, Tensor) or (isinstance(kept, Kept) and kept.backend is not None)
     return is_tensor or _numbers(value) is not None
+
+
+def _is_in_torch(value: Any) -> bool:
+    """Whether a Tensor has all digits of a number or array."""
+    return not isinstance(value, np.generic | np.ndarray) or value.dtype.char not in "gG"
 
 
 def _words(kept: Any) -> str:

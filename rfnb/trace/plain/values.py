@@ -440,7 +440,7 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
     if left[0] < 0:
         return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
     last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
-    if kind is list and last is not None and last.kind is list and _has_grown(last, items):
+    if kind is list and last is not None and last.kind is list and _goes_on(last, items):
         growth = last.growth
         if growth is None or len(growth.parts) > last.length:
             growth = Growth(last.items)
@@ -589,6 +589,12 @@ def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
 def _has_grown(parts: Parts, items: tuple[Any, ...], limit: int = SMALL) -> bool:
     """Whether a list has got more items, and no other ones in place of those that it had."""
     return 0 < parts.length < len(items) and _begins_with(items, parts, limit, False)
+
+
+def _goes_on(parts: Parts, items: tuple[Any, ...]) -> bool:
+    """Whether a list has grown, or has not changed since it has."""
+    is_same_length = parts.growth is not None and len(items) == parts.length
+    return _begins_with(items, parts, SMALL, False) if is_same_length else _has_grown(parts, items)
 
 
 def _opened(item: Any) -> Iterator[Any]:

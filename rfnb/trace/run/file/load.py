@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,10 @@ def _order(data: Any, series: list[Series], table: list[Any], steps: int) -> dic
         for order in data.get("orders", ())
     ]
     order = {count({"step": step}, "step", steps): chosen(orders, at, "orders") for step, at in data.get("order", ())}
+    counts = Counter(step for entry in series for step in entry.steps)
     for step, rows in order.items():
-        if any(step not in getattr(row, "steps", getattr(row, "lengths", (step,))) for row in rows):
+        is_there = all(step in getattr(row, "steps", getattr(row, "lengths", (step,))) for row in rows)
+        if not is_there or len({id(row) for row in rows if isinstance(row, Series)}) != counts[step]:
             raise RunFileError("the order of the values in the file does not fit the rest")
     return order
 

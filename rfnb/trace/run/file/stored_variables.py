@@ -134,7 +134,7 @@ class StoredVariables(StoredReplay):
         if step < self.forgotten:
             return [LostValue(f"step {step} is {FORGOTTEN.words}")]
         values = [self._value(codes[step]) for codes in self.codes.values() if step in codes]
-        errors = [value.error("") for value in values if isinstance(value, Lost)]
+        errors = [value.error("") for value in values if isinstance(value, Lost) and value.words != ABSENT]
         texts = [LostValue(row.text) for row in self.texts(step) if is_lost(row.text)]
         return [error for error in [*errors, *texts] if isinstance(error, LostValue)]
 
@@ -253,6 +253,8 @@ class StoredVariables(StoredReplay):
             return {_key(key): self._value(part) for key, part in code["dict"]}
         if "numpy" in code:
             return _of_numpy(code)
+        if "complex" in code:
+            return complex(*code["complex"])
         for name, kind in SEQUENCES.items():
             if name in code:
                 return kind(self._value(part) for part in code[name])
@@ -309,6 +311,8 @@ class _Checked(NamedTuple):
             hash(tuple(_key(key) for key, _ in code["dict"]))
         elif "numpy" in code:
             _of_numpy(code)
+        elif "complex" in code:
+            complex(*code["complex"])
         elif kinds := code.keys() & SEQUENCES.keys():
             self.all(code[kinds.pop()])
         else:
@@ -342,7 +346,7 @@ class _Checked(NamedTuple):
         elif isinstance(code, dict):
             get(code, "tensor", list)
             self.one(code)
-        elif not isinstance(code, NUMBERS):
+        elif array_of(code) is None:
             raise RunFileError("a row of a list in the file is of no known kind")
 
 

@@ -141,6 +141,8 @@ class SavedVariables(SavedValues):
             return value
         if isinstance(value, np.generic) and value.dtype.char in NUMPY:
             return {"numpy": [value.dtype.name, value.item()]}
+        if kind is complex:
+            return {"complex": [value.real, value.imag]}
         if kind is Leaf:
             return {"tensor": [*self._place(name, value.tensor, is_part), value.kind]}
         if kind is Lost:
