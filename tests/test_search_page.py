@@ -9,7 +9,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import ParameterError
-from rfnb.search.choice import ChoiceOptions
+from rfnb.search.rules import ChoiceOptions
 
 PAGE = (Path(__file__).parents[1] / "docs" / "search.md").read_text(encoding="utf-8")
 

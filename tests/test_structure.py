@@ -25,21 +25,21 @@ from tests.sources import (
     room_sizes,
     subject,
 )
-from tests.walks import files_visited, net_forward, recorded_loop
+from tests.walks import decoded, files_visited, net_forward, recorded_loop
 
 ORDER = "printable errors core backend ops data trace loop nn search checkpoint network layers display".split()
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
-    "core": "ground vocab dims advice tensor expression graph run",
+    "core": "ground vocab dims advice tensor expression graph run_ctx",
     "data": "dataset batching writing public",
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program step ends steps body replay check zero_steps settle run_body choice loop kept breakpoint "
     "functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
-    "search": "trace words node tree_arrays explain stored tree found corpus sources checks variants beam blank "
-    "options replayed collect score choice outside decoding register public",
-    "checkpoint": "folder bundle stored formats entries contents mapping plain_values training choice report "
-    "variables foreign save load import_weights public",
+    "search": "trace words node tree_arrays explain stored tree found corpus sources rules checks places beam variants "
+    "blank replayed collect score choice outside decoding register public",
+    "checkpoint": "bundle stored entries contents mapping plain_values training report variables foreign save load "
+    "public",
     "network": "versions axes resolve options layer_call layer extern_data losses holder params build rec builder "
     "inner_net config report interface network weights public",
     "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
@@ -187,6 +187,12 @@ def test_a_recorded_loop_is_a_short_walk():
     walk = recorded_loop()
     walk()
     assert len(files_visited(walk)) < 55
+
+
+def test_a_search_that_decodes_is_a_short_walk():
+    walk = decoded()
+    walk()
+    assert len(files_visited(walk)) <= 33
 
 
 def test_the_forward_call_of_a_net_is_a_short_walk():

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+import torch
+
 import rfnb as rf
 
 ROOT = Path(__file__).parents[1] / "rfnb"
@@ -65,3 +67,17 @@ def net_forward() -> Callable[[], Any]:
     net = rf.Network(extern_data=extern).construct_from_dict(layers)
     batch = {key: (x.raw_tensor, [7, 6, 5]) for key, x in extern.example().data.items()}
     return lambda: net(batch)
+
+
+def decoded() -> Callable[[], Any]:
+    """`rf.search.decode` with a step that looks up scores in a table."""
+    table = torch.tensor([[0.0, 2.0, 1.0], [0.0, 0.5, 2.0], [3.0, 0.0, 0.0]])
+
+    def step(prev: torch.Tensor, state: None) -> tuple[torch.Tensor, None]:
+        return table[prev], state
+
+    def walk() -> Any:
+        labels = ["</s>", "a", "b"]
+        return rf.search.decode(step, batch=1, beam=2, start=0, end="</s>", limit=9, labels=labels)
+
+    return walk

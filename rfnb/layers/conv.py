@@ -10,7 +10,7 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.tensor.argument_kinds import Count, Positive
+from rfnb.core.tensor.arguments import Count, Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of

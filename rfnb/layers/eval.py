@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError

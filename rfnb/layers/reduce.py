@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.argument_kinds import Positive
-from rfnb.core.tensor.state import State
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.batches import with_padding
 from rfnb.network.axes import NetworkDims

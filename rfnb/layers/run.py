@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of

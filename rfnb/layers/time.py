@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Count, Positive
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.arguments import Count, Positive
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.range import cast_number
 from rfnb.network.layer import Layer

@@ -10,8 +10,8 @@ import numpy as np
 
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.tensor.argument_kinds import Name
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import Name
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError, ParameterError
 from rfnb.loop.body.body import Body

@@ -13,7 +13,7 @@ from rfnb.backend.base.tape import External, Tape, Var
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.source import NO_BLOCK, Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.program import Program, Schedule

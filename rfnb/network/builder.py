@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfError
 from rfnb.network import options as _options

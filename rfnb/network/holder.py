@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims.dim import batch_dim
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError
 from rfnb.network.axes import time_of

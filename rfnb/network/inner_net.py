@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.build.naming import is_trainable, variable_scope
 from rfnb.network.build.node import NetNode, every_node, run_node, take_parts

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.argument_kinds import Count, Positive, Probability
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.arguments import Count, Positive, Probability
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import DimError, NetworkError
 from rfnb.network.axes import NetworkDims, renamed
 from rfnb.network.layer_call.batch_norm import BatchNormCall

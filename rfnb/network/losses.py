@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
 from rfnb.network.axes import time_of

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.op_call import guard_methods
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict

@@ -76,7 +76,7 @@ if not _TYPE_CHECKING:
         """A name of `rf.search`, imported when first asked for; AttributeError, with similar names, for others."""
         if name in _NAMES:
             return getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
-        from rfnb.core.ground.suggestions import did_you_mean
+        from rfnb.core.ground.text import did_you_mean
 
         hint = did_you_mean(name, _NAMES, "rf.search.{}")
         raise AttributeError(f"rf.search has no {name!r}" + (f": {hint}" if hint else ""), name=name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,26 +11,23 @@ from rfnb.backend.base.math import join
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_errors import not_a_tensor
-from rfnb.core.tensor.op import op
+from rfnb.core.tensor.arguments import not_a_tensor
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.errors import ParameterError
+from rfnb.errors import DimError, ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, equal, greater, logical_and, where
 from rfnb.ops.reduce import reduce_all
 from rfnb.ops.shape import expand_dim, expand_dims, merge_dims, replace_dim
 from rfnb.ops.sort import top_k
-from rfnb.search.checks.arguments import check_step
-from rfnb.search.variants.apart import best_apart
-from rfnb.search.variants.groups import above, best_of_groups
+from rfnb.search.places import Places, above, best_apart, best_of_groups
+from rfnb.search.rules import BeamRules, Combine
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-
-Combine = Callable[[Tensor, Tensor], Tensor]
 
 
 class BeamStep(NamedTuple):
@@ -46,7 +43,21 @@ class BeamStep(NamedTuple):
     counts: Tensor | None
 
 
-@op()
+class BeamState(NamedTuple):
+    """The hypotheses of a beam. {…, beam}
+
+    Args:
+        scores: the sums of the scores of their labels; -∞ for a place without one.
+        ended: which have ended; None if none has.
+        counts: how many labels each has; None if scores are not normalized by length.
+    """
+
+    scores: Tensor
+    ended: Tensor | None = None
+    counts: Tensor | None = None
+
+
+@guarded
 def beam_step(
     scores: Tensor,
     base: Tensor,
@@ -102,10 +113,40 @@ def beam_step(
     Raises DimError if the dims do not fit, ParameterError if `groups` does not divide the beams, or is combined with
     `keep_beams` or `gold`.
     """
+    rules = BeamRules(
+        exponent=exponent, offset=offset, combine=combine, keep_beams=keep_beams, gold=gold is not None,
+        gold_once=gold_once, groups=groups, diversity=diversity, threshold=threshold, end=end, living=living,
+        most_ended=most_ended,
+    )  # fmt: skip
+    state = BeamState(base, ended, counts)
+    return advance(state, scores, rules, axis=axis, beam=beam, out_beam=out_beam, step=step, gold=gold)
+
+
+@op(name="beam_step")
+def advance(
+    state: BeamState,
+    scores: Tensor,
+    rules: BeamRules,
+    *,
+    axis: Dim,
+    beam: Dim,
+    out_beam: Dim,
+    step: Tensor | int,
+    gold: Tensor | None = None,
+) -> BeamStep:
+    """The hypotheses after one more label. {…, beam}, {…, beam, axis} → {…, out_beam}
+
+    Args:
+        scores: those of the labels.
+        step: the number of this step.
+        gold: the right label, if the last place is for it. {…}
+    """
+    base, ended, counts = state
+    exponent, offset, combine = rules.exponent, rules.offset, rules.combine
     check_step(scores, base, axis, beam, out_beam)
-    if groups != 1 and (keep_beams or gold is not None):
+    if rules.groups != 1 and (rules.keep_beams or rules.gold):
         raise ParameterError(
-            "choice: `groups` does not go together with `keep_beams` and `cheating`", got=groups, expected="1"
+            "choice: `groups` does not go together with `keep_beams` and `cheating`", got=rules.groups, expected="1"
         )
     backend, batch = backend_of_raw(base._raw), [dim for dim in base.dims if dim is not beam]
     places, order = [*batch, beam], [*batch, beam, axis]
@@ -131,17 +172,16 @@ def beam_step(
         if not isinstance(total, Tensor):
             raise not_a_tensor("beam_step: the result of `combine`", total)
         total = total.copy_transpose(order)
-    if groups != 1:
-        labels, parents, best = best_of_groups(total, ended, axis, beam, out_beam, groups, diversity)
-    elif living is not None and end is not None:
-        of_ends: dict[str, Any] = {"end": end, "living": living, "most_ended": most_ended}
-        labels, parents, best = best_apart(total, ended, axis, beam, out_beam, **of_ends)
+    if rules.groups != 1:
+        labels, parents, best = best_of_groups(total, ended, axis, beam, out_beam, rules)
+    elif rules.living is not None and rules.end is not None:
+        labels, parents, best = best_apart(total, ended, axis, beam, out_beam, rules)
     elif gold is not None:
-        labels, parents, best = _with_gold(total, axis, beam, out_beam, step, gold, gold_once, ended)
+        labels, parents, best = _with_gold(total, axis, beam, out_beam, step, gold, rules.gold_once, ended)
     else:
-        labels, parents, best = _chosen(total, axis, beam, out_beam, step, keep_beams)
-    if threshold is not None:
-        survivors = above(best, out_beam, threshold, spared=gold is not None)
+        labels, parents, best = _chosen(total, axis, beam, out_beam, step, rules.keep_beams)
+    if rules.threshold is not None:
+        survivors = above(best, out_beam, rules.threshold, rules)
         # where all have ended, further steps are those of other sequences, and stretch normalized scores
         best = survivors if ended is None else where(reduce_all(ended, axis=beam), best, survivors)
     if had_counts is None:
@@ -183,10 +223,8 @@ def _power(raw: Any, exponent: float) -> Any:
     return raw if exponent == 1 else raw**exponent
 
 
-def _chosen(
-    total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, keep: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Labels, parents and scores of the candidates that get a place."""
+def _chosen(total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, keep: bool) -> Places:
+    """The candidates that get a place."""
     best, (parents, labels), _ = top_k(total, axis=[beam, axis], k_dim=out_beam)
     if not keep:
         return labels, parents, best
@@ -215,7 +253,7 @@ def _with_gold(
     gold: Tensor,
     once: bool,
     ended: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Places:
     """The best candidates, of which the last is the right label after the last hypothesis."""
     last = beam.get_dim_value() - 1
     gold_parent: Any = cast(greater(step, 0), "int64") * last if isinstance(step, Tensor) else last * (step > 0)
@@ -241,3 +279,26 @@ def first_label_only(backend: type[Backend], axis: Dim, like: Any) -> Any:
     with untaped():
         raw = backend.from_numpy_raw(numbers, backend.get_device_raw(like))
         return backend.cast_raw(raw, backend.get_dtype_name_raw(like))
+
+
+def check_step(scores: Tensor, base: Tensor, axis: Dim, beam: Dim, out_beam: Dim) -> None:
+    """Raises DimError for dims of `beam_step` that do not fit."""
+    if len({axis, beam, out_beam}) < 3:
+        raise DimError(
+            "beam_step: `axis`, `beam` and `out_beam` are three dims",
+            got=", ".join(dim.describe() for dim in (axis, beam, out_beam)),
+            expected="those of the labels, of the hypotheses before the step, and of those after it",
+        )
+    if not out_beam.dimension:
+        raise DimError("beam_step: `out_beam` has no fixed size", got=out_beam, hint='rf.Dim(4, name="after")')
+    score_dims = [dim for dim in scores.dims if dim is not axis]
+    for name, x, required in (("scores", scores, [axis]), ("base", base, [beam, *score_dims])):
+        lacking = next((dim for dim in required if dim not in x.dims_set), None)
+        if lacking is not None:
+            raise DimError(
+                f"beam_step: `{name}` lacks the dim {lacking.name}",
+                got=x.describe_dims(),
+                expected=", ".join(dict.fromkeys(dim.name for dim in required)),
+                hint=f"rf.expand_dim({name}, {lacking.name}) if it is the same for all of its entries",
+                dims=[lacking],
+            )

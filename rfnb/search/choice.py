@@ -12,22 +12,23 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.source import assigned_name
-from rfnb.core.tensor.argument_errors import explained, not_a_tensor
+from rfnb.core.tensor.arguments import explained, not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.vocab.vocab import Vocab
-from rfnb.errors import DimError, ParameterError
+from rfnb.core.vocab import Vocab
+from rfnb.errors import DimError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import BeamChoice, Hypotheses
+from rfnb.loop.step import has_steps
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, where
-from rfnb.search.beam import BeamStep, beam_step
+from rfnb.search.beam import BeamState, BeamStep, advance
 from rfnb.search.blank.in_loop import Blanks, check_blank, check_parts
 from rfnb.search.blank.step import FrameStep
-from rfnb.search.checks.arguments import check_beam, check_scores
 from rfnb.search.collect import CollectPlan, collect
-from rfnb.search.options import ChoiceOptions, read_options
-from rfnb.search.replayed.places import Places
+from rfnb.search.places import stopped
+from rfnb.search.rules import BeamRules, ChoiceOptions, read_options, rules_of
 from rfnb.search.score.add_up import add_up, keep
 from rfnb.search.score.final import Final, add_finals, settle
 from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
@@ -40,9 +41,7 @@ from rfnb.search.variants.candidates import (
     pruned_of,
     with_candidates,
 )
-from rfnb.search.variants.endings import Endings
-from rfnb.search.variants.endings_in_loop import endings_of
-from rfnb.search.variants.groups import check_groups
+from rfnb.search.variants.constraint import number_of
 from rfnb.search.variants.several_labels import keep_labels, keep_pruned_labels
 from rfnb.search.variants.target import target_labels, target_scores
 from rfnb.trace.record.traced import Traced
@@ -184,7 +183,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     """The hypotheses after one more label. of_labels: see `frame_step`."""
     check_blank(options, axis)
     beam = _beam(body, options)
-    check_scores(body, scores, axis, beam, by_frame=options.blank is not None)
+    _check_scores(body, scores, axis, beam, by_frame=options.blank is not None)
     if options.prob_scale != 1.0:
         scores = scores * options.prob_scale
     if options.random_sample_scale:
@@ -203,30 +202,25 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
         carried.blanks.take(body, hypotheses, frame)
         keep_pruned(body, hypotheses, pruned, before)
         return _take(body, hypotheses, frame, before, after)
-    if hypotheses.choices and (options.ended == "apart" or carried.endings.living):
+    if hypotheses.choices and (options.ended == "apart" or carried.rules.living):
         raise ParameterError(f'{body.loop.name}: choice: `ended="apart"` needs the only choice of a step')
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     inputs = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
     hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in inputs.items() if x is not None}
-    arguments: Any = {
-        "axis": axis, "beam": before, "ended": ended, "counts": counts, "step": body.step_number(),
-        "exponent": carried.exponent, "offset": carried.offset, "combine": options.custom_score_combine,
-    }  # fmt: skip
-    result = beam_step(
-        scores, base, **arguments, out_beam=wide if options.by_rank else after, keep_beams=options.keep_beams,
-        gold=options.target if options.cheating else None, gold_once=options.cheating == "exclusive",
-        groups=options.groups, diversity=options.diversity, threshold=options.threshold, **carried.endings.selects,
-    )  # fmt: skip
-    if options.by_rank:
-        result, pruned = parted(result, wide, after)
+    state, rules, step = BeamState(base, ended, counts), options.rules(carried.rules), body.step_number()
+    by_rank = partial(advance, state, scores, axis=axis, beam=before, out_beam=wide, step=step)
+    if rules.by_rank:
+        result, pruned = parted(by_rank(rules), wide, after)
     else:
-        pruned = None
+        gold = options.target if rules.gold else None
+        result, pruned = by_rank(rules, out_beam=after, gold=gold), None
         if wide is not after:
-            pruned = left_over(result, beam_step(scores, base, **arguments, out_beam=wide), axis, after, wide)
+            pruned = left_over(result, by_rank(rules.ranking), axis, after, wide)
     keep_pruned(body, hypotheses, pruned, before)
-    if carried.endings.stops:
+    if rules.stops:
         had = gather(ended, indices=result.parents, axis=before)
-        result = carried.endings.stop(result, after, had, body.step_number(), carried.exponent, carried.offset)
+        scores = stopped(result, after, rules, had_ended=had, step=step, limit=carried.limit)
+        result = result._replace(scores=scores)
     return _take(body, hypotheses, result, before, after)
 
 
@@ -280,29 +274,40 @@ def _add(hypotheses: Hypotheses, scores: Tensor) -> None:
 def _beam(body: Body, options: ChoiceOptions, with_scorers: bool = False) -> Dim:
     """The dim of the hypotheses. Raises DimError if no state has it, unless there are scorers, or blanks are told from
     labels."""
-    check_beam(body, options.beam, needs_state=not with_scorers and options.blank is None)
+    _check_beam(body, options.beam, needs_state=not with_scorers and options.blank is None)
     assert options.beam is not None
     return options.beam
 
 
 @dataclass(frozen=True)
 class SearchCarry:
-    """What a search carries from step to step, as values before the step. ended: which hypotheses have ended. counts:
-    how many labels each has; None if scores are not normalized. Their positions among all that the loop carries.
-    scales: of the parts of scores, as they become known. endings: when it stops. blank, at_start: see `CollectPlan`.
-    finals: what scores the end of a hypothesis. labels: those of the newest hypotheses by each choice of the step;
-    vocabs: their texts."""
+    """What a search carries from step to step, and what it knows of its steps.
 
+    Args:
+        rules: those of the search.
+        limit: the most steps of each sequence, if that is known and needed.
+        scores_place: the position of the scores among all that the loop carries.
+        ended: which hypotheses had ended before the step.
+        counts: how many labels each has then; None if scores are not normalized.
+        counts_place: their position.
+        scales: of the parts of scores, as they become known.
+        blanks: what a search over frames carries.
+        at_start: see `CollectPlan`.
+        finals: what scores the end of a hypothesis.
+        labels: those of the newest hypotheses by each choice of the step.
+        vocabs: their texts.
+        pruned: the candidates of the last choice that found no place: labels, parents, scores.
+        pruned_labels: their labels by each choice of the step.
+    """
+
+    rules: BeamRules
+    limit: Tensor | int | None
     scores_place: int
     ended: Traced
     counts: Traced | None
     counts_place: int | None
-    exponent: float
-    offset: float
     scales: dict[str, float]
     blanks: Blanks | None
-    endings: Endings
-    blank: int | None
     at_start: dict[str, Any]
     finals: list[Final] = field(default_factory=list)
     labels: list[Tensor] = field(default_factory=list)
@@ -313,26 +318,17 @@ class SearchCarry:
 
 def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptions) -> Hypotheses:
     """The hypotheses before the first choice: one without labels, in the first place of the beam, or of each group."""
-    backend, exponent, offset = body.backend, options.exponent, options.length_normalization_offset
-    size = beam.get_dim_value()
-    check_groups(options.groups, size)
-    ends = endings_of(body, options, size, axis)
+    backend, size = body.backend, beam.get_dim_value()
+    rules, limit = _rules(body, options, size, axis)
     batch = [dim for dim in plain.dims if dim not in (axis, beam)]
     sizes = [plain.size_of(dim).max for dim in batch]
     numbers = np.full([*sizes, size], -np.inf, plain.dtype)
-    numbers[..., :: size // options.groups] = 0
+    numbers[..., :: size // rules.groups] = 0
     with body.untraced():
         initial = backend.from_numpy_raw(numbers, plain.device)
         like = tensor_of(initial, align.sig([*batch, beam]), plain.lengths)
     scales: dict[str, float] = {}
-    places = Places(
-        ends.living, ends.end, options.groups, options.keep_beams, bool(options.cheating), options.threshold is not None
-    )
-    plan = CollectPlan(
-        backend, axis.vocab, like.dims, plain.lengths, exponent, initial, options.blank, scales, offset, axis=axis,
-        combine=options.custom_score_combine, noisy=bool(options.random_sample_scale),
-        living=ends.living, stops=ends.stops or places.threshold, places=places,
-    )  # fmt: skip
+    plan = CollectPlan(backend, rules, axis.vocab, like.dims, plain.lengths, initial, scales, axis=axis)
     hypotheses = body.hypotheses = Hypotheses(body, beam, like.dims, partial(collect, plan))
     place = body.carry("search", like, like.dtype, initial)
     hypotheses.scores = body.carried[place].before
@@ -340,25 +336,43 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     ended = hypotheses.carried[ended_place] = body.carried[ended_place].before
     with body.untraced():
         units = backend.full_raw([*sizes, beam.get_dim_value()], 1, plain.dtype, plain.device)
-    counts_place = body.carry("search", like, like.dtype, units) if exponent else None
+    counts_place = body.carry("search", like, like.dtype, units) if rules.exponent else None
     counts = None if counts_place is None else body.carried[counts_place].before
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)
     hypotheses.search = SearchCarry(
-        place,
-        past,
-        counts,
-        counts_place,
-        exponent,
-        offset,
-        scales,
-        blanks,
-        ends,
-        options.blank,
-        plan.at_start,
-        vocabs=plan.vocabs,
+        rules, limit, place, past, counts, counts_place, scales, blanks, plan.at_start, vocabs=plan.vocabs
     )
     return hypotheses
+
+
+def _rules(body: Body, options: ChoiceOptions, places: int, axis: Dim) -> tuple[BeamRules, Tensor | int | None]:
+    """The rules of a search, and the most steps of each sequence if it may stop early. Raises ParameterError for
+    options that do not fit together."""
+    who = f"{body.loop.name}: choice"
+    limit = _most_steps(body) if options.early_stop else None
+    end = None if options.end is None else number_of(options.end, axis)
+    unusual = {"beam_size": options.beam_size not in (None, places), "keep_beams": options.keep_beams}
+    unusual |= {"cheating": bool(options.cheating), "blank": options.blank is not None}
+    others = [name for name, used in unusual.items() if used]
+    rules = rules_of(who, options, places, end=end, gain=options.gain, others=others)
+    if rules.sure and limit is None and (options.exponent or rules.most_gain > 0):
+        raise ParameterError(
+            f"{who}: `early_stop` needs to know how many steps there may be", hint="rf.Loop(max_seq_len=…)"
+        )
+    return rules, limit
+
+
+def _most_steps(body: Body) -> Tensor | int | None:
+    """The most steps of each sequence, as far as they are known where the choice is made."""
+    limit, axis = body.loop.max_seq_len, body.loop.axis
+    size = body.size or (axis.size if axis is not None and has_steps(axis) else None)
+    if size is None:
+        return None if isinstance(limit, Traced) else limit
+    if not size.dims:
+        return size.max
+    with body.untraced():
+        return tensor_of(body.backend.from_numpy_raw(size.values, None), align.sig(size.dims), EMPTY)
 
 
 def _or_past_the_end(body: Body, ended: Traced) -> Traced:
@@ -402,3 +416,73 @@ def _label_dim(body: Body, scores: Tensor, axis: Dim | None, beam: Dim | None) -
             hint="loop.choice(scores, axis=label_dim, …)",
         )
     return candidates[0]
+
+
+def _check_beam(body: Body, beam: Any, *, needs_state: bool = True) -> None:
+    """Raises DimError if the beam is not a Dim of fixed size, or no state has it; LoopError in a nested loop."""
+    name, hypotheses = body.loop.name, body.hypotheses
+    if body.outer is not None:
+        raise LoopError(
+            f"{name}: choice in a loop inside of another, where the result of the search differs at each step",
+            got=f"{name} in {body.outer.name}",
+            hint=f"make the steps of {body.outer.name} a batch dim; or rf.search.beam_step with states of your own",
+        )
+    if not isinstance(beam, Dim) or not beam.dimension:
+        raise DimError(
+            f"{name}: choice: `beam` is the dim of the hypotheses, of fixed size",
+            got="nothing" if beam is None else repr(beam),
+            expected="a Dim that the states have",
+            hint='before the loop: beam = rf.Dim(4, name="beam"); loop.state.prev = rf.zeros([…, beam], …)',
+        )
+    states = [(state, x) for state, x in body.loop.state._leaves() if isinstance(x, Tensor)]
+    if hypotheses is None and needs_state and not any(beam in x.dims for _, x in states):
+        namesake = next((dim for _, x in states for dim in x.dims if dim.name == beam.name), None)
+        if namesake is not None:
+            raise DimError(
+                f"{name}: choice: `beam` is another Dim than that of the states, of the same name",
+                got=beam.describe(),
+                expected=namesake.describe(),
+                hint=f"make it once, before the loop: {beam.name} = rf.Dim({namesake.dimension}, name={beam.name!r})",
+            )
+        raise DimError(
+            f"{name}: choice: no state has the dim {beam.name}",
+            got=", ".join(f"{state} {x.describe_dims()}" for state, x in states) or "no states",
+            hint=f"before the loop: loop.state.prev = rf.zeros([…, {beam.name}], …): states of each hypothesis have it",
+        )
+    if hypotheses is not None and beam is not hypotheses.beam:
+        raise DimError(
+            f"{name}: a second choice has another beam",
+            got=beam.describe(),
+            expected=hypotheses.beam.describe(),
+            hint="the same beam, with beam_size=… for another number of hypotheses in between",
+        )
+
+
+def _check_scores(body: Body, scores: Tensor, axis: Dim, beam: Dim, *, by_frame: bool = False) -> None:
+    """Raises DimError for scores of other hypotheses than those that the choice extends, or of none.
+
+    Over frames, such as those of CTC, scores may be the same for all hypotheses.
+    """
+    name, hypotheses = body.loop.name, body.hypotheses
+    newest = beam if hypotheses is None else hypotheses.newest
+    older = [] if hypotheses is None else [hypotheses.beam, *(choice.after for choice in hypotheses.choices[:-1])]
+    if hypotheses is not None and any(dim in scores.dims for dim in older if dim is not newest):
+        raise DimError(
+            f"{name}: choice: the scores are of hypotheses before the last choice",
+            got=scores.describe_dims(),
+            expected=f"the {beam.name} after it",
+            hint="chosen = loop.choice(…); loop.choice(chosen.follow(scores), …), or scores from what was chosen",
+        )
+    if newest not in scores.dims and not (by_frame or body.unstacked):
+        raise DimError(
+            f"{name}: choice: the scores lack the dim {beam.name}, so that they are the same for all hypotheses",
+            got=scores.describe_dims(),
+            expected=f"{beam.name} too, from states that have it",
+            hint=f"loop.choice(rf.expand_dim(scores, {beam.name}), …) if this is intended",
+        )
+    if axis in (newest, beam) or axis.is_batch_dim():
+        raise DimError(
+            f"{name}: choice: the dim of the labels cannot be that of the {'batch' if axis.is_batch_dim() else 'beam'}",
+            got=f"axis={axis.name}, scores {scores.describe_dims()}",
+            hint="loop.choice(scores, axis=label_dim, …)",
+        )

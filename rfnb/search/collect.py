@@ -13,13 +13,12 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import LoopError
-from rfnb.search.beam import Combine
 from rfnb.search.checks.nan_scores import check_kept
 from rfnb.search.found import Found
-from rfnb.search.replayed.places import Places
 from rfnb.search.replayed.steps import SearchSteps
+from rfnb.search.rules import BeamRules
 from rfnb.search.trace import FINAL, NOT_RECORDED, Candidates, Trace, by_length, by_scale
 from rfnb.search.variants.several_labels import join_labels
 
@@ -32,34 +31,32 @@ if TYPE_CHECKING:
 class CollectPlan:
     """What is known of a search before it runs.
 
-    vocab: the texts of the labels. dims: those of the scores, the last of which is the beam; lengths: theirs. exponent,
-    offset: hypotheses are compared by their scores divided `by_length` of their counts. initial: the scores before the
-    first step, a raw tensor. blank: the label that stands for no label. scales: of the parts of scores. what: the
-    function that searches, for errors. axis: the dim of the labels. combine: as in `beam_step`. noisy: whether noise is
-    added to the scores. why_not: why its steps cannot be replayed, if they cannot. living, stops: see `Trace`.
-    vocabs: the texts of the labels of each choice, if a step has several. places: which candidates they are for.
-    at_start: what the end adds to hypotheses without labels, by the names of parts, not scaled; known if a sequence may
-    have no steps. {…, beam}
+    Args:
+        rules: those of the search.
+        vocab: the texts of the labels.
+        dims: those of the scores, the last of which is the beam.
+        lengths: those of the dims.
+        initial: the scores before the first step, a raw tensor.
+        scales: of the parts of scores.
+        what: the function that searches, for errors.
+        axis: the dim of the labels.
+        why_not: why its steps cannot be replayed, if they cannot.
+        vocabs: the texts of the labels of each choice, if a step has several.
+        at_start: what the end adds to hypotheses without labels, by the names of parts, not scaled; known if a sequence
+            may have no steps. {…, beam}
     """
 
     backend: type[Backend]
+    rules: BeamRules
     vocab: Vocab | None
     dims: tuple[Dim, ...]
     lengths: Lengths
-    exponent: float
     initial: Any
-    blank: int | None = None
     scales: Mapping[str, float] = field(default_factory=dict)
-    offset: float = 0.0
     what: str = "choice"
     axis: Dim | None = None
-    combine: Combine | None = None
-    noisy: bool = False
     why_not: str = NOT_RECORDED
-    living: int | None = None
-    stops: bool = False
     vocabs: list[Vocab | None] = field(default_factory=list)
-    places: Places = field(default_factory=Places)
     at_start: dict[str, np.ndarray] = field(default_factory=dict)
 
     def of_batch(self, lengths: Lengths, initial: Any) -> CollectPlan:
@@ -71,7 +68,8 @@ def collect(plan: CollectPlan, searched: Searched) -> Found:
     """What the search found."""
     numpy = plan.backend.to_numpy_raw
     initial = numpy(plan.initial)
-    if plan.living and searched.ended is None:
+    rules = plan.rules
+    if rules.living and searched.ended is None:
         raise LoopError(
             f'{plan.what}: `ended="apart"` needs the end of the hypotheses', hint="loop.end(chosen.labels == end)"
         )
@@ -110,23 +108,23 @@ def collect(plan: CollectPlan, searched: Searched) -> Found:
         steps=steps,
         vocab=vocab,
         tags=_tags(plan),
-        length_normalization_exponent=plan.exponent,
-        length_normalization_offset=plan.offset,
+        length_normalization_exponent=rules.exponent,
+        length_normalization_offset=rules.offset,
         parts=_parts(plan, arrays, had_ended),
         scales=dict(plan.scales),
         pruned=_pruned(arrays),
         ends=arrays.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
-        end_label=plan.places.end,
+        end_label=rules.end if plan.axis is not None else None,
         again=_again(plan, searched),
         why_not=plan.why_not,
-        blank=plan.blank,
+        blank=rules.blank,
         joined=arrays.get("joined"),
-        living=plan.living,
-        stops=plan.stops,
+        living=rules.living,
+        stops=rules.stops or (rules.threshold is not None and plan.axis is not None),
     )
-    trace = trace if plan.blank is None else replace(trace, lengths=trace.label_counts())
+    trace = trace if rules.blank is None else replace(trace, lengths=trace.label_counts())
     signature = align.sig(plan.dims)
     count = tensor_of(
         plan.backend.from_numpy_raw(trace.lengths.reshape(initial.shape).copy(), None), signature, plan.lengths
@@ -138,9 +136,7 @@ def _again(plan: CollectPlan, searched: Searched) -> SearchSteps | None:
     """The steps of a recorded search."""
     if searched.run is None or plan.axis is None:
         return None
-    return SearchSteps(
-        searched.run, plan.axis, plan.exponent, plan.combine, plan.noisy, plan.offset, plan.places, plan.scales
-    )
+    return SearchSteps(searched.run, plan.axis, plan.rules, plan.scales)
 
 
 def _at_the_end(
@@ -221,9 +217,10 @@ def _final_scores(plan: CollectPlan, searched: Searched, counts: np.ndarray, mor
     if more is not None:
         raw = plan.backend.from_numpy_raw(more.reshape(counts.shape).astype(scores.dtype), scores.device)
         scores = scores + scores.like(raw)
-    if not plan.exponent:
+    if not plan.rules.exponent:
         return scores
-    by = plan.backend.from_numpy_raw(by_length(counts, plan.exponent, plan.offset).astype(scores.dtype), scores.device)
+    by = by_length(counts, plan.rules.exponent, plan.rules.offset)
+    by = plan.backend.from_numpy_raw(by.astype(scores.dtype), scores.device)
     return scores / scores.like(by)
 
 

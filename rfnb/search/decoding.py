@@ -10,20 +10,19 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
-from rfnb.search.checks.arguments import check_count, check_numbers, check_offset
 from rfnb.search.checks.given import batch_of, numbers_of
 from rfnb.search.found import Found
 from rfnb.search.outside.hypotheses import DecodedHypotheses
 from rfnb.search.outside.tensors import WithTensors
+from rfnb.search.rules import ChoiceOptions, Ended, check_count, places_for, rules_of
 from rfnb.search.score.outside import Scorers
 from rfnb.search.score.parts import refuse_finals
 from rfnb.search.sources import InputType
 from rfnb.search.variants.constraint import Constraint
-from rfnb.search.variants.endings import Ended, EndOptions, endings, places_for
 from rfnb.search.variants.outside import Change, Variant
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -104,12 +103,15 @@ def decode(
         raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
     for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", batch or 0, 0)):
         check_count("decode", name, count, least)
-    exponent, offset = length_normalization_exponent, length_normalization_offset
     if partial_candidates is not None:
         check_count("decode", "partial_candidates", partial_candidates, 1)
-    numbers = {"diversity": diversity} | ({} if most_gain is None else {"most_gain": most_gain})
-    check_numbers("decode", length_normalization_exponent=exponent, **numbers)
-    check_offset("decode", offset)
+    options = ChoiceOptions(
+        length_normalization_exponent=length_normalization_exponent,
+        length_normalization_offset=length_normalization_offset, groups=groups, diversity=diversity,
+        threshold=threshold, ended=ended, living=beam if ended == "apart" else None, patience=patience,
+        early_stop=early_stop, most_gain=most_gain,
+    )  # fmt: skip
+    options.check("decode")
     label_dim = labels if isinstance(labels, Dim) else None
     labels = labels if label_dim is None else label_dim.vocab
     vocab = None if labels is None else labels if isinstance(labels, Vocab) else Vocab(labels)
@@ -119,24 +121,16 @@ def decode(
     sequences = batch_of(state, start, limit, tags) if batch is None else batch
     if tags is not None and len(tags) != sequences:
         raise ParameterError("decode: `tags` has a name for each sequence", got=len(tags), expected=sequences)
-    options = EndOptions(
-        ended=ended, living=beam if ended == "apart" else None, patience=patience, early_stop=early_stop,
-        most_gain=most_gain,
-    )  # fmt: skip
-    if groups != 1 and (ended == "apart" or early_stop):
-        raise ParameterError("decode: `groups` is not possible with `ended` and `early_stop`", got=groups)
     parts = None if scorers is None else Scorers(scorers, partial_candidates or 2 * beam)
     if parts is not None and early_stop:
         refuse_finals("decode", parts.parts)
     gain = None if change is not None else 0.0 if parts is None else parts.gain
     number = None if end is None else int(numbers_of("end", end, 1, vocab)[0])
     places = places_for(beam, options)
+    rules = rules_of("decode", options, places, end=number, gain=gain)
     search = DecodedHypotheses(
-        sequences, places, candidates, exponent, offset, input_type, include_eos,
-        Variant(constraints, change, groups, diversity, threshold), vocab, parts,
-        endings("decode", options, places, end=number, limit=None, gain=gain),
-        end=number, first=numbers_of("start", start, sequences, vocab),
-        limits=numbers_of("limit", limit, sequences, None),
+        sequences, places, candidates, rules, input_type, include_eos, Variant(constraints, change), vocab, parts,
+        first=numbers_of("start", start, sequences, vocab), limits=numbers_of("limit", limit, sequences, None),
     )  # fmt: skip
     search.labels = label_dim or search.labels
     prev = search.last[:, :beam].reshape(-1)

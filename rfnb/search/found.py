@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import count_of
-from rfnb.core.tensor.op_call import guard_methods, guarded
+from rfnb.core.tensor.op import guard_methods, guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name

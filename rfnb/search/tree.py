@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from rfnb.core.ground.show import view_of
-from rfnb.core.ground.suggestions import number_of
-from rfnb.core.ground.text import count_of
-from rfnb.core.tensor.op_call import guard_methods
+from rfnb.core.ground.text import count_of, number_of
+from rfnb.core.tensor.op import guard_methods
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.keep import keep, run_of

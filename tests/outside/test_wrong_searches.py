@@ -21,7 +21,7 @@ from rfnb.errors import DimError, DtypeError, ParameterError, RfError, SearchErr
 from rfnb.search.corpus.report import SearchReport, SearchReports
 from rfnb.search.explain.compare import BeamsCompared, SearchComparison
 from rfnb.search.found import Found
-from rfnb.search.options import ChoiceOptions
+from rfnb.search.rules import ChoiceOptions
 from rfnb.search.tree import Tree, Trees
 from tests.search.score.test_kenlm_model import stand_in
 from tests.search.score.test_ngram import random_model, text_of

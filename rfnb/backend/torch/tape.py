@@ -21,8 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from rfnb.backend.base.tape import Stream, Tape, Var, current_tape, taking
 from rfnb.backend.torch.data import unwrapped
 from rfnb.backend.torch.random import DRAWS, DROPS, Seeded, drops
-from rfnb.core.ground.source import Source
-from rfnb.core.ground.traceback import is_users
+from rfnb.core.ground.source import Source, is_users
 from rfnb.errors import BackendError, LoopError, TraceError
 
 Raw = torch.Tensor | np.ndarray

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.display.beam.figure import to_figure as to_figure
-from rfnb.display.beam.picture import image
+from rfnb.display.beam.picture import image, to_figure as to_figure
 from rfnb.display.beam.schema import BeamHypothesis, BeamNode, BeamReference, BeamStep, BeamView
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.markup import style, svg
@@ -286,7 +285,10 @@ def text_html(text: str) -> Html:
     return fold("as text", el("pre", text, style=_PRE))
 
 
-LEGEND = "step by step from left to right · thick: best · green frame: reference · ▣ ends · ✂ fell out · grey: pruned"
+LEGEND = (
+    "step by step from left to right · the bluer, the better in its step · thick: best · green frame: reference · "
+    "▣ ends · “·” had ended before · ✂ fell out · grey: pruned"
+)
 JOINS = " · brown: joined, as the labels are the same"
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
 

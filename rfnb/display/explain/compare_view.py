@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.explain.life import rounded
-from rfnb.display.explain.schema import (
+from rfnb.display.explain.life import (
     ComparedHypothesis,
     ComparedSequence,
     KeptPrefix,
     RankedScore,
     SearchComparisonView,
+    rounded,
 )
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned, facts_html

@@ -8,8 +8,8 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
 from rfnb.layers.rec.units import CELLS, cell_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.layers.rec.so_far import no_frames, with_frame
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, value

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer

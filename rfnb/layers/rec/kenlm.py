@@ -11,9 +11,9 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.vocab.vocab_file import read_labels
+from rfnb.core.tensor.tensor_dict import State
+from rfnb.core.vocab import read_labels
 from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
 from rfnb.network.options import REQUIRED, value

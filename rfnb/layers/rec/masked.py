@@ -8,8 +8,8 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.network.axes import NetworkDims, time_of
 from rfnb.network.build.node import NetNode

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Positive, Probability
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.arguments import Positive, Probability
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
 from rfnb.layers.rec.so_far import no_frames, with_frame

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.ops.concat import cum_concat_step
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.math import compare_bc, where

@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.state import State
+from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.activations import activation_of
 from rfnb.network.layer import Layer
 from rfnb.nn.cells.cell import RecCell, gate_bias
-from rfnb.nn.cells.layer_norm_lstm import LayerNormVariantsLSTM
-from rfnb.nn.cells.lstm import BasicLSTM, VanillaLSTM, ZoneoutLSTM
+from rfnb.nn.cells.lstm import BasicLSTM, LayerNormVariantsLSTM, VanillaLSTM, ZoneoutLSTM
 from rfnb.nn.cells.simple import GRU, RHN, BasicRNN
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.ops.concat import concat, split

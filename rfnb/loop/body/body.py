@@ -16,7 +16,7 @@ from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import Source, assigned_name, user_source
-from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError

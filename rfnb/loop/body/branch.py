@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.tape import Call, External, Stream, Var
 from rfnb.core.dims import align
-from rfnb.core.graph.facts import SideFacts
-from rfnb.core.graph.graph import Node
+from rfnb.core.graph.graph import Node, SideFacts
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of

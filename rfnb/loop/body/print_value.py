@@ -14,8 +14,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import make_line
 from rfnb.core.ground.source import assigned_name
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body.open_bodies import entered

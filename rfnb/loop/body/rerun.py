@@ -19,7 +19,7 @@ from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import locals_of, user_frame
-from rfnb.core.run.run_ctx import RunCtx, entered, get_run_ctx
+from rfnb.core.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor, tensors_in
 from rfnb.errors import LoopError
 from rfnb.trace.run.rerun import run_again

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import encodable, printable_name

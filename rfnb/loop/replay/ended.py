@@ -42,8 +42,6 @@ def _taken(replay: Replay) -> np.ndarray:
 
 def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., Any]) -> np.ndarray:
     """Values that hypotheses have, such as how many steps each took, as values of their sequences."""
-    if values.ndim < 2:
-        return values
     owner, _ = replay.sequences
     axes = tuple(i for i, dim in enumerate(replay.size.dims) if dim is not owner)
     return np.asarray(over(values, axis=axes))

@@ -13,8 +13,8 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import rebound
 from rfnb.core.ground.nested import named_leaves
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError

@@ -281,11 +281,17 @@ class Replay(RecordedSteps):
 
     @property
     def sequences(self) -> tuple[Dim | None, Size | None]:
-        """The dim that counts the sequences, and its size with their tags; None for both if there is none."""
+        """The dim that counts the sequences, and its size with their tags; None for both if there is none.
+
+        Hypotheses are no sequences, though each takes a number of steps of its own.
+        """
+        search = self.plan.search
+        beams = set() if search is None else {search.beams.dims[-1], *search.beams.after}
         sized = [
             (dim, lengths.size(dim))
             for signature, lengths in self.recorder.templates.values()
             for dim in signature.dims
+            if dim not in beams
         ]
         counted = [(dim, size) for dim, size in sized if size and (dim in self.size.dims or dim.is_batch_dim())]
         tagged = [(dim, size) for dim, size in counted if size.tags is not None]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.finite import ended_by
 from rfnb.backend.base.tape import Call, External, Product, Tape, Var
-from rfnb.core.advice.broadcast_errors import broadcast_allowed
+from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.traceback import is_users, steps_of
+from rfnb.core.ground.source import is_users, steps_of
 from rfnb.errors import BackendError, NetworkError, RfError
 from rfnb.network.options import REQUIRED, Option
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.rec.length import choices
 from rfnb.network.rec.net import RecNet

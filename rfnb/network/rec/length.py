@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim, batch_dim
-from rfnb.core.expression.expression import Expression
-from rfnb.core.expression.reader import Names
+from rfnb.core.expression.expression import Expression, Names
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import RfError
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of

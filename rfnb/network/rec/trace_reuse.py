@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_array_index_dtype, get_default_device, get_default_float_dtype
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.build.node import NetNode, every_node

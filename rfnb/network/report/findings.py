@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from rfnb.core.ground.show import Shown
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import RfError
 from rfnb.network.build.node import NetNode, every_node
 from rfnb.network.config.values import Function, Unknown

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.run.run_ctx import entered, get_run_ctx
+from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.network.axes import time_of

@@ -7,8 +7,8 @@ from typing import Any
 
 from rfnb.checkpoint.load import load
 from rfnb.checkpoint.report import LoadReport
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import CheckpointError
 from rfnb.network.network import Network
 from rfnb.network.weights.access import options_of

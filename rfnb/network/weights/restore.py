@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rfnb.checkpoint.choice import Choice
 from rfnb.checkpoint.load import RESTORE
+from rfnb.checkpoint.mapping import Choice
 from rfnb.checkpoint.report import LoadReport
 from rfnb.checkpoint.stored import Checkpoint, StoredEntry
-from rfnb.checkpoint.variables.restoring import Import, Model, Restored, RestoreOptions
+from rfnb.checkpoint.variables import Import, Model, Restored, RestoreOptions
 from rfnb.core.ground.source import public_function
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import CheckpointError
 from rfnb.network.network import Network
 from rfnb.network.weights.access import options_of, scope_of

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.argument_kinds import Probability
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.arguments import Probability
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError

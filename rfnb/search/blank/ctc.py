@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError
 from rfnb.loop.loop import Loop
-from rfnb.search.blank.step import Merge
-from rfnb.search.checks.arguments import check_count
 from rfnb.search.found import Found
+from rfnb.search.rules import Merge, check_count
 
 
 @guarded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from rfnb.core.dims import align
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ParameterError
 from rfnb.search.blank.prefixes import HASH, Prefixes, none_yet
-from rfnb.search.blank.step import FrameStep, Merge, frame_step
+from rfnb.search.blank.step import FrameStep, frame_step
+from rfnb.search.rules import ChoiceOptions
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -21,24 +21,10 @@ if TYPE_CHECKING:
     from rfnb.search.score.parts import ScorePart
 
 
-@dataclass(frozen=True, kw_only=True)
-class BlankOptions:
-    """The arguments of `loop.choice` for searches over frames, which explains them."""
-
-    blank: int | None = None
-    merge: Merge | None = "sum"
-    label_loop: bool = False
-
-    @property
-    def by_frame(self) -> bool:
-        """Whether hypotheses with the same labels merge, or a frame may repeat a label."""
-        return self.blank is not None and (self.merge is not None or self.label_loop)
-
-
 class Blanks:
     """What a search with a blank carries: the labels of the hypotheses so far, and for CTC the two kinds of scores."""
 
-    def __init__(self, body: Body, like: Tensor, initial: Any, options: BlankOptions):
+    def __init__(self, body: Body, like: Tensor, initial: Any, options: ChoiceOptions):
         """like: {…, beam}. initial: the scores before the first step, a raw tensor."""
         assert options.blank is not None
         self.blank, self.merge = options.blank, options.merge
@@ -77,7 +63,7 @@ class Blanks:
         return hypotheses.follow(body.carried[place].before if carried is None else carried)
 
 
-def check_blank(options: BlankOptions, axis: Dim) -> None:
+def check_blank(options: ChoiceOptions, axis: Dim) -> None:
     """Raises ParameterError for a blank that is no label, or options that a search with a blank does not have."""
     if options.blank is None:
         if options.label_loop:
@@ -95,7 +81,7 @@ def check_blank(options: BlankOptions, axis: Dim) -> None:
             raise ParameterError(f"choice: `{name}` cannot be used where hypotheses merge", got=value, hint=hint)
 
 
-def check_parts(name: str, parts: Sequence[ScorePart], axis: Dim, options: BlankOptions) -> None:
+def check_parts(name: str, parts: Sequence[ScorePart], axis: Dim, options: ChoiceOptions) -> None:
     """Raises ParameterError for parts of scores that a search with a blank cannot have."""
     check_blank(options, axis)
     if not any(isinstance(part.value, Tensor) for part in parts):

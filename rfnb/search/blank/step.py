@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ from rfnb.ops.math import (
 from rfnb.ops.shape import expand_dim, merge_dims, set_sparse_dim, split_dims
 from rfnb.ops.sort import top_k
 from rfnb.search.blank.prefixes import Prefixes
-
-Merge = Literal["sum", "max"]
+from rfnb.search.rules import Merge
 
 
 class FrameStep(NamedTuple):

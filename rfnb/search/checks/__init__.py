@@ -1,6 +1,5 @@
 """What a search refuses: arguments that do not fit together, and scores that are NaN.
 
-arguments   Those of `loop.choice`, `beam_step` and `decode`.
 given       Those of `decode` for each sequence.
 nan_scores  The scores of the hypotheses that got a place.
 """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.ground.nested import leaves
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError
 
 

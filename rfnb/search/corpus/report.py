@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
 
-from rfnb.core.ground.suggestions import did_you_mean, number_of
-from rfnb.core.ground.text import count_of, cut
-from rfnb.core.tensor.op_call import guard_methods, guarded
+from rfnb.core.ground.text import count_of, cut, did_you_mean, number_of
+from rfnb.core.tensor.op import guard_methods, guarded
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.corpus.pairs import for_each, trees_of

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.corpus.edit_distance import edit_distances

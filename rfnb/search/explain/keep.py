@@ -35,9 +35,9 @@ def keep(tree: Tree, step: int, label: int | str | None, parent: int | None) -> 
         expected = f"0 to {tree.steps - 1}" if tree.steps else "nothing, as the search took no steps"
         raise SearchError("keep: there is no such step", got=step, expected=expected)
     number = _number(tree, label)
-    choosable = step > 0 or steps.places.groups > 1
+    choosable = step > 0 or steps.rules.groups > 1
     place = _best_parent(tree, steps, step, number) if parent is None and choosable else parent or 0
-    _check(tree, step, number, place, tree.beam // steps.places.groups)
+    _check(tree, step, number, place, tree.beam // steps.rules.groups)
     run = steps.keep(tree.sequence, step, number, place)
     if run is None:
         raise SearchError(f"keep: {tree.label(number)!r} has the score −inf at step {step}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.errors import DimError, SearchError
 
 if TYPE_CHECKING:
-    from rfnb.core.vocab.vocab import Vocab
+    from rfnb.core.vocab import Vocab
     from rfnb.search.tree import Tree
 
 FORMS = 'text ("L AE F"), labels (["L", "AE", "F"]) or numbers ([4, 1, 3]); several as a set or as a list of lists'

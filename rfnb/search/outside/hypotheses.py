@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,23 +12,22 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import SearchError
 from rfnb.loop.steps.beams import Searched
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full
 from rfnb.ops.shape import expand_dims, replace_dim
-from rfnb.search.beam import BeamStep, beam_step, first_label_only, raw_in_order
-from rfnb.search.checks.arguments import check_step
+from rfnb.search.beam import BeamState, BeamStep, advance, check_step, first_label_only, raw_in_order
 from rfnb.search.collect import CollectPlan, collect
 from rfnb.search.found import Found
 from rfnb.search.outside.best import Before, Best, best_candidates
+from rfnb.search.places import stopped
+from rfnb.search.rules import BeamRules
 from rfnb.search.score.add_up import Scored, of_chosen
 from rfnb.search.score.outside import Scorers
 from rfnb.search.sources import InputType, log_scores
 from rfnb.search.trace import FINAL, NOT_REPLAYED, by_scale
-from rfnb.search.variants.endings import Endings
-from rfnb.search.variants.groups import check_groups
 from rfnb.search.variants.outside import Variant
 
 
@@ -41,27 +39,23 @@ class DecodedHypotheses:
         batch: int,
         beam: int,
         candidates: int,
-        exponent: float,
-        offset: float,
+        rules: BeamRules,
         input_type: InputType,
         include_eos: bool,
         variant: Variant,
         vocab: Vocab | None,
         scorers: Scorers | None,
-        ends: Endings,
         *,
-        end: int | None,
         limits: np.ndarray,
         first: np.ndarray,
     ):
         self.backend = raw_registry.selected()
-        self.exponent, self.offset, self.input_type, self.include_eos = exponent, offset, input_type, include_eos
-        self.scorers, self.endings, self.going = scorers, ends, ends.living or beam
-        self.end, self.limits, self.candidates, self.steps = end, limits, candidates, 0
+        self.rules, self.input_type, self.include_eos = rules, input_type, include_eos
+        self.scorers, self.going, self.end = scorers, rules.living or beam, rules.end
+        self.limits, self.candidates, self.steps = limits, candidates, 0
         self.dims = Dim(batch, name="batch"), Dim(beam, name="beam")
         self.scores = np.full((batch, beam), -np.inf, "float32")
-        check_groups(variant.groups, beam)
-        self.scores[:, :: beam // variant.groups] = 0
+        self.scores[:, :: beam // rules.groups] = 0
         self.ended, self.counts = np.zeros((batch, beam), bool), np.ones((batch, beam), "float32")
         self.lengths = np.zeros((batch, beam), "int64")
         self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
@@ -72,7 +66,7 @@ class DecodedHypotheses:
         self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
         self.device: str | None = None  # of the scores
         self._first_label: Any = None  # see `best_candidates`
-        self._as_they_are = scorers is None and not variant.changes and self.going == beam
+        self._as_they_are = scorers is None and not variant.changes and rules.by_rank
         self._over: Any = np.zeros(batch, bool)  # sequences none of whose hypotheses goes on
         self._look()
 
@@ -90,7 +84,7 @@ class DecodedHypotheses:
         labels, parents, scores, counts = (part[:, :beam] for part in wide)
         rows = parents + self._first
         had, was, lengths = (array.take(rows) for array in (past, self.ended, self.lengths))
-        if self.endings.stops:
+        if self.rules.stops:
             scores = self._stopped(labels, scores, counts, had)
         ends = ~had & np.isfinite(scores) & (labels == (-1 if self.end is None else self.end))
         scores = self._with_finals(parents, scores, ends, parts)
@@ -140,10 +134,10 @@ class DecodedHypotheses:
         """The scores, without those of hypotheses that go on where the search stops."""
         limits = tensor_of(self.backend.from_numpy_raw(self.limits, self.device), align.sig(self.dims[:1]), EMPTY)
         arrays = (self._tensor(array) for array in (labels, labels, scores, counts))
-        result = replace(self.endings, limit=limits).stop(
-            BeamStep(*arrays), self.dims[1], self._tensor(had), self.steps, self.exponent, self.offset
-        )
-        return self._parts(result)[2]
+        had_ended, state = self._tensor(had), BeamStep(*arrays)
+        stop = stopped(state, self.dims[1], self.rules, had_ended=had_ended, step=self.steps, limit=limits)
+        result: np.ndarray = self.backend.to_numpy_raw(stop._raw)
+        return result
 
     def _with_finals(
         self, parents: np.ndarray, scores: np.ndarray, ends: np.ndarray, parts: dict[str, np.ndarray]
@@ -178,7 +172,7 @@ class DecodedHypotheses:
             check_step(log_probs, self._tensor(self.scores), self.labels, self.dims[1], Dim(1, name="beam"))
             scores = raw_in_order(log_probs, [*self.dims, self.labels])
         best = self._best_of(scores, Before(self.scores, past, self.counts))
-        if log_probs is not None and (self.variant.places_differ or self.endings.living):
+        if log_probs is not None and not self.rules.by_rank:
             best = self._chosen(log_probs, past, best)
         return best, {} if scored is None or self.variant.change is not None else self._parts_of(scored, best)
 
@@ -187,7 +181,7 @@ class DecodedHypotheses:
             self._first_label = first_label_only(self.backend, self.labels, scores)
         return best_candidates(
             self.backend, scores, before, first_label=self._first_label, places=self._places, step=self.steps,
-            exponent=self.exponent, offset=self.offset, device=self.device,
+            exponent=self.rules.exponent, offset=self.rules.offset, device=self.device,
         )  # fmt: skip
 
     def _best_of_others(self, scores: Any) -> Best:
@@ -201,12 +195,10 @@ class DecodedHypotheses:
     def _chosen(self, log_probs: Tensor, past: np.ndarray, best: Best) -> Best:
         """Candidates that get their places in another way, and behind them the best of the others."""
         base, ended, counts = (self._tensor(array) for array in (self.scores, past, self.counts))
-        variant, beam = self.variant, self.scores.shape[1]
-        result = beam_step(
-            log_probs, base, ended=ended, axis=self.labels, beam=self.dims[1], out_beam=Dim(beam, name="beam"),
-            counts=counts if self.exponent else None, step=self.steps, exponent=self.exponent, offset=self.offset,
-            groups=variant.groups, diversity=variant.diversity, threshold=variant.threshold, **self.endings.selects,
-        )  # fmt: skip
+        state = BeamState(base, ended, counts if self.rules.exponent else None)
+        after = Dim(self.scores.shape[1], name="beam")
+        dims: Any = {"axis": self.labels, "beam": self.dims[1], "out_beam": after}
+        result = advance(state, log_probs, self.rules, step=self.steps, **dims)
         parts = self._parts(result)
         return _first(Best(parts[0], parts[1], parts[2], parts[-1]), best, self.labels.get_dim_value())
 
@@ -284,8 +276,7 @@ class DecodedHypotheses:
         initial = make(self.initial, None)
         at_start = self.end is None and self.labels.dimension is not None and not self.limits.all()
         plan = CollectPlan(
-            self.backend, vocab, self.dims, lengths, self.exponent, initial, what="decode", why_not=NOT_REPLAYED,
-            scales=self.scales, offset=self.offset, living=self.endings.living, stops=self.endings.stops,
+            self.backend, self.rules, vocab, self.dims, lengths, initial, self.scales, "decode", why_not=NOT_REPLAYED,
             at_start=self._settled(self.first, empty=True) if at_start else {},
         )  # fmt: skip
         data = {name: np.stack(parts) for name, parts in self.kept.items()}

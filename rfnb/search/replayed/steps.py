@@ -18,9 +18,9 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.step import place_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast
-from rfnb.search.beam import BeamStep, Combine, beam_step
+from rfnb.search.beam import BeamState, BeamStep, advance
 from rfnb.search.replayed.forced import Labels, forced
-from rfnb.search.replayed.places import Places
+from rfnb.search.rules import BeamRules
 from rfnb.search.trace import DEPTH, FINAL, Candidates, by_scale, joined
 
 if TYPE_CHECKING:
@@ -45,25 +45,15 @@ class SearchSteps:
     The run is not kept alive: searches are often collected over many batches, and runs are large.
 
     Args:
-        run: the run. axis: the dim of the labels. exponent, combine: as in `beam_step`. noisy: whether noise is added
-            to the scores, so that those of labels from outside are not what the model gives to them. offset: as in
-            `beam_step`. places: which candidates they are for. scales: of the parts of scores.
+        run: the run.
+        axis: the dim of the labels.
+        rules: those of the search.
+        scales: of the parts of scores.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        axis: Dim,
-        exponent: float,
-        combine: Combine | None,
-        noisy: bool,
-        offset: float,
-        places: Places,
-        scales: Mapping[str, float],
-    ):
+    def __init__(self, run: Run, axis: Dim, rules: BeamRules, scales: Mapping[str, float]):
         self._run = weakref.ref(run)
-        self.offset, self.places, self.scales = offset, places, scales
-        self.axis, self.exponent, self.combine, self.noisy = axis, exponent, combine, noisy
+        self.axis, self.rules, self.scales = axis, rules, scales
         self._ranked: dict[tuple[int, int], Candidates] = {}
         self._pruned: Candidates | None = None
 
@@ -148,8 +138,8 @@ class SearchSteps:
         labels, parents = (self.array(values[name], beam) for name in ("labels", "parents"))
         labels = np.where(np.take_along_axis(ended, parents, axis=1), 0, labels)
         free = np.isneginf(self.array(values["scores"], beam))
-        if not self.places.threshold:  # those that the search stops at this step had a place
-            free[:, : self.places.living] &= labels[:, : self.places.living] == self.places.end
+        if self.rules.threshold is None:  # those that the search stops at this step had a place
+            free[:, : self.rules.living] &= labels[:, : self.rules.living] == self.rules.end
         labels = np.where(free, -1, labels)
         return labels.tolist(), parents.tolist()
 
@@ -196,17 +186,16 @@ class SearchSteps:
 
     def step(self, values: Mapping[str, Tensor], scores: Tensor, axis: Dim, out: Dim, step: int) -> BeamStep:
         """The best extensions of the hypotheses by labels of `axis`."""
-        return beam_step(
-            scores, values["base"], axis=axis, beam=self.dims[-1], out_beam=out, ended=values["had ended"],
-            counts=values.get("counts before"), step=step, exponent=self.exponent, offset=self.offset,
-            combine=self.combine,
-        )  # fmt: skip
+        state = BeamState(values["base"], values["had ended"], values.get("counts before"))
+        return advance(state, scores, self.rules.ranking, axis=axis, beam=self.dims[-1], out_beam=out, step=step)
 
     # -- another choice
 
     def forced(self, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
-        """The sums of the scores that the model gives to sequences of labels, by position in the batch."""
-        return {b: [None] * len(sequences) for b, sequences in wanted.items()} if self.noisy else forced(self, wanted)
+        """The sums of the scores that the model gives to sequences of labels, by position in the batch; None if noise
+        is added to them."""
+        unknown: dict[int, list[float | None]] = {b: [None] * len(sequences) for b, sequences in wanted.items()}
+        return unknown if self.rules.noisy else forced(self, wanted)
 
     def extended(self, sequence: int, step: int, label: int) -> np.ndarray:
         """The score of each hypothesis of a sequence, extended by a label. [beam]"""
@@ -224,7 +213,7 @@ class SearchSteps:
         new |= {"counts": counts[sequence, parent, 0]} if "counts" in values else {}
         beam, arrays = self.search.beams.after[-1], {}
         copy = bool(self.array(values["had ended"])[sequence, parent])
-        place = self.places.last(scores.shape[1], step, label, parent, copy=copy)
+        place = self.rules.last_place(scores.shape[1], step, label, parent, copy=copy)
         for name, value in new.items():
             array = self.array(values[name], beam).copy()
             array[sequence, place] = value

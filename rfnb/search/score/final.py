@@ -74,11 +74,11 @@ def settle(body: Body, hypotheses: Hypotheses, ends: bool, empty: bool) -> None:
     ends: whether hypotheses end in the loop. empty: whether a sequence may have no steps.
     """
     search: Any = hypotheses.search
-    by_label = ends and search.blank is None
+    by_label = ends and search.rules.blank is None
     for final in search.finals:
         if by_label and scores_ends(final.scorer):
             continue
-        if not by_label and final.of_step and search.blank is not None:
+        if not by_label and final.of_step and search.rules.blank is not None:
             raise LoopError(
                 f"{body.loop.name}: choice: {final.name!r} scores the end of a hypothesis by values of the step",
                 got="a search with a blank, where the last label comes in any step",

@@ -15,9 +15,9 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.op_call import guard_methods
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import SearchError
 from rfnb.ops.create import full
 from rfnb.ops.index import gather

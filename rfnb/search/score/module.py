@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.core.advice.features import likely_features
+from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError

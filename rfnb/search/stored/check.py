@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import RunFileError
 from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import MOST

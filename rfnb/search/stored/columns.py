@@ -14,7 +14,7 @@ from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
 
 if TYPE_CHECKING:
-    from rfnb.core.vocab.vocab import Vocab
+    from rfnb.core.vocab import Vocab
     from rfnb.search.tree import Tree
 
 FORMAT = 1

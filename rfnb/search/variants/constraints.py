@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op_call import guarded
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim, zeros
@@ -32,7 +32,7 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left, shift_right
-from rfnb.search.checks.arguments import check_count
+from rfnb.search.rules import check_count
 from rfnb.search.variants.constraint import (
     Constraint,
     Requirement,

@@ -13,7 +13,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.index import gather
 from rfnb.search.variants.constraint import Constraint
@@ -26,27 +26,19 @@ Change = Callable[[Tensor, Dim], Tensor]
 class Variant:
     """What a search changes of the scores of a model, and the states that it needs for it.
 
-    constraints: see there. change: of the scores, after the constraints. groups, diversity, threshold: see `beam_step`.
+    constraints: see there. change: of the scores, after the constraints.
     finals: what the end of each hypothesis is worth.
     """
 
     constraints: Sequence[Constraint] = ()
     change: Change | None = None
-    groups: int = 1
-    diversity: float = 0.5
-    threshold: float | None = None
     states: list[Any] = field(default_factory=list)
     finals: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def changes(self) -> bool:
-        """Whether the scores, or the places, are others than those of the best candidates."""
-        return bool(self.constraints) or self.change is not None or self.places_differ
-
-    @property
-    def places_differ(self) -> bool:
-        """Whether the best candidates are not always those that get a place."""
-        return self.groups != 1 or self.threshold is not None
+        """Whether the scores are others than those of the model."""
+        return bool(self.constraints) or self.change is not None
 
     def settled(self, last: Tensor, dims: Sequence[Dim], *, empty: bool) -> dict[str, Tensor]:
         """What the end is worth to each hypothesis by the constraints that say which may end, if no label ends them.

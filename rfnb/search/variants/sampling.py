@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rfnb.core.advice.broadcast_errors import broadcast_allowed
+from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim

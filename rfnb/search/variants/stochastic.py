@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rfnb.core.advice.broadcast_errors import broadcast_allowed
+from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op_call import guarded
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import DimError
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros

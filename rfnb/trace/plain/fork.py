@@ -6,12 +6,13 @@ import ast
 import contextlib
 import io
 import operator
+import time
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from rfnb.core.ground.source import parsed
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.edited_value import edited_value, reason_missing
 from rfnb.trace.plain.events import Busy
@@ -21,6 +22,7 @@ from rfnb.trace.plain.log import Entry, Log
 from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
 from rfnb.trace.plain.recording import recording_here
 from rfnb.trace.plain.remembered import continue_from, locked_variables
+from rfnb.trace.plain.same_steps import CLOCKS, difference, has_other_devices
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
 from rfnb.trace.plain.values import Kept, Opaque, Summary, tensor_backend, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
@@ -149,16 +151,38 @@ def fork(
     """
     step = _checked(loop, step)
     seed = None if seed is None else operator.index(seed)
+    if edits or seed is not None:  # first as it was, to see whether that comes back
+        _continued(loop, lines, step, None, edits, trial=True)
+    iterations, error, changes, notes = _continued(loop, lines, step, seed, edits)
+    return Forked(loop, step, iterations, changes, notes), error
+
+
+SECONDS = 1.0
+"""The time for which a loop that is to be edited runs as it was, but for one iteration at least."""
+
+Own = tuple[Iterations | None, BaseException | None, list[str], list[str]]
+"""The iterations of a fork, the error that ended it, the variables that were edited, and what is not as it was."""
+
+
+def _continued(
+    loop: Iterations,
+    lines: Sequence[str],
+    step: int,
+    seed: int | None,
+    edits: Mapping[str, Any],
+    trial: bool = False,
+) -> Own:
+    """Runs the loop. trial: without the edits, for a while. Raises LoopError if it is not what it was without them."""
     node, around, entries, targets, anew, rebuilder = _plan(loop, lines, step)
     items = list(_items(node, loop, step)) if isinstance(node, ast.For) else []
     cells, changing = rebuilder.cells, rebuilder.changing
     values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets}, anew)
     changes = _edited(edits, values, targets, loop)
-    for name, value in (values | changes).items():
+    for name, value in (values | ({} if trial else changes)).items():
         cells[name].cell_contents = value
-    limit = 10 * len(loop.starts) + 1000
-    cells[ITEMS].cell_contents = _Items(loop, step, items, changing, None if seed is not None else around)
-    cells[MORE].cell_contents = _Counter(limit)
+    clock = _Clock(10 * len(loop.starts) + 1000, time.monotonic() + SECONDS if trial else None)
+    cells[ITEMS].cell_contents = _Items(loop, step, items, changing, None if seed is not None else around, clock)
+    cells[MORE].cell_contents = clock
     function = _compiled(node, loop, cells)
     attributes = _attributes(loop, step, values, rebuilder)
     notes = [*rebuilder.notes, *_notes(loop, step, seed, attributes)]
@@ -172,7 +196,16 @@ def fork(
         for owner, name, value in attributes.values():
             setattr(owner, name, value)
         iterations, error = _run(function, loop, step, seed)
-    return Forked(loop, step, iterations, list(changes), notes), error
+    if iterations is not None and error is None and not notes and (trial or not (changes or seed is not None)):
+        other = difference(loop, iterations, step, not clock.has_stopped)
+        if other is not None and (not CLOCKS.isdisjoint(_all_words(node)) or has_other_devices(loop, step)):
+            notes.append(str(other))
+        elif other is not None:
+            hint = (
+                "the code once more; what a function keeps from call to call, as in a global variable, is not recorded"
+            )
+            raise LoopError(f"fork: {other}", hint=hint)
+    return iterations, error, list(changes), notes
 
 
 Plan = tuple[Any, Around, dict[str, Entry], set[str], set[str], Rebuilder]
@@ -307,10 +340,14 @@ def _words(loop: Any) -> set[str]:
 
 def _computes_gradients(loop: Any) -> bool:
     """Whether a loop names a function that computes gradients."""
-    words = {
+    return any("backward" in word or word.endswith("grad") for word in _all_words(loop) - {"no_grad", "zero_grad"})
+
+
+def _all_words(loop: Any) -> set[str]:
+    """The names of variables and attributes in a loop."""
+    return {
         word for node in ast.walk(loop) for word in (getattr(node, "attr", None), getattr(node, "id", None)) if word
     }
-    return any("backward" in word or word.endswith("grad") for word in words - {"no_grad", "zero_grad"})
 
 
 def _stored(node: ast.AST) -> set[str]:
@@ -433,13 +470,22 @@ class _Items:
     """The items of the iterations of a fork, each with the random numbers of its iteration."""
 
     def __init__(
-        self, loop: Iterations, step: int, items: list[dict[str, Entry]], changing: set[int], around: Around | None
+        self,
+        loop: Iterations,
+        step: int,
+        items: list[dict[str, Entry]],
+        changing: set[int],
+        around: Around | None,
+        clock: _Clock,
     ):
         self._loop, self._step, self._items, self._changing, self._around = loop, step, items, changing, around
+        self._clock = clock
         self.target: Any = None
 
     def __iter__(self) -> Iterator[Any]:
         for number, entries in enumerate(self._items, self._step):
+            if number > self._step and not self._clock(True):
+                return
             moment = self._loop.moments[number]
             values = Rebuilder(moment.objects, self._changing, {}, ().__contains__).values(entries)
             if self._around is not None:
@@ -460,18 +506,23 @@ def _item(target: Any, values: Mapping[str, Any]) -> Any:
     return tuple(parts)
 
 
-class _Counter:
-    """Lets a `while` loop go on; raises LoopError for too many iterations."""
+class _Clock:
+    """Lets a loop go on for a time, if it has an end; raises LoopError for too many iterations.
 
-    def __init__(self, limit: int):
-        self._left, self._limit = limit, limit
+    has_stopped: whether the time is over.
+    """
+
+    def __init__(self, limit: int, end: float | None):
+        self._left, self._limit, self._end = limit, limit, end
+        self.has_stopped = False
 
     def __call__(self, test: Any) -> Any:
-        """The test, as it is."""
+        """The test of a `while` loop, as it is, or false."""
         self._left -= 1
         if self._left < 0:
             raise LoopError(f"the fork has not ended after {self._limit} steps")
-        return test
+        self.has_stopped = self._end is not None and self._left < self._limit - 1 and time.monotonic() > self._end
+        return False if self.has_stopped else test
 
 
 def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[str], loop: Iterations) -> dict[str, Any]:
@@ -522,6 +573,7 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
     """A function whose body is the loop, with the variables in `cells`."""
     loop, code, around = _Rewritten().visit(node), original.code, original.around
     assert around is not None
+    loop.orelse = []  # which runs after the last iteration
     if isinstance(loop, ast.For):
         cells[ITEMS].cell_contents.target = loop.target
         loop.iter = ast.copy_location(ast.Name(ITEMS, ast.Load()), loop.iter)
@@ -576,6 +628,7 @@ def _run(
     around, client, recording = loop.around, _Client(function.__code__, loop.number), recording_here()
     assert around is not None
     backend: Any = tensor_backend()
+    recording.problem = None
     try:
         recording.add(client)
     except Busy as error:
@@ -590,6 +643,9 @@ def _run(
                 problem = error
     finally:
         recording.remove(client)
+    if client.loop is None and recording.problem is not None:
+        words = f"{type(recording.problem).__name__}: {recording.problem}"
+        raise LoopError(f"fork: its steps could not be recorded: {words}", hint="the fork without these edits")
     return client.loop, problem
 
 

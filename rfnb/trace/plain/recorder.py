@@ -205,7 +205,7 @@ class FrameRecorder:
 
     def _give_up(self, error: Exception) -> None:
         """Records this frame no longer: a problem of the recorder never becomes one of the loop."""
-        self._places, self._open = {}, []
+        self._places, self._open, self._recording.problem = {}, [], error
         self.variables.start()
         with contextlib.suppress(Warning):  # also where warnings are errors
             warn(f"the loop is no longer recorded: {type(error).__name__}: {error}")

@@ -13,8 +13,7 @@ from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.graph.facts import SideFacts
-from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
+from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, SideFacts, Value
 from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.raw import backend_of_raw

@@ -49,16 +49,14 @@ class PlainSteps:
 
     def rerun(self, run: Run, fn: Any) -> NoReturn:
         """Raises LoopError."""
-        raise _not_computed(run, "rerun")
+        what = f"rerun: {run.name} is plain Python code, of which only the steps were recorded, not its call"
+        raise LoopError(what, hint="run.fork(0), or the code once more")
 
     def gradients(self, run: Run, loss: Any) -> NoReturn:
         """Raises LoopError."""
-        raise _not_computed(run, "gradients")
+        what = f"gradients: {run.name} is plain Python code, whose steps cannot be computed again"
+        raise LoopError(what, hint="rf.Loop")
 
     def explain(self) -> NoReturn:
         """Raises LoopError."""
         raise LoopError("explain: the steps are plain Python code, not those of an rf.Loop")
-
-
-def _not_computed(run: Run, what: str) -> LoopError:
-    return LoopError(f"{what}: {run.name} is plain Python code, whose steps cannot be computed again", hint="rf.Loop")

@@ -14,6 +14,7 @@ import numpy as np
 
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.trace.run.axis_names import is_unnamed
 from rfnb.trace.run.names import LostValue, NoValue
 
 NUMBERS = (bool, int, float)
@@ -37,7 +38,7 @@ class Leaf(NamedTuple):
     def as_code(self) -> Any:
         """The value as code has it; a Tensor if its axes have names."""
         raw = self.tensor._raw
-        if any(dim.name != f"axis{i}" for i, dim in enumerate(self.tensor.dims)):
+        if not all(map(is_unnamed, self.tensor.dims)):
             return self.tensor
         is_list = self.kind in SEQUENCES and len(self.tensor.dims) == 1
         if is_list or (self.kind in {kind.__name__ for kind in NUMBERS} and not self.tensor.dims):

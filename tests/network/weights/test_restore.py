@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.checkpoint.variables.conversion import made_from
-from rfnb.checkpoint.variables.transforms import TRANSFORMS
+from rfnb.checkpoint.variables import TRANSFORMS, made_from
 from rfnb.errors import CheckpointError
 from tests.checkpoint.bundle.writer import write
 

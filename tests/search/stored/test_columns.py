@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import rfnb as rf
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import RunFileError
 from rfnb.search.trace import Candidates, Trace
 from rfnb.search.tree import Tree

@@ -7,6 +7,7 @@ import io
 import random
 import re
 import sys
+import time
 import weakref
 from pathlib import Path
 
@@ -16,10 +17,11 @@ import torch
 from tqdm import tqdm
 
 import rfnb as rf
-from rfnb.errors import LoopError, RfError
-from rfnb.trace.plain import hidden, values
+from rfnb.errors import LoopError, LoopWarning, RfError
+from rfnb.trace.plain import fork, hidden, values
 from rfnb.trace.plain.remembered import locked_variables
 from rfnb.trace.plain.values import Opaque
+from rfnb.trace.plain.variables import FrameVariables
 from tests.examples import FACTOR
 from tests.trace.plain import loops
 from tests.trace.plain.programs import LOST, equal, of_entry, programs
@@ -575,3 +577,138 @@ def test_methods_of_a_module_as_items_are_those_of_the_run():
     [run] = record(loop)
     gc.collect()
     assert all(rf.compare(run, run.fork(step), exact=True) for step in range(3))
+
+
+COUNTED = {"n": 0}
+
+
+def count_up():
+    COUNTED["n"] += 1
+    return COUNTED["n"]
+
+
+def with_a_global():
+    y = 0
+    for t in range(4):
+        y = y + count_up() * t
+    return y
+
+
+class Counted:
+    total = 0
+
+
+def with_an_attribute_of_a_class():
+    y, n, Counted.total = 1, 0, 0
+    while n < 4:
+        n = n + 1
+        Counted.total += 1
+        if Counted.total < 5:
+            y = y + 1
+    return y
+
+
+def with_a_default_that_grows():
+    def seen(x, items=[]):  # noqa: B006
+        items.append(x)
+        return len(items)
+
+    y = 0
+    for t in range(4):
+        y = y + seen(t)
+    return y
+
+
+@pytest.mark.parametrize("loop", [with_a_global, with_an_attribute_of_a_class, with_a_default_that_grows])
+@pytest.mark.parametrize("more", [{}, {"y": 3}, {"seed": 1}])
+def test_a_fork_is_refused_where_its_steps_do_not_come_back(loop, more):
+    [run] = record(loop)
+    with pytest.raises(LoopError, match=r"step \d does not come back as it was: (`y` differs|other lines run) at line"):
+        run.fork(1, **more)
+    assert len(rf.runs) == 1
+
+
+def test_a_fork_with_a_clock_says_what_differs():
+    def loop():
+        y = 0
+        for t in range(3):
+            y = y + t
+            now = time.perf_counter()
+        return y, now
+
+    [run] = record(loop)
+    fork = run.fork(1)
+    assert re.fullmatch(r"step 1 does not come back as it was: `now` differs at line \d+", fork.flags[0])
+    assert fork[2].y.item() == 3
+
+
+def test_a_loop_that_takes_long_is_not_run_twice_to_its_end(monkeypatch):
+    monkeypatch.setattr(fork, "SECONDS", 0.0)
+    ran = []
+
+    def loop():
+        y = 0
+        for t in range(40):
+            y = y + t
+            ran.append(t)
+        n = 0
+        while n < 40:
+            n = n + 1
+            ran.append(n)
+        return y
+
+    [for_loop, while_loop] = sorted(record(loop), key=lambda run: run.source.first_line)
+    ran.clear()
+    assert for_loop.fork(30, y=1).steps == while_loop.fork(30, n=30).steps == 40
+    assert not ran  # a list of its own
+    with pytest.raises(LoopError, match="no variable 'z'"):
+        for_loop.fork(1, z=1)
+
+
+def test_an_else_of_a_loop_belongs_to_no_step_and_is_left_out():
+    ran = []
+
+    def loop():
+        n = 0
+        while n < 3:
+            n = n + 1
+        else:
+            ran.append(1 / (3 - n))
+
+    with pytest.raises(ZeroDivisionError):
+        record(loop)
+    run = rf.runs[0]
+    assert run.failed is None and all(run.fork(step).steps == 3 for step in range(3))
+
+
+def test_a_fork_that_cannot_be_recorded_is_an_error_and_no_run(monkeypatch):
+    decode(torch.eye(3), 5)
+    run, take = rf.runs["decoder"], FrameVariables.take
+    monkeypatch.setattr(FrameVariables, "take", lambda *arguments: 1 / 0)
+    with pytest.warns(LoopWarning), pytest.raises(LoopError, match="could not be recorded: ZeroDivisionError"):
+        run.fork(2)
+    assert len(rf.runs) == 1
+    monkeypatch.setattr(FrameVariables, "take", take)
+    assert_same_steps(run, run.fork(2))
+
+
+def test_a_rerun_of_a_plain_loop_names_the_fork():
+    decode(torch.eye(3), 2)
+    with pytest.raises(LoopError, match=r"rerun: decoder is plain Python code.*not its call") as error:
+        rf.runs["decoder"].rerun(lambda: decode(torch.eye(3), 2))
+    assert "run.fork(0)" in error.value.hint
+
+
+def test_a_fork_in_inference_mode_is_that_outside_of_it():
+    def loop():
+        x, rows = torch.ones(2), torch.zeros(3, 2)
+        for t in range(3):
+            x.add_(1)
+            rows[t] = x
+        return rows
+
+    [run] = record(loop)
+    with torch.inference_mode():
+        assert_same_steps(run, run.fork(1))
+        fork = run.fork(1, x=5.0)
+    assert fork[2].x.raw_tensor.tolist() == [7.0, 7.0]

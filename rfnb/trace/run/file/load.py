@@ -10,7 +10,7 @@ from typing import Any
 
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.source import Block
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import RfError, RunFileError
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.file.dims import DimReader

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.graph.graph import Value
 from rfnb.core.ground.raw import selected
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopNameError, RunFileError
 from rfnb.printable import printable
+from rfnb.trace.run.axis_names import AxisNames
 from rfnb.trace.run.file.dims import DimReader
 from rfnb.trace.run.file.fields import chosen, count, get, list_of
 from rfnb.trace.run.file.raws import RawReader
@@ -61,22 +61,46 @@ class StoredVariables(StoredReplay):
     """The same for loops of plain Python, whose variables keep their values until they are assigned again.
 
     codes: by variable, its values as JSON after steps, where they are not those of a series; -1 is before the first
-    step. lists: those that grow. kept: the tensors of `codes` that are in no series. forgotten: how many steps the run
-    no longer had. kept_from: the first step that has all of its values.
+    step. lists, grown: those that grow, and the rows of such lists. kept: the tensors of `codes` that are in no series.
+    forgotten: how many steps the run no longer had. kept_from: the first step that has all of its values.
     """
 
     codes: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
     lists: Sequence[Grown] = ()
+    grown: Sequence[GrownSeries] = ()
     kept: Sequence[Series] = ()
     forgotten: int = 0
     kept_from: int = 0
 
     def __post_init__(self) -> None:
         self._steps: dict[str, list[int]] = {}
-        self._dims: dict[tuple[str, int], Dim] = {}
+        self.names = AxisNames()
         for series in self.series:
-            if len(series.sig.dims) == 1 and (size := series.sig.dims[0].dimension) is not None:
-                self._dims.setdefault((series.name, size), series.sig.dims[0])
+            self.names.adopt(series.name, series.sig.dims)
+
+    def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:
+        """Names the axes of a variable at all steps. Raises LoopError if they fit none of its values."""
+        all_series = [series for series in (*self.series, *self.kept) if series.name == name]
+        rows = [row for row in self.grown if row.name == name and row.parts is None]
+
+        def named() -> Iterator[Tensor]:
+            for series in all_series:
+                if len({*series.shapes}) == 1:  # else only statistics are in the file, or lengths that differ
+                    forms = [self.names.form(name, tuple(raw.shape), raw) for raw in series.raws]
+                    series.sig = next((sig for sig, _ in forms if sig.sparse_dim is None), forms[0][0])
+                    series.lengths = [lengths for _, lengths in forms]
+                    yield series.at(0)
+            values = (self._tensor(name, row.grown.numbers(length)) for row in rows for length in row.lengths.values())
+            yield from (value for value in values if value is not None)
+
+        before = [(series, series.sig, series.lengths) for series in all_series]
+        try:
+            self.names.rename(name, axes, named())
+            deque(named(), maxlen=0)  # also those after the first that fits
+        except Exception:
+            for series, sig, lengths in before:
+                series.sig, series.lengths = sig, lengths
+            raise
 
     # -- of steps
 
@@ -175,7 +199,9 @@ class StoredVariables(StoredReplay):
 
     def variable(self, name: str, step: int, *, after: bool = False) -> Any:
         """The same, as code has it. Raises KeyError if there is none, and NoValue if it was not kept."""
-        return as_code(name, self.kept_value(name, step, after=after))
+        value = self.kept_value(name, step, after=after)
+        named = self._shown_tensor(name, value) if name in self.names.of else None
+        return as_code(name, value) if named is None else named
 
     def shown(self, name: str, step: int, *, after: bool = False) -> Any:
         """As code has it, but tensors, arrays, numbers and lists of numbers as Tensors; words for what was not kept.
@@ -227,10 +253,8 @@ class StoredVariables(StoredReplay):
         array = array_of(value)
         if array is None:
             return None
-        dims = []
-        if array.ndim:
-            dims.append(self._dims.setdefault((name, len(array)), Dim(len(array), name="axis0")))
-        return tensor_of(selected().from_numpy_raw(array, None), align.sig(dims), EMPTY).with_name(name)
+        raw = selected().from_numpy_raw(array, None)
+        return tensor_of(raw, *self.names.form(name, array.shape, raw)).with_name(name)
 
     def _growing(self, grown: Grown, length: int) -> Growing:
         return Growing(grown, length, lambda number: self._value(grown.parts[number]))
@@ -276,7 +300,7 @@ def read_variables(data: Any, series: list[Series], dims: DimReader, raws: RawRe
     grown_series = [checked.grown(entry, steps) for entry in list_of(data, "grown", dict)]
     table = [chosen(grown_series, row, "grown") if type(row) is int else _text(row) for row in get(data, "rows", list)]
     first = {name: count(data, name, steps) for name in FROM}
-    return {"codes": codes, "lists": lists, "kept": kept, "table": table, **first}
+    return {"codes": codes, "lists": lists, "grown": grown_series, "kept": kept, "table": table, **first}
 
 
 class _Checked(NamedTuple):

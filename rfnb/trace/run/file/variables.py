@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.trace.run.axis_names import AxisNames, is_unnamed
 from rfnb.trace.run.file.dims import DimWriter
 from rfnb.trace.run.file.raws import RawWriter, memory_of
 from rfnb.trace.run.file.series import Series, form_of
@@ -58,6 +59,7 @@ class SavedVariables(SavedValues):
         self._parts: list[list[Any]] = []
         self._codes: dict[str, list[Any]] = {name: [] for name in variable_names(self._replay)}
         self._kept: dict[Any, Series] = {}  # tensors that no line assigned as they are
+        self._dims_of_parts = AxisNames()
         self._places: dict[Any, tuple[int, int]] | None = None
         self._size = self._size_of_texts = 0
 
@@ -187,9 +189,13 @@ class SavedVariables(SavedValues):
             self._places = {}
             for number, series in enumerate(self.series.values()):
                 self._find(number, series)
+        is_part = is_part and all(map(is_unnamed, tensor.dims))
         key = memory_of(tensor._raw), None if is_part else tensor.sig
         if key not in self._places:
-            form = form_of(tensor)
+            if is_part:
+                sig, lengths = self._dims_of_parts.form("", tuple(tensor._raw.shape), tensor._raw)
+                name, tensor = "", tensor_of(tensor._raw, sig, lengths)
+            form = name, *form_of(tensor)
             series = self._kept.setdefault(form, Series.like(tensor, name))
             series.add(len(series.steps), tensor)
             self._find(-1 - [*self._kept].index(form), series, len(series.steps) - 1)
@@ -198,7 +204,7 @@ class SavedVariables(SavedValues):
     def _find(self, number: int, series: Series, start: int = 0) -> None:
         """Remembers where tensors of a series are."""
         assert self._places is not None
-        is_plain = all(dim.name == f"axis{i}" for i, dim in enumerate(series.sig.dims)) and not series.sig.sparse_dim
+        is_plain = all(map(is_unnamed, series.sig.dims)) and not series.sig.sparse_dim
         for place in range(start, 0 if series.raws is None else len(series.raws)):
             raw = series.raws[place]
             if not isinstance(raw, bool | int | float):

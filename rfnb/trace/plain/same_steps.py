@@ -1,0 +1,103 @@
+"""Whether the steps of a fork without edits are those of the loop that it continues: if not, something that no line of
+the loop shows has changed since, such as a variable of a module that a function counts with."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rfnb.trace.plain.iterations import Iterations
+from rfnb.trace.plain.log import Entry
+from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, Summary, tensors_in
+
+CLOCKS = frozenset(
+    "time perf_counter monotonic process_time time_ns now today uuid4 urandom id empty empty_like".split()
+)
+"""Names of functions whose results differ from call to call, and of memory that is not set."""
+
+
+class Difference(NamedTuple):
+    """The first value that differs: of a variable, or None if other lines ran."""
+
+    step: int
+    line: int
+    name: str | None
+
+    def __str__(self) -> str:
+        what = "other lines run" if self.name is None else f"`{self.name}` differs"
+        return f"step {self.step} does not come back as it was: {what} at line {self.line}"
+
+
+def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> Difference | None:
+    """The first difference between the iterations of a loop from one on, and those of its fork; None if there is none.
+
+    whole: the fork has run to its end. Values that are not kept, and variables that only one of them follows, are not
+    compared.
+    """
+    end = len(loop.starts)
+    if loop.forked_at is not None and at < loop.forked_at:  # it is a fork itself, with edits
+        end, whole = loop.forked_at, False
+    count = min(len(own.starts), end - at)
+    for step in range(count):
+        before = _by_place(loop, at + step)
+        for (name, line), entries in _by_place(own, step).items():
+            if not all(map(_is_same_value, before.get((name, line), ()), entries)):
+                return Difference(at + step, line, name)
+        if step < count - 1 and _statements(loop, at + step) != _statements(own, step):
+            return Difference(at + step, own.text.first, None)
+    if whole and len(own.starts) != end - at:
+        return Difference(at + count, own.text.first, None)
+    return None
+
+
+def _by_place(loop: Iterations, step: int) -> dict[tuple[str, int], list[Entry]]:
+    """What an iteration assigned, by variable and line."""
+    places: dict[tuple[str, int], list[Entry]] = {}
+    for entry in loop.entries(step):
+        places.setdefault((entry.name, entry.line), []).append(entry)
+    return places
+
+
+def _is_same_value(a: Entry, b: Entry) -> bool:
+    return is_equal(_value(a), _value(b))
+
+
+def _statements(loop: Iterations, step: int) -> list[int]:
+    return loop.log.statements[loop.ran[step] : loop.ran[step + 1]]
+
+
+def _value(entry: Entry) -> Any:
+    return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
+
+
+def has_other_devices(loop: Iterations, step: int) -> bool:
+    """Whether tensors are not in the memory of the CPU, on which alone the same numbers come back bit for bit."""
+    parts = [part for entry in loop.before(step).values() for part in tensors_in(_value(entry))]
+    return any(part.backend is not None and part.backend.get_device_raw(part.raw) != "cpu" for part in parts)
+
+
+def is_equal(a: Any, b: Any) -> bool:
+    """Whether two values are the same bit for bit, as far as both are kept."""
+    if isinstance(a, Kept) and isinstance(b, Kept):
+        if a.note == MAY or b.note == MAY or a.changed() or b.changed():
+            return True
+        if a.backend is not None and a.backend is b.backend:
+            same_dtype = a.backend.get_dtype_name_raw(a.raw) == a.backend.get_dtype_name_raw(b.raw)
+            return same_dtype and bool(a.backend.same_raw(a.raw, b.raw))
+        return is_equal(a.value, b.value)
+    a, b = (value.value if isinstance(value, Kept) else value for value in (a, b))
+    if any(isinstance(value, Opaque | Summary) for value in (a, b)):
+        return True
+    if isinstance(a, Parts) and isinstance(b, Parts):
+        if a.kind is not b.kind or a.length != b.length:
+            return False
+        return issubclass(a.kind, set | frozenset) or all(map(is_equal, a.items, b.items))
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return a.shape == b.shape and a.dtype == b.dtype and (a.dtype.hasobject or a.tobytes() == b.tobytes())
+    if isinstance(a, float):
+        return a == b or (math.isnan(a) and math.isnan(b))
+    return isinstance(a, type) or bool(a == b) or bool(a != a)
