@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis import HealthCheck, Phase, given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import RfError
@@ -159,12 +159,12 @@ PHASES = [Phase.generate]
 
 
 @given(texts())
-@settings(max_examples=examples(40), phases=PHASES)
+@examples(40, phases=PHASES)
 def test_a_loaded_run_says_what_the_run_says(text):
     check(text)
 
 
 @given(texts())
-@settings(max_examples=examples(25), phases=PHASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, phases=PHASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_loaded_run_of_which_steps_were_forgotten_says_the_same(eager, text):  # noqa: F811
     check(text)
