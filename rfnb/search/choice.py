@@ -207,7 +207,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     inputs = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
     hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in inputs.items() if x is not None}
-    state, rules, step = BeamState(base, ended, counts), options.rules(carried.rules), body.step_number()
+    state, rules, step = BeamState(base, ended, counts), options.rules(carried.rules), body.step_number
     by_rank = partial(advance, state, scores, axis=axis, beam=before, out_beam=wide, step=step)
     if rules.by_rank:
         result, pruned = parted(by_rank(rules), wide, after)

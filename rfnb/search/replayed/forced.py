@@ -23,7 +23,7 @@ def forced(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> dict[i
     wanted: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has places
     are computed at once for each.
     """
-    limit, beam = steps.replay.schedule.max_steps, steps.dims[-1].get_dim_value()
+    limit, beam = steps.replay.bindings.limit.max, steps.dims[-1].get_dim_value()
     sums_by_row: dict[int, list[float | None]] = {b: [None] * len(group) for b, group in wanted.items()}
     fits = {b: [i for i, labels in enumerate(group) if 0 < len(labels) <= limit] for b, group in wanted.items()}
     while any(fits.values()):
@@ -46,14 +46,14 @@ def _sums(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndar
             lengths[b, place] = len(row)
             labels[: len(row), b, place] = row
     total, states = np.full(lengths.shape, -np.inf), list(replay.states_before(0))
-    places, scores_place = np.broadcast_to(np.arange(beam), lengths.shape), place_of(replay.plan.carried, "search")
+    places, scores_place = np.broadcast_to(np.arange(beam), lengths.shape), place_of(replay.step.carried, "search")
     assert scores_place is not None
     for step in range(len(labels)):
         values = steps.choice(step, states)
         choice = _choice(steps, step, values, labels[step], places if step else places * 0)
         choice["scores"] = np.where(step < lengths, choice["scores"], -np.inf)
         states, finals = steps.after(step, states, steps.given(values, choice))
-        like = replay.plan.carried[scores_place].before
+        like = replay.step.carried[scores_place].before
         scores = steps.array(tensor_of(states[scores_place], like.sig, like.lengths))
         total = np.where(lengths == step + 1, scores + finals, total)
     return total

@@ -73,7 +73,7 @@ class SearchSteps:
     @property
     def search(self) -> SearchPlan:
         """What the search keeps of its steps."""
-        search = self.replay.plan.search
+        search = self.replay.step.search
         assert search is not None
         return search
 
@@ -87,8 +87,8 @@ class SearchSteps:
             return "its steps have several choices"
         if INPUTS[0] not in self.search.asked:
             return "its hypotheses merge"
-        if replay.plan.changes is not None:
-            return replay.plan.changes
+        if replay.step.changes is not None:
+            return replay.step.changes
         return None if replay.version_now() == replay.version else "the model has changed since"
 
     @property
@@ -237,7 +237,7 @@ class SearchSteps:
         """Values of a step by name, those that it has. states: those before the step, if other than the recorded."""
         recorded = self.search.asked
         names = [name for name in names if name in recorded]
-        raws = self.replay.step(step, [recorded[name].var for name in names], states)
+        raws = self.replay.compute(step, [recorded[name].var for name in names], states)
         return {
             name: tensor_of(self.replay.backend.alias_raw(raw), recorded[name].sig, recorded[name].lengths)
             for name, raw in zip(names, raws, strict=True)
@@ -247,9 +247,9 @@ class SearchSteps:
         """The carried values after a step in which some are `given`, and what the end of the search would add to the
         scores of its hypotheses then. [batch, beam]"""
         search, carries = self.search, self.replay.after(step)
-        ends = [] if place_of(self.replay.plan.carried, "ended") is not None else [*search.kept]
+        ends = [] if place_of(self.replay.step.carried, "ended") is not None else [*search.kept]
         names = [name for name in ends if name.startswith(FINAL)]
-        raws = self.replay.step(step, [*carries, *(search.kept[name] for name in names)], states, given=given)
+        raws = self.replay.compute(step, [*carries, *(search.kept[name] for name in names)], states, given=given)
         finals = np.zeros((self.batch, self.dims[-1].get_dim_value()))
         for name, raw in zip(names, raws[len(carries) :], strict=True):
             worth = self.replay.backend.to_numpy_raw(raw).reshape(finals.shape)

@@ -21,6 +21,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import (
     MAY,
@@ -31,7 +32,6 @@ from rfnb.trace.plain.values import (
     Kept,
     Opaque,
     Parts,
-    Summary,
     backend_of,
     growth_of,
     tensor_backend,

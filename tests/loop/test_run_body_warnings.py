@@ -10,7 +10,8 @@ import pytest
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.core.ground.source import PerPlace
-from rfnb.loop.body import warnings as loop_warnings
+from rfnb.loop import run_body
+from rfnb.loop.body import body
 
 FEAT = rf.Dim(3, name="feat")
 KEYS = rf.Dim(0, name="keys")
@@ -24,7 +25,7 @@ def a_batch_of_two():
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    for module, table in ((loop_warnings, "_warned"), (loop_warnings, "_judged")):
+    for module, table in ((run_body, "_warned"), (body, "_judged")):
         monkeypatch.setattr(module, table, PerPlace(lambda source: set()))
 
 
@@ -255,7 +256,7 @@ def test_a_warning_names_the_with_line_and_comes_once():
     lines, first = inspect.getsourcelines(forgetful)
     at = first + next(n for n, line in enumerate(lines) if "this line" in line)
     assert (warning.filename, warning.lineno) == (__file__, at)
-    assert str(warning.message).startswith(f"net (test_warnings.py:{at}): the state 'h' is never read")
+    assert str(warning.message).startswith(f"net (test_run_body_warnings.py:{at}): the state 'h' is never read")
 
 
 def test_the_same_code_run_again_as_a_new_cell_warns_again():

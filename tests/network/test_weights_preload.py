@@ -8,7 +8,7 @@ import pytest
 import rfnb as rf
 from rfnb.errors import CheckpointError
 from tests.checkpoint.bundle.writer import write
-from tests.network.weights.test_restore import network, randomized, saved, values_of
+from tests.network.test_weights_restore import network, randomized, saved, values_of
 
 LINEAR = {"class": "linear", "n_out": 2, "from": "data"}
 LM = {

@@ -8,8 +8,8 @@ import torch
 
 import rfnb as rf
 
-FOLDER = Path(__file__).parents[2] / "golden/checkpoint/net_dict"
-NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+FOLDER = Path(__file__).parents[1] / "golden/checkpoint/net_dict"
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 G2P = NOTEBOOKS / "data/g2p_attention"
 BATCH_NORM = {
     "masked_time": True,

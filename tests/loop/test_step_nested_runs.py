@@ -7,7 +7,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
-from rfnb.loop.replay import recorded
+from rfnb.loop.replay import replay
 
 key = Dim(4, name="key")
 
@@ -62,7 +62,7 @@ def test_steps_of_a_nested_run_lead_from_state_to_state():
     for i, length in enumerate([3, 2, 1]):
         [inner] = run[i].loops()
         assert (inner.name, inner.steps, inner.axis) == ("inner", 4, key)
-        assert inner.place.startswith("test_execute_nested_runs.py:")
+        assert inner.place.startswith("test_step_nested_runs.py:")
         assert "with loop:" in inner.source.lines[0]
         assert [step.check for step in inner] == ["replay agrees"] * 4
         assert torch.equal(inner[0].before.t.raw_tensor, run[i].before.s.raw_tensor)
@@ -145,7 +145,9 @@ def test_of_a_step_that_failed_the_inner_run_up_to_there():
 
 def test_without_recording_nothing_is_kept(monkeypatch):
     made = []
-    monkeypatch.setattr("rfnb.loop.run_body.plan_of", lambda *args: made.append(recorded.plan_of(*args)) or made[-1])
+    monkeypatch.setattr(
+        "rfnb.loop.run_body.recorded_step", lambda *args: made.append(replay.recorded_step(*args)) or made[-1]
+    )
     assert outer(along_keys, debug=False).run is None
     assert not made
     outer(along_keys)
