@@ -75,7 +75,7 @@ class StoredVariables(StoredReplay):
     def __post_init__(self) -> None:
         self._steps: dict[str, list[int]] = {}
         self.names = AxisNames()
-        for series in self.series:
+        for series in (*self.series, *self.kept):
             self.names.adopt(series.name, series.sig.dims)
 
     def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:

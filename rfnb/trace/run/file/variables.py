@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.trace.run.axis_names import AxisNames, is_unnamed
+from rfnb.trace.run.axis_names import is_unnamed
 from rfnb.trace.run.file.dims import DimWriter
 from rfnb.trace.run.file.raws import RawWriter, memory_of
 from rfnb.trace.run.file.series import Series, form_of
@@ -59,7 +59,6 @@ class SavedVariables(SavedValues):
         self._parts: list[list[Any]] = []
         self._codes: dict[str, list[Any]] = {name: [] for name in variable_names(self._replay)}
         self._kept: dict[Any, Series] = {}  # tensors that no line assigned as they are
-        self._dims_of_parts = AxisNames()
         self._places: dict[Any, tuple[int, int]] | None = None
         self._size = self._size_of_texts = 0
 
@@ -193,7 +192,7 @@ class SavedVariables(SavedValues):
         key = memory_of(tensor._raw), None if is_part else tensor.sig
         if key not in self._places:
             if is_part:
-                sig, lengths = self._dims_of_parts.form("", tuple(tensor._raw.shape), tensor._raw)
+                sig, lengths = self._replay.names.form("", tuple(tensor._raw.shape), tensor._raw)
                 name, tensor = "", tensor_of(tensor._raw, sig, lengths)
             form = name, *form_of(tensor)
             series = self._kept.setdefault(form, Series.like(tensor, name))
