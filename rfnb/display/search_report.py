@@ -11,8 +11,7 @@ from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import chip, note_html, quiet, row
 from rfnb.errors import ViewError
-from rfnb.search.corpus.report import RATES, SearchReport, SearchReports
-from rfnb.search.corpus.row import Row
+from rfnb.search.corpus.report import RATES, Row, SearchReport, SearchReports
 from rfnb.search.explain.where import VERDICTS
 
 

@@ -18,8 +18,8 @@ from rfnb.errors import ViewError
 from rfnb.printable import printable_name
 from rfnb.search.explain.where import Where
 from rfnb.search.found import Found
-from rfnb.search.node import Node
 from rfnb.search.tree import Tree
+from rfnb.search.tree_arrays import Node
 
 STEPS = 60
 """Largest number of steps that are drawn."""

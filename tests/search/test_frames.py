@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb.errors import ParameterError
 from tests.examples import examples
-from tests.search.blank.alignments import MERGES, all_sequences, labels_of, prefix_search
+from tests.search.alignments import MERGES, all_sequences, labels_of, prefix_search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
@@ -250,7 +250,7 @@ def native_lstm(x, c, h, weights, recurrent, bias):
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_recorded_transducer_whose_label_lstm_skips_blanks(size):
     """Values of another implementation, without merges; it makes one step more where the batch has another frame."""
-    data = np.load(Path(__file__).parents[2] / "golden" / "transducer_search.npz")
+    data = np.load(Path(__file__).parents[1] / "golden" / "transducer_search.npz")
     lengths, inputs = data["in_size/data"], data["in/data"]
     encoder = [data[f"encoder/{name}"] for name in ("W", "W_re", "b")]
     c = h = np.zeros((len(lengths), 5), "float32")

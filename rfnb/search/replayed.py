@@ -1,4 +1,4 @@
-"""The recorded steps of a search: pruned candidates of any rank, and forks that keep one of them."""
+"""What a recorded search did not keep, computed again from its run: candidates of any rank, forks, forced scores."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.loop.step import place_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast
-from rfnb.search.beam import BeamState, BeamStep, advance
-from rfnb.search.replayed.forced import Labels, forced
+from rfnb.search.beam import BeamState, advance
 from rfnb.search.rules import BeamRules
 from rfnb.search.trace import DEPTH, FINAL, Candidates, by_scale, joined
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from rfnb.loop.replay.replay import Replay
     from rfnb.loop.steps.beams import SearchPlan
     from rfnb.trace.run.run import Run
+
 
 INPUTS, RESULTS = ("choice scores", "base", "had ended", "counts before"), ("labels", "parents", "scores", "counts")
 """The values of a choice that a replay asks for: what it chooses from, and what it gives. Without length normalization
@@ -184,9 +184,9 @@ class SearchSteps:
             array[rows, parents, at] = column
         return by_place
 
-    def step(self, values: Mapping[str, Tensor], scores: Tensor, axis: Dim, out: Dim, step: int) -> BeamStep:
+    def step(self, values: Mapping[str, Tensor], scores: Tensor, axis: Dim, out: Dim, step: int) -> BeamState:
         """The best extensions of the hypotheses by labels of `axis`."""
-        state = BeamState(values["base"], values["had ended"], values.get("counts before"))
+        state = BeamState(None, None, values["base"], values.get("counts before"), values["had ended"])
         return advance(state, scores, self.rules.ranking, axis=axis, beam=self.dims[-1], out_beam=out, step=step)
 
     # -- another choice
@@ -292,3 +292,60 @@ class SearchSteps:
         replay = self.replay
         with replay.backend.modes(replay.modes, gradients=False), listening(None), untaped():
             yield
+
+
+Labels = Sequence[int]
+"""The labels of one reference, with the label that ends it."""
+
+
+def forced(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
+    """The sum of the scores of each sequence of labels; None if it needs more steps than the loop allows.
+
+    wanted: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has places
+    are computed at once for each.
+    """
+    limit, beam = steps.replay.bindings.limit.max, steps.dims[-1].get_dim_value()
+    sums_by_row: dict[int, list[float | None]] = {b: [None] * len(group) for b, group in wanted.items()}
+    fits = {b: [i for i, labels in enumerate(group) if 0 < len(labels) <= limit] for b, group in wanted.items()}
+    while any(fits.values()):
+        chunk = {b: group[:beam] for b, group in fits.items() if group}
+        fits = {b: group[beam:] for b, group in fits.items()}
+        sums = _sums(steps, {b: [wanted[b][i] for i in group] for b, group in chunk.items()})
+        for b, group in chunk.items():
+            for place, i in enumerate(group):
+                sums_by_row[b][i] = float(sums[b, place])
+    return sums_by_row
+
+
+def _sums(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
+    """The sums of the scores, [batch, beam], of up to `beam` references for each sequence: each has its own place."""
+    replay, beam = steps.replay, steps.dims[-1].get_dim_value()
+    lengths = np.zeros((steps.batch, beam), int)
+    labels = np.zeros((max(len(row) for rows in wanted.values() for row in rows), steps.batch, beam), int)
+    for b, rows in wanted.items():
+        for place, row in enumerate(rows):
+            lengths[b, place] = len(row)
+            labels[: len(row), b, place] = row
+    total, states = np.full(lengths.shape, -np.inf), list(replay.states_before(0))
+    places, scores_place = np.broadcast_to(np.arange(beam), lengths.shape), place_of(replay.step.carried, "search")
+    assert scores_place is not None
+    for step in range(len(labels)):
+        values = steps.choice(step, states)
+        choice = _choice(steps, step, values, labels[step], places if step else places * 0)
+        choice["scores"] = np.where(step < lengths, choice["scores"], -np.inf)
+        states, finals = steps.after(step, states, steps.given(values, choice))
+        like = replay.step.carried[scores_place].before
+        scores = steps.array(tensor_of(states[scores_place], like.sig, like.lengths))
+        total = np.where(lengths == step + 1, scores + finals, total)
+    return total
+
+
+def _choice(
+    steps: SearchSteps, step: int, values: Any, labels: np.ndarray, parents: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The result of a choice that gives each place this label, after this parent. [batch, beam]"""
+    scores, counts = steps.scores_at(step, values, labels)
+    rows, places = np.indices(labels.shape)
+    at = rows, parents, np.where(np.take_along_axis(steps.array(values["had ended"]), parents, axis=1), 0, places)
+    result = {"labels": labels, "parents": parents, "scores": scores[at]}
+    return result | ({"counts": counts[at]} if "counts" in values else {})

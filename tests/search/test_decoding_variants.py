@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import rfnb as rf
 from rfnb.errors import ParameterError
@@ -83,3 +84,16 @@ def test_samples():
 def test_groups_divide_the_beam():
     with pytest.raises(ParameterError, match="does not divide the beam"):
         decoded(Net(5, 1), 4, 3, groups=3)
+
+
+def test_a_label_below_the_threshold_is_not_said_to_be_impossible():
+    table = torch.tensor([[0.0, 3.0, 0.0], [3.0, 0.0, 1.0], [2.0, 0.0, 0.0]])
+
+    def found(**options):
+        step = lambda prev, state: (table[prev], state)  # noqa: E731
+        given = {"batch": 1, "beam": 3, "start": 0, "end": 0, "limit": 4, "labels": ["</s>", "a", "b"], "candidates": 0}
+        return rf.search.decode(step, **given | options).tree[0]
+
+    lost = found(threshold=0.5).where("b")
+    assert lost.verdict == "undecided" and "−inf" not in lost.text
+    assert found(limit=1, input_type="log_prob").own.end_label == 0

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb.errors import DimError, ParameterError
 from tests.examples import examples
-from tests.search.blank.alignments import all_sequences, prefix_search
+from tests.search.alignments import all_sequences, prefix_search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
