@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.run import run_ctx
+from rfnb.core import run_ctx
 
 
 @pytest.fixture(autouse=True)

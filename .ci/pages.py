@@ -23,7 +23,7 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from step import CACHE, ROOT, Stamps, Timer, fingerprint, say
 
-from rfnb.display.kit.assets import MIME, STATIC
+from rfnb.display.kit.page import MIME, STATIC
 
 OUT = ROOT / "dist" / "pages"
 KEPT = CACHE / "pages"

@@ -45,7 +45,7 @@ with _not_searched():
     import rfnb.nn.bridge.symbolic as _symbolic  # sizes where torch traces
     import rfnb.search.register as _search  # `loop.choice`
     from rfnb.core.ground.source import follow_cells as _follow_cells
-    from rfnb.core.ground.suggestions import no_name as _no_name
+    from rfnb.core.ground.text import no_name as _no_name
     from rfnb.display.register import register_views as _register_views
     from rfnb.module_paths import PATHS as _PATHS, register_paths as _register_paths
     from rfnb.ops.public import *
@@ -100,7 +100,7 @@ def __dir__() -> list[str]:
 def _repr_mimebundle_(include: object = None, exclude: object = None) -> dict[str, object]:
     """What a bare `rf` shows as the result of a cell: the calls of the docstring above."""
     from rfnb.display.kit.view import View
-    from rfnb.display.overview.view import describe
+    from rfnb.display.overview import describe
 
     return View(describe(__doc__ or ""))._repr_mimebundle_()
 

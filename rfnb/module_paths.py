@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from rfnb.core.ground.suggestions import INSTEAD, Missing, no_name
+from rfnb.core.ground.text import INSTEAD, Missing, no_name
 from rfnb.public_names import FOLDERS
 
 ROOT = __name__.partition(".")[0]

@@ -79,7 +79,7 @@ CELL: Edits = {
 from __future__ import annotations
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.cells.simple import BasicRNN
 
@@ -108,7 +108,7 @@ class LeakyRNN(BasicRNN):
 ''',
     "rfnb/nn/public.py": [
         Insert(
-            "from rfnb.nn.cells.layer_norm_lstm import LayerNormVariantsLSTM as LayerNormVariantsLSTM\n",
+            "    make_cell as make_cell,\n)\n",
             "from rfnb.nn.cells.leaky import LeakyRNN as LeakyRNN\n",
         )
     ],
@@ -134,7 +134,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 
@@ -163,9 +163,7 @@ def to_html(view: VocabView) -> Html:
     return el("div", el("span", f"Vocab of {view['size']} labels ", style=style.NAME), *labels, style=style.BOX)
 ''',
     "rfnb/display/register.py": [
-        Insert(
-            '    "overview": ("overview.view", ""),\n', '    "vocab": ("vocab.view", "rfnb.core.vocab.vocab.Vocab"),\n'
-        )
+        Insert('    "overview": ("overview", ""),\n', '    "vocab": ("vocab.view", "rfnb.core.vocab.Vocab"),\n')
     ],
     "tests/display/test_vocab_view.py": '''\
 """A vocabulary as text and HTML."""

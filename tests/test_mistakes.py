@@ -15,7 +15,7 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.ground import suggestions
+from rfnb.core.ground import text as messages
 from rfnb.errors import RfError
 
 MOST_LINES = 12
@@ -310,12 +310,12 @@ def test_a_misspelt_name_is_answered_with_near_ones(name, words):
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-@pytest.mark.parametrize("name", suggestions.INSTEAD)
+@pytest.mark.parametrize("name", messages.INSTEAD)
 def test_what_is_said_instead_exists(name):
     assert name not in dir(rf)
-    for function in re.findall(r"rf\.(\w+)", suggestions.INSTEAD[name]):
+    for function in re.findall(r"rf\.(\w+)", messages.INSTEAD[name]):
         assert function in dir(rf)
-    for page in re.findall(r"docs/\w+\.md", suggestions.INSTEAD[name]):
+    for page in re.findall(r"docs/\w+\.md", messages.INSTEAD[name]):
         assert (Path(__file__).parents[1] / page).exists()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from rfnb.core.run.behavior_version import BehaviorVersion
+from rfnb.core.run_ctx import BehaviorVersion
 from rfnb.errors import OptionError
 
 __all__ = ["Config", "get_global_config", "global_config_ctx", "set_global_config"]

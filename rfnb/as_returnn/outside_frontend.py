@@ -17,11 +17,11 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw
-from rfnb.core.run.behavior_version import BehaviorVersion
+from rfnb.core.run_ctx import BehaviorVersion
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.nn.module.build import class_of_name as _get_cls
-from rfnb.nn.module.not_specified import NotSpecified
+from rfnb.nn.module.module import NotSpecified
 from rfnb.ops.concat import split
 from rfnb.ops.position import turn_pairs
 

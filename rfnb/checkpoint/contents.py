@@ -12,8 +12,8 @@ import torch
 from rfnb.checkpoint.entries import opened
 from rfnb.checkpoint.stored import Checkpoint, StoredEntry
 from rfnb.core.ground.show import Shown
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import CheckpointError
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,186 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
-from rfnb.checkpoint.bundle.paths import index_of
-from rfnb.checkpoint.folder import beside, checkpoint_in, shards
-from rfnb.checkpoint.formats import HDF_MAGIC, is_npz, of_hdf, of_npz, of_tensorflow
+from rfnb.checkpoint.bundle.reader import Bundle, index_of
 from rfnb.checkpoint.stored import Checkpoint, Layout, StoredEntry
 from rfnb.core.ground.source import public_function
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import CheckpointError
 from rfnb.nn.bridge.mirror import VERSION
+
+_INDEX = ".index.json"
+_NAMES = ("model.safetensors", f"model.safetensors{_INDEX}", "pytorch_model.bin", f"pytorch_model.bin{_INDEX}")
+
+
+def checkpoint_in(path: Path) -> Path:
+    """The checkpoint file or index in a folder, if there is one; otherwise the path itself."""
+    files = (path / name for name in _NAMES if path.is_dir())
+    return next((file for file in files if file.is_file()), path)
+
+
+def shards(path: Path) -> dict[Path, list[str]] | None:
+    """The files that an index lists, and the names of the entries in each; None if this is not an index."""
+    if not path.name.endswith(_INDEX):
+        return None
+    table = _json(path).get("weight_map")
+    if not isinstance(table, dict) or not all(
+        isinstance(file, str) and Path(file).name == file for file in table.values()
+    ):
+        expected = '"weight_map": {"name": "file", …}'
+        raise CheckpointError(f"{public_function()}: {path} is not an index of a checkpoint", expected=expected)
+    files: dict[Path, list[str]] = {}
+    for name, file in table.items():
+        files.setdefault(path.parent / file, []).append(name)
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        tail = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise CheckpointError(f"{public_function()}: files of {path} are missing", got=", ".join(missing[:3]) + tail)
+    return files
+
+
+def config_of(path: Path) -> dict[str, Any]:
+    """The Hugging Face config beside a checkpoint; empty if there is none."""
+    file = checkpoint_in(path).parent / "config.json"
+    config = _json(file) if file.is_file() else {}
+    return config if "model_type" in config else {}
+
+
+def beside(path: Path) -> str | None:
+    """A hint that lists the checkpoints in the folder instead."""
+    folder = path if path.is_dir() else path.parent
+    if not folder.is_dir():
+        return f"the folder {folder} does not exist"
+    names = sorted(file.name for file in folder.iterdir() if file.suffix in (".safetensors", ".pt"))[:5]
+    return f"in that folder: {', '.join(names)}" if names else None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{public_function()}: {path} cannot be read", got=error) from error
+    if not isinstance(content, dict):
+        raise CheckpointError(
+            f"{public_function()}: {path} cannot be read", got=type(content).__name__, expected="a dict"
+        )
+    return content
+
+
+_ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
+"""Behind the names of checkpoints that `tf.train.Checkpoint` wrote."""
+_STEPS = {"global_step", "beta1_power", "beta2_power", "learning_rate", "save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH"}
+HDF_MAGIC = b"\x89HDF\r\n\x1a\n"
+
+
+def of_tensorflow(index: Path, *, verify: bool = False) -> Checkpoint:
+    """The checkpoint of an index. verify: whether the checksums of values are compared as well."""
+    bundle = Bundle(index)
+    keys = {key.removesuffix(_ATTRIBUTE): key for key in bundle.tensors}
+    entries: dict[str, StoredEntry] = {}
+    apart: dict[str, StoredEntry] = {}
+    for name, key in keys.items():
+        dtype = bundle.dtype(key)
+        listed = isinstance(dtype, str) or of_an_optimizer(name, keys)
+        group = apart if listed else entries
+        group[name] = StoredEntry(key, bundle.tensors[key].shape, str(dtype).removeprefix("torch."))
+    path = str(index.with_suffix(""))
+    return Checkpoint(
+        path,
+        entries,
+        lambda key: bundle.read(key, verify=verify),
+        kind="TensorFlow",
+        apart=apart,
+        separator="/",
+        layout=lambda _: "as it is",
+    )
+
+
+def of_an_optimizer(name: str, names: Container[str]) -> bool:
+    """Whether a variable belongs to an optimizer: a slot, whose name begins with that of a variable, or a step.
+
+    >>> names = {"output/W", "optimize/output/W/Adam_1", "global_step", "output/W_re"}
+    >>> sorted(name for name in names if of_an_optimizer(name, names))
+    ['global_step', 'optimize/output/W/Adam_1']
+    """
+    parts = name.split("/")
+    if parts[-1] in _STEPS or "/.OPTIMIZER_SLOT/" in name:
+        return True
+    return any("/".join(parts[i:-1]) in names for i in range(len(parts) - 1))
+
+
+def of_npz(path: Path, files: ExitStack) -> Checkpoint:
+    """The arrays of a file that `numpy.savez` wrote; only their headers are read at first."""
+    opened = files.enter_context(np.load(path, allow_pickle=False))
+    entries: dict[str, StoredEntry] = {}
+    apart: dict[str, StoredEntry] = {}
+    with zipfile.ZipFile(path) as members:
+        for member in members.namelist():
+            name = member.removesuffix(".npy")
+            with members.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else _header_2
+                shape, _, dtype = read_header(file)
+            _add(entries, apart, name, shape, dtype)
+
+    def read(key: str) -> torch.Tensor:
+        return _as_torch(opened[key], key, path)
+
+    return Checkpoint(str(path), entries, read, kind="npz", apart=apart, separator=_separator(entries))
+
+
+def _header_2(file: Any) -> Any:
+    return np.lib.format.read_array_header_2_0(file)
+
+
+def of_hdf(path: Path, files: ExitStack) -> Checkpoint:
+    """The data sets of an HDF file, whose values are read when asked for."""
+    try:
+        import h5py
+    except ImportError as error:
+        fault = f"{public_function()}: {path} is an HDF file"
+        raise CheckpointError(fault, expected="the package h5py", hint="pip install h5py") from error
+    opened = files.enter_context(h5py.File(path, "r"))
+    entries: dict[str, StoredEntry] = {}
+    apart: dict[str, StoredEntry] = {}
+
+    def add(name: str, found: Any) -> None:
+        if isinstance(found, h5py.Dataset):
+            _add(entries, apart, name, found.shape or (), found.dtype)
+
+    opened.visititems(add)
+
+    def read(key: str) -> torch.Tensor:
+        return _as_torch(opened[key][()], key, path)
+
+    return Checkpoint(str(path), entries, read, kind="HDF", apart=apart, separator="/")
+
+
+def is_npz(path: Path) -> bool:
+    """Whether a file is a zip file of arrays."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as members:
+        names = members.namelist()
+    return bool(names) and all(name.endswith(".npy") for name in names)
+
+
+def _add(
+    entries: dict[str, StoredEntry], apart: dict[str, StoredEntry], name: str, shape: Any, dtype: np.dtype[Any]
+) -> None:
+    numbers = dtype.kind in "fiubc" and dtype.itemsize <= 16 and dtype != np.longdouble
+    (entries if numbers else apart)[name] = StoredEntry(name, tuple(map(int, shape)), dtype.name)
+
+
+def _as_torch(array: Any, key: str, path: Path) -> torch.Tensor:
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiubc":
+        raise CheckpointError(f"{public_function()}: {key} in {path} has no numbers", got=array.dtype)
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+
+
+def _separator(names: Mapping[str, object]) -> str:
+    return "/" if any("/" in name for name in names) else "."
+
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 

@@ -1,8 +1,8 @@
 """The names of checkpoints in `rf`, imported when one of them is first used."""
 
 from rfnb.checkpoint.contents import open_checkpoint as open_checkpoint
-from rfnb.checkpoint.import_weights import import_weights as import_weights
 from rfnb.checkpoint.load import (
+    import_weights as import_weights,
     load as load,
     load_checkpoint as load_checkpoint,
     load_config as load_config,

@@ -17,7 +17,7 @@ from rfnb.checkpoint import plain_values, training as training_state
 from rfnb.checkpoint.mapping import targets
 from rfnb.checkpoint.stored import TRAINING
 from rfnb.core.ground.atomic import replacing, unwritable
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import CheckpointError
 from rfnb.nn.bridge.mirror import VERSION
 from rfnb.nn.module.module import Module

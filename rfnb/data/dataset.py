@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.ground.source import public_function
-from rfnb.core.ground.suggestions import did_you_mean, number_of
+from rfnb.core.ground.text import did_you_mean, number_of
 from rfnb.errors import DataError
 from rfnb.printable import terminal_text
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 VIEWS = {
     "tensor": ("tensor.view", "rfnb.core.tensor.tensor.Tensor"),
     "tree": (
-        "tree.view",
-        "rfnb.core.tensor.tensor_dict.TensorDict rfnb.core.tensor.state.State collections.abc.Mapping"
+        "tree",
+        "rfnb.core.tensor.tensor_dict.TensorDict rfnb.core.tensor.tensor_dict.State collections.abc.Mapping"
         " builtins.dict builtins.list builtins.tuple",
     ),
     "dim": ("dims.dim_view", "rfnb.core.dims.dim.Dim"),
     "dims": ("dims.table_view", ""),
-    "module": ("module.view", "rfnb.nn.module.module.Module torch.nn.modules.module.Module"),
+    "module": ("module", "rfnb.nn.module.module.Module torch.nn.modules.module.Module"),
     "graph": ("graph.view", "rfnb.core.graph.model_graph.ModelGraph"),
     "run": ("run.view", "rfnb.trace.run.run.Run"),
     "run_step": ("run.step_view", "rfnb.trace.run.step.RunStep"),
@@ -37,14 +37,14 @@ VIEWS = {
     "loop_explanation": ("loop.view", "rfnb.loop.steps.explain.Explanation"),
     "net_explanation": ("loop.layers_view", "rfnb.network.rec.explain.NetExplanation"),
     "gradients": ("run.gradients_view", "rfnb.loop.replay.gradients.Gradients"),
-    "comparison": ("comparison.view", "rfnb.trace.compare.comparison.Comparison"),
-    "check": ("check.view", "rfnb.loop.check.invariance.BatchReport rfnb.loop.check.finiteness.FiniteReport"),
+    "comparison": ("comparison", "rfnb.trace.compare.comparison.Comparison"),
+    "check": ("check", "rfnb.loop.check.invariance.BatchReport rfnb.loop.check.finiteness.FiniteReport"),
     "attention": ("attention.view", ""),
     "attention_list": ("attention.list_view", "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen"),
     "load_report": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
     "checkpoint": ("checkpoint.contents_view", "rfnb.checkpoint.contents.CheckpointFile"),
-    "progress": ("training.progress_view", "rfnb.display.training.progress.Progress"),
-    "gradient_norms": ("training.gradient_norms_view", "rfnb.display.training.gradient_norms.GradientNorms"),
+    "progress": ("training.progress", "rfnb.display.training.progress.Progress"),
+    "gradient_norms": ("training.gradient_norms", "rfnb.display.training.gradient_norms.GradientNorms"),
     "probe": ("training.probe_view", "rfnb.trace.probe.probe.Probe"),
     "beam": (
         "beam.view",
@@ -57,12 +57,12 @@ VIEWS = {
         "rfnb.search.explain.compare.SearchComparison rfnb.search.explain.compare.BeamsCompared",
     ),
     "search_report": (
-        "search_report.view",
+        "search_report",
         "rfnb.search.corpus.report.SearchReport rfnb.search.corpus.report.SearchReports",
     ),
     "network": ("network.view", "rfnb.network.network.Network"),
     "network_report": ("network.report", "rfnb.network.report.findings.NetworkReport"),
-    "overview": ("overview.view", ""),
+    "overview": ("overview", ""),
     "error": ("error.view", "builtins.Exception"),
     "note": ("kit.note", ""),
 }

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from rfnb.display.panel.commands import COMMANDS
-from rfnb.display.register import VIEWS
 
 DISPLAY = Path(__file__).parent
 EXTENSION = DISPLAY.parents[1] / "extension"
@@ -52,9 +51,8 @@ def typescript() -> str:
 
 
 def schemas() -> list[Path]:
-    """The files with types: `schema.py` in the folder of each subject, and views that declare their own types."""
-    views = {DISPLAY.joinpath(*module.split(".")).with_suffix(".py") for module, _ in VIEWS.values()}
-    return sorted({*DISPLAY.rglob("schema.py"), *views}, key=lambda file: file.parts)
+    """The files that may declare types: views, and the `schema.py` of larger subjects."""
+    return sorted(DISPLAY.rglob("*.py"), key=lambda file: file.parts)
 
 
 def imported_names() -> set[str]:
@@ -75,19 +73,28 @@ def reached(known: Mapping[str, Declared], names: set[str]) -> set[str]:
 
 
 def declarations(file: Path) -> Iterator[tuple[str, Declared]]:
-    """The TypedDicts of a file, each with its name; of a `schema.py` also the constants and type aliases."""
+    """The TypedDicts of a file and its aliases of plain types, each with its name; of a `schema.py` also constants."""
     source = file.read_text(encoding="utf-8")
     lines, body = source.splitlines(), ast.parse(source).body
     for node, following in zip(body, [*body[1:], None], strict=True):
-        if isinstance(node, ast.ClassDef) and (file.stem == "schema" or _is_typed_dict(node)):
+        if isinstance(node, ast.ClassDef) and _is_typed_dict(node):
             yield node.name, Declared("\n".join(interface(node, lines)))
-        elif isinstance(node, ast.Assign) and file.stem == "schema":
+        elif isinstance(node, ast.Assign) and (file.stem == "schema" or _is_alias(node)):
             name = ast.unparse(node.targets[0])
             yield name, Declared("\n".join(assigned(name, node.value, following)))
 
 
 def _is_typed_dict(node: ast.ClassDef) -> bool:
-    return "TypedDict" in map(ast.unparse, node.bases)
+    """Whether a class has fields without values only, or none; a base may be a TypedDict of another file."""
+    bases = {ast.unparse(base) for base in node.bases}
+    only_fields = all(isinstance(part, ast.AnnAssign) and part.value is None for part in node.body[1:])
+    return "TypedDict" in bases or (bool(bases) and "NamedTuple" not in bases and only_fields)
+
+
+def _is_alias(node: ast.Assign) -> bool:
+    """Whether a name such as `Number` stands for plain types and literals."""
+    names = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
+    return isinstance(node.value, ast.BinOp | ast.Subscript) and bool(names) and names <= {*NAMES, "Literal"}
 
 
 def assigned(name: str, value: ast.expr, following: ast.stmt | None) -> Iterator[str]:

@@ -11,11 +11,11 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.graph.model_graph import keywords_of, title
 from rfnb.core.ground.show import KINDS, kind_of
 from rfnb.core.ground.source import locals_of, user_frame, user_source
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.op import guarded
 from rfnb.display.kit.view import View, describe, module_of
 from rfnb.display.tensor import arrays
-from rfnb.display.tensor.select import select
+from rfnb.display.tensor.describe import select
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def show_attention(
       B   b 0.9  a 0.1  t 0
       AH  a 0.7  b 0.2  t 0.1
 
-    `.table()` has a row for each head. `rfnb/display/attention/measures.py` defines entropy, monotonicity, coverage and
+    `.table()` has a row for each head. `rfnb/display/attention/heads.py` defines entropy, monotonicity, coverage and
     so on, with references; all lie between 0 and 1. `.figure()` is a figure for a paper.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rfnb.core.dims import dim_math
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Positive
+from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.layer import Layer
@@ -60,7 +60,7 @@ class TimeChunking(Layer, layer_class="time_chunking"):
             )[0]
             for source in (x, places)
         )
-        self.parts = {"places": places}
+        self.last.parts = {"places": places}
         return y
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:

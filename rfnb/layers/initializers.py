@@ -11,7 +11,7 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.default import get_default_device
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.nn.init import Glorot, HeNormal, HeUniform, Normal, ParamInit, VarianceScaling

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
@@ -20,10 +20,8 @@ from rfnb.ops.create import full
 from rfnb.printable import encodable
 
 
-class TrainFlag(Layer, layer_class="train_flag"):
+class TrainFlag(Layer, layer_class="train_flag", sourceless=True):
     """Whether this is training. → {} bool"""
-
-    sourceless = True
 
     def compute(self) -> Tensor:
         """→ {}"""

@@ -7,7 +7,7 @@ from operator import add
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Positive
+from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.batches import with_lengths, with_padding
@@ -154,6 +154,6 @@ def _cubic(distance: Tensor) -> Tensor:
 
 def end_of(layer: Layer, x: Tensor, axis: Dim) -> Tensor:
     """Where the frames end: behind the longest sequence, or with `batch_independent` each one for itself. → {batch?}"""
-    if layer.batch_independent and axis.dimension is None:
+    if layer.spec.batch_independent and axis.dimension is None:
         return get_size_tensor(axis, device=x.device)
     return full(dims=[], fill_value=x.size_of(axis).max, dtype="int32", device=x.device)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Positive
+from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of

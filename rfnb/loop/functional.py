@@ -11,8 +11,8 @@ from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, same_structure
-from rfnb.core.tensor.argument_errors import not_a_tensor
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import not_a_tensor
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 from rfnb.loop.body.array import TensorArray

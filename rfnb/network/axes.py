@@ -9,7 +9,7 @@ from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder, is_marked_time, mark_time
 from rfnb.core.dims.dim import Dim, batch_dim
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.network.versions import holds

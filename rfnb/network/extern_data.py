@@ -13,12 +13,12 @@ from rfnb.core.dims.axis_names import AxisOrder, is_marked_time, mark_time
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.argument_kinds import OneOf, Positive
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.arguments import OneOf, Positive
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import DataNotFound, DimError, NetworkError
 from rfnb.network.axes import NetworkDims
 from rfnb.network.options import REQUIRED, Option, checked

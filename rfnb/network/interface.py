@@ -12,8 +12,8 @@ import numpy as np
 from rfnb.checkpoint.load import load
 from rfnb.checkpoint.save import save
 from rfnb.core.dims.dim import Dim, batch_dim
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network import params

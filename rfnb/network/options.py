@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rfnb.core.tensor.argument_errors import kind_in_words, leaves, mismatches
-from rfnb.core.tensor.argument_kinds import check_of
+from rfnb.core.tensor.arguments import check_of, kind_in_words, leaves, mismatches
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError, ParameterError
 from rfnb.network.axes import NetworkDims

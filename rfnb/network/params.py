@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import ParameterError
 from rfnb.network.layer import Layer

@@ -9,7 +9,7 @@ Transformer. `schedule` holds values that change with the training step. `bridge
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from rfnb.core.ground.suggestions import no_name_in_nn as _no_name_in_nn
+from rfnb.core.ground.text import no_name_in_nn as _no_name_in_nn
 
 if not _TYPE_CHECKING:
 

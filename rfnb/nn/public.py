@@ -1,34 +1,28 @@
 """The names of modules in `rf`, imported when one of them is first used."""
 
 from rfnb.nn import decoder as decoder, encoder as encoder, init as init
-from rfnb.nn.attention.base import (
+from rfnb.nn.attention import (
+    CausalSelfAttention as CausalSelfAttention,
+    CausalSelfAttentionState as CausalSelfAttentionState,
     CrossAttention as CrossAttention,
+    RelPosCausalSelfAttention as RelPosCausalSelfAttention,
+    RelPosSelfAttention as RelPosSelfAttention,
+    RotaryPosCausalSelfAttention as RotaryPosCausalSelfAttention,
+    RotaryPosSelfAttention as RotaryPosSelfAttention,
     SelfAttention as SelfAttention,
     SelfAttentionBase as SelfAttentionBase,
 )
-from rfnb.nn.attention.causal import (
-    CausalSelfAttention as CausalSelfAttention,
-    CausalSelfAttentionState as CausalSelfAttentionState,
-)
-from rfnb.nn.attention.rel_pos import (
-    RelPosCausalSelfAttention as RelPosCausalSelfAttention,
-    RelPosSelfAttention as RelPosSelfAttention,
-)
-from rfnb.nn.attention.rotary import (
-    RotaryPosCausalSelfAttention as RotaryPosCausalSelfAttention,
-    RotaryPosSelfAttention as RotaryPosSelfAttention,
-)
 from rfnb.nn.bridge import distributed as distributed
 from rfnb.nn.bridge.from_torch import from_torch as from_torch
-from rfnb.nn.bridge.parameters import param_groups as param_groups, torch_parameters as torch_parameters
+from rfnb.nn.bridge.mirror import param_groups as param_groups, torch_parameters as torch_parameters
 from rfnb.nn.bridge.to_torch import rf_module_to_pt_module as rf_module_to_pt_module, to_torch as to_torch
 from rfnb.nn.cells.cell import (
     RecCell as RecCell,
     make_cell as make_cell,
 )
-from rfnb.nn.cells.layer_norm_lstm import LayerNormVariantsLSTM as LayerNormVariantsLSTM
 from rfnb.nn.cells.lstm import (
     BasicLSTM as BasicLSTM,
+    LayerNormVariantsLSTM as LayerNormVariantsLSTM,
     VanillaLSTM as VanillaLSTM,
     ZoneoutLSTM as ZoneoutLSTM,
 )
@@ -59,11 +53,6 @@ from rfnb.nn.encoder.transformer import (
     TransformerEncoder as TransformerEncoder,
     TransformerEncoderLayer as TransformerEncoderLayer,
 )
-from rfnb.nn.layers.batch_norm import (
-    BatchNorm as BatchNorm,
-    batch_norm_distributed_default as batch_norm_distributed_default,
-    conv_norm_use_mask_default as conv_norm_use_mask_default,
-)
 from rfnb.nn.layers.conv import (
     Conv1d as Conv1d,
     Conv2d as Conv2d,
@@ -73,33 +62,41 @@ from rfnb.nn.layers.conv import (
     TransposedConv3d as TransposedConv3d,
 )
 from rfnb.nn.layers.dropout import Dropout as Dropout
-from rfnb.nn.layers.embedding import Embedding as Embedding
-from rfnb.nn.layers.feed_forward import FeedForward as FeedForward, FeedForwardGated as FeedForwardGated
-from rfnb.nn.layers.linear import Linear as Linear
+from rfnb.nn.layers.linear import Embedding as Embedding, Linear as Linear
 from rfnb.nn.layers.norm import (
+    BatchNorm as BatchNorm,
     GroupNorm as GroupNorm,
     GroupNormSpatial as GroupNormSpatial,
     LayerNorm as LayerNorm,
     Normalize as Normalize,
     RMSNorm as RMSNorm,
+    RunningMean as RunningMean,
+    batch_norm_distributed_default as batch_norm_distributed_default,
+    conv_norm_use_mask_default as conv_norm_use_mask_default,
     make_norm as make_norm,
 )
-from rfnb.nn.layers.position import LearnedRelativePositionalEncoding as LearnedRelativePositionalEncoding
 from rfnb.nn.layers.rec import LSTM as LSTM, LstmState as LstmState
-from rfnb.nn.layers.running_mean import RunningMean as RunningMean
+from rfnb.nn.layers.transformer import (
+    FeedForward as FeedForward,
+    FeedForwardGated as FeedForwardGated,
+    LearnedRelativePositionalEncoding as LearnedRelativePositionalEncoding,
+)
 from rfnb.nn.module import hooks as hooks
-from rfnb.nn.module.build import build_dict as build_dict, build_from_dict as build_from_dict
-from rfnb.nn.module.collect import CollectOutputsDict as CollectOutputsDict
-from rfnb.nn.module.config import GetModelFunc as GetModelFunc, StepFunc as StepFunc
+from rfnb.nn.module.build import (
+    GetModelFunc as GetModelFunc,
+    StepFunc as StepFunc,
+    build_dict as build_dict,
+    build_from_dict as build_from_dict,
+)
 from rfnb.nn.module.container import (
+    CollectOutputsDict as CollectOutputsDict,
+    Functional as Functional,
     ModuleList as ModuleList,
     ParameterList as ParameterList,
     Sequential as Sequential,
     sequential as sequential,
 )
-from rfnb.nn.module.functional import Functional as Functional
-from rfnb.nn.module.module import Module as Module
-from rfnb.nn.module.not_specified import NotSpecified as NotSpecified
+from rfnb.nn.module.module import Module as Module, NotSpecified as NotSpecified
 from rfnb.nn.module.parametrize import (
     WeightDropout as WeightDropout,
     WeightNoise as WeightNoise,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.run.run_ctx import get_run_ctx_step
+from rfnb.core.run_ctx import get_run_ctx_step
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from rfnb.core.advice.features import likely_features
-from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.advice.torch_equivalents import called, likely_features
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.concat import split

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rfnb.core.ground.dtype import is_float_dtype
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.default import is_float_dtype
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError
 from rfnb.ops.math import cast

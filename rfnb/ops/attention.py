@@ -11,11 +11,10 @@ from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import size_in
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import range_over_dim

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.core.advice.features import likely_features
+from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.dtype import is_float_dtype
-from rfnb.core.run.run_ctx import get_run_ctx, get_run_ctx_step
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.default import is_float_dtype
+from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor

@@ -15,14 +15,12 @@ from rfnb.backend.base.tape import opaque
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
-from rfnb.core.dims.capacity import SHAPES
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim import SHAPES, Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.scope import within
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 from rfnb.printable import terminal_text

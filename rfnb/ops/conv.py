@@ -9,9 +9,8 @@ from rfnb.backend.base.slide import Padding, PerAxis, per_axis
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import OneOf
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import OneOf
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.slide import masked

@@ -14,14 +14,18 @@ from rfnb.core.dims.binding import bind_shape
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import get_default_device, get_default_float_dtype
-from rfnb.core.ground.dtype import has_fractions, is_float_dtype, is_int_dtype
+from rfnb.core.ground.default import (
+    get_default_device,
+    get_default_float_dtype,
+    has_fractions,
+    is_float_dtype,
+    is_int_dtype,
+)
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import public_function, user_source
-from rfnb.core.tensor.argument_errors import not_a_tensor
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import not_a_tensor
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, RfError
 

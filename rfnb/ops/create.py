@@ -16,8 +16,7 @@ from rfnb.core.ground.default import (
     get_default_float_dtype,
     get_default_int_dtype,
 )
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
 
 

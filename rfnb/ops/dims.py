@@ -16,8 +16,7 @@ from rfnb.core.dims.dim_math import aligned
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_array_index_dtype, get_default_device, get_default_float_dtype
-from rfnb.core.tensor.op import method_of, op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, method_of, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.mask import get_dim_value_tensor, get_size_tensor

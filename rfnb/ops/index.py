@@ -9,9 +9,8 @@ from rfnb.backend.base.index import MODES
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.default import get_default_float_dtype
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import OneOf, Probability
-from rfnb.core.tensor.op import method_of, op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import OneOf, Probability
+from rfnb.core.tensor.op import guarded, method_of, op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import tensor

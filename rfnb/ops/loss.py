@@ -12,13 +12,12 @@ from typing import Annotated
 from rfnb.backend.base.loss import LOG_PROBS, class_dim
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
-from rfnb.core.advice.features import likely_features
+from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims.dim import Dim, size_from
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import OneOf
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import OneOf
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor, tensor

@@ -9,15 +9,13 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
-from rfnb.core.dims.capacity import check_fixed
-from rfnb.core.dims.dim import Dim, as_dims
+from rfnb.core.dims.dim import Dim, as_dims, check_fixed
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_array_index_dtype, get_default_device
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.op import method_of, op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, method_of, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.math import logical_and

@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, DOMAINS, is_polynomial
-from rfnb.core.advice.broadcast_errors import check_all_in_one
+from rfnb.core.advice.similar_dims import check_all_in_one
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.op import add_row, binary, method_of, op, unary
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import add_row, binary, guarded, method_of, op, unary
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError, RfError
 from rfnb.ops.convert import operands, tensor

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import method_of, op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError, ParameterError

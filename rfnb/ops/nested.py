@@ -16,7 +16,7 @@ from rfnb.core.dims.align import apply, move
 from rfnb.core.dims.dim import Dim, size_from
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import map_leaves, map_pairs
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensors_in
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor

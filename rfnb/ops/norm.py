@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.argument_kinds import FloatTensor
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.arguments import FloatTensor
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError

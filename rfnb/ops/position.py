@@ -17,8 +17,7 @@ from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.concat import concat

@@ -21,12 +21,12 @@ from rfnb.core.ground.default import (
     get_default_device as get_default_device,
     get_default_float_dtype as get_default_float_dtype,
     get_default_int_dtype as get_default_int_dtype,
+    is_float_dtype as is_float_dtype,
     set_default_device as set_default_device,
     set_default_device_ctx as set_default_device_ctx,
     set_default_float_dtype as set_default_float_dtype,
     set_default_float_dtype_ctx as set_default_float_dtype_ctx,
 )
-from rfnb.core.ground.dtype import is_float_dtype as is_float_dtype
 from rfnb.core.ground.raw import (
     get_backend_by_raw_tensor_type as get_backend_by_raw_tensor_type,
     get_backend_by_tensor as get_backend_by_tensor,
@@ -41,9 +41,9 @@ from rfnb.core.ground.raw import (
     select_backend_tf as select_backend_tf,
     select_backend_torch as select_backend_torch,
 )
-from rfnb.core.run.behavior_version import BehaviorVersion as BehaviorVersion
-from rfnb.core.run.loss import Loss as Loss
-from rfnb.core.run.run_ctx import (
+from rfnb.core.run_ctx import (
+    BehaviorVersion as BehaviorVersion,
+    Loss as Loss,
     RunCtx as RunCtx,
     get_run_ctx as get_run_ctx,
     get_run_ctx_step as get_run_ctx_step,
@@ -55,10 +55,9 @@ from rfnb.core.tensor.parameter import (
     Parameter as Parameter,
     set_parameter_copy_behavior_ctx as set_parameter_copy_behavior_ctx,
 )
-from rfnb.core.tensor.state import State as State
 from rfnb.core.tensor.tensor import Tensor as Tensor
-from rfnb.core.tensor.tensor_dict import TensorDict as TensorDict
-from rfnb.core.vocab.vocab import Vocab as Vocab
+from rfnb.core.tensor.tensor_dict import State as State, TensorDict as TensorDict
+from rfnb.core.vocab import Vocab as Vocab
 from rfnb.ops.dims import (
     dim_match_priority_when_needed as dim_match_priority_when_needed,
     get_default_dim_size_device as get_default_dim_size_device,

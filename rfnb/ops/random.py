@@ -16,10 +16,9 @@ from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_device, get_default_float_dtype, get_default_int_dtype
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.argument_kinds import OneOf, Probability
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.arguments import OneOf, Probability
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError, ParameterError, TraceError

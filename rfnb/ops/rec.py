@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.matmul import linear
 

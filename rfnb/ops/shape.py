@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.op import op
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
 
 

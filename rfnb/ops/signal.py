@@ -9,7 +9,7 @@ from rfnb.backend.base.sizes import derived
 from rfnb.backend.base.slide import Window
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import OneOf
+from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError

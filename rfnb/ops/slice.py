@@ -12,7 +12,7 @@ from rfnb.core.dims import dim_math
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.argument_kinds import OneOf
+from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError

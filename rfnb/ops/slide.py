@@ -10,7 +10,7 @@ from rfnb.backend.base.slide import Padding, PerAxis, Spread, Window, per_axis, 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.dims import use_mask_default
 from rfnb.ops.math import maximum

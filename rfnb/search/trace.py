@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 
 if TYPE_CHECKING:
-    from rfnb.search.replayed.steps import SearchSteps
+    from rfnb.search.replayed import SearchSteps
 
 
 DEPTH = 8

@@ -22,8 +22,7 @@ from rfnb.core.ground.source import Source, user_source
 from rfnb.core.ground.tracers import record_calls
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OPS, OpRow
-from rfnb.core.tensor.plain import plain_tensor
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, plain_tensor
 from rfnb.trace.run import session
 from rfnb.trace.run.entries import going_on
 from rfnb.trace.run.run import Run

@@ -7,7 +7,7 @@ import os
 import pytest
 from playwright.sync_api import Page
 
-from rfnb.display.kit.assets import STATIC
+from rfnb.display.kit.page import STATIC
 from tests.browser.lab_server import ROOT
 from tests.display.hostile import PAYLOADS, Word, disarmed, hostile, views
 from tests.examples import PROFILE

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from rfnb.display.kit.assets import STATIC
+from rfnb.display.kit.page import STATIC
 from tests.browser.lab_server import ROOT
 from tests.browser.notebook_page import made_of
 

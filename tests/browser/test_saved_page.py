@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.display.kit.assets import STATIC
+from rfnb.display.kit.page import STATIC
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -9,7 +9,7 @@ import torch
 from playwright.sync_api import Locator, Page, expect
 
 import rfnb as rf
-from rfnb.display.kit.assets import STATIC
+from rfnb.display.kit.page import STATIC
 from rfnb.display.kit.view import View
 from tests.browser.notebook_page import NotebookPage
 

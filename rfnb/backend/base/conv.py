@@ -28,7 +28,7 @@ from rfnb.backend.base.slide import (
 )
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 

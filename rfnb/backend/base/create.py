@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.dims.lengths import Lengths
-from rfnb.core.dims.size_limits import too_large
-from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.dims.lengths import Lengths, too_large
+from rfnb.core.ground.default import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.backend.base.require import axis_of
-from rfnb.core.advice.broadcast_errors import nearest
-from rfnb.core.advice.features import likely_features
-from rfnb.core.advice.torch_equivalents import called
+from rfnb.core.advice.similar_dims import nearest
+from rfnb.core.advice.torch_equivalents import called, likely_features
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.ground.dtype import has_fractions
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 

@@ -13,10 +13,10 @@ from rfnb.backend.base.index import out_of_range
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, fitted, size_in
-from rfnb.core.dims import align, entries
+from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.dims.lengths import Lengths, Size, frames_mask
 from rfnb.core.tensor.listener import takes_kernels
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -291,7 +291,7 @@ def _count(backend: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: 
 
 def frames_of(tensor: Tensor, dims: Sequence[Dim]) -> np.ndarray | None:
     """The mask of the frames of `dims` on the CPU, shaped to broadcast against `tensor`; None without padding."""
-    return entries.frames(tensor.dims, [(dim, size_in(tensor, dim)) for dim in sized(tensor, dims)])
+    return frames_mask(tensor.dims, [(dim, size_in(tensor, dim)) for dim in sized(tensor, dims)])
 
 
 def sized(tensor: Tensor, dims: Sequence[Dim]) -> list[Dim]:

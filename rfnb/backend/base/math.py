@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from rfnb.core.advice.broadcast_errors import check_all_in_one, check_pair
+from rfnb.core.advice.similar_dims import check_all_in_one, check_pair
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.ground.default import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DtypeError
 

@@ -10,7 +10,7 @@ from rfnb.backend.base.finite import BOUNDS, FLOAT32
 from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import takes_kernels
 from rfnb.core.tensor.parameter import Parameter, parameter_assign
 from rfnb.core.tensor.tensor import Tensor, tensor_of

@@ -11,8 +11,8 @@ from rfnb.backend.base.create import sizes_of
 from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.size_limits import too_large
-from rfnb.core.ground.dtype import is_int_dtype
+from rfnb.core.dims.lengths import too_large
+from rfnb.core.ground.default import is_int_dtype
 from rfnb.core.ground.scope import random_stream
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, ParameterError

@@ -19,8 +19,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.dim_math import extreme
-from rfnb.core.dims.entries import within
-from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.dims.lengths import Lengths, Size, within
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 

@@ -12,8 +12,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.entries import within
-from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.dims.lengths import Lengths, Size, within
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 

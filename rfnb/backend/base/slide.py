@@ -12,7 +12,7 @@ from rfnb.backend.base.sizes import bound, fitted
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.tensor.argument_kinds import OneOf
+from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 

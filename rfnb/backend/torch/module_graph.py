@@ -19,12 +19,10 @@ from torch.overrides import TorchFunctionMode
 
 from rfnb.backend.torch.data import DTYPE_NAMES, unwrapped
 from rfnb.backend.torch.module_state import keep_numbers, keep_state, on_meta, uncompiled
-from rfnb.core.graph.call_recorder import CallRecorder
-from rfnb.core.graph.graph import Node, Value
-from rfnb.core.graph.graph_names import name_graph
+from rfnb.core.graph.call_recorder import CallRecorder, ModuleTable
+from rfnb.core.graph.graph import Node, Value, name_graph
 from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
-from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.source import PACKAGE, Source
 from rfnb.core.tensor.listener import active_listener, loop_runs

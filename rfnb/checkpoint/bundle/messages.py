@@ -1,13 +1,44 @@
-"""The messages in an index, in the encoding of protocol buffers: the header, and what is known of each tensor."""
+"""The messages in an index, in the encoding of protocol buffers, and the keys of the slices of a variable."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rfnb.checkpoint.bundle.file_errors import broken
-from rfnb.checkpoint.bundle.table import TableEntry, varint
+from rfnb.checkpoint.bundle.table import TableEntry, broken, varint
+
+
+def key_of_slice(name: str, extents: Iterable[tuple[int, int | None]]) -> bytes:
+    """The key of a slice of a variable, by the start and the length along each axis.
+
+    >>> key_of_slice("w", [(0, 3), (64, None)])
+    b'\\x00w\\x00\\x01\\x01\\x02\\x80\\x83\\xc0@\\x7f'
+    """
+    extents = list(extents)
+    parts = [_number(0), name.encode().replace(b"\0", b"\0\xff"), b"\0\x01", _number(len(extents))]
+    for start, length in extents:
+        parts += [_signed(start), _signed(-1 if length is None else length)]
+    return b"".join(parts)
+
+
+def _number(value: int) -> bytes:
+    """The number of its bytes, and the bytes."""
+    size = (value.bit_length() + 7) // 8
+    return bytes([size]) + value.to_bytes(size, "big")
+
+
+def _signed(value: int) -> bytes:
+    """The bytes of a signed number: their count is in the leading bits, one for −64 to 63."""
+    bits = (~value if value < 0 else value).bit_length()
+    size = bits // 7 + 1
+    content = bytearray((value & (1 << 80) - 1).to_bytes(10, "big"))[-size:]
+    leading = ((1 << size) - 1) << (16 - size)
+    content[0] ^= leading >> 8
+    if size > 1:
+        content[1] ^= leading & 255
+    return bytes(content)
+
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SHAPE, _CHECKSUM, _NUMBERS = 2 << 3 | _BYTES, 6 << 3 | _FIXED32, frozenset(field << 3 for field in (1, 3, 4, 5))

@@ -10,10 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from rfnb.checkpoint.foreign.reading import Reading, converted_names
-from rfnb.checkpoint.foreign.tables.by_class import rows_for
-from rfnb.checkpoint.foreign.tables.row import TableRow
-from rfnb.checkpoint.foreign.transforms import IN_ONE, TRANSFORMS
+from rfnb.checkpoint.foreign.tables import TableRow, rows_for
 from rfnb.checkpoint.mapping import Owners, Target, fits
 from rfnb.checkpoint.report import ValueOrigin
 from rfnb.checkpoint.stored import Checkpoint, Layout, StoredEntry
@@ -22,6 +19,162 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
 from rfnb.nn.bridge.from_torch import TorchPart
 from rfnb.nn.layers.linear import Linear
+
+IN_ONE = "in one"
+"""Queries, keys and values in one weight, head by head as in rfnb, or, which is not known, in three blocks."""
+Transform = Callable[[Sequence[torch.Tensor], Any], torch.Tensor]
+
+
+def _turned(weight: torch.Tensor) -> torch.Tensor:
+    """{out, in} → {in, out}; a bias is left unchanged."""
+    return weight.T if weight.ndim == 2 else weight
+
+
+def _heads(parts: Sequence[torch.Tensor], attention: Any, *, halves: bool = False) -> torch.Tensor:
+    """Blocks of queries, keys, values → head by head. Keys and values with fewer heads are repeated."""
+    heads = attention.num_heads.dimension
+    totals = {2: (attention.key_dim_total, attention.value_dim_total)}
+    sizes = [dim.dimension for dim in totals.get(len(parts), (attention.key_dim_total, *totals[2]))]
+    split = [_of_heads(part, heads, size // heads) for part, size in zip(parts, sizes, strict=True)]
+    if halves:
+        split[:2] = [_neighbours(part) for part in split[:2]]
+    return _turned(torch.cat(split, dim=1).flatten(0, 1))
+
+
+def _of_heads(part: torch.Tensor, heads: int, per_head: int) -> torch.Tensor:
+    """{heads · per_head, …} → {heads, per_head, …}"""
+    weight = part.unflatten(0, (-1, per_head))
+    return weight.repeat_interleave(heads // len(weight), dim=0) if len(weight) < heads else weight
+
+
+def _neighbours(part: torch.Tensor) -> torch.Tensor:
+    """Pairs of feature i and i + half → pairs of adjacent features, which rotary positions rotate in rfnb."""
+    return part.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
+
+
+def _of_three(fused: torch.Tensor, attention: Any) -> Sequence[torch.Tensor]:
+    key, value = attention.key_dim_total.dimension, attention.value_dim_total.dimension
+    return fused.split([key, key, value])
+
+
+def _blocks(parts: Sequence[torch.Tensor], attention: Any) -> Sequence[torch.Tensor]:
+    return _of_three(parts[0], attention) if len(parts) == 1 else parts
+
+
+def _gates(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The blocks of reset gate and update gate, without that of the candidate, of a GRU."""
+    return torch.cat(parts[0].chunk(3)[:2])
+
+
+def _bias_of_gru(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sum of both biases, except the candidate's recurrent bias, which is separate: the reset gate scales it."""
+    of_input, of_state = parts
+    return of_input + torch.cat([_gates([of_state]), torch.zeros_like(of_state.chunk(3)[2])])
+
+
+TRANSFORMS: dict[str, Transform] = {
+    "same": lambda parts, _: parts[0],
+    "transposed": lambda parts, _: _turned(parts[0]),
+    "sum": lambda parts, _: torch.stack(list(parts)).sum(0),
+    "joined": lambda parts, _: _turned(torch.cat(list(parts))),
+    IN_ONE: lambda parts, _: _turned(parts[0]),
+    "heads": lambda parts, attention: _heads(_blocks(parts, attention), attention),
+    "heads, halves": lambda parts, attention: _heads(_blocks(parts, attention), attention, halves=True),
+    "gates": lambda parts, _: _turned(_gates(parts)),
+    "candidate": lambda parts, _: _turned(parts[0].chunk(3)[2]),
+    "bias of GRU": lambda parts, _: _bias_of_gru(parts),
+    "queries": lambda parts, attention: _turned(_of_three(parts[0], attention)[0]),
+    "keys and values": lambda parts, attention: _heads(_of_three(parts[0], attention)[1:], attention),
+}
+"""Functions of the sources and of the module around the target's module, by the names that tables use."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The entry with the name of a parameter, and the row of a table that makes the parameter of other entries.
+
+    Args:
+        own: the entry of that name, if there is one.
+        row: the row, if all its sources exist.
+        sources: the entries that the row needs.
+        layout: the layout of the sources; None if it is not known.
+        required: whether the row is used in any case.
+        own_fits: whether the shape and the dtype of `own` are those of the parameter.
+        row_fits: whether those of the row's result are.
+        only_here: whether torch has another name for the parameter.
+    """
+
+    name: str
+    own: StoredEntry | None
+    row: TableRow | None = None
+    sources: tuple[StoredEntry, ...] = ()
+    layout: Layout | None = None
+    required: bool = False
+    own_fits: bool = False
+    row_fits: bool = False
+    only_here: bool = False
+
+    @property
+    def twofold(self) -> bool:
+        """Whether the names allow both ways, and these differ."""
+        if self.row is None or self.own is None or self.required or self.layout in ("rfnb", "as it is"):
+            return False
+        return self.sources != (self.own,) or self.row.transform != "same"
+
+    @property
+    def converts(self) -> bool | None:
+        """Whether the row is used; None if names and shapes allow both ways."""
+        if self.twofold:
+            if self.own_fits == self.row_fits:
+                return None if self.own_fits else self.layout == "torch"
+            return self.row_fits
+        return self.required or (self.row is not None and self.own is None and self.layout in (None, "torch"))
+
+
+def converted_names(
+    readings: Sequence[Reading], chosen: Callable[[str], bool], *, importing: bool, certain: bool
+) -> set[str]:
+    """The names of the parameters that are converted.
+
+    Where names and shapes allow both ways, the shapes of other weights decide, then the layout that is known, then the
+    names of other parameters. Raises CheckpointError if these say nothing, or contradict each other.
+
+    importing: whether entries without a known layout are weights of torch. certain: whether all are, also against the
+    shapes of others.
+    """
+    by_shape = {reading.row_fits for reading in readings if reading.twofold and reading.own_fits != reading.row_fits}
+    by_name = {reading.own is None for reading in readings if reading.only_here or _has_name_of_torch(reading)}
+
+    def converts(reading: Reading) -> bool:
+        if reading.converts is not None:
+            return reading.converts
+        evidence = by_shape or by_name
+        if certain or (importing and not by_shape):
+            evidence = {True}
+        elif reading.layout == "torch" and not by_shape:
+            evidence = {True, *(by_name if by_name == {False} else ())}
+        if len(evidence) != 1 and chosen(reading.name):
+            raise _unclear(reading, importing)
+        return evidence == {True}
+
+    return {reading.name for reading in readings if converts(reading)}
+
+
+def _has_name_of_torch(reading: Reading) -> bool:
+    return reading.own is None and bool(reading.converts) and not reading.required
+
+
+def _unclear(reading: Reading, importing: bool) -> CheckpointError:
+    shapes = " and ".join(str(entry.shape) for entry in reading.sources)
+    as_it_is = f'table=[("{reading.name}", ("{reading.name}",), "same")]' if importing else 'rf.load(…, layout="rfnb")'
+    turned = '"transposed"' if importing else 'layout="torch", or rf.import_weights(…),'
+    return CheckpointError(
+        f"{public_function()}: the layout of {reading.name} is not known",
+        got=f"shape {shapes}, which fits as it is and turned",
+        expected="{in, out}, as rfnb stores it, or {out, in}, as torch does",
+        hint=f"{as_it_is} takes it as it is, {turned} turns it",
+    )
+
 
 T = TypeVar("T")
 Entries = Mapping[str, StoredEntry]

@@ -1,14 +1,14 @@
-"""Settings of a torch module that are not weights but change its results: compared, or taken over."""
+"""Settings that are not weights but change the results of a model, of torch modules and in configs of Hugging Face."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from rfnb.errors import CheckpointError
-from rfnb.nn.attention.rotary import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
+from rfnb.nn.attention import RotaryPosCausalSelfAttention, RotaryPosSelfAttention
 from rfnb.nn.bridge.mirror import Mirror
 from rfnb.nn.cells.simple import GRU
 from rfnb.nn.module.module import Module
@@ -130,3 +130,47 @@ def function_name(function: Any) -> str | None:
     """The name of an activation: "relu" for torch.nn.ReLU() and functions of that name; None if it has no name."""
     name = getattr(function, "__name__", type(function).__name__).lower().removesuffix("activation")
     return None if function is None or "lambda" in name else name
+
+
+_AS_LLAMA = ("llama", "mistral")
+
+
+def from_config(config: Mapping[str, Any], names: Iterable[str], module: Module) -> dict[str, float]:
+    """The eps of norms and the bases of rotary positions that differ in the config, by the name of the attribute here.
+
+    names: of the imported parameters. Raises CheckpointError if the model there computes something different.
+    """
+    settings: dict[str, float] = {}
+    for path, ours in _owners(names, module).items():
+        eps = config.get("rms_norm_eps", config.get("layer_norm_eps"))
+        if eps is not None and getattr(ours, "eps", eps) != eps:
+            settings[f"{path}.eps".lstrip(".")] = float(eps)
+        if isinstance(ours, RotaryPosSelfAttention | RotaryPosCausalSelfAttention):
+            _check("model", config.get("model_type"), _AS_LLAMA)
+            base = _configured_base(config)
+            if ours.base != base:
+                settings[f"{path}.base".lstrip(".")] = base
+        if hasattr(ours, "num_heads"):
+            _check("number of heads", config.get("num_attention_heads"), (ours.num_heads.dimension,))
+        if hasattr(ours, "activation"):
+            _check("activation", config.get("hidden_act"), (function_name(ours.activation),))
+    return settings
+
+
+def _owners(names: Iterable[str], module: Module) -> dict[str, Any]:
+    """The modules that own the parameters, and the modules around these, by name."""
+    paths = [name.rpartition(".")[0] for name in names]
+    return {path: module.get_deep(path) for part in paths for path in (part, part.rpartition(".")[0])}
+
+
+def _check(what: str, there: Any, here: tuple[Any, ...]) -> None:
+    if there is not None and None not in here and there not in here:
+        raise CheckpointError(
+            f"import_weights: the config has a different {what}", got=there, expected=" or ".join(map(str, here))
+        )
+
+
+def _configured_base(config: Mapping[str, Any]) -> float:
+    options = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    _check("kind of rotary positions", options.get("rope_type", options.get("type")), ("default",))
+    return float(options.get("rope_theta", config.get("rope_theta", 10_000.0)))

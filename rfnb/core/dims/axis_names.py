@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.suggestions import did_you_mean, nearest
+from rfnb.core.ground.text import did_you_mean, nearest
 from rfnb.errors import DimError
 
 _times: weakref.WeakSet[Dim] = weakref.WeakSet()

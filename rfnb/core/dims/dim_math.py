@@ -1,4 +1,7 @@
-"""Sums, products and quotients of dims, in one canonical form: `time + 1 - 1` is `time`, `2 * feat // 2` is `feat`."""
+"""Sums, products and quotients of dims, in one canonical form: `time + 1 - 1` is `time`, `2 * feat // 2` is `feat`.
+
+`Algebra` gives dims their operators; dims that are declared to have the same size become expressions of one another.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.dims.lengths import Size
-from rfnb.core.dims.size_limits import check_size
+from rfnb.core.dims import align
+from rfnb.core.dims.lengths import Size, check_size
 from rfnb.core.ground.hook import Hook
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
+
 
 SizeOf = Callable[["Dim"], Size | None]
 
@@ -352,3 +356,176 @@ def extreme(op: str, dims: Sequence[Dim | int]) -> Dim:
     constants = [int(dim) for dim in dims if isinstance(dim, int | np.integer)]
     numbers = [max(constants) if op == "max" else min(constants)] if constants else []
     return parts[0] if len(parts) == 1 and not numbers else make(op, parts, numbers)
+
+
+_aliases: weakref.WeakSet[Dim] = weakref.WeakSet()
+
+
+def declare(a: Dim, b: Dim) -> None:
+    """Implements `Dim.declare_same_as`: the dim without a size, or the root of it, becomes an alias of the other."""
+    check_operand(b)
+    if a is b or a.expr == _alias(b) or b.expr == _alias(a):
+        return
+    for dim, other in ((a, b), (b, a)):
+        root, constant = free_term(dim)
+        if root is not None and root.serial not in other.roots:
+            _follow(root, other - constant)
+            return
+    raise DimError(
+        f"declare_same_as: {a.name} is already in use",
+        got=f"{a.describe()} and {b.describe()}",
+        expected="one Dim without a size",
+    )
+
+
+def _follow(dim: Dim, other: Dim) -> None:
+    stale = [follower for follower in [dim, *derived(), *_aliases] if dim.serial in follower.roots]
+    dim.expr = _alias(other)
+    _aliases.add(dim)
+    for follower in stale:
+        follower.__dict__.pop("_derived_roots", None)
+    for follower in stale:
+        settle(follower)
+    align.forget(stale)
+
+
+def followed(dim: Dim) -> tuple[Dim, ...]:
+    """The dim that `dim` was declared to be the same as, in a tuple; empty if there is none."""
+    return dim.expr.dims if dim.expr is not None and dim in _aliases else ()
+
+
+def _alias(dim: Dim) -> Expr:
+    return Expr("sum", (dim,), (1, 0))
+
+
+def settle(dim: Dim) -> None:
+    """Sets the fixed size of a dim that is derived from dims of fixed size."""
+    if dim.dimension is None and dim.expr is not None:
+        for part in dim.expr.dims:
+            settle(part)
+        sizes = [part.dimension for part in dim.expr.dims if part.dimension is not None]
+        if len(sizes) == len(dim.expr.dims):
+            check_static(dim.expr, sizes)
+            size = dim.expr.evaluate(lambda part: part.static_size)
+            dim.dimension = None if size is None else size.max
+
+
+class Algebra:
+    """The part of Dim that makes dims from dims."""
+
+    def __add__(self: Dim, other: Dim | int) -> Dim:
+        return add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self: Dim, other: Dim | int) -> Dim:
+        return add(self, other, sign=-1)
+
+    def __rsub__(self: Dim, other: int) -> Dim:
+        return add(other, self, sign=-1)
+
+    def __mul__(self: Dim, other: Dim | int) -> Dim:
+        return mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self: Dim, other: Dim | int) -> Dim:
+        return div(self, other)
+
+    def __rfloordiv__(self: Dim, other: int) -> Dim:
+        return div(other, self)
+
+    def __truediv__(self: Dim, other: Dim | int) -> Dim:
+        if self.dimension is not None and isinstance(other, int) and other and self.dimension % other:
+            fault = f"{self.name} ({self.dimension}) is not divisible by {other}"
+            raise DimError(fault, hint=f"{self.name} // {other} rounds down")
+        return self // other
+
+    def __mod__(self: Dim, other: Dim | int) -> Dim:
+        return mod(self, other)
+
+    def __neg__(self: Dim) -> Dim:
+        return mul(self, -1)
+
+    def ceildiv_right(self: Dim, other: Dim | int) -> Dim:
+        """⌈self / other⌉, where `other` is the inner, faster part."""
+        return div(self, other, rounding="ceildiv")
+
+    def ceildiv_left(self: Dim, other: Dim | int) -> Dim:
+        """⌈self / other⌉, where `other` is the outer, slower part."""
+        return div_side(self, other, "left", rounding="ceildiv")
+
+    def div_right(self: Dim, other: Dim | int) -> Dim:
+        """self / other, rounded down, where `other` is the right factor: (a * b).div_right(b) is a."""
+        return div_side(self, other, "right")
+
+    def div_left(self: Dim, other: Dim | int) -> Dim:
+        """self / other, rounded down, where `other` is the left factor: (a * b).div_left(a) is b."""
+        return div_side(self, other, "left")
+
+    def sub_right(self: Dim, other: Dim | int) -> Dim:
+        """self - other, taken from the right end: (a + b).sub_right(b) is a."""
+        return sub_side(self, other, "right")
+
+    def sub_left(self: Dim, other: Dim | int) -> Dim:
+        """self - other, taken from the left end: (a + b).sub_left(a) is b."""
+        return sub_side(self, other, "left")
+
+    # -- dims of the same size
+
+    def copy(
+        self: Dim,
+        same_as_self: bool = True,
+        description: str | None = None,
+        kind: str | None = None,
+        match_priority: int | None = None,
+    ) -> Dim:
+        """This dim with another `match_priority`; or, with `same_as_self=False`, another Dim of the same size.
+
+        >>> feat = rf.Dim(4, name="feat")
+        >>> feat.copy(match_priority=1), feat.copy() is feat, feat.copy(same_as_self=False) is feat
+        (Dim{feat(1):4}, True, False)
+
+        A square matrix has both: {feat(1), feat}. There, `axis=feat` refers to the first of them. A dim has
+        one name and one kind, so `description` and `kind` apply only with `same_as_self=False`.
+        """
+        if same_as_self:
+            priority = self.match_priority if match_priority is None else match_priority
+            return self.base if priority == 0 else with_priority(self.base, priority)
+        new = type(self)(
+            self.dimension,
+            name=description or self.name,
+            kind=kind or self.kind,
+            vocab=self.vocab,
+            capacity=self.capacity,
+            bounded_by=self.bounded_by,
+            dyn_size_ext=None if self.template is None else self.template.copy_template(),
+        )
+        if self.is_dynamic() and self.is_defined():
+            new.bind(self.size)
+        return new
+
+    def copy_from(self: Dim, other: Dim) -> None:
+        """Gives this dim the size, the vocab and the kind of `other`. It must not have a size yet.
+
+        >>> word = rf.Dim(None, name="word", vocab=["the", "cat", "sat"])
+        >>> out = rf.Dim(None, name="out")
+        >>> out.copy_from(word)
+        >>> out, out.vocab.decode(1)
+        (Dim{out:3}, 'cat')
+        """
+        self.declare_same_as(other)
+        self.vocab, self.kind = self.vocab or other.vocab, self.kind or other.kind
+
+    def declare_same_as(self: Dim, other: Dim) -> None:
+        """Declares that both dims always have the same size: that of the one that has, or first gets, a size.
+
+        The other must not have a size yet, and must not occur in a tensor with data. They stay two dims: an axis
+        of one is not an axis of the other. Raises DimError if both are in use.
+
+        >>> time, frames = rf.Dim([5, 2], name="time"), rf.Dim(None, name="frames")
+        >>> frames.declare_same_as(time)
+        >>> frames, frames == time
+        (Dim{frames:2–5}, False)
+        """
+        declare(self, other)

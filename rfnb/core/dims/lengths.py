@@ -1,10 +1,14 @@
-"""The sizes of dims in one batch. They are kept apart from the dims, which stay the same for all batches."""
+"""The sizes of dims in one batch, and which entries of a tensor count by them.
+
+They are kept apart from the dims, which stay the same for all batches.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +21,33 @@ from rfnb.printable import encodable, printable_name
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
+
+
+LARGEST = 2**63 - 1
+"""The largest size of a dim: sizes are integers of 64 bits."""
+ENTRIES = 2**40
+"""The number of entries from which on a tensor is not made because it is too large, whatever the memory."""
+
+
+def check_size(name: str, size: int) -> int:
+    """The size. Raises DimError if it is too large for a dim."""
+    if size > LARGEST:
+        raise DimError(f"Dim: {name} is too large", got=f"{size:.3g}", expected=f"at most {LARGEST:.3g}")
+    return size
+
+
+def too_large(what: str, dims: Sequence[Dim], shape: Sequence[int], error: Exception) -> Exception:
+    """The error for a tensor that could not be made: a DimError if it has too many entries, else `error` itself."""
+    if math.prod(shape) < ENTRIES:
+        return error
+    sizes = ", ".join(f"{dim.name}:{size}" for dim, size in zip(dims, shape, strict=True))
+    return DimError(
+        f"{what}: the tensor is too large",
+        got=f"{{{sizes}}}: {math.prod(shape):.3g} entries",
+        expected="smaller dims",
+        dims=dims,
+    )
+
 
 _serials = itertools.count()
 _JOINS = 64  # joined Lengths kept per Lengths, as a long-lived tensor meets many batches
@@ -322,3 +353,36 @@ def rebound(dim: Dim, first: Size, second: Size) -> DimRebound:
         f"derive the new tensor from it (rf.zeros_like), or give each batch its own Dim",
         dims=[dim],
     )
+
+
+def frames_mask(dims: Sequence[Dim], sizes: Iterable[tuple[Dim, Size]]) -> np.ndarray | None:
+    """Which entries over `dims` are within their sequences; None without `sizes`.
+
+    The mask has size 1 along dims on which it does not depend.
+
+    sizes: the dims that may have padding, each with its size over some of `dims`.
+    """
+    mask: np.ndarray | None = None
+    for dim, size in sizes:
+        how = align.move((*size.dims, dim), dims, trailing=False)
+        entries: np.ndarray = align.apply(how, size.frames(size.dims))
+        mask = entries if mask is None else mask & entries
+    return mask
+
+
+def going_on_mask(dims: Sequence[Dim], steps: Size, step: int | np.ndarray) -> np.ndarray:
+    """Which entries over `dims` are of sequences that take `step`; `steps` is the number of steps of each sequence.
+
+    step: one, or several as an array with an axis of size 1 for each of `dims`.
+    """
+    going: np.ndarray = within(steps, dims).over(dims) > step
+    return going
+
+
+def within(size: Size, dims: Sequence[Dim]) -> Size:
+    """The size over those of its dims that are in `dims`. Lengths over other dims become their maximum."""
+    lost = tuple(axis for axis, dim in enumerate(size.dims) if dim not in dims)
+    if not lost:
+        return size
+    owners = [dim for dim in size.dims if dim in dims]
+    return Size(owners, size.values.max(axis=lost, initial=0), made=size.made, capacity=size.capacity)

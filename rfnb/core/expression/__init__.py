@@ -1,4 +1,5 @@
 """Expressions in strings, such as conditions in a panel: parsed and computed here, never run as code.
 
-`expression` parses and checks a text; `reader` computes its parts with the names and functions of the caller.
+`expression` parses, checks and computes a text with the names and functions of the caller; `torch_ops` is what it may
+use of torch and numpy.
 """

@@ -4,13 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.facts import Facts, LoopFacts, ModuleFacts, SideFacts
 from rfnb.core.ground.source import Source
 from rfnb.printable import printable_name
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    """A called module.
+
+    path: "encoder.layers.0", "" for the model itself. count, trainable: the number of values in its parameters, and how
+    many of them are trained, including modules inside. note: its options, "in:26 → out:128". call: the number of
+    earlier calls.
+    """
+
+    cls: str
+    path: str
+    count: int = 0
+    trainable: int = 0
+    note: str = ""
+    call: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopState:
+    """A state of a loop, by numbers of values: `initial` and `final` are outside the loop, `before` and `after` inside.
+
+    `after` is None if the body never sets the state, `final` if it is never read. dim: set instead of values if the
+    state is a growing axis.
+    """
+
+    name: str
+    initial: int | None = None
+    before: int | None = None
+    after: int | None = None
+    final: int | None = None
+    dim: Dim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFacts:
+    """A loop. axis, size: the Dim of its steps, and the number of steps of each sequence; None if not known.
+
+    unstacked: pairs (value outside, its frame in the body). stacked, lasts: pairs (value in the body, value outside).
+    end: the condition in the body that ends a sequence, if there is one.
+    """
+
+    name: str
+    axis: Dim | None
+    size: Size | None
+    states: tuple[LoopState, ...] = ()
+    unstacked: tuple[tuple[int, int], ...] = ()
+    stacked: tuple[tuple[int, int], ...] = ()
+    lasts: tuple[tuple[int, int], ...] = ()
+    end: int | None = None
+    include_eos: bool = True
+
+    @property
+    def steps(self) -> int | None:
+        """The number of steps of the longest sequence; None if not known."""
+        return None if self.size is None else self.size.max
+
+
+@dataclass(frozen=True, slots=True)
+class SideFacts:
+    """A side of a branch.
+
+    when: the value of the condition that selects it. taken: False if only the other side ran; the steps of a loop may
+    run both.
+    """
+
+    when: bool
+    taken: bool = True
+
+    @property
+    def name(self) -> str:
+        """The argument of `rf.cond` that computes it."""
+        return "true_fn" if self.when else "false_fn"
+
+
+Facts = ModuleFacts | LoopFacts | SideFacts
+"""The types of `Node.facts`."""
+
 
 ValueKind = Literal["", "input", "parameter", "constant", "state", "frame"]
 """Where a value comes from, if no node made it. A "frame" of a value that a loop unstacks also has a node."""
@@ -143,3 +221,68 @@ class CallGraph(Graph):
     """
 
     forms: dict[int, int] = field(default_factory=dict)
+
+
+def name_graph(graph: CallGraph, caller: Source | None = None) -> None:
+    """Numbers nodes in the order in which they began, names values, and finds nodes of the same form.
+
+    caller: the line that called `rf.model_graph`. It assigns the graph, so its targets are not names of values.
+    """
+    for number, node in enumerate(graph.all_nodes()):
+        node.number = number
+    _name(graph, graph.nodes, caller)
+    likeness = _Likeness(graph)
+    for node in graph.nodes:
+        likeness.form(node)
+
+
+def _name(graph: CallGraph, nodes: list[Node], around: Source | None) -> None:
+    """Names values after the variables that lines assign, which hold the outputs of the last node of each line.
+
+    around: the line that led to these nodes; it names the node around them.
+    """
+    last = {node.source: node for node in nodes if node.source is not None and node.source != around and node.outputs}
+    for source, node in last.items():
+        names = source.names()
+        if len(names) == len(node.outputs):
+            for name, number in zip(names, node.outputs, strict=True):
+                value = graph.values[number]
+                value.name = value.name or ("" if value.node is None else name)
+    for node in nodes:
+        if node.body:
+            _name(graph, node.body, node.source)
+
+
+class _Likeness:
+    """Assigns the same number to nodes of the same form: the same ops on values with the same dims."""
+
+    def __init__(self, graph: CallGraph):
+        self._graph = graph
+        self._forms: dict[Any, int] = {}
+        self._kinds: dict[int, Any] = {}  # by number of the value
+
+    def form(self, node: Node) -> int:
+        """The number of a node's form. For modules and loops, the graph stores it."""
+        local: dict[int, int] = {}  # values in the order in which the body meets them
+        body = []
+        for inner in node.body:
+            form = self.form(inner)
+            reads = tuple([self._seen(local, number) for number in inner.inputs])
+            makes = tuple([self._seen(local, number) for number in inner.outputs])
+            body.append((form, reads, makes))
+        note = node.module.note if node.module is not None else ""
+        key = (node.op, note, node.ghost, tuple(body))
+        found = self._forms.setdefault(key, len(self._forms) + 1)
+        if node.kind in ("module", "loop"):
+            self._graph.forms[node.number] = found
+        return found
+
+    def _seen(self, local: dict[int, int], number: int) -> tuple[int, Any]:
+        return local.setdefault(number, len(local)), self._kind(number)
+
+    def _kind(self, number: int) -> Any:
+        kind = self._kinds.get(number)
+        if kind is None:
+            value = self._graph.values[number]
+            kind = self._kinds[number] = (value.kind == "parameter", value.dtype, value.describe_dims())
+        return kind

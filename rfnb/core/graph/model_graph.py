@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rfnb.core.graph.facts import ModuleFacts
-from rfnb.core.graph.graph import CallGraph, Node, Value
-from rfnb.core.graph.measured import NodeMeasures
-from rfnb.core.graph.module_table import is_module
+from rfnb.core.graph.call_recorder import is_module
+from rfnb.core.graph.graph import CallGraph, ModuleFacts, Node, Value
+from rfnb.core.graph.meter import NodeMeasures
 from rfnb.core.ground.show import Shown, make_dot
 
 

@@ -1,9 +1,8 @@
 """What everything else stands on: places in the user's code, names, nested structures, defaults and registries.
 
 Read `source` first: a `Source` is a place in the user's code, which gives dims and values their names, and errors their
-lines; `traceback` finds the user's frames in an error. `nested` walks structures of tensors. `scope` holds the module
-path and the random stream of the code that is running, `default` the default types and device, `dtype` the kinds of
-types. `hook` declares functions that a higher rank registers; `raw`, `show` and `tracers` are such registries: for
-backends, for views, and for models of other libraries. `suggestions` and `text` word messages; `atomic` replaces files
-safely, and `gc_pause` speeds up imports.
+lines. `nested` walks structures of tensors. `scope` holds the module path and the random stream of the code that is
+running, `default` the default types and device. `hook` declares functions that a higher rank registers; `raw`, `show`
+and `tracers` are such registries: for backends, for views, and for models of other libraries. `text` words messages;
+`atomic` replaces files safely, and `gc_pause` speeds up imports.
 """

@@ -1,13 +1,32 @@
-"""The dtype and the device of new tensors, where none is given."""
+"""Kinds of dtypes, and the dtype and the device of new tensors, where none is given."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rfnb.core.ground.dtype import is_float_dtype
 from rfnb.core.ground.raw import selected
 from rfnb.errors import DtypeError
+
+
+def is_float_dtype(dtype: str) -> bool:
+    """Whether this dtype is one of real floating-point numbers: "float32", "bfloat16".
+
+    >>> rf.is_float_dtype("bfloat16"), rf.is_float_dtype("complex64")
+    (True, False)
+    """
+    return dtype.startswith(("float", "bfloat")) and dtype.lstrip("abflot").isdigit()
+
+
+def is_int_dtype(dtype: str) -> bool:
+    """Whether this dtype is one of integers: "int64", "uint8". It is False for "bool"."""
+    return dtype.startswith(("int", "uint"))
+
+
+def has_fractions(dtype: str) -> bool:
+    """Whether this dtype is one of floating-point numbers, real or complex."""
+    return dtype.startswith(("float", "bfloat", "complex"))
+
 
 _float = "float32"
 _device: str | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import BackendError
 
 BACKENDS: dict[type, Any] = {}

@@ -12,11 +12,9 @@ from typing import Any
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.dims.lengths import EMPTY
-from rfnb.core.dims.size_limits import too_large
+from rfnb.core.dims.lengths import EMPTY, too_large
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import get_default_device, get_default_float_dtype
-from rfnb.core.ground.dtype import is_float_dtype
+from rfnb.core.ground.default import get_default_device, get_default_float_dtype, is_float_dtype
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.template import NoData

@@ -16,7 +16,7 @@ from rfnb.core.dims.dim import DIMS, Dim, batch_dim, single_step_dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 
 _processes: list[tuple[int, str]] = [(0, os.urandom(8).hex())]
 """The process that assigned serial numbers, by the first number: after a fork, both processes count from the same."""

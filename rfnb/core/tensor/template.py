@@ -11,7 +11,7 @@ from rfnb.core.dims.binding import bind_shape, current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim, check_dims
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground import raw as _raw_registry
-from rfnb.core.vocab.vocab import vocab_of
+from rfnb.core.vocab import vocab_of
 from rfnb.errors import BackendError, DimError
 
 if TYPE_CHECKING:

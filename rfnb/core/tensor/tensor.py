@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.advice.broadcast_errors import nearest
-from rfnb.core.advice.torch_equivalents import called
+import numpy as np
+
+from rfnb.core.advice.similar_dims import nearest
+from rfnb.core.advice.torch_equivalents import called, features_hint
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig, show_dims
+from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.binding import bind_shape, current_lengths
-from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.ground import raw as _raw_registry
+from rfnb.core.dims.dim import Dim, as_dims, check_dims
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.core.ground import raw as _raw_registry, raw as raw_registry
+from rfnb.core.ground.default import is_int_dtype
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
-from rfnb.core.tensor.axes import Axes
 from rfnb.core.tensor.template import GivenAxes, NoData, Templates, axes_of, unknown_argument
-from rfnb.core.tensor.tensor_checks import Checks
 from rfnb.core.tensor.tensor_protocols import TensorProtocols
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, DtypeError
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.align import Sig
+    from rfnb.core.dims.dim import Dim
+
 
 _new = object.__new__
 
 
-class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
+class Tensor(Shown, Templates, TensorProtocols):
     """A raw tensor with dims. Usually made by `rf.convert_to_tensor` or by ops.
 
     Args:
@@ -357,6 +365,197 @@ class Tensor(Shown, Axes, Templates, Checks, TensorProtocols):
 
     __hash__ = object.__hash__
 
+    def has_axis(self, axis: Dim | str) -> bool:
+        """Whether there is such an axis, or more than one."""
+        try:
+            return self._find(axis) is not None
+        except DimError:  # more than one
+            return True
+
+    def get_axis_from_description(self, axis: Dim | str | int, allow_int: bool = False) -> int:
+        """The position of an axis: a Dim, its name, "B" (batch), "T" (time), "F" (features), or as in `axis_names`.
+
+        >>> time, feat = rf.Dim(None, name="time"), rf.Dim(4, name="feat")
+        >>> x = rf.Tensor("x", [rf.batch_dim, time, feat], "float32", feature_dim=feat)
+        >>> [x.get_axis_from_description(axis) for axis in (time, "feat", "B", "T", "F")]
+        [1, 2, 0, 1, 2]
+
+        A position is accepted only with `allow_int`. Raises DimError if there is no such axis, or more than one.
+        """
+        if isinstance(axis, int) and allow_int and -len(self.dims) <= axis < len(self.dims):
+            return axis % len(self.dims)
+        position = self._find(axis) if isinstance(axis, str) else None
+        if isinstance(axis, Dim):
+            return self.axis(self.sig.resolve(axis))
+        if position is None:
+            raise DimError(
+                f"{self.name} has no axis {axis!r}",
+                got=show_dims(self.dims),
+                expected='one of its dims, a name, "B", "T" or "F"' + (", or a position" if allow_int else ""),
+                hint=self._suggestion(axis),
+            )
+        return position
+
+    def _suggestion(self, axis: Any) -> str | None:
+        """The hint of an error about an axis that does not exist, or is given as a position."""
+        if isinstance(axis, str) and axis.lower() in ("f", "feature"):
+            return features_hint(self)
+        if isinstance(axis, int):
+            valid = -len(self.dims) <= axis < len(self.dims)
+            return f"{self.dims[axis].name}, instead of its position" if valid else None
+        return AxisOrder(self.dims, self.feature_dim).suggestion(str(axis))
+
+    def get_dim_tag_from_description(self, axis: Dim | str) -> Dim:
+        """The Dim of an axis. Raises DimError if there is no such axis, or more than one."""
+        return self.dims[self.get_axis_from_description(axis)]
+
+    def _find(self, axis: Any) -> int | None:
+        if isinstance(axis, Dim):
+            return self.sig.index.get(self.sig.resolve(axis))
+        positions = self._named(str(axis))
+        if len(positions) > 1 and str(axis).lower() == "spatial":
+            return self.time_dim_axis  # a single axis is expected
+        if len(positions) > 1:
+            raise DimError(
+                f"{self.name} has more than one axis {axis!r}", got=show_dims(self.dims), hint="give the Dim"
+            )
+        return positions[0] if positions else None
+
+    def _named(self, name: str) -> tuple[int, ...]:
+        """The positions of the axes with this name; none, if it is not a name of axes."""
+        positions = tuple(i for i, dim in enumerate(self.dims) if name in (dim.name, str(dim.dimension)))
+        try:
+            return positions or AxisOrder(self.dims, self.feature_dim).find(name)
+        except DimError:
+            return ()
+
+    @property
+    def batch_dim_axis(self) -> int | None:
+        """The position of the batch dim; None if there is none."""
+        return next((i for i, dim in enumerate(self.dims) if dim.is_batch_dim()), None)
+
+    @property
+    def time_dim_axis(self) -> int | None:
+        """The position of the first time dim: a dim of kind "spatial", or one without a fixed size."""
+        return next(iter(AxisOrder(self.dims, self.feature_dim).time()), None)
+
+    @property
+    def feature_dim_axis(self) -> int | None:
+        """The position of the feature dim; None if there is none."""
+        return None if self.feature_dim is None else self.sig.index.get(self.feature_dim)
+
+    @feature_dim_axis.setter
+    def feature_dim_axis(self, axis: int | None) -> None:
+        at = None if axis is None else self.get_axis_from_description(axis, allow_int=True)
+        self.feature_dim = None if at is None else self.dims[at]
+
+    def have_batch_axis(self) -> bool:
+        """Whether there is a batch dim."""
+        return self.batch_dim_axis is not None
+
+    def have_time_axis(self) -> bool:
+        """Whether there is a time dim."""
+        return self.time_dim_axis is not None
+
+    def have_feature_axis(self) -> bool:
+        """Whether there is a feature dim."""
+        return self.feature_dim_axis is not None
+
+    def get_batch_dim_tag(self) -> Dim:
+        """The batch dim. Raises DimError if there is none."""
+        return self._dim_at(self.batch_dim_axis, "batch dim")
+
+    def get_time_dim_tag(self) -> Dim:
+        """The first time dim. Raises DimError if there is none."""
+        return self._dim_at(self.time_dim_axis, "time dim")
+
+    def _dim_at(self, axis: int | None, what: str) -> Dim:
+        if axis is None:
+            raise DimError(f"{self.name} has no {what}", got=show_dims(self.dims))
+        return self.dims[axis]
+
+    @property
+    def feature_dim_or_sparse_dim(self) -> Dim | None:
+        """The feature dim, or the sparse dim if there is no feature dim."""
+        return self.feature_dim or self.sparse_dim
+
+    def remaining_dims(self, remove: Dim | Sequence[Dim] | None = None) -> list[Dim]:
+        """The dims without `remove`. Raises DimError if a dim to remove does not exist."""
+        removed = () if remove is None else as_dims(remove)
+        positions = [self.get_axis_from_description(dim) for dim in removed]
+        return [dim for i, dim in enumerate(self.dims) if i not in positions]
+
+    def verify_out_shape(
+        self, out_shape: Sequence[Dim] | set[Dim], allow_missing_implicit_dims: bool = False
+    ) -> Tensor:
+        """Returns this tensor if its dims are `out_shape`, in any order. Raises DimError if not.
+
+        allow_missing_implicit_dims: `out_shape` may also contain dims that only the lengths of this tensor have.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> x = rf.ones([time, feat])
+        >>> x.verify_out_shape({feat, time}) is x
+        True
+        >>> x.verify_out_shape({time})
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: tensor has unexpected dims
+        ...
+        """
+        check_dims(out_shape, "verify_out_shape")
+        expected = set(out_shape)
+        if allow_missing_implicit_dims:
+            sizes = [self.lengths.size(dim) for dim in self.dims]
+            expected -= {dim for size in sizes if size for dim in size.dims} - self.dims_set
+        if expected != self.dims_set:
+            odd = [dim for dim in self.dims if dim not in expected]
+            raise DimError(
+                f"{self.name} has unexpected dims",
+                got=show_dims(self.dims),
+                expected=show_dims(tuple(out_shape)),
+                hint=nearest(odd[0], tuple(expected)) if odd else None,
+            )
+        return self
+
+    def sanity_check(self, ignore_placeholder: bool = False, assume_complete: bool = True) -> None:
+        """Raises DimError or DtypeError if the feature dim, the labels or the shape of the raw tensor are inconsistent.
+
+        ignore_placeholder: whether to skip the check of the raw tensor.
+
+        >>> word = rf.Dim(3, name="word")
+        >>> rf.Tensor("words", [rf.batch_dim], "int64", sparse_dim=word).sanity_check()
+        >>> rf.Tensor("words", [rf.batch_dim], "float32", sparse_dim=word).sanity_check()
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DtypeError: words: labels must be integers
+        ...
+        """
+        if self.feature_dim is not None:
+            self.axis(self.feature_dim)
+        if self.sparse_dim is not None and not is_int_dtype(self.dtype):
+            raise DtypeError(f"{self.name}: labels must be integers", got=self.dtype, expected="int32 or int64")
+        if self.raw_tensor is not None and not ignore_placeholder:
+            shape = _raw_registry.backend_of_raw(self._raw).get_shape_tuple_raw(self._raw)
+            expected = tuple(self.size_of(dim).max for dim in self.dims)
+            if tuple(shape) != expected:
+                raise DimError(
+                    f"{self.name}: the shape of the raw tensor does not match the dims", got=shape, expected=expected
+                )
+
+    def runtime_sanity_checks(self) -> None:
+        """Does what `sanity_check` does, and raises DimError if a label in a valid frame is outside the sparse dim.
+
+        >>> word = rf.Dim(3, name="word")
+        >>> words = rf.Tensor("words", [rf.batch_dim], sparse_dim=word, raw_tensor=torch.tensor([0, 3]))
+        >>> words.runtime_sanity_checks()
+        Traceback (most recent call last):
+            ...
+        rfnb.errors.DimError: words: a label is outside word
+        ...
+        """
+        self.sanity_check()
+        _raw_registry.backend_of_raw(self._raw).runtime_sanity_checks(self)
+
 
 def _no_name(name: Any) -> DtypeError:
     """The error for `Tensor(data)`: the constructor takes a name first."""
@@ -381,3 +580,19 @@ def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:
 def tensors_in(tree: Any) -> list[Tensor]:
     """The Tensors among the leaves of a structure."""
     return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def plain_tensor(value: Any) -> Tensor:
+    """A number, an array or a raw tensor as a Tensor."""
+    raw = value
+    if isinstance(value, bool | int | float | np.generic | np.ndarray):
+        raw = raw_registry.selected().from_numpy_raw(np.asarray(value), None)
+    shape = raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
+    return tensor_of(raw, align.sig([_axis(i, int(n)) for i, n in enumerate(shape)]), EMPTY)
+
+
+@lru_cache(maxsize=512)
+def _axis(position: int, size: int) -> Dim:
+    dim = Dim(size, name=f"axis{position}")
+    dim.made = None  # by no line of the user
+    return dim

@@ -18,8 +18,8 @@ from rfnb.core.advice.torch_equivalents import (
 )
 from rfnb.core.dims import align
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.dtype import is_int_dtype
-from rfnb.core.ground.suggestions import Missing
+from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground.text import Missing
 from rfnb.errors import BackendError, DtypeError
 
 

@@ -1,19 +1,30 @@
-"""Heads as PNG pictures with one pixel per cell, and the large one as an SVG with labels, ticks and a path."""
+"""Heads as PNG pictures with a pixel per cell: small ones of all, and a large one as an SVG with labels and a path."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import cut
+from rfnb.display.attention.schema import AttentionHead, AttentionView
+from rfnb.display.attention.weights import SEVERAL
 from rfnb.display.kit import options
+from rfnb.display.kit.data import Axis, read
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.dims import dim_pill
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.numbers import short
+from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for
 from rfnb.display.markup.svg import data_uri
-from rfnb.display.tensor.labels import shown
+from rfnb.display.markup.widgets_html import chip, fold, quiet
+from rfnb.display.tensor.describe import sequence
+from rfnb.display.tensor.entries import shown, tokens
+from rfnb.errors import ViewError
 
 FEW = 16 - 4
 """Shades in pictures with four bits per pixel, where NaN, masked and hatched cells need colours too."""
@@ -187,3 +198,297 @@ def head_pool(shape: tuple[int, int], heads: int) -> tuple[int, int]:
         if max(pool) > 4096:
             break
     return pool
+
+
+def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) -> list[str] | None:
+    """The labels of a sequence; None for plain numbers from 0. full: size with padding, which may have labels too."""
+    if side is None or isinstance(side, Dim):
+        vocab = None if side is None else side.vocab
+        if vocab is None or len(vocab) < size:
+            return None
+        return [str(vocab.decode(i)) for i in range(size)]
+    if hasattr(side, "raw_tensor"):
+        data = read(side)
+        part = data if index is None or data.sequence_axis() is None else sequence(data, index)
+        labels = tokens(part, size)
+    elif isinstance(side, str):
+        labels = list(side)
+    else:
+        labels = _given(_listed(side), index)
+    if len(labels) not in (size, full):
+        notes.add(f"{len(labels)} labels for {size} entries")
+    return (labels + [str(i) for i in range(len(labels), size)])[:size]
+
+
+def cell_labels(labels: list[str] | None, size: int, pool: int, seconds: float | None) -> list[str]:
+    """Labels of the cells of the large picture: the first entry of each."""
+    if labels is not None:
+        return labels[::pool]
+    if seconds is not None:
+        return [f"{i * seconds:.3f}".rstrip("0").rstrip(".") for i in range(0, size, pool)]
+    return [str(i) for i in range(0, size, pool)]
+
+
+def name_or_number(name: str, number: int) -> str:
+    """The number of a layer, or its name."""
+    return name or ("mean" if number < 0 else str(number))
+
+
+def lines_of(names: Mapping[int, str]) -> dict[int, str]:
+    """The label of each layer: its number, or its name if names differ in more than numbers.
+
+    >>> lines_of({0: "encoder.0.att", 1: "encoder.1.att"})
+    {0: '0', 1: '1'}
+    >>> lines_of({0: "encoder.att", 1: "decoder.att"})
+    {0: 'encoder.att', 1: 'decoder.att'}
+    """
+    alike = len({re.sub(r"\d+", "0", name) for name in names.values()}) <= 1
+    return {layer: name_or_number("" if alike else name, layer) for layer, name in names.items()}
+
+
+def seconds_of(seconds: Any, rows: Axis, cols: Axis) -> tuple[float | None, float | None]:
+    """Seconds from one entry to the next, for both sides; None if unknown.
+
+    seconds: duration of a frame (below 1), or frames per second; for the columns, and for the rows if they are frames
+    of the same sequence. A pair gives both. It applies to the dim that a side is derived from: an entry of time/4 is
+    four frames.
+    """
+    if seconds is None:
+        return None, None
+    if isinstance(seconds, tuple | list) and len(seconds) == 2:
+        given_rows, given_cols = seconds
+    else:
+        (row_root, _), (col_root, _) = factor_of(rows.dim), factor_of(cols.dim)
+        given_rows, given_cols = (seconds if row_root is col_root or rows.size == cols.size else None), seconds
+    if (
+        factor_of(cols.dim)[1] == 1 and cols.dim.expr is None and rows.size == cols.size
+    ):  # keys under a dim of their own
+        cols = rows
+    hops = [_seconds(rate, axis.dim) for rate, axis in ((given_rows, rows), (given_cols, cols))]
+    return hops[0], hops[1]
+
+
+def factor_of(dim: Dim) -> tuple[Dim, float]:
+    """The dim that a dim is derived from, and how many of its frames make one entry."""
+    factor = 1.0
+    while dim.expr is not None:
+        expr = dim.expr
+        if expr.op in ("floordiv", "ceildiv", "floordiv_left", "ceildiv_left") and expr.numbers:
+            factor *= expr.numbers[0]
+        elif expr.op == "sum" and len(expr.dims) == 1 and expr.numbers[0] > 0:
+            factor /= expr.numbers[0]
+        elif expr.op not in ("copy", "max", "min") or len(expr.dims) != 1:
+            break
+        dim = expr.dims[0]
+    return dim, factor
+
+
+def _seconds(given: Any, dim: Dim) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < float("inf"):
+        raise ViewError(
+            "show_attention: `seconds` is the duration of a frame",
+            got=repr(given),
+            expected="0.01, or 100 frames a second; or a pair, for rows and columns",
+        )
+    hop = given if given < 1 else 1 / given
+    return round(hop * factor_of(dim)[1], 9)
+
+
+def _listed(side: Any) -> list[Any]:
+    entries = side.tolist() if hasattr(side, "tolist") else side  # of numpy and torch
+    if not isinstance(entries, Iterable):
+        raise ViewError(
+            "show_attention: rows and cols must be labels or a Dim",
+            got=type(side).__name__,
+            expected="a list of words, a string, a sparse Tensor, or a Dim",
+        )
+    return list(entries)
+
+
+def _given(labels: list[Any], index: int | None) -> list[str]:
+    """The labels of one sequence, if there is a list for each."""
+    if labels and all(isinstance(entry, list | tuple) for entry in labels):
+        at = index or 0
+        if at >= len(labels):
+            raise ViewError("show_attention: no labels for this sequence", got=at, expected=f"0 to {len(labels) - 1}")
+        labels = list(labels[at])
+    return [str(label) for label in labels]
+
+
+STILL = {"data-rfnb-still": ""}
+"""Attributes of elements about the chosen head: scripts hide them, because users may choose another head."""
+MEASURES = ("entropy", "monotonicity", "coverage", "diagonal")
+
+
+def large_head(view: AttentionView, head: AttentionHead) -> Html:
+    """The chosen head with its dims, scale and faults, and its picture between the labels."""
+    return el(
+        "div",
+        el(
+            "div", _which(view), dim_pill(view["row_dim"]), quiet(" down  "),
+            dim_pill(view["col_dim"]), quiet(" across  "),
+            scale_bar(head["scale"]), style=style.HEAD,
+        ),
+        el("div", [chip(flag, style.ALARM) for flag in head["flags"]], **STILL),
+        _picture(view, head) if view["picture"] else quiet("(empty)", tag="div"),
+        el("div", measured(head), style=style.QUIET, **STILL) if view["picture"] else None,
+    )  # fmt: skip
+
+
+def measured(head: AttentionHead) -> str:
+    """`entropy 0.42 · monotonicity 1 · coverage 0.9 · previous`"""
+    words = [f"{name} {short(rounded(head[name]))}" for name in MEASURES[:3]]  # type: ignore[literal-required]
+    return " · ".join(words + ([head["role"]] if head["role"] else []))
+
+
+def strongest(view: AttentionView) -> list[tuple[str, str]]:
+    """The label of each row and its strongest columns, `b 0.91  a 0.05`; rows with NaN come first."""
+    pairs = []
+    for label, row in zip(view["rows"], view["weights"], strict=True):
+        numbers = np.array(row, np.float64)
+        best = np.argsort(-np.where(np.isnan(numbers), np.inf, numbers), kind="stable")[:3]
+        pairs.append((shown(label), "  ".join(f"{shown(view['cols'][i])} {short(row[i])}" for i in best)))
+    return pairs
+
+
+def strongest_html(view: AttentionView) -> Html:
+    """The strongest columns of each row, folded."""
+    pairs = strongest(view)
+    wide = max((len(label) for label, _ in pairs), default=0)
+    look = f"{style.NUMBERS};margin:0;padding:0;background:none"
+    lines = el("pre", "\n".join(f"{label:<{wide}}  {best}" for label, best in pairs), style=look)
+    return fold("strongest", lines, **STILL)
+
+
+def rounded(number: Any) -> Any:
+    """A number rounded to two digits."""
+    return plain(round(real(number), 2))
+
+
+def _which(view: AttentionView) -> Html | None:
+    words = which_head(view)
+    return el("span", words, style=f"{style.NAME};margin-right:10px", **STILL) if words else None
+
+
+def which_head(view: AttentionView) -> str:
+    """`layer 3 head 5`, the head that is drawn large; empty if there is only one."""
+    if len(view["heads"]) < 2:
+        return ""
+    head = view["heads"][0]
+    layers = len({entry["layer"] for entry in view["heads"]})
+    layer = head["name"] or f"layer {name_or_number('', head['layer'])}"
+    words = [layer] if layers > 1 else []
+    unit = view.get("unit", "head")
+    words.append(f"mean of the {SEVERAL[unit]}" if head["head"] < 0 else f"{unit} {head['head']}")
+    return " ".join(words)
+
+
+def _picture(view: AttentionView, head: AttentionHead) -> Html:
+    row_unit, col_unit = (
+        " s" if view[seconds] is not None and view[labels] is None else ""  # type: ignore[literal-required]
+        for seconds, labels in (("row_seconds", "row_labels"), ("col_seconds", "col_labels"))
+    )
+    rows, cols = view["shape"]
+    return large(
+        view["picture"],
+        [label + row_unit for label in view["rows"]],
+        [label + col_unit for label in view["cols"]],
+        padding=view["padding"],
+        path=view["path"],
+        marks={"data-rfnb-head": f"{head['layer']},{head['head']}", "data-rfnb-large": ""},
+        alt=f"weights of {rows} rows on {cols} columns, dark is high; the strongest are listed below",
+        square=rows == cols and not any(view["padding"]),
+    )
+
+
+ROOM = 440
+"""Largest width of a row of pictures, in pixels."""
+WORD = "font-family:monospace;font-size:10px;line-height:1.3"
+BARE = "border:none;background:none"
+
+
+def overview(view: AttentionView) -> Html:
+    """The pictures in the order of the view; the chosen head has a frame."""
+    wide, high = _size(view)
+    look = "" if min(wide / _pixels(view, 1), high / _pixels(view, 0)) < 1 else "image-rendering:pixelated;"
+    look += f"width:{wide}px;height:{high}px;display:block;max-width:none;margin:0"
+    cells = [
+        _small_head(view, head, picture, look) for head, picture in zip(view["heads"], view["pictures"], strict=True)
+    ]
+    measure = view["sort"] or "entropy"
+    unit = view.get("unit", "head")
+    sorted_ = f"layer.{unit}, or {unit}; " if view["sort"] else ""
+    words = f"rows are layers, columns {SEVERAL[unit]}; " if view["grid"] else sorted_
+    return el(
+        "div",
+        _grid(view, cells) if view["grid"] else _flow(view, cells, wide),
+        el("div", f"{words}below each: {measure}", style=f"{style.QUIET};font-size:11px"),
+        style="margin:4px 0 8px 0",
+    )
+
+
+def _grid(view: AttentionView, cells: list[Html]) -> Html:
+    layers = list(dict.fromkeys(head["layer"] for head in view["heads"]))
+    count = len(cells) // len(layers)
+    names = lines_of({head["layer"]: head["name"] for head in view["heads"]})
+    quiet = f"{BARE};{WORD};opacity:0.65;text-align:center;padding:0 4px 0 0;vertical-align:middle;font-weight:normal"
+    numbers = [el("th", _head_word(head), style=quiet) for head in view["heads"][:count]]
+    lines = [
+        el(
+            "tr", el("th", names[layer], style=quiet),
+            [el("td", cell, style=f"{BARE};padding:1px 2px") for cell in cells[i * count : (i + 1) * count]],
+            style=style.PLAIN_ROW,
+        )
+        for i, layer in enumerate(layers)
+    ]  # fmt: skip
+    first = el("tr", el("th", style=quiet), numbers, style=style.PLAIN_ROW)
+    table = el("table", first, lines, style="border-collapse:collapse;margin:0")
+    return el("div", table, style="overflow-x:auto")
+
+
+def _flow(view: AttentionView, cells: list[Html], wide: int) -> Html:
+    box = f"display:inline-block;vertical-align:top;margin:1px 4px 2px 0;width:{wide + 4}px"
+    layered = len({head["layer"] for head in view["heads"]}) > 1
+    names = [f"{name_or_number('', h['layer'])}.{_head_word(h)}" if layered else _head_word(h) for h in view["heads"]]
+    quiet = f"{WORD};opacity:0.65;text-align:center"
+    return el(
+        "div",
+        [el("div", el("div", name, style=quiet), cell, style=box) for name, cell in zip(names, cells, strict=True)],
+    )
+
+
+def _small_head(view: AttentionView, head: AttentionHead, picture: str, look: str) -> Html:
+    is_chosen = [head["layer"], head["head"]] == view["chosen"]
+    edge = f"2px solid {style.PALETTE[1]}" if is_chosen else f"1px solid {style.tint(style.GREY, 0.35)}"
+    alarm = f";color:{style.ALARM}" if head["flags"] else ";opacity:0.65"
+    value = short(rounded(head[view["sort"] or "entropy"]))  # type: ignore[literal-required]
+    title = ", ".join([measured(head), *head["flags"]])
+    image = el(
+        "img", src=picture, style=look, alt=f"layer {head['layer']} {view.get('unit', 'head')} {head['head']}",
+        data_rfnb_head=f"{head['layer']},{head['head']}",
+    )  # fmt: skip
+    border = el("div", image, style=f"border:{edge};padding:1px;display:inline-block")
+    return el(
+        "div", border, el("div", value, style=f"{WORD}{alarm}"), title=title, style="text-align:center;line-height:0"
+    )
+
+
+def _size(view: AttentionView) -> tuple[int, int]:
+    """The size of a picture on the page: proportional to its shape, but not too flat."""
+    layers = len({head["layer"] for head in view["heads"]})
+    across = len(view["heads"]) // layers if view["grid"] else min(len(view["heads"]), 10)
+    room = max(28, min(128, ROOM // max(1, across) - 8))
+    rows, cols = (_pixels(view, axis) for axis in (0, 1))
+    if rows > cols:
+        return max(16, round(room * max(0.3, cols / rows))), room
+    return room, max(16, round(room * max(0.3, rows / cols)))
+
+
+def _pixels(view: AttentionView, axis: int) -> int:
+    return max(1, -(-view["shape"][axis] // view["head_pool"][axis]) + view["padding"][axis])
+
+
+def _head_word(head: AttentionHead) -> str:
+    return "mean" if head["head"] < 0 else str(head["head"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.kit.schema import DimView
-from rfnb.display.markup.schema import Number
+from rfnb.display.markup.numbers import Number
 
 
 class AttentionHead(TypedDict):
-    """Measures of one head; `display/attention/measures.py` defines them."""
+    """Measures of one head; `display/attention/heads.py` defines them."""
 
     layer: int
     head: int

@@ -11,8 +11,8 @@ from rfnb.display.markup.numbers import plain
 from rfnb.errors import ViewError
 from rfnb.printable import printable_name
 from rfnb.search.explain.keep import reason_against
-from rfnb.search.node import Node
 from rfnb.search.tree import Tree
+from rfnb.search.tree_arrays import Node
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

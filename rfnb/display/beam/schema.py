@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from rfnb.display.markup.schema import Number
+from rfnb.display.markup.numbers import Number
 
 
 class BeamNode(TypedDict):

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rfnb.display.beam.figure import to_figure as to_figure
-from rfnb.display.beam.picture import image
+from rfnb.display.beam.picture import image, to_figure as to_figure
 from rfnb.display.beam.schema import BeamHypothesis, BeamNode, BeamReference, BeamStep, BeamView
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.markup import style, svg
@@ -19,8 +18,8 @@ from rfnb.errors import ViewError
 from rfnb.printable import printable_name
 from rfnb.search.explain.where import Where
 from rfnb.search.found import Found
-from rfnb.search.node import Node
 from rfnb.search.tree import Tree
+from rfnb.search.tree_arrays import Node
 
 STEPS = 60
 """Largest number of steps that are drawn."""

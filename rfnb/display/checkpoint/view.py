@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypedDict
+
 from rfnb.checkpoint.report import LoadReport
 from rfnb.core.ground.text import count_of
-from rfnb.display.checkpoint.schema import LoadedOrigin, LoadReportView
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.numbers import plain, short
-from rfnb.display.markup.schema import Number
+from rfnb.display.markup.numbers import Number, plain, short
 from rfnb.display.markup.widgets_html import chip, fold, quiet, row
+
+
+class LoadedNames(TypedDict):
+    """Names of parameters that are missing, unexpected, skipped or renamed."""
+
+    what: str
+    names: list[str]
+
+
+class LoadedOrigin(TypedDict):
+    """Where the value of a parameter came from, and its norm before and after; None if it is not known."""
+
+    name: str
+    sources: list[str]
+    conversion: str
+    before: Number | None
+    after: Number | None
+
+
+class LoadReportView(TypedDict):
+    """The entries of a checkpoint: loaded, missing, unexpected, skipped or renamed."""
+
+    kind: Literal["load_report"]
+    path: str
+    loaded: list[str]
+    origins: list[LoadedOrigin]
+    groups: list[LoadedNames]
+
 
 ODD = ("missing", "unexpected", "note")
 LISTED = 500

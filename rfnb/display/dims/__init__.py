@@ -1,3 +1,1 @@
-"""Views of dims: `dim_view` shows a single Dim, `table_view` the dims of many objects; `uses` finds these objects, and
-`conflicts` the probable mistakes.
-"""
+"""Views of dims: `dim_view` shows a single Dim, `table_view` the dims of many objects, and probable mistakes."""

@@ -1,22 +1,61 @@
-"""The view of a dim: its size or lengths, where it was made, the labels of its entries."""
+"""The view of a dim: its size or lengths, where it was made, the labels of its entries; and the JSON of dims."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.dims.schema import DimPage
 from rfnb.display.kit import options
 from rfnb.display.kit.dims import describe_dim, dim_pill, dim_word, origin
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.tensor.labels import shown
-from rfnb.display.tensor.lengths import bars_html
+from rfnb.display.tensor.entries import shown
+from rfnb.display.tensor.view import bars_html
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
+
+
+class DimPage(TypedDict):
+    """A dim with the labels of its entries."""
+
+    kind: Literal["dim"]
+    dim: DimView
+    tags: list[str] | None
+    vocab: list[str] | None  # the first 40 labels
+    vocab_size: int | None
+    note: str | None  # why there is no size, then `dim.size` is 0
+
+
+class DimRow(TypedDict):
+    """A row of a table of dims."""
+
+    dim: DimView
+    name: str  # "time¹" if another one in the table has the same name
+    known: bool  # whether it has a size now
+    role: str  # "dynamic batch", "static feature"
+    text: str | None  # the expression that made it
+    tensors: list[str]  # the names of the first few
+    tensor_count: int
+    parameters: list[str]
+    parameter_count: int
+    modules: list[str]
+    module_count: int
+    same_as: list[str]  # those that were declared to have the same size
+    conflicts: list[str]
+    notes: list[str]  # quieter: "has the size of hidden in w"
+
+
+class DimTableView(TypedDict):
+    """Dims and the objects that have them, conflicts first."""
+
+    kind: Literal["dims"]
+    name: str
+    rows: list[DimRow]
+    note: str | None
 
 
 def describe(dim: Dim) -> DimPage:

@@ -1,21 +1,202 @@
-"""The table of dims: size or lengths, origin, and the objects that have each; probable mistakes come first."""
+"""The table of dims: size or lengths, origin, and the objects that have each; probable mistakes come first.
+
+Objects are models, tensors, batches, runs, graphs and containers of these. Probable mistakes are equal names, one Dim
+under different lengths, and sizes that agree by chance.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
-from rfnb.core.dims import dim_alias
+from rfnb.core.dims import dim_math
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.core.graph.graph import Graph
+from rfnb.core.ground.nested import form_of, named_parts
 from rfnb.core.ground.text import count_of
-from rfnb.display.dims.conflicts import by_chance, by_name, lengths_of, namesakes, rebound, size_of
-from rfnb.display.dims.schema import DimRow, DimTableView
-from rfnb.display.dims.uses import DimUse, Uses
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import TensorDict
+from rfnb.display.dims.dim_view import DimRow, DimTableView
 from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, names_of, origin, size_word
 from rfnb.display.markup import style, widgets_html
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import bars
 from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
+from rfnb.nn.module.module import Module
+
+MOST = 20_000
+"""Largest number of objects searched."""
+DEPTH = 6
+
+
+@dataclass
+class DimUse:
+    """A dim and the names of the objects that have it. sizes: its sizes in some of them, each once."""
+
+    dim: Dim
+    tensors: list[str] = field(default_factory=list)
+    parameters: list[str] = field(default_factory=list)
+    modules: list[str] = field(default_factory=list)
+    sizes: list[tuple[str, Size]] = field(default_factory=list)
+
+
+class Uses:
+    """All dims of some objects, by serial. together: the dims of each tensor, by its name."""
+
+    def __init__(self, objects: Iterable[tuple[str, Any]]):
+        self.by_serial: dict[int, DimUse] = {}
+        self.together: dict[str, tuple[Dim, ...]] = {}
+        self.left_out = False
+        self._seen: set[int] = set()
+        for name, value in objects:
+            self._add(name, value, DEPTH)
+
+    def _add(self, name: str, held: Any, depth: int) -> None:
+        if id(held) in self._seen:
+            return
+        if depth == 0 or len(self._seen) >= MOST:
+            self.left_out = True
+            return
+        if isinstance(held, Dim):
+            self._use(held)
+        elif isinstance(held, Tensor):
+            self._seen.add(id(held))
+            self._tensor(name, held)
+        elif isinstance(held, Module):
+            self._module(name, held)
+        elif isinstance(held, Graph):
+            for value in held.values:
+                self._dims(value.name, value.dims, value.sparse_dim, "tensors")
+        else:
+            self._parts(name, held, depth)
+
+    def _parts(self, name: str, held: Any, depth: int) -> None:
+        if isinstance(held, TensorDict):
+            held = held.data
+        if isinstance(held, Mapping | list | tuple | set | frozenset):
+            self._seen.add(id(held))
+            pairs = held.items() if isinstance(held, Mapping) else enumerate(held)
+            for key, part in pairs:
+                self._add(f"{name}[{key!r:.40}]", part, depth - 1)
+            return
+        if form_of(type(held)) is not None:  # a dataclass or a namespace
+            self._seen.add(id(held))
+            for key, part in named_parts(held) or ():
+                self._add(f"{name}.{key}", part, depth - 1)
+            return
+        graph = getattr(held, "graph", None)
+        if isinstance(graph, Graph):  # a run, or the graph of a model
+            self._add(name, graph, depth)
+            if isinstance(getattr(held, "axis", None), Dim):
+                self._use(held.axis)
+
+    def _use(self, dim: Dim) -> DimUse:
+        return self.by_serial.setdefault(dim.serial, DimUse(dim))
+
+    def _tensor(self, name: str, tensor: Tensor) -> None:
+        kind = "parameters" if isinstance(tensor, Parameter) else "tensors"
+        self._dims(name, tensor.dims, tensor.sparse_dim, kind)
+        for dim in tensor.dims:
+            size, sizes = tensor.lengths.size(dim), self._use(dim).sizes
+            if size is not None and not any(size.agrees(earlier) for _, earlier in sizes):
+                sizes.append((name, size))
+
+    def _dims(self, name: str, dims: tuple[Dim, ...], sparse: Dim | None, kind: str) -> None:
+        for dim in dict.fromkeys([*dims, *([sparse] if sparse is not None else [])]):
+            getattr(self._use(dim), kind).append(name)
+        self.together.setdefault(name, dims)
+
+    def _module(self, name: str, module: Module) -> None:
+        for path, part in module.named_modules():
+            if id(part) in self._seen:
+                continue
+            self._seen.add(id(part))
+            place = f"{name}.{path}" if path else name
+            for value in vars(part).values():
+                if isinstance(value, Dim) and place not in self._use(value).modules:
+                    self._use(value).modules.append(place)
+            for key, parameter in part.named_parameters(recurse=False):
+                self._add(f"{place}.{key}", parameter, DEPTH)
+
+
+MOST_NAMED = 3
+"""Largest number of dims and tensors named in a sentence."""
+
+
+def lengths_of(use: DimUse) -> Lengths:
+    """The current lengths of a dim; after a reset, those of a tensor that has it."""
+    if not use.sizes or use.dim.lengths.size(use.dim) is not None:
+        return use.dim.lengths
+    return EMPTY.bind({use.dim: use.sizes[-1][1]})
+
+
+def size_of(use: DimUse) -> Size | None:
+    """The size of a dim under lengths; None if unknown."""
+    return lengths_of(use).size(use.dim)
+
+
+def by_name(found: Sequence[DimUse]) -> dict[str, list[DimUse]]:
+    """The dims by name."""
+    groups: dict[str, list[DimUse]] = {}
+    for use in found:
+        groups.setdefault(use.dim.name, []).append(use)
+    return groups
+
+
+def namesakes(use: DimUse, group: Sequence[DimUse], names: Mapping[int, str]) -> list[str]:
+    """A sentence about other dims of the same name, if there are some."""
+    twins = [twin for twin in group if twin is not use]
+    if not twins:
+        return []
+    words = ", ".join(names[twin.dim.serial] for twin in twins[:MOST_NAMED]) + (
+        ", …" if len(twins) > MOST_NAMED else ""
+    )
+    own_size = size_of(use)
+    differ = any(own_size and (size := size_of(twin)) and not own_size.agrees(size) for twin in twins)
+    return [f"same name as {words}, not the same Dim{', and not the same size' if differ else ''}"]
+
+
+def rebound(use: DimUse) -> list[str]:
+    """A sentence about tensors that were made under other lengths than the current ones."""
+    current = size_of(use)
+    old = [(name, size) for name, size in use.sizes if current is not None and not size.agrees(current)]
+    return [
+        f"other {'lengths' if size.dims else 'size'} in {name}: {_span(size)}{size.place()}"
+        for name, size in old[:MOST_NAMED]
+    ]
+
+
+def _span(size: Size) -> str:
+    if not size.values.ndim or not size.ragged:
+        return str(size.max)
+    return f"{int(size.values.min())}–{size.max} Σ{int(size.values.sum())}"
+
+
+def by_chance(uses: Uses, names: Mapping[int, str]) -> dict[int, list[str]]:
+    """Notes, by serial, on dims of equal size that occur in one tensor without being related."""
+    pairs: dict[int, dict[int, str]] = {}
+    for tensor, dims in uses.together.items():
+        for a, b in combinations(dims[:8], 2):
+            if _sizes_alike(uses.by_serial[a.serial], uses.by_serial[b.serial]):
+                pairs.setdefault(a.serial, {}).setdefault(b.serial, tensor)
+                pairs.setdefault(b.serial, {}).setdefault(a.serial, tensor)
+    return {
+        serial: [f"has the size of {names[peer]} in {tensor}" for peer, tensor in list(peers.items())[:MOST_NAMED]]
+        for serial, peers in pairs.items()
+    }
+
+
+def _sizes_alike(a: DimUse, b: DimUse) -> bool:
+    size_a, size_b = size_of(a), size_of(b)
+    if size_a is None or size_b is None or size_a.max != size_b.max or size_a.max < 2:
+        return False
+    return a.dim.base is not b.dim.base and not set(a.dim.roots) & set(b.dim.roots)
+
 
 NAMES = 3
 """Largest number of names in a list of tensors, parameters or modules."""
@@ -55,7 +236,7 @@ def _row(use: DimUse, group: Sequence[DimUse], names: dict[int, str], notes: lis
         "parameter_count": len(use.parameters),
         "modules": use.modules[:NAMES],
         "module_count": len(use.modules),
-        "same_as": [names.get(alias.serial, alias.name) for alias in dim_alias.followed(dim)],
+        "same_as": [names.get(alias.serial, alias.name) for alias in dim_math.followed(dim)],
         "conflicts": [*namesakes(use, group, names), *rebound(use)],
         "notes": notes,
     }

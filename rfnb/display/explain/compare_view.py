@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.explain.life import rounded
-from rfnb.display.explain.schema import (
+from rfnb.display.explain.life import (
     ComparedHypothesis,
     ComparedSequence,
     KeptPrefix,
     RankedScore,
     SearchComparisonView,
+    rounded,
 )
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned, facts_html
@@ -18,8 +18,8 @@ from rfnb.display.markup.numbers import real
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
-from rfnb.search.node import Hypothesis
 from rfnb.search.tree import Tree
+from rfnb.search.tree_arrays import Hypothesis
 from rfnb.search.words import number
 
 MOST = 10

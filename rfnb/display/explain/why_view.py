@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.explain.life import describe_life, labels_html, life_html, life_lines, life_table
-from rfnb.display.explain.schema import WhyView
+from rfnb.display.explain.life import WhyView, describe_life, labels_html, life_html, life_lines, life_table
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table

@@ -7,10 +7,9 @@ import subprocess
 from functools import cache
 from typing import Any
 
-from rfnb.display.graph.cards import amount, number_line, tinted
-from rfnb.display.graph.pills import ACCENT, BORDER, FAILED, FAILED_PAPER, OP, PAPER, PORT
-from rfnb.display.graph.rows import name, value_text
+from rfnb.display.graph.cards import ACCENT, BORDER, FAILED, FAILED_PAPER, OP, PAPER, PORT, amount, number_line, tinted
 from rfnb.display.graph.schema import GraphNode, GraphView
+from rfnb.display.graph.unfold import name, value_text
 from rfnb.errors import ViewError
 from rfnb.printable import visible
 

@@ -1,18 +1,21 @@
-"""Folds the graph of a model into bodies of plain data: one for the whole graph, and one inside of each node."""
+"""Folds the graph of a model into bodies of plain data: one for the whole graph, and one inside of each node.
+
+Repetitions of neighbouring nodes become one box, and very many boxes are divided into sections.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeGuard
 
-from rfnb.core.graph.facts import ModuleFacts
-from rfnb.core.graph.graph import Node, Value
+from rfnb.core.graph.graph import ModuleFacts, Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
-from rfnb.display.graph.flow import Flow, results
 from rfnb.display.graph.measures import GraphNumbers
-from rfnb.display.graph.node_names import (
+from rfnb.display.graph.names import (
+    Values,
     class_of,
     first_name,
     giver_name,
@@ -20,15 +23,183 @@ from rfnb.display.graph.node_names import (
     joined,
     kind_of,
     last_name,
+    maker_of,
+    name_of,
     opens,
     parameters_of,
     path_of,
+    signature,
     steps,
     within,
 )  # fmt: skip
-from rfnb.display.graph.runs import EqualLayers
 from rfnb.display.graph.schema import GraphBody, GraphNode
-from rfnb.display.graph.values import Values, maker_of, name_of, signature
+
+
+class Flow:
+    """Values read and given by each node, its body included; without parameters, and without hidden constants."""
+
+    def __init__(self, graph: ModelGraph, hide: Iterable[str]):
+        kinds = {"parameters": "parameter", "constants": "constant"}
+        hidden = {kinds[kind] for kind in hide if kind in kinds}
+        self.hidden = {value.number for value in graph.values if value.kind in hidden}
+        self.made_up = self._starts(graph) if "constants" in hide else set()
+        self._counts = self._bookkeeping(graph) if "parameters" in hide else set()
+        self._left_out = self.hidden | self.made_up
+        self._reads: dict[int, dict[int, None]] = {}
+        self._makes: dict[int, set[int]] = {}
+
+    def _starts(self, graph: ModelGraph) -> set[int]:
+        """Values computed only to start a loop from, and zeros that modules start with besides their input."""
+        nodes = graph.graph.all_nodes()
+        free = {node.outputs[0]: node for node in nodes if not node.inputs and len(node.outputs) == 1 and not node.body}
+        zeros = {n for n, node in free.items() if node.name == "zeros"}
+        starts = zeros | {state.initial for node in nodes if node.loop for state in node.loop.states}
+        uses = set(_used(graph.nodes, zeros)) | {n for _, n in graph.outputs}
+        return {n for n in free.keys() & starts - uses if n is not None}
+
+    def _bookkeeping(self, graph: ModelGraph) -> set[int]:
+        """Numbers of ops that only update something, such as a counter of calls: they depend on parameters and buffers
+        alone, and their results are not used.
+        """
+        nodes = graph.graph.all_nodes()
+        uses = {n for node in nodes for n in node.inputs} | {n for _, n in graph.outputs}
+        of_parameters = {value.number for value in graph.values if value.kind == "parameter"}
+        ops = [node for node in nodes if node.module is None and node.loop is None and not node.body and node.outputs]
+        idle = [node for node in ops if uses.isdisjoint(node.outputs)]
+        return {node.number for node in idle if node.inputs and of_parameters.issuperset(node.inputs)}
+
+    def is_shown_elsewhere(self, node: Node) -> bool:
+        """Whether an op is left out, because the card of a state shows it, or it involves parameters only."""
+        return node.number in self._counts or (len(node.outputs) == 1 and node.outputs[0] in self.made_up)
+
+    def reads(self, node: Node) -> dict[int, None]:
+        """Numbers of values from outside, in the order in which they are read."""
+        if node.number not in self._reads:
+            self._look(node)
+        return self._reads[node.number]
+
+    def makes(self, node: Node) -> set[int]:
+        """Numbers of values that a node computes or hands on."""
+        if node.number not in self._makes:
+            self._look(node)
+        return self._makes[node.number]
+
+    def _look(self, node: Node) -> None:
+        reads = {number: None for number in node.inputs if number not in self._left_out}
+        makes = inner_values(node)
+        for child in node.body:
+            reads.update((number, None) for number in self.reads(child) if number not in makes)
+            makes |= self.makes(child)
+        self._reads[node.number] = reads
+        self._makes[node.number] = makes.union(node.outputs)
+
+
+def _used(nodes: Iterable[Node], starts: set[int], told: Set[int] = frozenset()) -> Iterator[int]:
+    """Values that are read, without initial values of loops, and without `starts` passed besides a module's input."""
+    for node in nodes:
+        passed = starts.intersection(node.inputs) if node.module is not None else set[int]()
+        inner = told | passed if len(passed) < len(node.inputs) else told
+        if node.loop is None:
+            yield from (n for n in node.inputs if n not in inner)
+        yield from _used(node.body, starts, inner)
+
+
+def results(node: Node) -> set[int | None]:
+    """Values that a body passes outside or to its next step."""
+    if node.loop is None:
+        return set(node.outputs)
+    states = {state.after for state in node.loop.states}
+    return states | {inner for inner, _ in (*node.loop.stacked, *node.loop.lasts)} | {node.loop.end}
+
+
+def inner_values(node: Node) -> set[int]:
+    """Values passed to the steps of a loop."""
+    if node.loop is None:
+        return set()
+    states = {state.before for state in node.loop.states if state.before is not None}
+    return states | {frame for _, frame in node.loop.unstacked}
+
+
+PERIOD = 8
+"""Longest sequence of different boxes that counts as the unit of a repetition."""
+TIMES = 3
+"""Fewest repetitions that become one box; two suffice for a single module."""
+SIDE_BY_SIDE = 6
+"""Fewest repetitions if one does not read what the one before gives."""
+BOXES = 60
+"""Number of boxes above which a body is divided into sections."""
+
+
+class EqualLayers:
+    """Groups repeated nodes, or sections of many nodes, under new nodes with negative numbers."""
+
+    def __init__(self, graph: ModelGraph, flow: Flow, failed: Collection[int]):
+        self.graph, self.flow, self.failed = graph, flow, failed
+        self._count = 0
+
+    def groups(self, nodes: Sequence[Node]) -> list[list[Node]]:
+        """The groups of a body; each becomes one box."""
+        groups = self._repeated(nodes)
+        if len(groups) <= BOXES:
+            return groups
+        size = math.isqrt(len(groups) - 1) + 1
+        parts = [groups[i : i + size] for i in range(0, len(groups), size)]
+        return [[self._section([node for group in part for node in group])] for part in parts]
+
+    def _repeated(self, nodes: Sequence[Node]) -> list[list[Node]]:
+        keys = [self._key(node) for node in nodes]
+        groups: list[list[Node]] = []
+        start = 0
+        while start < len(nodes):
+            period, times = _longest(keys, start)
+            if times < SIDE_BY_SIDE and not self._follow(nodes[start : start + period * times], period):
+                period, times = 1, 1  # query, key and value are three boxes
+            end = start + period * times
+            if period == 1:
+                groups.append(list(nodes[start:end]))
+            else:
+                groups.append([self._section(nodes[i : i + period]) for i in range(start, end, period)])
+            start = end
+        return groups
+
+    def _follow(self, nodes: Sequence[Node], period: int) -> bool:
+        """Whether each repetition reads values of the one before."""
+        makes = [self.flow.makes(node) for node in nodes]
+        reads = [self.flow.reads(node) for node in nodes]
+        starts = range(0, len(nodes) - period, period)
+        return all(set().union(*makes[i : i + period]) & _keys(reads[i + period : i + 2 * period]) for i in starts)
+
+    def _key(self, node: Node) -> Any:
+        """A key that is equal for equal nodes: modules of one parent, or ops, which have a string."""
+        if node.number in self.failed or node.ghost:
+            return "alone", node.number
+        if form := self.graph.form_of(node):
+            return form, node.module.path.rpartition(".")[0] if node.module else node.path
+        return " ".join([node.op, *(self.graph.values[number].describe_dims() for number in node.outputs)])
+
+    def _section(self, nodes: Sequence[Node]) -> Node:
+        self._count += 1
+        return Node(-self._count, "", (), nodes[-1].outputs, nodes[0].path, body=list(nodes), kind="section")
+
+
+def _keys(reads: Sequence[dict[int, None]]) -> set[int]:
+    return {number for numbers in reads for number in numbers}
+
+
+def _longest(keys: Sequence[Any], start: int) -> tuple[int, int]:
+    """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated."""
+    best = (1, 1)
+    for period in range(1, min(PERIOD, (len(keys) - start) // 2) + 1):
+        if all(isinstance(key, str) for key in keys[start : start + period]):
+            continue
+        end = start + period
+        while end < len(keys) and keys[end] == keys[end - period]:
+            end += 1
+        times = (end - start) // period
+        if times >= (2 if period == 1 else TIMES) and period * times > best[0] * best[1]:
+            best = period, times
+    return best
+
 
 OUTPUTS = 6
 """Largest number of outputs shown of a node."""

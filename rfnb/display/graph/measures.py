@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.measured import SUMMED, Bad, NodeMeasure, NodeMeasures, Show
+from rfnb.core.graph.meter import SUMMED, Bad, NodeMeasure, NodeMeasures, Show
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.core.ground.text import count_of
-from rfnb.display.graph.node_names import class_of, path_of
+from rfnb.display.graph.names import class_of, path_of
 from rfnb.display.graph.schema import GraphMeasured, GraphView, NodeNumber
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from rfnb.display.graph.cards import FRAME, Card, card, frame
-from rfnb.display.graph.pills import FAINT
-from rfnb.display.graph.rows import name, value_text
+from rfnb.display.graph.cards import FAINT, FRAME, Card, card, frame
 from rfnb.display.graph.schema import GraphNode, GraphView
-from rfnb.display.layout.drawing import Drawing
+from rfnb.display.graph.unfold import name, value_text
 from rfnb.display.layout.layered import draw
-from rfnb.display.layout.link import BoxSize, Link
+from rfnb.display.layout.layers import BoxSize, Link
+from rfnb.display.layout.route import Drawing
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
 

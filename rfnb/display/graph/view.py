@@ -47,9 +47,8 @@ from rfnb.display.graph.cards import amount
 from rfnb.display.graph.dot import to_dot as to_dot
 from rfnb.display.graph.fold import GraphFolder
 from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
-from rfnb.display.graph.rows import to_table as boxes
 from rfnb.display.graph.schema import GraphFailure, GraphView
-from rfnb.display.graph.unfold import opened
+from rfnb.display.graph.unfold import opened, to_table as boxes
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el

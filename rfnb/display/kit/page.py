@@ -1,16 +1,46 @@
-"""Standalone pages: one file that needs nothing else, fetches nothing, and follows the light or dark theme."""
+"""Views outside of a cell's HTML: standalone pages, files, and widgets, with the built front end that they carry.
+
+A page is one file that needs nothing else, fetches nothing, and follows the light or dark theme.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rfnb.display.kit.assets import asset
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Child, Html, el, join
 from rfnb.display.markup.numbers import size
 from rfnb.errors import ViewError
 from rfnb.printable import visible
+
+if TYPE_CHECKING:
+    from rfnb.display.kit.view import View
+
+
+STATIC = Path(__file__).parents[1] / "static"
+
+MIME = "application/vnd.rfnb.view+json"
+"""MIME type, next to the HTML of an output, of the data with which scripts enhance it."""
+
+
+def asset(name: str) -> Path:
+    """The path of a built file. Raises ViewError if it does not exist."""
+    path = STATIC / name
+    if not path.is_file():
+        raise ViewError(
+            f"{path.stem}: its front end is not built",
+            got=f"no file {name} in rfnb/display/static",
+            expected="the output of the extension's build",
+            hint="run `make lab` in the checkout, or install a wheel",
+        )
+    return path
+
 
 LIMIT = 2_000_000
 """Largest size of a page with scripts, in bytes: small enough to send by mail."""
@@ -70,3 +100,89 @@ def asset_text(name: str) -> Html:
     """The text of a built file, escaped so that it cannot end the element around it."""
     text = asset(name).read_text(encoding="utf-8")
     return Html(text.replace("</s", "<\\/s").replace("<!--", "<\\!--"))
+
+
+DPI = 200
+"""Resolution of PNG files."""
+
+
+def content(view: View, path: Path) -> str | bytes:
+    """The content of the file with this name. Raises ViewError for a suffix that the view does not support."""
+    formats = formats_of(view)
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in formats:
+        raise ViewError(
+            f"save: a view of kind {view.data['kind']!r} cannot be written to {path.name!r}",
+            got=f"the suffix {path.suffix!r}" if suffix else "a name without a suffix",
+            expected=", ".join(formats),
+        )
+    return formats[suffix](view)
+
+
+def formats_of(view: View) -> dict[str, Callable[[View], str | bytes]]:
+    """What can be written of a view, by suffix."""
+    formats: dict[str, Callable[[View], str | bytes]] = {"html": _html, "json": _json, "txt": _txt}
+    if view.has("to_table"):
+        formats["csv"] = _csv
+    if view.has("to_figure"):
+        formats |= {form: _figure(form) for form in ("svg", "pdf", "png")}
+    if (picture := view.svg) is not None:
+        formats["svg"] = lambda _: picture
+    return formats
+
+
+def _html(view: View) -> str:
+    title = str(view.data.get("name") or view.data["kind"])
+    return view_page(title, view.html, view.scripts)
+
+
+def _json(view: View) -> str:
+    return json.dumps(view.data)
+
+
+def _txt(view: View) -> str:
+    return view.full_text + "\n"
+
+
+def _csv(view: View) -> str:
+    table, file = view.table(), io.StringIO(newline="")
+    csv.writer(file, lineterminator="\n").writerows([table.columns, *table.rows])
+    return visible(file.getvalue())
+
+
+def _figure(form: str) -> Callable[[View], bytes]:
+    def drawn(view: View) -> bytes:
+        file = io.BytesIO()
+        view.figure().savefig(file, format=form, dpi=DPI)
+        return file.getvalue()
+
+    return drawn
+
+
+@lru_cache(maxsize=1)
+def widget_class() -> type:
+    """The widget class, made when first needed. Raises ViewError if anywidget or the built files are missing."""
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise ViewError("widget: anywidget is not installed", hint="pip install 'rfnb[lab]'") from None
+
+    class Picture(anywidget.AnyWidget):
+        """A widget with the HTML of a view and the data that scripts use to enhance it."""
+
+        _esm = asset("views.js")
+        _css = asset("views.css")
+        html = traitlets.Unicode().tag(sync=True)
+        scripts = traitlets.Dict().tag(sync=True)
+
+        def __init__(self, html: str, scripts: dict[str, Any], static: dict[str, Any]):
+            super().__init__(html=html, scripts=scripts)
+            self.static = static
+
+        def _repr_mimebundle_(self, **choice: Any) -> Any:
+            result = super()._repr_mimebundle_(**choice)
+            bundle, metadata = result if isinstance(result, tuple) else (result or {}, {})
+            return {**bundle, **self.static}, metadata
+
+    return Picture

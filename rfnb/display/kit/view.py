@@ -10,11 +10,11 @@ from typing import Any
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
-from rfnb.core.tensor.op_call import guarded
-from rfnb.display.kit import files, note, pictures
-from rfnb.display.kit.assets import MIME
+from rfnb.core.tensor.op import guarded
+from rfnb.display.kit import note, page
 from rfnb.display.kit.degrade import reason
 from rfnb.display.kit.own_views import check_choice
+from rfnb.display.kit.page import MIME
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
@@ -108,7 +108,7 @@ class View:
         does not support, or if the file cannot be written.
         """
         path = Path(path)
-        content = files.content(self, path)
+        content = page.content(self, path)
         try:
             return write_atomically(path, content)
         except (OSError, ValueError) as error:
@@ -125,7 +125,7 @@ class View:
 
         Raises ViewError if anywidget or the built front end is missing.
         """
-        return pictures.widget_class()(str(self.html), self.scripts, self._repr_mimebundle_())
+        return page.widget_class()(str(self.html), self.scripts, self._repr_mimebundle_())
 
     def to_dot(self) -> Any:
         """A `graphviz.Source` of a model graph. Raises ViewError for others, or without the package graphviz."""

@@ -1,5 +1,4 @@
 """Layered drawings of directed graphs: plain numbers in, plain numbers out.
 
-Read `layered` first: it calls `ranks`, `layers`, `order`, `place`, `columns`, `lanes` and `route` in this order. `link`
-holds the input, `drawing` the result.
+Read `layered` first: it calls `layers` (the rank of each box, and the order in it), `place` and `route`.
 """

@@ -1,12 +1,109 @@
-"""The boxes of each rank, and points where links pass a rank."""
+"""The boxes of each rank: below all boxes that they depend on, and in an order in which few links cross."""
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rfnb.display.layout.link import Link
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link from box to box.
+
+    Args:
+        value: links of one source with the same value share their way as far as they go together.
+        leave: where the line starts, right of the axis of the source.
+        back: against the direction of the drawing, around the other boxes.
+    """
+
+    source: int
+    target: int
+    value: int = 0
+    leave: float = 0.0
+    back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BoxSize:
+    """The size of a box. tail: height at its lower end that lines pass through.
+
+    axis: distance from its left end to where lines enter and leave; the middle by default.
+    """
+
+    width: float
+    height: float
+    tail: float = 0.0
+    axis: float | None = None
+
+    @property
+    def left(self) -> float:
+        """Width left of the axis."""
+        return self.width / 2 if self.axis is None else self.axis
+
+    @property
+    def right(self) -> float:
+        """Width right of the axis."""
+        return self.width - self.left
+
+
+def turned(count: int, links: Sequence[Link]) -> set[int]:
+    """Positions of the links that close a cycle, or are marked as going back."""
+    below: list[list[int]] = [[] for _ in range(count)]
+    back = {i for i, link in enumerate(links) if link.back or link.source == link.target}
+    for i, link in enumerate(links):
+        if i not in back:
+            below[link.source].append(i)
+    finished, active = [False] * count, [False] * count
+    for start in range(count):
+        if finished[start]:
+            continue
+        active[start] = True
+        stack = [(start, iter(below[start]))]
+        while stack:
+            box, pending = stack[-1]
+            i = next(pending, -1)
+            if i < 0:
+                stack.pop()
+                active[box], finished[box] = False, True
+            elif active[links[i].target]:
+                back.add(i)
+            elif not finished[links[i].target]:
+                active[links[i].target] = True
+                stack.append((links[i].target, iter(below[links[i].target])))
+    return back
+
+
+def ranks(count: int, links: Sequence[Link]) -> list[int]:
+    """Ranks by the longest path from above; a box that feeds one place only is just above it. Needs acyclic links."""
+    above: list[list[int]] = [[] for _ in range(count)]
+    below: list[list[int]] = [[] for _ in range(count)]
+    for link in links:
+        above[link.target].append(link.source)
+        below[link.source].append(link.target)
+    order = _sorted(above, below)
+    rank = [0] * count
+    exclusive = [False] * count  # nothing above it is used by others
+    for box in order:
+        rank[box] = max((rank[a] + 1 for a in above[box]), default=0)
+        exclusive[box] = all(exclusive[a] and len(below[a]) == 1 for a in above[box])
+    for box in reversed(order):
+        if below[box] and (exclusive[box] or len(above[box]) < len(below[box]) == 1):
+            rank[box] = min(rank[b] for b in below[box]) - 1
+    return rank
+
+
+def _sorted(above: list[list[int]], below: list[list[int]]) -> list[int]:
+    """The boxes in topological order."""
+    missing = [len(boxes) for boxes in above]
+    order = [box for box, count in enumerate(missing) if not count]
+    for box in order:
+        for target in below[box]:
+            missing[target] -= 1
+            if not missing[target]:
+                order.append(target)
+    return order
 
 
 @dataclass
@@ -53,3 +150,73 @@ def layers(rank: list[int], links: Sequence[Link]) -> Layers:
         result.above[lower].append(upper)
         result.below[upper].append(lower)
     return result
+
+
+SWEEPS = 8
+SWAPS = 600
+"""Number of spots above which no swaps are tried."""
+
+
+def order(made: Layers) -> None:
+    """Sorts the rows; keeps the first order with the fewest crossings."""
+    best, fewest = [list(row) for row in made.rows], crossings(made)
+    for sweep in range(SWEEPS):
+        if not fewest:
+            break
+        _sweep(made, down=sweep % 2 == 0)
+        if len(made.rank) <= SWAPS:
+            _swap(made)
+        count = crossings(made)
+        if count < fewest:
+            best, fewest = [list(row) for row in made.rows], count
+    made.rows = best
+
+
+def crossings(made: Layers) -> int:
+    """Number of pairs of links that cross."""
+    place = _places(made)
+    total = 0
+    for row in made.rows:
+        targets: list[int] = []
+        for spot in row:
+            ends = sorted(place[b] for b in made.below[spot])
+            total += sum(len(targets) - bisect_right(targets, end) for end in ends)
+            for end in ends:
+                insort(targets, end)
+    return total
+
+
+def _places(made: Layers) -> list[int]:
+    place = [0] * len(made.rank)
+    for row in made.rows:
+        for i, spot in enumerate(row):
+            place[spot] = i
+    return place
+
+
+def _sweep(made: Layers, *, down: bool) -> None:
+    place: list[float] = [float(p) for p in _places(made)]
+    beside = made.above if down else made.below
+    for row in made.rows if down else reversed(made.rows):
+        for i, spot in enumerate(row):
+            near = beside[spot]
+            place[spot] = sum(place[n] for n in near) / len(near) if near else i
+        row.sort(key=place.__getitem__)
+        for i, spot in enumerate(row):
+            place[spot] = i
+
+
+def _swap(made: Layers) -> None:
+    """Swaps neighbours whose links then cross less."""
+    place = _places(made)
+    for row in made.rows:
+        for i in range(len(row) - 1):
+            left, right = row[i], row[i + 1]
+            if _between(made, place, left, right) > _between(made, place, right, left):
+                row[i], row[i + 1] = right, left
+                place[left], place[right] = i + 1, i
+
+
+def _between(made: Layers, place: list[int], left: int, right: int) -> int:
+    """Number of crossings between the links of two neighbours."""
+    return sum(place[a] > place[b] for beside in (made.above, made.below) for a in beside[left] for b in beside[right])

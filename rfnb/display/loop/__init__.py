@@ -1,1 +1,1 @@
-"""The view of `loop.explain()`: where the ops of a loop ran."""
+"""The views of `loop.explain()` and `net.explain(…)`: where the ops of a loop ran, and the layers of a net."""

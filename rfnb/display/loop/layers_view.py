@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.loop.layers_schema import LayerPlaceView, NetExplanationView
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, aligned
 from rfnb.display.markup.html import Html, el
@@ -14,6 +13,30 @@ from rfnb.display.markup.widgets_html import quiet, row
 
 if TYPE_CHECKING:
     from rfnb.network.rec.explain import ExplainedLayer, NetExplanation
+
+
+class LayerPlaceView(TypedDict):
+    """A layer of a recurrent net, and where it is computed."""
+
+    name: str
+    cls: str
+    line: int | None  # of the config
+    where: Literal["before the loop", "each step", "after the loop"]
+    step: str  # its dims in a step
+    whole: str  # its dims outside of the loop
+    path: list[str]  # each needs the next one; they keep the layer in the steps
+    why: str
+    seconds: NotRequired[float | None]  # of a call; absent if it was not measured
+
+
+class NetExplanationView(TypedDict):
+    """Where the layers of a recurrent layer are computed."""
+
+    kind: Literal["net_explanation"]
+    name: str
+    axis: str
+    layers: list[LayerPlaceView]
+
 
 HUES = {"before the loop": 0, "each step": 1, "after the loop": 3}
 """Index of the colour in the palette, by place."""

@@ -1,13 +1,16 @@
-"""Short forms of numbers, the same in text and HTML."""
+"""Numbers as JSON, and their short forms, the same in text and HTML."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+Number = float | int | Literal["nan", "inf", "-inf"]
+
 
 if TYPE_CHECKING:
-    from rfnb.display.markup.schema import Number
+    pass
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 

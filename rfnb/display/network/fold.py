@@ -1,20 +1,308 @@
-"""The picture of a net dict: boxes, lines and dims, in the JSON of graphs of model calls."""
+"""The picture of a net dict: boxes, lines, dims and loops, in the JSON of graphs of model calls.
+
+A box is a layer, a layer with a net inside, a repeated block, or a section.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from textwrap import wrap
 from typing import Any, Literal
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Value
 from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.display.graph.names import Values, signature
 from rfnb.display.graph.schema import GraphBody, GraphNode, GraphValue
-from rfnb.display.graph.values import Values, signature
-from rfnb.display.network.loops import LoopBox
-from rfnb.display.network.parts import PLACES, NetworkBox, has_loss, parts_of
 from rfnb.network.inner_net import UNIT
+from rfnb.network.layer import Layer
+from rfnb.network.network import Network
+from rfnb.network.rec.net import RecNet
 from rfnb.network.report.outline import Entry
+
+PLACES = "before the loop", "after the loop"
+PERIOD = 64
+"""The most layers of a block that is repeated."""
+BOXES = 60
+"""Number of boxes above which they are divided into sections."""
+MARKS = "_-./"
+"""What stands between the words of a name."""
+Read = tuple[str, bool]
+"""The path of a layer or of data, and whether its last step is meant."""
+
+
+@dataclass(eq=False)
+class NetworkBox:
+    """A box. entry: its layer; None for blocks and sections. inner: the boxes inside. alike: its repetitions.
+
+    hidden: layers that have no box of their own: a subnetwork that is the only layer in another one.
+    place: "before the loop" or "after the loop" if it has left the steps. beside: the path of the loop that it stands
+    beside, although it is written in it.
+    """
+
+    name: str
+    path: str
+    entry: Entry | None = None
+    inner: list[NetworkBox] = field(default_factory=list)
+    alike: list[NetworkBox] = field(default_factory=list)
+    hidden: list[Entry] = field(default_factory=list)
+    place: str = ""
+    beside: str = ""
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """All layers that it stands for."""
+        owner = [] if self.entry is None else [self.entry]
+        return [*owner, *self.hidden, *(entry for part in (*self.inner, *self.alike) for entry in part.entries)]
+
+    @cached_property
+    def makes(self) -> set[str]:
+        """The paths of its layers."""
+        return {entry.path for entry in self.entries}
+
+    @cached_property
+    def reads(self) -> dict[Read, None]:
+        """What it reads from outside, the targets of its losses included."""
+        reads: dict[Read, None] = {}
+        for entry in self.entries:
+            for reference in entry.references:
+                if reference.path is not None and (reference.option != "target" or has_loss(entry)):
+                    reads[reference.path, reference.back] = None
+        inputs = {f"{entry.path}/data" for entry in self.entries if entry.ends is not None}
+        return {read: None for read in reads if read[0] not in self.makes and read[0] not in inputs}
+
+
+def has_loss(entry: Entry) -> bool:
+    """Whether the layer has a loss."""
+    return isinstance(entry.described.get("loss"), str)
+
+
+def parts_of(
+    entries: Mapping[str, Entry], signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
+) -> list[NetworkBox]:
+    """The boxes of a net.
+
+    signs: by path, what layers must have in common to be repeated: dims, for example. loops: by the path of a loop, the
+    place of each layer that is written in it, "" for those in its steps. Those that have left it stand beside its box.
+    """
+    by_scope: dict[str, list[Entry]] = {}
+    for entry in entries.values():
+        by_scope.setdefault(entry.scope.path, []).append(entry)
+    return _arranged(_level(by_scope, "", signs, loops), signs)
+
+
+def _arranged(parts: list[NetworkBox], signs: Mapping[str, Any]) -> list[NetworkBox]:
+    return sections(folded(parts, signs))
+
+
+def _level(
+    below: Mapping[str, list[Entry]], path: str, signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
+) -> list[NetworkBox]:
+    """The boxes of a level, each one for itself."""
+    parts = []
+    for entry in below.get(path, ()):
+        inner = [] if entry.ends is None else _level(below, f"{entry.path}/", signs, loops)
+        stay = inner
+        if entry.path in loops:
+            for part in inner:
+                _place(part, loops[entry.path], loops)
+                part.beside = part.beside or (entry.path if part.place else "")
+            stay = [part for part in inner if part.beside != entry.path]
+        early, late = ([part for part in inner if part.beside == entry.path and part.place == at] for at in PLACES)
+        box = NetworkBox(entry.name, entry.path, entry, _arranged(stay, signs))
+        if len(inner) == 1 and inner[0].inner and inner[0].name == UNIT and inner[0].entry is not None:
+            box.inner, box.hidden = inner[0].inner, [inner[0].entry, *inner[0].hidden]
+        parts += [*early, box, *late]
+    return parts
+
+
+def _place(part: NetworkBox, places: Mapping[str, str], loops: Mapping[str, Any]) -> None:
+    """Sets the place of a box in a loop, and those of the boxes in it; a loop of its own stays."""
+    common = {places[path] for path in part.makes if path in places}
+    if not part.beside and part.makes.isdisjoint(loops) and len(common) == 1:
+        part.place = common.pop()
+    for inner in (*part.inner, *part.alike):
+        _place(inner, places, loops)
+
+
+def folded(parts: Sequence[NetworkBox], signs: Mapping[str, Any]) -> list[NetworkBox]:
+    """The parts, with repetitions as one."""
+    place = {path: i for i, part in enumerate(parts) for path in part.makes}
+    keys = [_key(part, i, place, signs) for i, part in enumerate(parts)]
+    boxes: list[NetworkBox] = []
+    start = 0
+    while start < len(parts):
+        period, times = _longest(keys, start, [bool(part.inner) for part in parts])
+        if times > 1:
+            start, times = _named(parts, boxes, keys, start, period, times)
+            blocks = [list(parts[i : i + period]) for i in range(start, start + period * times, period)]
+            first, *twins = [block[0] if period == 1 else _block(block) for block in blocks]
+            boxes.append(replace(first, alike=twins))
+        else:
+            boxes.append(parts[start])
+        start += period * times
+    return boxes
+
+
+def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str, Any]) -> Any:
+    """Equal for parts of equal form, which read what is as far before them, or the same."""
+    reads = tuple(
+        (i - place[path] if path in place and abs(i - place[path]) <= PERIOD else path, back)
+        for path, back in part.reads
+    )
+    return part.place, reads, tuple((entry.path.removeprefix(part.path), signs[entry.path]) for entry in part.entries)
+
+
+def _longest(keys: Sequence[Any], start: int, large: Sequence[bool]) -> tuple[int, int]:
+    """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated.
+
+    large: which of the parts have a net inside: two of these are enough.
+    """
+    best = (1, 1)
+    for period in range(1, min(PERIOD, (len(keys) - start) // 2) + 1):
+        if keys[start] != keys[start + period]:
+            continue
+        end = start + period
+        while end < len(keys) and keys[end] == keys[end - period]:
+            end += 1
+        times = (end - start) // period
+        enough = 2 if period > 2 or any(large[start : start + period]) else 3
+        if times >= enough and period * times > best[0] * best[1]:
+            best = period, times
+    return best
+
+
+def _named(
+    parts: Sequence[NetworkBox], made: list[NetworkBox], keys: Sequence[Any], start: int, period: int, times: int
+) -> tuple[int, int]:
+    """Where the blocks begin so that the names in each have the same start, and how many there are then."""
+    if period == 1:
+        return start, times
+    end = start + period * times
+    while end < len(keys) and keys[end] == keys[end - period]:
+        end += 1
+    for shift in range(period):
+        count = (end - start - shift) // period
+        if count < max(times - 1, 2):
+            break
+        if stem([part.name for part in parts[start + shift : start + shift + period]]):
+            made.extend(parts[start : start + shift])
+            return start + shift, count
+    return start, times
+
+
+def stem(names: Sequence[str]) -> str:
+    """What the names begin with, without a cut word.
+
+    >>> stem(["enc_01_ff", "enc_01_drop"]), stem(["conv1", "pool1"])
+    ('enc_01', '')
+    """
+    first, last = min(names), max(names)  # what these two share, all share
+    length = next((i for i, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    common = first[:length]
+    if any(name[length : length + 1].isalnum() for name in names) and common[-1:].isalnum():
+        common = common[: max(common.rfind(mark) for mark in MARKS) + 1]
+    return common.rstrip(MARKS)
+
+
+def _block(parts: list[NetworkBox]) -> NetworkBox:
+    """Several boxes as one, under what their names have in common, or the first and the last name."""
+    names = [part.name for part in parts]
+    name = (len(parts) > 1 and stem(names)) or f"{names[0]} … {names[-1]}"
+    places = {part.place for part in parts}
+    return NetworkBox(name, f"{parts[0].path}…", None, parts, place=places.pop() if len(places) == 1 else "")
+
+
+def sections(parts: list[NetworkBox]) -> list[NetworkBox]:
+    """Many boxes divided into sections."""
+    if len(parts) <= BOXES:
+        return parts
+    size = math.isqrt(len(parts) - 1) + 1
+    return [_block(parts[i : i + size]) for i in range(0, len(parts), size)]
+
+
+@dataclass
+class LoopBox:
+    """A loop: what is said of its steps, and where its layers are.
+
+    places: by path, "before the loop", "after the loop", or "" in its steps. whole: by path, the dims of a layer that
+    is computed for all frames together. runs: whether steps are left. sources: the paths of `data:source`.
+    """
+
+    words: list[str]
+    places: dict[str, str]
+    whole: dict[str, tuple[Dim, ...]]
+    runs: bool
+    sources: tuple[str, ...]
+
+    def steps_of(self, path: str, entries: Mapping[str, Entry]) -> list[Entry]:
+        """The layers of the loop with this path that are computed in its steps."""
+        return [entry for key, entry in entries.items() if key.startswith(f"{path}/") and not self.places.get(key, "")]
+
+
+def loops_of(net: Network) -> dict[str, LoopBox]:
+    """The loops that were constructed, by path."""
+    layers = net.layers
+    nets = next((layer.spec.nets for layer in layers.values()), {})
+    recs = {path: rec for path, rec in nets.items() if path in layers and (rec.inside or rec.before)}
+    templates = net.templates() if recs else {}
+    return {path: _loop(net, rec, templates) for path, rec in recs.items()}
+
+
+def as_computed(
+    entries: Mapping[str, Entry], layers: Mapping[str, Layer], loops: Mapping[str, LoopBox]
+) -> dict[str, Entry]:
+    """The layers with what they read.
+
+    A choice that does not search reads its target, and no scores. A loop reads its sources for layers in its steps.
+    """
+    result = {}
+    for path, entry in entries.items():
+        layer = layers.get(path)
+        if layer is not None and not layer.takes_sources:
+            references = [reference for reference in entry.references if reference.option != "from"]
+            references += [
+                replace(reference, option="from")
+                for reference in references
+                if reference.option == "target" and layer.takes_target
+            ]
+            entry = replace(entry, references=references)
+        if path in loops and not any(
+            reference.path == f"{path}/data"
+            for step in loops[path].steps_of(path, entries)
+            for reference in step.references
+        ):
+            entry = replace(
+                entry, references=[reference for reference in entry.references if reference.option != "from"]
+            )
+        result[path] = entry
+    return result
+
+
+def _loop(net: Network, rec: RecNet, templates: Mapping[str, Tensor]) -> LoopBox:
+    rows = net.explain(rec.path).rows
+    places = {f"{rec.path}/{row.name}": row.place if row.place != "each step" else "" for row in rows}
+    runs = bool(rec.inside)
+    stacked = {path: tuple(rec.stacked_dims(templates[path])) for path, place in places.items() if place}
+    words = list(_words(rec)) if runs else ["no loop: all frames at once"]
+    return LoopBox(words, places, stacked, runs, rec.sources)
+
+
+def _words(rec: RecNet) -> Iterator[str]:
+    layer = rec.layer
+    if rec.known:
+        yield f"a step for each frame of {rec.axis.name}"
+    else:
+        via = rec.inputs.get("max_seq_len_via")
+        limit = f"as many steps as {via} says" if via else f"{layer.max_seq_len} steps"  # type: ignore[attr-defined]
+        yield f"until {rec.name_of(rec.end or 'end')}, at most {limit}"
+    if rec.beam is not None:
+        yield f"beam {rec.beam.dimension}"
+
 
 Status = tuple[Literal["constructed", "stops", "waits", "unused"], str]
 """What became of a layer, and why."""

@@ -3,30 +3,212 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.ground.text import count_of
+import numpy as np
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.text import count_of, cut, did_you_mean
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.graph import view as graph_view
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.picture import WIDTH, to_scripts as graph_scripts
-from rfnb.display.graph.rows import to_table as graph_table
 from rfnb.display.graph.schema import GraphView
-from rfnb.display.graph.unfold import nodes as all_nodes, opened
-from rfnb.display.kit.dims import colour_of, dim_word, dims_text
+from rfnb.display.graph.unfold import nodes as all_nodes, opened, to_table as graph_table
+from rfnb.display.kit import options
+from rfnb.display.kit.data import Axis
+from rfnb.display.kit.dims import UNKNOWN, colour_of, describe_axis, dim_word, dims_text
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
-from rfnb.display.network.cards import cards_of
-from rfnb.display.network.fold import NetFolder, Status
-from rfnb.display.network.loops import as_computed, loops_of
-from rfnb.display.network.masked_frames import taken_html, taken_text
-from rfnb.display.network.schema import LayerCard, LayerParam, NetworkView
+from rfnb.display.network.fold import NetFolder, Status, as_computed, loops_of
+from rfnb.display.network.schema import LayerCard, LayerOption, LayerParam, NetworkView, TakenFrames, TakenRow
 from rfnb.errors import ViewError
+from rfnb.network.layer import Layer, nets_inside
 from rfnb.network.network import Network
 from rfnb.network.report.findings import reason, unsupported
 from rfnb.network.report.outline import Entry
+
+CELLS = 120
+"""The most cells of a strip; in longer sequences, a cell is several frames."""
+TAG = 24
+STRIP_WIDTH = 480
+"""Width of the longest strip, in pixels."""
+CELL = 16
+"""The greatest width of a cell."""
+TAKEN = style.PALETTE[2]
+
+
+def describe_taken(mask: Tensor, axis: Dim) -> TakenFrames:
+    """The strips. {…, axis}"""
+    outer = [dim for dim in mask.dims if dim is not axis]
+    array = mask.copy_transpose([*outer, axis]).numpy()
+    size = mask.size_of(axis)
+    lengths = np.broadcast_to(size.over(outer), array.shape[:-1])
+    tags = [mask.size_of(dim).tags for dim in outer]
+    places = list(np.ndindex(array.shape[:-1]))
+    per_cell = -(-array.shape[-1] // CELLS) or 1
+    rows = [
+        _row(_sequence_name(outer, place, tags), array[place][: int(lengths[place])], per_cell)
+        for place in places[: options.BARS]
+    ]
+    width = max((len(row["cells"]) for row in rows), default=0)
+    return {"axis": axis.name, "width": width, "rows": rows, "more": len(places) - len(rows)}
+
+
+def _sequence_name(others: Sequence[Dim], place: Sequence[int], tags: Sequence[Sequence[str] | None]) -> str:
+    """The tag of a sequence, or its place, and the places along other dims: "batch 0 beam 2"."""
+    named = zip(others, place, tags, strict=True)
+    return " ".join(f"{dim.name} {i}" if labels is None else cut(labels[i], TAG) for dim, i, labels in named)
+
+
+def _row(name: str, taken: np.ndarray, per_cell: int) -> TakenRow:
+    cells = [float(taken[i : i + per_cell].mean()) for i in range(0, len(taken), per_cell)]
+    return {"name": name, "frames": len(taken), "taken": int(taken.sum()), "cells": cells}
+
+
+def taken_text(view: TakenFrames | None) -> list[str]:
+    """A line for each sequence: █ for a frame that is taken, · for another one, ▒ for some of several."""
+    if view is None:
+        return []
+    wide = max((len(row["name"]) for row in view["rows"]), default=0)
+    lines = [_head(view)]
+    for row in view["rows"]:
+        strip = "".join("█" if part == 1 else "▒" if part else "·" for part in row["cells"])
+        lines.append(f"  {row['name']:<{wide}}  {strip:<{view['width']}}  {_counts(row)}")
+    return [*lines, *_more(view)]
+
+
+def taken_html(view: TakenFrames | None) -> Html | None:
+    """A row for each sequence; the darker a cell, the more of its frames are taken."""
+    if view is None:
+        return None
+    cell = min(CELL, STRIP_WIDTH / max(view["width"], 1))
+    rows = [
+        el(
+            "tr",
+            el("td", row["name"], style=style.LABEL_CELL),
+            el("td", _strip(row, cell), style=style.LEFT_CELL),
+            el("td", _counts(row), style=style.LABEL_CELL),
+            style=style.PLAIN_ROW,
+        )
+        for row in view["rows"]
+    ]
+    return el("div", quiet(_head(view)), el("table", rows, style=style.TABLE), [quiet(line) for line in _more(view)])
+
+
+def _strip(row: TakenRow, width: float) -> list[Html]:
+    """Cells that are equal and side by side are one element."""
+    cells, start = [], 0
+    for i, part in enumerate(row["cells"]):
+        if i + 1 == len(row["cells"]) or row["cells"][i + 1] != part:
+            colour = style.tint(TAKEN, 0.25 + 0.65 * part) if part else style.tint(style.GREY, 0.18)
+            look = f"display:inline-block;height:10px;width:{(i + 1 - start) * width:.4g}px;background-color:{colour}"
+            cells.append(el("span", style=look))
+            start = i + 1
+    return cells
+
+
+def _head(view: TakenFrames) -> str:
+    return f"frames of {view['axis']} in the last batch; those taken are filled"
+
+
+def _counts(row: TakenRow) -> str:
+    return f"{row['frames']} → {row['taken']}"
+
+
+def _more(view: TakenFrames) -> Iterator[str]:
+    if view["more"]:
+        yield f"  … {count_of(view['more'], 'sequence')} more"
+
+
+WORDS = 120
+"""The most characters of an option."""
+
+
+def cards_of(
+    entries: Mapping[str, Entry],
+    layers: Mapping[str, Layer],
+    templates: Mapping[str, Tensor],
+    status: Mapping[str, Status],
+    variables: Mapping[str, Parameter],
+    masks: Mapping[str, tuple[Tensor, Dim]],
+) -> list[LayerCard]:
+    """The cards; layers that differ in names, lines and sources only share one.
+
+    variables: the parameters by their names in checkpoints. masks: of the frames that layers take.
+    """
+    cards: dict[Any, LayerCard] = {}
+    names = {id(parameter): name for name, parameter in variables.items()}
+    for path, entry in entries.items():
+        card = _card(entry, layers.get(path), templates.get(path), status[path], names)
+        params = tuple((param["name"].removeprefix(path), param["count"]) for param in card["params"])
+        options = tuple((option["name"], option["given"]) for option in card["options"])
+        dims = tuple(dim["serial"] for dim in card["dims"])
+        key = card["cls"], card["status"], card["reason"], options, params, dims
+        if key in cards:
+            cards[key]["alike"].append(path)
+        else:
+            cards[key] = card
+            card["taken"] = describe_taken(*masks[path]) if path in masks else None
+    return list(cards.values())
+
+
+def _card(
+    entry: Entry, layer: Layer | None, template: Tensor | None, status: Status, names: Mapping[int, str]
+) -> LayerCard:
+    state, reason = status
+    return {
+        "path": entry.path,
+        "alike": [],
+        "cls": entry.cls,
+        "line": entry.line,
+        "status": state,
+        "reason": reason,
+        "dims": [] if template is None else [_dim(dim) for dim in template.dims],
+        "dtype": "" if template is None else template.dtype,
+        "sources": [reference.written for reference in entry.references if reference.option == "from"],
+        "options": list(_options(entry, layer)),
+        "params": [] if layer is None else [_param(name, x, entry, names) for name, x in layer.params.items()],
+        "taken": None,
+    }
+
+
+def _dim(dim: Dim) -> DimView:
+    size = UNKNOWN if dim.dimension is None else dim.dimension
+    kind = dim.kind if dim.kind in ("batch", "spatial", "feature") else "other"
+    return describe_axis(Axis(dim, size), kind) | {"made": None}  # type: ignore[arg-type]
+
+
+def _options(entry: Entry, layer: Layer | None) -> Iterator[LayerOption]:
+    for name, value in entry.described.items():
+        if name in ("class", "from", "subnetwork") or (name == "unit" and isinstance(value, Mapping)):
+            continue
+        became = "" if layer is None else _became(getattr(layer, "out_dim" if name == "n_out" else str(name), None))
+        refers = next((x.path for x in entry.references if x.option == name and x.path != x.written), None)
+        yield {"name": str(name), "given": cut(repr(value), WORDS), "became": became or refers or ""}
+
+
+def _became(value: Any) -> str:
+    """The dims that an option means."""
+    if isinstance(value, Dim):
+        return f"{value.name}:{'?' if value.dimension is None else value.dimension}"
+    if isinstance(value, tuple) and value and all(isinstance(dim, Dim) for dim in value):
+        return ", ".join(map(_became, value))
+    return ""
+
+
+def _param(name: str, parameter: Parameter, entry: Entry, names: Mapping[int, str]) -> LayerParam:
+    return {
+        "name": names.get(id(parameter), f"{entry.path}/{name}"),
+        "dims": [_dim(dim) for dim in parameter.dims],
+        "count": parameter.num_elements(),
+        "trained": bool(parameter.trainable),
+    }
+
 
 MOST = 80
 """Largest number of boxes that are drawn because layers stop; the others stay in their closed box."""
@@ -55,7 +237,7 @@ def describe(
     status = status_of(net, entries)
     templates = net.templates()
     layers = net.every_layer()
-    leaves = {path: instance for path, instance in layers.items() if not instance.nets_inside}
+    leaves = {path: instance for path, instance in layers.items() if not nets_inside(instance)}
     params = {path: sum(x.num_elements() for x in instance.params.values()) for path, instance in leaves.items()}
     loops = loops_of(net)
     folder = NetFolder(as_computed(entries, layers, loops), templates, status, params, loops)

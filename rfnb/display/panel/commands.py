@@ -20,12 +20,11 @@ from rfnb.display.panel.paused import PAUSING
 from rfnb.display.panel.run_commands import TRAVEL
 from rfnb.display.panel.schema import PROTOCOL, Event, Hello, Reply
 from rfnb.display.run import list_view as runs_view, step as step_view, view as history_view
-from rfnb.display.run.ops import describe_ops
 from rfnb.display.run.schema import RunItem, RunView, StepView
-from rfnb.display.run.sequence_choice import of_sequence
+from rfnb.display.run.step import describe_ops, of_sequence
 from rfnb.display.tensor import view as tensor_view
+from rfnb.display.tensor.describe import index_of
 from rfnb.display.tensor.schema import TensorView
-from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ViewError
 from rfnb.trace.plain.cells import cells

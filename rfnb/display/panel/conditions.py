@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.core.expression.expression import Expression
 from rfnb.display.kit.data import to_numpy
 from rfnb.display.panel.schema import Where
-from rfnb.display.run.sequence_choice import of_sequence
+from rfnb.display.run.step import of_sequence
 from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ExpressionError, ViewError
 from rfnb.trace.run import when

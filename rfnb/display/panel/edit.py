@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.display.kit.data import read, to_numpy
-from rfnb.display.tensor.table import PAD
+from rfnb.display.tensor.entries import PAD
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:

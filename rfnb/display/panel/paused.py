@@ -13,7 +13,7 @@ from rfnb.display.panel.edit import edited
 from rfnb.display.panel.schema import Event, How, PausedView, Where
 from rfnb.display.run import view as history_view
 from rfnb.display.run.schema import RunView
-from rfnb.display.run.sequence_choice import of_sequence
+from rfnb.display.run.step import of_sequence
 from rfnb.errors import ViewError
 from rfnb.trace.pause.hold import Paused, Resume
 from rfnb.trace.pause.pauses import Pause, pauses

@@ -1,25 +1,28 @@
-"""One step of a loop: each state before and after it, and the values of the body's lines."""
+"""One step of a loop: each state before and after it, the values of the body's lines, and its ops.
+
+Shown are all sequences, one of them, or one hypothesis of a search.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rfnb.core.dims.lengths import going_on_mask
 from rfnb.display.beam.beam_at_step import describe_beam, line, tree_of
 from rfnb.display.beam.schema import NodeAt
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, to_numpy
+from rfnb.display.kit.data import Data, read, to_numpy
 from rfnb.display.kit.degrade import Notes, reason
-from rfnb.display.markup.numbers import plain, short
-from rfnb.display.markup.schema import Number
-from rfnb.display.run.schema import LineValue, StateRow, StepView, WatchRow
-from rfnb.display.run.sequence_choice import ChosenSequence, live_at
+from rfnb.display.kit.dims import describe_axes
+from rfnb.display.markup.numbers import Number, plain, short
+from rfnb.display.run.schema import LineValue, OpRow, OpsView, OpView, StateRow, StepView, WatchRow
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_entry, sampled
 from rfnb.errors import ViewError
@@ -30,6 +33,53 @@ if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import RunStep
+
+
+@dataclass(frozen=True)
+class ChosenSequence:
+    """One sequence of a run, or one hypothesis of it; all of them by default.
+
+    places: of the hypothesis, in the beam after each step; None after the step at which it was lost.
+    copied: at which steps it had ended before, so that what the step computes at its place does not count.
+    """
+
+    run: Run
+    sequence: int | None = None
+    places: Sequence[int | None] = ()
+    copied: Sequence[bool] = ()
+
+    def place(self, step: int) -> int | None:
+        """The place of the hypothesis after a step; None for all hypotheses."""
+        return self.places[min(step, len(self.places) - 1)] if self.places and step < self.run.steps else None
+
+    def in_step(self, step: int) -> dict[Dim, int]:
+        """The positions in values that a step computes, and in the states before it."""
+        index, place = of_sequence(self.run, self.sequence), self.place(step)
+        return index if place is None else {**index, **self.run.replay.of_hypothesis(step, self.sequence, place)}
+
+    def after(self, step: int) -> dict[Dim, int]:
+        """The positions in the states after a step."""
+        index, place = of_sequence(self.run, self.sequence), self.place(step)
+        return index if place is None else {**index, self.run.replay.lineages[0].final: place}
+
+    def live(self, value: Any, step: int, begun: int | None = None) -> np.ndarray | None:
+        """Which entries belong to sequences that reach the step `begun`, and to hypotheses that have not ended."""
+        live = live_at(self.run, value, step if begun is None else begun)
+        if live is None or self.place(step) is None or not self.copied[min(step, len(self.copied) - 1)]:
+            return live
+        return np.zeros_like(live) if self.in_step(step).keys() & set(value.dims) - {self.run.sequence_dim} else live
+
+
+def of_sequence(run: Run, sequence: int | None) -> dict[Dim, int]:
+    """The position of a sequence in values."""
+    return {} if sequence is None or run.sequence_dim is None else {run.sequence_dim: sequence}
+
+
+def live_at(run: Run, value: Any, step: int) -> np.ndarray | None:
+    """Which entries belong to sequences that reach the step; None for numbers and other values without dims."""
+    if value is None or not hasattr(value, "dims"):
+        return None
+    return going_on_mask(value.dims, run.begun, step)
 
 
 PARTS = 8
@@ -235,3 +285,37 @@ def _described(text: str, value: Any, at: Mapping[Dim, int], live: np.ndarray | 
     if isinstance(value, Exception):  # a part that was not kept
         return in_words(text, reason(value))
     return describe_value(text, value, at=at, pictures=True, live=live)
+
+
+def describe_ops(at: RunStep, wanted: int | None, chosen: ChosenSequence) -> OpsView:
+    """The ops in their order, with the values of the wanted one; -1 is the last."""
+    try:
+        ops = at.ops()
+        number = None if wanted is None or not ops else min(wanted % len(ops) if wanted < 0 else wanted, len(ops) - 1)
+        rows = [_row(i, op) for i, op in enumerate(ops)]
+        op = None if number is None else _op(number, ops[number], at.step, chosen)
+    except Exception as error:
+        return {"rows": [], "op": None, "error": reason(error)}
+    return {"rows": rows, "op": op, "error": None}
+
+
+def _op(number: int, op: Any, step: int, chosen: ChosenSequence) -> OpView:
+    def described(value: Any) -> ValueView:
+        live = chosen.live(value, step)
+        return describe_value(value.name, value, at=chosen.in_step(step), pictures=True, live=live)
+
+    return {"number": number, "inputs": list(map(described, op.inputs)), "outputs": list(map(described, op.outputs))}
+
+
+def _row(number: int, op: Any) -> OpRow:
+    data = read(op.outputs[0]) if op.outputs else None
+    return {
+        "number": number,
+        "op": op.node.op,
+        "name": op.name,
+        "path": op.node.path,
+        "line": op.line,
+        "dims": [] if data is None else describe_axes(data.axes, data.feature),
+        "dtype": "" if data is None else data.dtype,
+        "is_loop": op.node.kind == "loop",
+    }

@@ -8,10 +8,9 @@ from rfnb.display.markup import style
 from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.widgets_html import quiet
-from rfnb.display.run.body import body_html, body_text
 from rfnb.display.run.schema import RunStepView
 from rfnb.display.run.step import describe_step
-from rfnb.display.run.view import chosen, describe_run
+from rfnb.display.run.view import body_html, body_text, chosen, describe_run
 
 if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
@@ -12,23 +14,34 @@ from rfnb.display.beam.beam_at_step import tree_of
 from rfnb.display.beam.schema import BeamView
 from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.loop import view as explanation_view
-from rfnb.display.loop.schema import LoopExplanationView
+from rfnb.display.loop.view import LoopExplanationView
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.numbers import plain, size
-from rfnb.display.markup.schema import Number
+from rfnb.display.markup.numbers import Number, plain, size
 from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
-from rfnb.display.run.body import body_html, body_text
 from rfnb.display.run.list_view import LAST_ONLY, describe_origin
-from rfnb.display.run.schema import FailureView, HistoryView, OtherFunction, RunView, StepView, TrainingView
-from rfnb.display.run.sequence_choice import of_sequence
-from rfnb.display.run.sequences import describe_sequences, sequences_html, sequences_text
-from rfnb.display.run.state_history import describe_strip, follow
-from rfnb.display.run.states import states_html, states_text, steps_html, steps_text, to_table as to_table
-from rfnb.display.run.step import describe_step, spark_steps
-from rfnb.display.run.step_selection import chosen_steps
+from rfnb.display.run.schema import (
+    FailureView,
+    HistoryView,
+    OtherFunction,
+    RunView,
+    SequenceEnd,
+    StepView,
+    TrainingView,
+)
+from rfnb.display.run.states import (
+    chosen_steps,
+    describe_strip,
+    follow,
+    states_html,
+    states_text,
+    steps_html,
+    steps_text,
+    to_table as to_table,
+)
+from rfnb.display.run.step import describe_step, of_sequence, spark_steps
+from rfnb.display.tensor.describe import index_of
 from rfnb.display.tensor.schema import ValueView
-from rfnb.display.tensor.select import index_of
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
 from rfnb.trace.plain.others import is_added
@@ -38,6 +51,118 @@ from rfnb.trace.run.plain_steps import PlainSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
+
+
+def body_text(run: RunView, step: StepView) -> list[str]:
+    """The source, and after each line the values it computed."""
+    texts = beside(step)
+    failure = run["failure"]
+    if failure is not None and failure["line"] is not None and failure["step"] == step["step"]:
+        texts[failure["line"]] = "✗ " + failure["error"].partition("\n")[0]
+    body = dedent("\n".join(run["body"])).split("\n") if run["body"] else []
+    width = min(80, max((len(line) for line in body), default=0))
+    numbered = enumerate(body, run["first_line"])
+    lines = [f"  {n:>4}  {text:<{width}}  {texts.pop(n, '')}".rstrip() for n, text in numbered]
+    return lines + [f"  {n:>4}  {words}" for n, words in sorted(texts.items())]
+
+
+def body_html(run: RunView, step: StepView) -> Html:
+    """The source with values as HTML."""
+    look = f"{style.NUMBERS};line-height:1.4;margin:0 0 8px 0;padding:0;background:none;overflow-x:auto"
+    return el("pre", "\n".join(body_text(run, step)), style=look)
+
+
+def beside(step: StepView) -> dict[int, str]:
+    """`name = value` for the values of each line; unnamed values are left out where there are named ones."""
+    named: dict[int, bool] = defaultdict(bool)
+    for row in step["values"]:
+        named[row["line"]] |= row["value"]["name"] != row["op"]
+    lines: dict[int, list[str]] = defaultdict(list)
+    for row in step["values"]:
+        if named[row["line"]] and row["value"]["name"] == row["op"]:
+            continue
+        text = row["value"]["text"]
+        odd = "".join(f"  {flag}" for flag in row["value"]["flags"] if flag not in ("constant", *text.split()))
+        lines[row["line"]].append(f"{row['value']['name']} = {text}{odd}")
+    return {line: "  ".join(words) for line, words in lines.items()}
+
+
+SHOWN = 32
+"""Largest number of sequences with a row."""
+WIDTH = 16
+PIXELS = 160
+
+
+def describe_sequences(run: Run, sequence: int | None) -> list[SequenceEnd]:
+    """All sequences, or the chosen one; none if the run has no sequence dim."""
+    lengths, ends = run.lengths or [], run.ends
+    rows: list[SequenceEnd] = [
+        {
+            "sequence": i,
+            "tag": None if run.tags is None else run.tags[i],
+            "steps": int(n),
+            "end": None if ends is None else ends[i],
+        }
+        for i, n in enumerate(lengths)
+    ]
+    return rows if sequence is None else rows[sequence : sequence + 1]
+
+
+def sequences_text(rows: list[SequenceEnd]) -> list[str]:
+    """One line per sequence, or one for all if they end alike."""
+    if _alike(rows):
+        return [_together(rows)]
+    names = [_name(row) for row in rows[:SHOWN]]
+    width, top = max(map(len, names), default=0), _top(rows)
+    lines = [
+        f"{name:<{width}}  {'█' * round(WIDTH * row['steps'] / top):<{WIDTH}}  {row['end'] or row['steps']}"
+        for name, row in zip(names, rows, strict=False)
+    ]
+    return lines + _more(rows)
+
+
+def sequences_html(rows: list[SequenceEnd]) -> Html | None:
+    """The sequences as HTML."""
+    if not rows:
+        return None
+    if _alike(rows):
+        return quiet(_together(rows), tag="div")
+    top = _top(rows)
+    table = el("table", [_row(row, top) for row in rows[:SHOWN]], style=style.TABLE)
+    return el("div", table, [quiet(line, tag="div") for line in _more(rows)])
+
+
+def _row(row: SequenceEnd, top: int) -> Html:
+    look = f"background-color:{style.tint(style.GREY, 0.5)};height:9px;width:{round(PIXELS * row['steps'] / top)}px"
+    return el(
+        "tr",
+        el("td", _name(row), style=style.LABEL_CELL),
+        el("td", el("div", style=look), style=f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"),
+        el("td", row["end"] or str(row["steps"]), style=style.LEFT_CELL),
+        style=style.PLAIN_ROW,
+    )
+
+
+def _alike(rows: list[SequenceEnd]) -> bool:
+    return len(rows) == 1 or len({(row["steps"], row["end"]) for row in rows}) == 1
+
+
+def _together(rows: list[SequenceEnd]) -> str:
+    first, is_single = rows[0], len(rows) == 1
+    ending = first["end"] or count_of(first["steps"], "step")
+    return f"{_name(first) if is_single else f'all {len(rows)} sequences'}: {ending}"
+
+
+def _name(row: SequenceEnd) -> str:
+    return f"sequence {row['sequence']}" if row["tag"] is None else repr(row["tag"])
+
+
+def _top(rows: list[SequenceEnd]) -> int:
+    return max([row["steps"] for row in rows], default=0) or 1
+
+
+def _more(rows: list[SequenceEnd]) -> list[str]:
+    return [f"… {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
 
 
 OTHERS = 4

@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.dim_kind import kind_of_name
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.ground.text import count_of
+from rfnb.core.dims.dim import Dim, kind_of_name
+from rfnb.core.ground.text import count_of, did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.kit.data import Axis, Data, dtype_of, numbers, to_numpy
 from rfnb.errors import ViewError

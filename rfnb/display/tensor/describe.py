@@ -1,29 +1,108 @@
-"""A tensor as JSON. Parts that cannot be computed are replaced by a note."""
+"""A tensor, or one sequence of it, as JSON. Parts that cannot be computed are replaced by a note."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.ground.text import did_you_mean, number_of
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, read_as_called
+from rfnb.display.kit.data import Axis, Data, read_as_called
 from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, describe_dim
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup.numbers import amount, plain
-from rfnb.display.tensor.labels import describe_labels, describe_unknown
-from rfnb.display.tensor.picture import describe_picture
+from rfnb.display.tensor.entries import describe_labels, describe_picture, describe_unknown, describe_values
 from rfnb.display.tensor.schema import GradView, LengthsView, SequenceRow, TensorView
-from rfnb.display.tensor.select import select
 from rfnb.display.tensor.stats import Measured, measure, same, tensor_stats
-from rfnb.display.tensor.table import describe_values
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
     from rfnb.core.tensor.tensor import Tensor
+
+
+def select(data: Data, batch: int | str | None, **positions: int | str) -> Data:
+    """One sequence, by its number or tag, and single positions of other dims, by their names.
+
+    A position is a number, or a label if the dim has a vocab. The choice is appended to the name.
+    Raises ViewError if there is no such sequence, dim or position.
+    """
+    part = data if batch is None else sequence(data, batch)
+    choices = [] if batch is None else [_word(data, batch)]
+    for name, position in positions.items():
+        at = next((i for i, axis in enumerate(part.axes) if axis.dim.name == name), None)
+        if at is None:
+            names = [axis.dim.name for axis in part.axes]
+            raise ViewError(
+                f"show: {data.name} has no dim {name}",
+                got=f"{name}={position!r}",
+                expected=", ".join(names) or "a scalar has none to choose from",
+                hint=did_you_mean(name, [*names, "lengths", "dims", "batch"], "{}"),
+            )
+        axis = part.axes[at]
+        index = _position(axis, position)
+        short = 0 if axis.lengths is None else int((axis.lengths <= index).sum())
+        if short:
+            part = replace(part, notes=(*part.notes, f"{name} {index} is padding in {short} of the sequences"))
+        part = part.pick(at, index)
+        choices.append(f"{name} {position if isinstance(position, str) else index}")
+    return replace(part, name=f"{data.name} of {', '.join(choices)}") if choices else part
+
+
+def sequence(data: Data, batch: int | str) -> Data:
+    """One sequence, by its number or tag. Raises ViewError if it does not exist."""
+    at = data.sequence_axis()
+    if at is None:
+        raise ViewError(
+            f"show: {data.name} has no axis that counts sequences",
+            got=f"batch={batch!r}",
+            expected=f"one of {', '.join(axis.dim.name for axis in data.axes) or 'no dims'} to be a batch dim",
+            hint=None if data.cls == "Tensor" else 'rf.show(array, dims=["batch", …], batch=…)',
+        )
+    return data.pick(at, index_of(batch, data.axes[at].size, data.axes[at].tags))
+
+
+def index_of(batch: int | str, size: int, tags: Sequence[str] | None) -> int:
+    """The number of a sequence, given its number or tag. Raises ViewError if it does not exist."""
+    if isinstance(batch, str):
+        return number_of(batch, tags, "show", ViewError)
+    return _within(batch, size, "show: no such sequence")
+
+
+def _within(given: Any, size: int, what: str) -> int:
+    try:
+        number = operator.index(given)
+    except TypeError:
+        number = size  # of no use either
+    if not -size <= number < size:
+        expected = f"0 to {size - 1}" if size else "nothing: there are none"
+        raise ViewError(what, got=repr(given), expected=expected)
+    return number % size
+
+
+def _position(axis: Axis, position: int | str) -> int:
+    vocab = axis.dim.vocab
+    if isinstance(position, str) and vocab is not None:
+        position = vocab.encode([position])[0]
+    if axis.lengths is not None and isinstance(position, int) and position < 0:
+        raise ViewError(
+            f"show: {axis.dim.name} ends at a different position in each sequence",
+            got=position,
+            expected="one sequence: batch=…",
+        )
+    return _within(position, axis.size, f"show: no such position of {axis.dim.name}")
+
+
+def _word(data: Data, batch: int | str) -> str:
+    """The tag of a sequence, or "batch 3"."""
+    axis = data.axes[data.sequence_axis() or 0]
+    index = index_of(batch, axis.size, axis.tags)
+    return repr(axis.tags[index]) if axis.tags is not None else f"{axis.dim.name} {index}"
 
 
 def describe(tensor: Tensor, batch: int | str | None = None, **positions: int | str) -> TensorView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.kit.schema import DimView
-from rfnb.display.markup.schema import Number
+from rfnb.display.markup.numbers import Number
 
 
 class StatsView(TypedDict):

@@ -17,11 +17,9 @@ from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes
 from rfnb.display.kit.options import LABEL_TOKENS
 from rfnb.display.markup.numbers import short
-from rfnb.display.tensor.labels import label_of, line, shown, tokens
-from rfnb.display.tensor.picture import describe_picture
+from rfnb.display.tensor.entries import PAD, describe_picture, label_of, line, shown, tokens
 from rfnb.display.tensor.schema import StatsView, ValueView
 from rfnb.display.tensor.stats import Measured, measure, sample, stats_of
-from rfnb.display.tensor.table import PAD
 
 SHOWN = 6
 ENDED = "ended"

@@ -2,20 +2,171 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard
 
-from rfnb.display.kit.dims import dim_word, dims_html, dims_text
+from rfnb.core.ground.text import count_of, cut
+from rfnb.display.kit import options
+from rfnb.display.kit.dims import colour_of, dim_pill, dim_word, dims_html, dims_text, origin
+from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.grid import Table
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.numbers import percent, real, short, size as size_text
-from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
+from rfnb.display.markup.numbers import amount, bars, percent, real, short, size as size_text
+from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.display.tensor.describe import describe as describe, describe_data as describe_data
-from rfnb.display.tensor.labels import counts_text, labels_html, labels_text
-from rfnb.display.tensor.lengths import lengths_html, lengths_text
-from rfnb.display.tensor.moments import alarms, bad_text, stats_html, stats_text
-from rfnb.display.tensor.schema import GradView, TensorStats, TensorView
-from rfnb.display.tensor.table import table_html, table_text
+from rfnb.display.tensor.entries import counts_text, labels_html, labels_text, table_html, table_text
+from rfnb.display.tensor.schema import BadView, GradView, LengthsView, TensorStats, TensorView
+from rfnb.display.tensor.stats import same
+
+WIDTH = 160
+"""Width of the longest bar, in pixels."""
+TAG = 24
+
+
+def lengths_text(lengths: Sequence[LengthsView], dims: Sequence[DimView]) -> list[str]:
+    """A line for each axis with sequences of length 0."""
+    return [f"{dims[entry['axis']]['name']}: {_empty(entry)}" for entry in lengths if entry["empty"]]
+
+
+def lengths_html(lengths: Sequence[LengthsView], dims: Sequence[DimView], tags: Sequence[str] | None) -> Html | None:
+    """The lengths of sequences and the origins of dims, folded."""
+    if not lengths:
+        return None
+    title = [_title(entry, dims[entry["axis"]]) for entry in lengths]
+    body = [_one(entry, dims[entry["axis"]], tags) for entry in lengths]
+    plain = [dim for i, dim in enumerate(dims) if origin(dim) and i not in [entry["axis"] for entry in lengths]]
+    origins = [el("div", dim_pill(dim), origin(dim)) for dim in plain]
+    return fold(title, body, origins)
+
+
+def _title(one: LengthsView, dim: DimView) -> Html:
+    low, high, _ = dim["length_range"] or [0, 0, 0]
+    words = f"{dim['name']}: lengths {low}–{high}, median {short(one['median'])}, padding {percent(one['padding'])} "
+    return join(words, chip(_empty(one), style.WARN) if one["empty"] else None)
+
+
+def _empty(one: LengthsView) -> str:
+    return f"{count_of(one['empty'], 'sequence')} of length 0"
+
+
+def _one(one: LengthsView, dim: DimView, tags: Sequence[str] | None) -> Html:
+    where = el("div", dim_pill(dim), origin(dim)) if origin(dim) else None
+    lengths = dim["lengths"]
+    if lengths is not None and len(lengths) <= options.BARS:
+        return el("div", where, bars_html(lengths, dim, tags))
+    low, high, _ = dim["length_range"] or [0, 0, 0]
+    text = f"[{low} {bars(one['histogram'])} {high}]" if one["histogram"] else f"all {low}"
+    return el("div", where, el("span", text, style=style.NUMBERS))
+
+
+def bars_html(lengths: Sequence[int], dim: DimView, tags: Sequence[str] | None) -> Html:
+    """A bar for each sequence."""
+    tagged = tags is not None and len(tags) == len(lengths)
+    names = [cut(tags[i], TAG) if tagged and tags else str(i) for i in range(len(lengths))]
+    wide = max(map(len, names), default=0)
+    look = f"display:inline-block;height:8px;background-color:{style.tint(colour_of(dim) or style.GREY, 0.55)}"
+    rows = [
+        join(
+            f"{name:<{wide}} ",
+            el("span", style=f"{look};width:{round(WIDTH * n / max(1, dim['size']))}px"),
+            f" {n}",
+            " ← empty" if n == 0 else None,
+            "\n",
+        )
+        for name, n in zip(names, lengths, strict=True)
+    ]
+    return el("div", rows, style=style.NUMBERS + ";white-space:pre;line-height:1.3;overflow-x:auto;margin:4px 0")
+
+
+WHOLE = ";display:inline-block;margin-bottom:2px"
+"""Style that keeps a chip on one line."""
+
+
+def stats_text(stats: TensorStats, *, ids: bool = False) -> str:
+    """`μ 0.1  σ 1.2  [-2 ▁▃█▃▁ 2]  1 NaN at batch 1, time 2`; `ids` have no mean."""
+    parts = [f"{sign} {number}" for sign, number in moments(stats, ids=ids)]
+    return "  ".join([*parts, *spread(stats), *alarms(stats), *warnings(stats), *facts(stats)])
+
+
+def moments(stats: TensorStats, *, ids: bool) -> list[tuple[str, str]]:
+    """Mean and deviation with their signs; empty where they would mean nothing."""
+    if stats["true"] is not None:
+        return [("true", f"{percent(stats['true'] / stats['count'])} ({stats['true']:,} of {stats['count']:,})")]
+    if ids or same(stats):
+        return []
+    return [("μ", short(stats["mean"])), ("σ", short(stats["std"]))]
+
+
+def spread(stats: TensorStats) -> list[str]:
+    """`[-2 ▁▃█▃▁ 2]`, or `all 2`; empty for bools, and if no entry is finite."""
+    if stats["true"] is not None or stats["min"] == "nan":
+        return []
+    if same(stats):
+        return [f"all {short(stats['min'])}"]
+    between = bars(stats["histogram"]) if stats["histogram"] else ".."
+    return [f"[{short(stats['min'])} {between} {short(stats['max'])}]"]
+
+
+def alarms(stats: TensorStats) -> list[str]:
+    """`2 NaN, first at batch 1 ('banana'), time 2`"""
+    return [bad_text(bad) for bad in stats["bad"]]
+
+
+def bad_text(bad: BadView) -> str:
+    """The number of entries that are not finite in one way, and where the first is."""
+    many = ", first" if bad["count"] > 1 else ""
+    return f"{bad['count']:,} {bad['word']}" + (f"{many} at {bad['first']}" if bad["first"] else "")
+
+
+def warnings(stats: TensorStats) -> list[str]:
+    """What padding would change if lengths were ignored: `with padding μ -0.31, σ 2`."""
+    padding = stats["padding"]
+    if padding is None:
+        return []
+    if padding["bad"]:  # then there are no numbers with it
+        return ["NaN or Inf in the padding"]
+    return [f"padding ≠ 0: with it μ {short(padding['mean'])}, σ {short(padding['std'])}"] if _leaks(stats) else []
+
+
+def facts(stats: TensorStats) -> list[str]:
+    """Facts worth mentioning that are not errors."""
+    lines = [f"{stats['masked']:,} −Inf, masked"] if stats["masked"] else []
+    number = stats["true"] is None and stats["unique"] is None and not same(stats)
+    partial = stats["count"] > options.HISTOGRAM_ENTRIES  # only they were looked at for this
+    if number and stats["zeros"] >= 0.01:
+        lines.append(f"{'≈ ' if partial and stats['zeros'] < 0.995 else ''}{percent(stats['zeros'])} zeros")
+    if stats["unique"] is not None and not same(stats):
+        lines.append(f"{'≥' if partial else ''}{stats['unique']:,} distinct")
+    if stats["sampled"] is not None:
+        lines.append(f"sampled {stats['sampled']:,} of {amount(stats['entries'])}")
+    return lines
+
+
+def stats_html(stats: TensorStats, *, ids: bool = False) -> Html:
+    """Statistics as one line of HTML, errors first."""
+    return el(
+        "div",
+        [el("span", alarm, style=style.chip(style.ALARM) + WHOLE) for alarm in alarms(stats)],
+        [el("span", warning, style=style.chip(style.WARN) + WHOLE) for warning in warnings(stats)],
+        [_pair(sign, number) for sign, number in moments(stats, ids=ids)],
+        [el("span", text, style=style.NUMBERS + ";white-space:nowrap;margin-right:12px") for text in spread(stats)],
+        [el("span", text, style=style.QUIET + ";margin-right:12px") for text in facts(stats)],
+    )
+
+
+def _leaks(stats: TensorStats) -> bool:
+    padding = stats["padding"]
+    mean, std = real(stats["mean"]), real(stats["std"])
+    if padding is None or mean != mean:
+        return False
+    moved = abs(real(padding["mean"]) - mean) > 0.1 * std
+    return moved or not 0.8 * std <= real(padding["std"]) <= 1.25 * std
+
+
+def _pair(sign: str, number: str) -> Html:
+    words = join(quiet(sign + " "), el("span", number, style=style.NUMBERS))
+    return el("span", words, style="white-space:nowrap;margin-right:12px")
 
 
 def to_text(view: TensorView) -> str:

@@ -1,6 +1,5 @@
 """Training loops: what they report, and how it is drawn.
 
-Read `train` first (`rf.progress`, `rf.gradient_norms`), then `progress` → `history` → `curve` (the data),
-`progress_view` → `plot` and `figure` (the drawings), `gradient_norms` and its view. `probe_view` shows a
-`rfnb.trace.probe`.
+Read `train` first (`rf.progress`, `rf.gradient_norms`), then `progress` with `history` (the data) and `plot` (the
+drawings), and `gradient_norms`. `probe_view` shows a `rfnb.trace.probe`.
 """

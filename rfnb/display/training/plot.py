@@ -1,15 +1,21 @@
-"""Curves as SVG: reported values in pale, their running mean on top, axes with a few round numbers."""
+"""Curves as SVG and as a figure of matplotlib: reported values in pale, and their running mean on top."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from rfnb.display.markup import style, svg
+from rfnb.display.markup.figures import figure_class, literal
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import real, short
 from rfnb.display.markup.svg import Point
 from rfnb.display.training.schema import LossCurve
+
+if TYPE_CHECKING:
+    from rfnb.display.training.schema import ProgressView
+
 
 SIZE = (340.0, 150.0)
 LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 8.0, 18.0
@@ -101,3 +107,18 @@ def _line(points: Sequence[Point], **attrs: object) -> Html:
 def colour(number: int) -> str:
     """The colour of a measure, by its number, in all drawings."""
     return style.PALETTE[number % len(style.PALETTE)]
+
+
+def to_figure(view: ProgressView) -> Any:
+    """One plot for each measure, side by side. Raises ViewError without matplotlib."""
+    Figure = figure_class()
+    curves = [curve for curve in view["curves"] if curve["steps"]]
+    figure = Figure(figsize=(3.6 * max(1, len(curves)), 2.4), layout="constrained")
+    places = figure.subplots(1, max(1, len(curves)), squeeze=False).flat
+    for number, (axes, curve) in enumerate(zip(places, curves, strict=False)):
+        steps, (low, high, log) = curve["steps"], extent(curve)
+        bounds = [[real(value) for value in curve[side]] for side in ("low", "high")]
+        axes.fill_between(steps, *bounds, color=colour(number), alpha=0.3, linewidth=0)
+        axes.plot(steps, [real(value) for value in curve["smooth"]], color=colour(number), linewidth=1.5)
+        axes.set(title=literal(curve["name"]), xlabel="step", ylim=(low, high), yscale="log" if log else "linear")
+    return figure

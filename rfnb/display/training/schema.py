@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from rfnb.display.markup.schema import Number
+from rfnb.display.markup.numbers import Number
 
 
 class LossCurve(TypedDict):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Positive
+from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
@@ -60,5 +60,5 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The positions stand before the features, which come last."""
-        end = [dim for dim in (self.inner, self.feature_dim) if dim is not None]
+        end = [dim for dim in (self.inner, self.spec.feature_dim) if dim is not None]
         return [*(dim for dim in order if dim not in end), *end]

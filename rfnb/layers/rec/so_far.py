@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.ops.concat import cum_concat_step
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.math import compare_bc, where
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def no_frames(layer: Layer, batch: Sequence[Dim]) -> dict[str, Tensor]:
     """The part of a first state that counts the frames of each sequence; nothing if each step is a frame."""
-    return {"count": zeros(batch, dtype="int32")} if layer.by_mask else {}
+    return {"count": zeros(batch, dtype="int32")} if layer.spec.by_mask else {}
 
 
 def with_frame(x: Tensor, state: State, name: str) -> tuple[Tensor, Dim, dict[str, Tensor]]:

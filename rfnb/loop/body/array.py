@@ -8,8 +8,8 @@ from typing import Any
 from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.tensor.argument_errors import not_a_tensor
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.arguments import not_a_tensor
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.advice.broadcast_errors import check_one_beam
-from rfnb.core.advice.similar_dims import mark_beam, mark_extended
+from rfnb.core.advice.similar_dims import check_one_beam, mark_beam, mark_extended
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size

@@ -22,8 +22,7 @@ from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.plain import plain_tensor
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, plain_tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import DtypeError, ParameterError, fact_lines
 from rfnb.printable import terminal_text

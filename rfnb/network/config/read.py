@@ -10,9 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.ground.text import count_of
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import count_of, did_you_mean
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import ConfigError
 from rfnb.network.config.interpreter import Interpreter, Leave
 from rfnb.network.config.limits import Limits

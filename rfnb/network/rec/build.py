@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim, batch_dim
-from rfnb.core.run.run_ctx import get_run_ctx
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.axes import time_of
@@ -60,7 +60,7 @@ class Loops:
         rec.sources = tuple(builder.sources(type(layer), described, scope.parent, path))
         templates = [builder.seen(source, scope.parent) for source in rec.sources]
         join(layer, templates, builder.axes)
-        layer.loop = outer
+        layer.decide(loop=outer)
         with get_run_ctx().train_flag_ctx(False), on_meta():
             prepared = layer.prepared(*templates)
         rec.source = prepared[0] if prepared else None

@@ -9,7 +9,7 @@ import torch
 from torch import distributed
 
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.ops.reduce import reduce_sum
 

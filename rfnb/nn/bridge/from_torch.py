@@ -18,15 +18,14 @@ from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import form_of, named_parts
 from rfnb.core.ground.source import user_source
-from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.argument_errors import not_a_tensor
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.arguments import not_a_tensor
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.nn.bridge.mirror import running
-from rfnb.nn.bridge.outputs import lengths_raw
-from rfnb.nn.bridge.to_torch import TorchModule
+from rfnb.nn.bridge.to_torch import TorchModule, lengths_raw
 from rfnb.nn.module.module import Module
 from rfnb.ops.control import raw_call
 from rfnb.ops.math import copy_masked

@@ -1,21 +1,345 @@
-"""An rfnb module as a `torch.nn.Module`: the same parameters under the same names."""
+"""An rfnb module as a `torch.nn.Module`: the same parameters under the same names.
+
+Arguments are converted from raw tensors and lengths to Tensors, and results back; calls of submodules pass through
+torch, so that its hooks run.
+"""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 import torch
+from torch.nn.modules import module as globally
 
-from rfnb.core.run.run_ctx import entered, get_run_ctx
-from rfnb.core.tensor.op_call import guarded
-from rfnb.nn.bridge.crossing import Crossing, crossing_to
-from rfnb.nn.bridge.inputs import Inputs
+from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.ground.nested import form_of, leaves, map_pairs
+from rfnb.core.run_ctx import entered, get_run_ctx
+from rfnb.core.tensor.op import guarded
+from rfnb.core.tensor.template import NoData
+from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
+from rfnb.core.tensor.tensor_dict import State, TensorDict, as_dicts
+from rfnb.errors import BackendError, DimError, ParameterError
 from rfnb.nn.bridge.mirror import Mirror, mirror_of, running, wrapped_module
-from rfnb.nn.bridge.outputs import Outputs, raws_of
-from rfnb.nn.bridge.symbolic import sizes_restored
+from rfnb.nn.bridge.symbolic import SymbolicValues, sizes_restored, symbolic_size
 from rfnb.nn.module.module import Module, check_module
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.trace.record.traced import Traced
+
+
+class RawArguments(NamedTuple):
+    """The raw arguments of a call by position or name, the lengths of their dims, and all other arguments."""
+
+    raws: dict[Any, Any]
+    lengths: dict[Dim, Any]
+    more: dict[str, Any]
+
+    def has_numbers(self) -> bool:
+        """Whether lengths can be read as numbers, which they cannot inside `torch.vmap`."""
+        try:
+            for values in self.lengths.values():
+                if isinstance(values, torch.Tensor):
+                    values.tolist()
+        except RuntimeError:
+            return False
+        return True
+
+
+class Inputs:
+    """The dims of the arguments, by position or name: for each a list of dims, a template, or a Dim to pass on."""
+
+    def __init__(self, in_dims: Any):
+        by_name = isinstance(in_dims, Mapping)
+        if not by_name and not isinstance(in_dims, list | tuple):
+            check_dims(in_dims, "in_dims")
+        if not by_name and in_dims and all(isinstance(entry, Dim) for entry in in_dims):
+            in_dims = [in_dims]  # there is only one argument
+        entries = dict(in_dims.items() if by_name else enumerate(in_dims))
+        self.by_name = by_name
+        self.entries: dict[Any, Any] = {name: _template(entry, name) for name, entry in entries.items()}
+        self.raws = [name for name, entry in self.entries.items() if isinstance(entry, Tensor)]
+        self.ragged = _ragged([entry.dims for entry in self.entries.values() if isinstance(entry, Tensor)])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Inputs) and _described(self.entries) == _described(other.entries)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def given(self, args: Sequence[Any], kwargs: dict[str, Any], lengths: Any) -> RawArguments:
+        """Sorts the arguments of a call. Raises ParameterError if there are too few or too many."""
+        positional = [name for name in self.raws if name not in kwargs]
+        raws = dict(zip(positional, args, strict=False)) | {n: kwargs[n] for n in self.raws if n in kwargs}
+        missing = [name for name in self.raws if name not in raws]
+        if missing:
+            raise ParameterError(
+                f"to_torch: the argument {missing[0]!r} is missing", got=f"{len(args)} tensors", expected=self._call()
+            )
+        dim_lengths = self._lengths(args[len(positional) :], lengths)
+        return RawArguments(raws, dim_lengths, {name: value for name, value in kwargs.items() if name not in raws})
+
+    def tensors(self, given: RawArguments, *, traced: bool) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of the rfnb module. traced: whether lengths must not be read as numbers."""
+        values = {n: entry if isinstance(entry, Dim) else given.raws[n] for n, entry in self.entries.items()}
+        bind = _traced if traced else _bound
+        if not traced:
+            self._new_batch(values, given.lengths)
+        for name in self.raws:
+            if values[name] is not None:
+                values[name] = bind(str(name), self.entries[name], values[name], given.lengths)
+        return ([], values | given.more) if self.by_name else (list(values.values()), given.more)
+
+    def _new_batch(self, raws: dict[Any, Any], lengths: dict[Dim, Any]) -> None:
+        """Binds dims without lengths to their size in the first argument with that dim, and forgets the last batch."""
+        bound: set[Dim] = set()
+        for name in self.raws:
+            dims = self.entries[name].dims if raws[name] is not None else ()
+            for dim, size in zip(dims, getattr(raws[name], "shape", ()), strict=False):
+                if dim in bound or dim.is_static() or dim.expr is not None:
+                    continue
+                bound.add(dim)
+                dim.reset_raw()
+                if dim not in lengths:
+                    dim.bind(Size([], size))
+
+    def _lengths(self, trailing: Sequence[Any], named: Any) -> dict[Dim, Any]:
+        if named is not None and not isinstance(named, Mapping):
+            trailing, named = [*trailing, named], None
+        if len(trailing) > len(self.ragged):
+            raise ParameterError("to_torch: too many arguments", got=f"{len(trailing)} lengths", expected=self._call())
+        by_dim = dict(zip(self.ragged, trailing, strict=False))
+        for name, values in (named or {}).items():
+            dim = next((dim for dim in self.ragged if name in (dim, dim.name)), None)
+            if dim is None:
+                raise ParameterError(
+                    f"to_torch: lengths are given for {name!r}, which is not a dim of an argument",
+                    got=name,
+                    expected=", ".join(dim.name for dim in self.ragged) or "no lengths",
+                )
+            by_dim[dim] = values
+        return {dim: values for dim, values in by_dim.items() if values is not None}
+
+    def _call(self) -> str:
+        """The signature of the call, for messages."""
+        names = [str(name) if self.by_name else f"argument{name}" for name in self.raws]
+        return f"({', '.join([*names, *(f'lengths of {dim.name}' for dim in self.ragged)])})"
+
+
+def _template(entry: Any, name: Any) -> Tensor | Dim:
+    if isinstance(entry, Tensor | Dim):
+        return entry
+    check_dims(entry, f"to_torch: in_dims of argument {name!r}")
+    template = tensor_of(NoData("float32"), align.sig(entry), EMPTY)  # whatever batch the dims are bound to now
+    template.name = str(name)
+    return template
+
+
+def _described(entries: dict[Any, Tensor | Dim]) -> dict[Any, Any]:
+    return {name: entry if isinstance(entry, Dim) else entry.sig for name, entry in entries.items()}
+
+
+def _ragged(arguments: Sequence[Sequence[Dim]]) -> list[Dim]:
+    """The dims that take lengths, in order of appearance: dynamic dims except the first of an argument."""
+    leading = {dims[0] for dims in arguments if dims}
+    dims = [dim for dims in arguments for dim in dims if dim not in leading]
+    return [dim for dim in dict.fromkeys(dims) if dim.is_dynamic() and dim.expr is None]
+
+
+def _bound(name: str, template: Tensor, raw: Any, lengths: dict[Dim, Any]) -> Tensor:
+    sizes = {dim: lengths[dim] for dim in template.dims if dim in lengths}
+    return convert_to_tensor(
+        raw,
+        dims=template.dims,
+        sparse_dim=template.sparse_dim,
+        feature_dim=template.feature_dim,
+        lengths=sizes,
+        name=name,
+    )
+
+
+def _traced(name: str, template: Tensor, raw: Any, lengths: dict[Dim, Any]) -> Tensor:
+    """A Tensor while torch is tracing: no length is read as a number, and padding is not trimmed."""
+    for axis, dim in enumerate(template.dims):
+        if dim.is_dynamic() and dim.expr is None:
+            dim.bind(symbolic_size(template.dims[0], lengths.get(dim), raw.shape[axis]))
+    return tensor_of(raw, template.sig, current_lengths(template.dims)).with_name(name)
+
+
+class Outputs:
+    """The dims of the results, in the order that their raw tensors shall have."""
+
+    def __init__(self, out_dims: Any):
+        if not isinstance(out_dims, Mapping | list | tuple):
+            check_dims(out_dims, "out_dims")
+        self.single = not isinstance(out_dims, Mapping) and all(isinstance(entry, Dim) for entry in out_dims)
+        entries = {"": out_dims} if self.single else out_dims
+        self.entries = dict(entries.items() if isinstance(entries, Mapping) else enumerate(entries))
+        for name, dims in self.entries.items():
+            check_dims(dims, f"out_dims {name!r}" if name != "" else "out_dims")
+        self.entries = {name: tuple(dims) for name, dims in self.entries.items()}
+        self.by_name = isinstance(out_dims, Mapping)
+        self.ragged = [
+            dim for dim in dict.fromkeys(d for dims in self.entries.values() for d in dims[1:]) if dim.is_dynamic()
+        ]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outputs) and (self.single, self.entries) == (other.single, other.entries)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def raws(self, result: Any) -> Any:
+        """The raw tensors with these dims, followed by lengths."""
+        tensors = self._tensors(as_dicts(result))
+        raws = {name: tensors[name].copy_transpose(dims).raw_tensor for name, dims in self.entries.items()}
+        values = raws if self.by_name else next(iter(raws.values())) if self.single else tuple(raws.values())
+        if not self.ragged:
+            return values
+        lengths = {dim.name: self._lengths(dim, tensors) for dim in self.ragged}
+        lengths_only = next(iter(lengths.values())) if len(lengths) == 1 else lengths
+        return (values, lengths_only) if self.by_name or self.single else (*values, lengths_only)
+
+    def _tensors(self, result: Any) -> dict[Any, Tensor]:
+        if self.by_name and isinstance(result, dict):
+            tensors = {name: value for name, value in result.items() if isinstance(value, Tensor)}
+        else:
+            tensors = dict(zip(self.entries, tensors_in(result), strict=False))
+        missing = [name for name in self.entries if name not in tensors]
+        if missing:
+            raise DimError(
+                f"to_torch: `out_dims` describe {len(self.entries)} results",
+                got=", ".join(map(str, tensors)) or "no Tensor",
+                expected=", ".join(map(str, self.entries)),
+            )
+        return tensors
+
+    def _lengths(self, dim: Dim, tensors: dict[Any, Tensor]) -> torch.Tensor:
+        owner = next(tensors[name] for name, dims in self.entries.items() if dim in dims)
+        return lengths_raw(dim, owner.size_of(dim), owner)
+
+
+def raws_of(result: Any) -> Any:
+    """The structure with raw tensors for Tensors and lengths for Dims."""
+    return with_leaves(_raw_of, result)
+
+
+def _raw_of(leaf: Any) -> Any:
+    if isinstance(leaf, TensorDict):
+        return {name: x.raw_tensor for name, x in leaf.data.items()}
+    if isinstance(leaf, Dim):
+        return lengths_raw(leaf, leaf.size)
+    return leaf.raw_tensor if isinstance(leaf, Tensor) else leaf
+
+
+def with_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """The structure with `fn(leaf)` for each leaf, and a plain dict, which torch knows, for each State."""
+    if isinstance(tree, State):
+        tree = dict(tree)
+    form = form_of(type(tree))
+    return fn(tree) if form is None else form.like(tree, [with_leaves(fn, part) for part in form.parts(tree)])
+
+
+def lengths_raw(dim: Dim, size: Size, of: Tensor | None = None) -> torch.Tensor:
+    """The lengths as a torch tensor; without padding, the size repeated for each entry of the first dim of `of`."""
+    values = size.values
+    raw = values.raw if isinstance(values, SymbolicValues) else torch.tensor(values)
+    if isinstance(raw, torch.Tensor) and (raw.ndim or of is None):
+        return raw
+    shape = () if of is None or dim is of.dims[0] else of.raw_tensor.shape[:1]
+    return torch.ones(shape, dtype=torch.int64) * raw
+
+
+class Crossing:
+    """One call of a submodule: its arguments and its result, as Tensors and as raw tensors."""
+
+    def __init__(self, part: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]):
+        self.part, self.args, self.kwargs = part, args, kwargs
+        self.result: Any = None
+        self.seen = _has_hooks(part)
+
+    def call(self) -> Any:
+        """The result of the submodule, called through torch."""
+        token = _now.set(self)
+        try:
+            if not self.seen:
+                return self.part(*self.args, **self.kwargs)
+            self._check_loop()
+            result = self.part(*to_raws(self.args), **to_raws(self.kwargs))
+            return from_raws(self.result, result)
+        finally:
+            _now.reset(token)
+
+    def _check_loop(self) -> None:
+        """Raises BackendError for hooks that cannot run in a loop, whose body is traced once and runs without torch."""
+        if not any(isinstance(leaf, Traced) for leaf in leaves([self.args, self.kwargs])):
+            return
+        if hasattr(self.part, "unshard"):
+            wrapper, hint = "fully_shard", "apply it to the module that has the loop, or to the whole model"
+        elif self.part._backward_pre_hooks or self.part._backward_hooks:
+            wrapper, hint = "a hook on gradients", "hook the module that has the loop, or use run.gradients(loss)"
+        else:
+            return
+        name = type(self.part.rf_module).__name__
+        raise BackendError(f"to_torch: {wrapper} cannot be used on {name}, which is called at each step", hint=hint)
+
+    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the module, made from those that the hooks returned."""
+        if not self.seen:
+            return args, kwargs
+        if len(args) != len(self.args) or kwargs.keys() != self.kwargs.keys():
+            got, expected = len(args) + len(kwargs), len(self.args) + len(self.kwargs)
+            raise DimError("to_torch: a hook changed the number of arguments", got=got, expected=expected)
+        positional = tuple(from_raws(*pair) for pair in zip(self.args, args, strict=True))
+        return positional, {name: from_raws(value, kwargs[name]) for name, value in self.kwargs.items()}
+
+    def raws(self, result: Any) -> Any:
+        """The result as the hooks see it."""
+        self.result = result
+        return to_raws(result) if self.seen else result
+
+
+_now: ContextVar[Crossing | None] = ContextVar("rfnb_crossing", default=None)
+
+
+def crossing_to(part: torch.nn.Module) -> Crossing | None:
+    """The current call of `part`, if it comes from inside a larger model; otherwise None."""
+    crossing = _now.get()
+    return crossing if crossing is not None and crossing.part is part else None
+
+
+def to_raws(tree: Any) -> Any:
+    """The structure with raw tensors for Tensors. Traced tensors stay as they are."""
+    return with_leaves(lambda leaf: leaf._raw if type(leaf) is Tensor else leaf, tree)
+
+
+def from_raws(own: Any, raws: Any) -> Any:
+    """`own` itself if hooks left `to_raws(own)` unchanged; otherwise the structure with the Tensors of `raws`."""
+    if form_of(type(own)) is None:
+        return _tensor(own, raws)
+    old, new = leaves(to_raws(own)), leaves(raws)
+    if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
+        return own
+    return map_pairs(_tensor, own, raws)
+
+
+def _tensor(own: Any, raw: Any) -> Any:
+    if type(own) is not Tensor or not isinstance(raw, torch.Tensor):
+        return raw
+    if raw is own._raw:
+        return own
+    if raw.shape != own._raw.shape:
+        raise DimError("to_torch: a hook changed the shape", got=tuple(raw.shape), expected=own.describe_dims())
+    return own.like(raw)
+
+
+def _has_hooks(part: torch.nn.Module) -> bool:
+    hooks = part._forward_pre_hooks or part._forward_hooks or part._backward_pre_hooks or part._backward_hooks
+    of_all = globally._global_backward_pre_hooks or globally._global_backward_hooks
+    return bool(hooks or of_all or globally._has_any_global_hook())
 
 
 @guarded

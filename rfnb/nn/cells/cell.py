@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rfnb.core.dims.dim import Dim, check_dims, single_step_dim
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.op_call import guarded
-from rfnb.core.tensor.state import State, check_state
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State, check_state
 from rfnb.errors import ParameterError
 from rfnb.loop.loop import Loop
 from rfnb.nn.layers.rec import check_recurrent_state

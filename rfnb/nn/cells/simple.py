@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.nn.cells.cell import RecCell, gate_bias
-from rfnb.nn.layers.linear import Linear
-from rfnb.nn.layers.weights import weight
+from rfnb.nn.layers.linear import Linear, weight
 from rfnb.nn.module.container import ModuleList
-from rfnb.nn.module.options import layer_numbers
+from rfnb.nn.module.module import layer_numbers
 from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import split
 from rfnb.ops.matmul import linear

@@ -7,21 +7,24 @@ from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.default import get_default_array_index_dtype
-from rfnb.core.tensor.argument_kinds import Probability
-from rfnb.core.tensor.state import State, check_state
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State, check_state
 from rfnb.errors import ParameterError
-from rfnb.nn.attention.base import CrossAttention, attention_options
-from rfnb.nn.attention.causal import CausalSelfAttention
-from rfnb.nn.layers.embedding import Embedding
-from rfnb.nn.layers.feed_forward import Activation, FeedForward, FeedForwardGated as FeedForwardGated
-from rfnb.nn.layers.linear import Linear, linear_with
+from rfnb.nn.attention import CausalSelfAttention, CrossAttention, attention_options
+from rfnb.nn.layers.linear import Embedding, Linear, linear_with
 from rfnb.nn.layers.norm import LayerNorm
-from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
+from rfnb.nn.layers.transformer import (
+    DEFAULT_DIM,
+    Activation,
+    FeedForward,
+    FeedForwardGated as FeedForwardGated,
+    Transformer,
+    TransformerLayer,
+)
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
-from rfnb.nn.module.module import Module
-from rfnb.nn.module.options import layer_numbers, one_of
+from rfnb.nn.module.module import Module, layer_numbers, one_of
 from rfnb.ops.create import zeros
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dim
-from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.nn.attention.base import attention_options
-from rfnb.nn.attention.rel_pos import RelPosSelfAttention
+from rfnb.nn.attention import RelPosSelfAttention, attention_options
 from rfnb.nn.encoder.base import ISeqFramewiseEncoder
 from rfnb.nn.encoder.conformer import DEFAULT_OUT_DIM, ConformerPositionwiseFeedForward
 from rfnb.nn.layers.conv import Conv1d
 from rfnb.nn.layers.dropout import WithDropout
-from rfnb.nn.layers.feed_forward import Activation
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import LayerNorm
+from rfnb.nn.layers.transformer import Activation
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.module import Module
 from rfnb.ops.activation import gelu, identity

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.nn.attention.base import SelfAttention, attention_options
+from rfnb.nn.attention import SelfAttention, attention_options
 from rfnb.nn.encoder.base import ISeqFramewiseEncoder
-from rfnb.nn.layers.embedding import Embedding
-from rfnb.nn.layers.feed_forward import Activation, FeedForward
+from rfnb.nn.layers.linear import Embedding
 from rfnb.nn.layers.norm import LayerNorm
-from rfnb.nn.layers.transformer import DEFAULT_DIM, Transformer, TransformerLayer
+from rfnb.nn.layers.transformer import DEFAULT_DIM, Activation, FeedForward, Transformer, TransformerLayer
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import Sequential
-from rfnb.nn.module.options import layer_numbers
+from rfnb.nn.module.module import layer_numbers
 from rfnb.ops.math import mul
 from rfnb.ops.position import sinusoidal_positional_encoding
 

@@ -1,6 +1,5 @@
 """Single layers, one topic per file.
 
-Read `linear` first; `weights` makes its weight. `conv`, `norm`, `batch_norm`, `embedding`, `dropout` and `rec` (the
-LSTM over a sequence) are as in torch, with Dims. `feed_forward` and `position` are parts of a Transformer;
-`transformer` holds what its encoder and decoder share. `running_mean` keeps a mean of the data.
+Read `linear` first: linear maps, embeddings, and their weights. `conv`, `norm`, `dropout` and `rec` (the LSTM over a
+sequence) are as in torch, with Dims. `transformer` has the parts of a Transformer that its encoder and decoder share.
 """

@@ -11,7 +11,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.nn.layers.weights import weight
+from rfnb.nn.layers.linear import weight
 from rfnb.nn.module.module import Module
 from rfnb.ops.conv import conv, transposed_conv
 from rfnb.ops.slide import Sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.argument_kinds import Probability
+from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.nn.module.module import Module
 from rfnb.ops.random import Axis, dropout, dropout_broadcast_default

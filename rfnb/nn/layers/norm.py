@@ -1,4 +1,4 @@
-"""Normalization over features, over groups of them, or over frames."""
+"""Normalization over features, over groups of them, over frames or over batches, and a running mean of the data."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import ParameterError
+from rfnb.errors import DimError, ParameterError
 from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
-from rfnb.ops.math import add, mul
-from rfnb.ops.norm import group_norm, layer_norm, normalize, rms_norm
+from rfnb.ops.dims import use_mask_default
+from rfnb.ops.math import add, mul, sub
+from rfnb.ops.norm import batch_norm, group_norm, layer_norm, normalize, rms_norm
+from rfnb.ops.reduce import reduce_mean
 
 
 class LayerNorm(Module):
@@ -159,3 +162,130 @@ def make_norm(norm: Choice, out_dim: Dim | Sequence[Dim]) -> Any:
     1e-05
     """
     return build_part(norm, out_dim)
+
+
+class RunningMean(Module):
+    """An exponential moving average of the data. {…, in_dim} → {in_dim}
+
+    Args:
+        alpha: how far a batch moves the mean towards its own mean.
+        is_prob_distribution: whether the mean starts as a uniform distribution over `in_dim` instead of 0.
+        update_only_in_train: whether only calls in training change the mean.
+
+    >>> time, feat = rf.Dim(2, name="time"), rf.Dim(1, name="feat")
+    >>> mean = rf.RunningMean(feat, alpha=0.5, update_only_in_train=False)
+    >>> mean(rf.convert_to_tensor([[1.0], [3.0]], dims=[time, feat])).raw_tensor.tolist()
+    [1.0]
+    """
+
+    def __init__(
+        self,
+        in_dim: Dim | Sequence[Dim],
+        *,
+        alpha: float,
+        dtype: str | None = None,
+        is_prob_distribution: bool | None = None,
+        update_only_in_train: bool = True,
+    ):
+        dims = as_dims(in_dim)
+        check_dims(dims, "RunningMean")
+        self.in_dim = in_dim
+        self.alpha = alpha
+        self.is_prob_distribution = is_prob_distribution
+        self.update_only_in_train = update_only_in_train
+        self.mean = Parameter(dims, dtype, auxiliary=True)
+        if is_prob_distribution:
+            self.mean.initial = 1.0 / self.mean.num_elements()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The updated mean. {…, in_dim} → {in_dim}. Raises DimError if `x` lacks one of its dims."""
+        missing = [dim for dim in self.mean.dims if dim not in x.dims]
+        if missing:
+            raise DimError(f"RunningMean: `x` has no dim {missing[0].name}", got=x.describe_dims())
+        if not self.update_only_in_train or get_run_ctx().is_train_flag_enabled(func=RunningMean.__call__):
+            axes = [dim for dim in x.dims if dim not in self.mean.dims]
+            new = reduce_mean(x, axis=axes) if axes else x
+            self.mean.assign_add(mul(sub(new, self.mean), self.alpha))
+        return self.mean
+
+
+class BatchNorm(Module):
+    """Normalizes each feature to mean 0 and variance 1 over all frames, then applies gamma and beta.
+
+    {…, in_dim} → {…, in_dim} (Ioffe & Szegedy 2015). In training, mean and variance are those of the valid frames of
+    the batch, and the running statistics move towards them; otherwise the running statistics are used.
+
+    Args:
+        affine: whether there are gamma and beta.
+        momentum: how far the running statistics move in a step. The running variance is unbiased, as in torch.
+        eps: added to the variance.
+        track_running_stats: if False, there are no running statistics, and those of the batch are always used.
+        use_mask: if False, padding counts as frames.
+        distributed: whether to use the frames of all processes; by default not.
+
+    >>> time, feat = rf.Dim(2, name="time"), rf.Dim(1, name="feat")
+    >>> x = rf.convert_to_tensor([[1.0], [3.0]], dims=[time, feat])
+    >>> norm = rf.BatchNorm(feat, eps=0.0, momentum=0.5)
+    >>> _ = rf.init_train_step_run_ctx()
+    >>> norm(x).raw_tensor.tolist(), norm.running_mean.raw_tensor.tolist()
+    ([[-1.0], [1.0]], [1.0])
+    """
+
+    def __init__(
+        self,
+        in_dim: Dim | Sequence[Dim],
+        *,
+        affine: bool = True,
+        momentum: float = 0.1,
+        eps: float = 1e-3,
+        track_running_stats: bool = True,
+        use_mask: bool | None = None,
+        distributed: bool | None = None,
+    ):
+        dims = as_dims(in_dim)
+        check_dims(dims, "BatchNorm")
+        self.in_dim = in_dim
+        self.affine = affine
+        self.momentum = momentum
+        self.eps = eps
+        self.use_mask = use_mask
+        self.distributed = distributed
+        self.running_mean = Parameter(dims, auxiliary=True) if track_running_stats else None
+        self.running_variance = Parameter(dims, auxiliary=True, initial=1.0) if track_running_stats else None
+        self.gamma = Parameter(dims, initial=1.0) if affine else None
+        self.beta = Parameter(dims) if affine else None
+
+    def __call__(self, source: Tensor) -> Tensor:
+        """{…, in_dim} → {…, in_dim}"""
+        return batch_norm(
+            source,
+            in_dim=self.in_dim,
+            running_mean=self.running_mean,
+            running_variance=self.running_variance,
+            gamma=self.gamma,
+            beta=self.beta,
+            epsilon=self.eps,
+            momentum=self.momentum,
+            affine=self.affine,
+            use_mask=use_mask_default(default=self.use_mask),
+            distributed=batch_norm_distributed_default() if self.distributed is None else self.distributed,
+            train=get_run_ctx().is_train_flag_enabled(func=BatchNorm.__call__),
+        )
+
+
+def conv_norm_use_mask_default() -> bool | None:
+    """The default of `use_mask` for the norm in convolutions: None, so `rf.BatchNorm` decides, which ignores padding.
+
+    >>> rf.conv_norm_use_mask_default() is None
+    True
+    """
+    return None
+
+
+def batch_norm_distributed_default() -> bool:
+    """The default of `distributed` in `rf.BatchNorm`: False, so only the frames of this process are used.
+
+    >>> rf.batch_norm_distributed_default()
+    False
+    """
+    return False

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.tensor.argument_errors import not_a_tensor
+from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.state import State, check_state, state_of_another
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.nn.layers.weights import to_input, weight
+from rfnb.core.tensor.tensor_dict import State, check_state, state_of_another
+from rfnb.nn.layers.linear import to_input, weight
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import zeros
 from rfnb.ops.index import one_hot

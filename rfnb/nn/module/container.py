@@ -1,16 +1,52 @@
-"""Lists of modules and of parameters."""
+"""Lists of modules and of parameters, functions as modules, and the outputs of inner modules that are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar, overload
 
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.nn.module.functional import Functional, check_callable
 from rfnb.nn.module.module import Module
+
+
+class Functional(Module):
+    """A function as a module, for example as an entry of a list of modules.
+
+    attribs: attributes to set; parameters and modules among them belong to the module.
+
+    >>> twice = rf.Functional(lambda x: 2 * x)
+    >>> twice(rf.ones([rf.Dim(3, name="feat")])).raw_tensor.tolist()
+    [2.0, 2.0, 2.0]
+
+    Raises ParameterError if `func` cannot be called.
+    """
+
+    def __init__(self, func: Callable[..., Any], *, attribs: dict[str, Any] | None = None):
+        check_callable(func, type(self).__name__)
+        self.func = func
+        for name, value in (attribs or {}).items():
+            setattr(self, name, value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function."""
+        return self.func(*args, **kwargs)
+
+    def get_default_name(self) -> str:
+        """The name of the function."""
+        return getattr(self.func, "__name__", type(self.func).__name__).replace("<lambda>", "lambda")
+
+
+def check_callable(part: Any, what: str) -> None:
+    """Raises ParameterError if `part` is neither a module nor a function. what: how the message begins."""
+    if not callable(part):
+        raise ParameterError(
+            f"{what}: this is not a module", got=f"{part!r:.40}", expected="an rf.Module or a function of a Tensor"
+        )
+
 
 Part = Module | Callable[..., Any]
 P = TypeVar("P", bound=Module | Parameter)
@@ -173,3 +209,42 @@ def sequential(source: Tensor, *modules: Part) -> Tensor:
         check_callable(module, "sequential")
         source = module(source)
     return source
+
+
+class CollectOutputsDict(dict[str, Any]):
+    """A dict for `collected_outputs` that keeps only the entries whose key matches a pattern, such as "1" or "*.5".
+
+    >>> model, time = rf.Dim(4, name="model"), rf.Dim(3, name="time")
+    >>> layers = rf.Sequential(*(rf.Linear(model, model) for _ in range(4)))
+    >>> collected = rf.CollectOutputsDict(allowed_key_patterns=["0", "[23]"])
+    >>> _ = layers(rf.zeros([time, model]), collected_outputs=collected)
+    >>> list(collected), collected.is_key_allowed("1")
+    (['0', '2', '3'], False)
+
+    allowed_key_patterns: as in file names, with `*`, `?` and `[…]`; None: all keys.
+    """
+
+    def __init__(self, *args: Any, allowed_key_patterns: Sequence[str] | None = None, **kwargs: Any):
+        super().__init__()
+        self.allowed_key_patterns = allowed_key_patterns
+        self.update(*args, **kwargs)
+
+    def is_key_allowed(self, key: str) -> bool:
+        """Whether an entry with this key is kept."""
+        patterns = self.allowed_key_patterns
+        return patterns is None or any(fnmatchcase(key, pattern) for pattern in patterns)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if self.is_key_allowed(key):
+            super().__setitem__(key, value)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Sets each entry whose key matches."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Sets an entry that is not there, if its key matches, and returns the value or `default`."""
+        if key not in self:
+            self[key] = default
+        return self.get(key, default)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rfnb.core.run.run_ctx import get_run_ctx
-from rfnb.core.tensor.argument_kinds import Probability
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.arguments import Probability
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.loop.body.open_bodies import once
+from rfnb.loop.body.body import once
 from rfnb.nn.module.module import Module, check_module
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout, random_normal

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import SearchError
 from rfnb.search.explain.where import limit_of, only_fall, rounding
 from rfnb.search.trace import Trace, by_length

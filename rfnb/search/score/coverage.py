@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op_call import guard_methods
+from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.ops.create import full, zeros

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from rfnb.core.advice.features import likely_features
+from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import map_leaves
-from rfnb.core.tensor.argument_kinds import OneOf
-from rfnb.core.tensor.op_call import guard_methods
+from rfnb.core.tensor.arguments import OneOf
+from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.reduce import log_softmax, reduce_mean

@@ -15,17 +15,16 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.op_call import guard_methods
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import SearchError
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.math import equal, logical_or, where
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left
-from rfnb.search.score.arpa import LN10
-from rfnb.search.score.ngram import END, words_of
+from rfnb.search.score.ngram import END, LN10, words_of
 from rfnb.trace.record.record import current_recorder, unwrap
 
 NONE = -1

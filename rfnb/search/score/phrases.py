@@ -10,9 +10,9 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op_call import guard_methods
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import ParameterError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim

@@ -9,13 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rfnb.core.advice.broadcast_errors import broadcast_allowed
-from rfnb.core.advice.similar_dims import mark_beam
+from rfnb.core.advice.similar_dims import broadcast_allowed, mark_beam
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.op_call import guard_methods
-from rfnb.core.tensor.state import State
+from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.vocab.vocab import SPACES
+from rfnb.core.tensor.tensor_dict import State
+from rfnb.core.vocab import SPACES
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim
@@ -23,9 +22,8 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import equal, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 from rfnb.ops.sort import search_sorted
-from rfnb.search.score.arpa import read_arpa
-from rfnb.search.score.ngram import NGram
-from rfnb.search.variants.constraint import number_of
+from rfnb.search.score.ngram import NGram, read_arpa
+from rfnb.search.variants.constraints import number_of
 
 Marker = Literal["▁", "@@", " "]
 

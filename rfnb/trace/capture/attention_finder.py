@@ -11,7 +11,7 @@ from typing import Any
 from rfnb.backend.base.attention import RawAttention
 from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims.dim import Dim
-from rfnb.core.graph.facts import ModuleFacts
+from rfnb.core.graph.graph import ModuleFacts
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import Source, user_source
 from rfnb.core.tensor.listener import Listener, listening

@@ -9,8 +9,7 @@ from time import perf_counter
 from typing import Any, get_args
 
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.measured import SUMMED, Bad, NodeMeasure, NodeMeasures, Show
-from rfnb.core.graph.meter import Meter, Sample
+from rfnb.core.graph.meter import SUMMED, Bad, Meter, NodeMeasure, NodeMeasures, Sample, Show
 from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.listener import Listener, listening

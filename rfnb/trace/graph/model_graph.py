@@ -14,7 +14,7 @@
 >>> graph.outputs, graph.nodes[0].module.path, graph.failure
 ((('output', 4),), '0', None)
 
-How to read a graph (the classes are in `core.graph.graph` and `core.graph.facts`):
+How to read a graph (the classes are in `core.graph.graph`):
 
 * `graph.values[number]` is a Value. `value.node` is the innermost node that computed it; in a folded picture, the value
   comes from the outermost folded box around that node. All bodies share one numbering, including those of loops, so a
@@ -35,17 +35,15 @@ from contextlib import ExitStack, nullcontext
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.graph.graph import Node
-from rfnb.core.graph.graph_names import name_graph
-from rfnb.core.graph.measured import Show
-from rfnb.core.graph.meter import Meter
+from rfnb.core.graph.call_recorder import ModuleTable, is_module
+from rfnb.core.graph.graph import Node, name_graph
+from rfnb.core.graph.meter import Meter, Show
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
-from rfnb.core.graph.module_table import ModuleTable, is_module
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.scope import metering, modules_described_by
 from rfnb.core.ground.source import user_source
 from rfnb.core.ground.tracers import TraceCall, keep_state, trace_call
-from rfnb.core.run.run_ctx import entered, get_run_ctx
+from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor

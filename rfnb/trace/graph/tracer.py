@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rfnb.core.graph.call_recorder import CallRecorder
-from rfnb.core.graph.facts import SideFacts
-from rfnb.core.graph.graph import Node, Value, ValueKind
+from rfnb.core.graph.call_recorder import CallRecorder, ModuleTable
+from rfnb.core.graph.graph import Node, SideFacts, Value, ValueKind
 from rfnb.core.graph.meter import Meter
 from rfnb.core.graph.model_graph import title
-from rfnb.core.graph.module_table import ModuleTable
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.scope import inside_module
 from rfnb.core.ground.source import Source, user_source

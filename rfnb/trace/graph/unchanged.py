@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.graph.module_table import is_module
+from rfnb.core.graph.call_recorder import is_module
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.ground.nested import leaves

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from rfnb.backend.base.data import Magnitude
-from rfnb.core.dims import entries
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.lengths import Size, frames_mask, going_on_mask
 from rfnb.core.graph.graph import Node
-from rfnb.core.graph.measured import Bad
-from rfnb.core.graph.meter import MeasuredLoop, Meter, Sample
+from rfnb.core.graph.meter import Bad, MeasuredLoop, Meter, Sample
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.tensor import Tensor
@@ -93,7 +91,7 @@ def _storage(raw: Any) -> tuple[Any, int]:
 def placed(run: Run) -> dict[int, str]:
     """Where the ops of a loop were computed, by id of their nodes."""
     replay: Any = run.replay
-    data = replay.plan.explanation_data
+    data = replay.step.explanation_data
     return {} if data is None else {id(placement.node): placement.place for placement in data.placements}
 
 
@@ -274,8 +272,8 @@ def step_mask(dims: Any, lengths: Any, size: Any, step: int) -> np.ndarray:
     """Which entries of a value of a step count."""
     sizes = ((dim, lengths.size(dim)) for dim in dims)
     padded = [(dim, extent) for dim, extent in sizes if extent and extent.ragged and set(extent.dims) <= set(dims)]
-    mask = entries.frames(dims, padded)
-    going = entries.going_on(dims, size, step)
+    mask = frames_mask(dims, padded)
+    going = going_on_mask(dims, size, step)
     return going if mask is None else mask & going
 
 
@@ -285,5 +283,5 @@ def all_steps_mask(x: Tensor, run: MeasuredLoop) -> np.ndarray | None:
     if run.frames is not None and run.size is not None and run.frames in x.sig.index:
         shape = [1] * len(x.dims)
         shape[x.axis(run.frames)] = -1
-        mask = mask & entries.going_on(x.dims, run.size, np.arange(run.steps).reshape(shape))
+        mask = mask & going_on_mask(x.dims, run.size, np.arange(run.steps).reshape(shape))
     return None if mask.all() else mask

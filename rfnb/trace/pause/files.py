@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rfnb.core.run.run_ctx import get_run_ctx_step
+from rfnb.core.run_ctx import get_run_ctx_step
 from rfnb.printable import error_text
 from rfnb.trace.run.file.save import write_run_file
 from rfnb.trace.run.options import options

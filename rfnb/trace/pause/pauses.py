@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.core.expression.expression import Expression
 from rfnb.core.ground.source import Source, user_source
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError, ParameterError
 from rfnb.printable import encodable, error_text, printable_name
 from rfnb.trace.run.find import Where, test_of, truth

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.plain import plain_tensor
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, plain_tensor
 from rfnb.errors import LoopError
 from rfnb.ops.math import where
 from rfnb.trace.plain.edited_value import edited_value, has_numbers, reason_missing

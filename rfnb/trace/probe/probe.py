@@ -13,8 +13,8 @@ from typing import Any
 
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import user_source
-from rfnb.core.ground.suggestions import did_you_mean
-from rfnb.core.tensor.op_call import guarded
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import ParameterError, RunFileError
 from rfnb.printable import error_message, error_text
 from rfnb.trace.capture.capture import capture

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from rfnb.core.run.run_ctx import RunCtx, entered
+from rfnb.core.run_ctx import RunCtx, entered
 from rfnb.core.tensor.listener import listening
 from rfnb.trace.run.random_numbers import OwnNumbers
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.call_recorder import below
-from rfnb.core.graph.facts import LoopFacts, LoopState
-from rfnb.core.graph.graph import BodyGraph, Node, all_nodes
+from rfnb.core.graph.graph import BodyGraph, LoopFacts, LoopState, Node, all_nodes
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.record.loop_record import LoopRecord
 from rfnb.trace.record.op_call import OpCall

@@ -13,8 +13,7 @@ from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.graph.facts import SideFacts
-from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
+from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, SideFacts, Value
 from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
 from rfnb.core.ground.raw import backend_of_raw
@@ -389,6 +388,12 @@ def current_recorder() -> Recorder | None:
     """The recorder of the innermost loop body that is traced now; None outside of loop bodies."""
     listener = active_listener()
     return listener if isinstance(listener, Recorder) else None
+
+
+def current_side() -> Recorder | None:
+    """The recorder of the branch side that is being traced, if any."""
+    who = current_recorder()
+    return who if who is not None and who.within is not None else None
 
 
 def unwrap(leaf: Any) -> Any:

@@ -9,8 +9,7 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
-from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.dim_kind import kind_of_name
+from rfnb.core.dims.dim import Dim, kind_of_name
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
@@ -50,6 +49,12 @@ class AxisNames:
             if isinstance(dim, Dim):
                 self._given[dim.name] = dim
                 self._lengths[dim] = current_lengths([dim]).size(dim)
+
+    def adopt(self, variable: str, dims: Sequence[Dim]) -> None:
+        """Takes the dims that a file has for the axes of a variable without names."""
+        for axis, dim in enumerate(dims):
+            if dim.name == f"axis{axis}" and dim.dimension is not None:
+                self._dims.setdefault((variable, axis, dim.dimension), dim)
 
     def rename(self, variable: str, axes: Sequence[str | Dim] | None, values: Iterable[Tensor]) -> None:
         """The same, unless the names fit none of the values, which have them already where they do.

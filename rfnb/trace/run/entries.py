@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rfnb.core.dims import entries
+from rfnb.core.dims import lengths
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 
@@ -42,7 +42,7 @@ def frames(value: Entries) -> np.ndarray:
         return np.ones((), dtype=bool)
     sizes = ((dim, value.lengths.size(dim)) for dim in value.dims)
     padded = [(dim, size) for dim, size in sizes if size and size.ragged and set(size.dims) <= value.dims_set]
-    mask = entries.frames(value.dims, padded)
+    mask = lengths.frames_mask(value.dims, padded)
     return np.ones([1] * len(value.dims), dtype=bool) if mask is None else mask
 
 
@@ -54,7 +54,7 @@ def going_on(value: Entries, steps: Size, step: int | np.ndarray) -> np.ndarray:
     """
     if not isinstance(value, Tensor):
         return np.asarray(step < steps.max)
-    return entries.going_on(value.dims, steps, step)
+    return lengths.going_on_mask(value.dims, steps, step)
 
 
 def of_sequence(value: Entries, dim: Dim | None, number: int) -> np.ndarray:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.core.expression.expression import Expression
-from rfnb.core.expression.reader import Names
+from rfnb.core.expression.expression import Expression, Names
 from rfnb.core.ground.raw import BACKENDS
-from rfnb.core.ground.suggestions import number_of
+from rfnb.core.ground.text import number_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.trace.run.entries import numbers

@@ -17,13 +17,11 @@ import numpy as np
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
-from rfnb.core.expression.expression import Expression, functions_of_ops
-from rfnb.core.expression.reader import Members, Names, PositionalAxis
+from rfnb.core.expression.expression import Expression, Members, Names, PositionalAxis, functions_of_ops
 from rfnb.core.expression.torch_ops import is_raw, mapped
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.plain import plain_tensor
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, plain_tensor
 from rfnb.errors import ExpressionError, ExpressionNameError
 from rfnb.trace.run.axis_names import is_unnamed
 from rfnb.trace.run.random_numbers import with_own_numbers

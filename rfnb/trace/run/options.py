@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rfnb.core.advice.broadcast_errors import Accidents, refuse_accidents
-from rfnb.core.ground.suggestions import did_you_mean
+from rfnb.core.advice.similar_dims import Accidents, refuse_accidents
+from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import OptionError
 
 

@@ -8,7 +8,7 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 from rfnb.core.ground.show import Shown
-from rfnb.core.tensor.op_call import guard_methods
+from rfnb.core.tensor.op import guard_methods
 from rfnb.errors import LoopError
 from rfnb.trace.run.options import options, recording_mode
 from rfnb.trace.run.run import Run

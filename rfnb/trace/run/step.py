@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from rfnb.core.expression.reader import Members
+from rfnb.core.expression.expression import Members
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from rfnb.checkpoint.bundle.ordered_keys import key_of_slice
+from rfnb.checkpoint.bundle.messages import key_of_slice
 from rfnb.checkpoint.bundle.reader import Bundle
 from rfnb.errors import CheckpointError
 from tests.checkpoint.bundle import writer

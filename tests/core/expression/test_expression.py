@@ -13,8 +13,7 @@ from hypothesis import example, given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.expression.expression import Expression, functions_of_ops
-from rfnb.core.expression.reader import Names
+from rfnb.core.expression.expression import Expression, Names, functions_of_ops
 from rfnb.errors import DimError, ExpressionError, LoopError, RfError
 from rfnb.trace.run.stacked import over_steps
 from tests.examples import examples

@@ -13,9 +13,8 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.expression import pure
-from rfnb.core.expression.expression import Expression, functions_of_ops
-from rfnb.core.expression.reader import Names
+from rfnb.core.expression import torch_ops
+from rfnb.core.expression.expression import Expression, Names, functions_of_ops
 from rfnb.errors import ExpressionError, RfError
 from tests.examples import examples
 
@@ -59,8 +58,8 @@ def methods(name):
     return [f"{owner}.{name}({others})" for owner, _, others in calls]
 
 
-FUNCTIONS = sorted(name for name in pure.functions() if name.split(".")[0] in ("torch", "F"))
-ARRAY_FUNCTIONS = sorted(set(pure.functions()) - set(FUNCTIONS))
+FUNCTIONS = sorted(name for name in torch_ops.functions() if name.split(".")[0] in ("torch", "F"))
+ARRAY_FUNCTIONS = sorted(set(torch_ops.functions()) - set(FUNCTIONS))
 
 
 MODULES = {"torch": torch, "F": F, "np": np, "math": math}
@@ -110,7 +109,7 @@ def test_functions_of_torch_give_what_torch_gives(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(pure.methods()))
+@pytest.mark.parametrize("name", sorted(torch_ops.methods()))
 def test_methods_of_tensors_give_what_they_give_alone(name):
     if name == "numpy":
         assert np.array_equal(Expression("x.numpy()").value(Names(operands(), {})), operands()["x"].numpy())
@@ -126,7 +125,7 @@ def test_functions_of_numpy_and_math_give_what_they_give_alone(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(pure.ARRAY_METHODS))
+@pytest.mark.parametrize("name", sorted(torch_ops.ARRAY_METHODS))
 def test_methods_of_arrays_give_what_they_give_alone(name):
     arrays = {key: value.numpy() for key, value in operands().items()}
     check(methods(name), arrays)
@@ -257,23 +256,23 @@ def names_that_write(owner):
 
 
 def test_no_name_outside_of_the_tables_can_be_called(monkeypatch):
-    monkeypatch.setattr("rfnb.core.expression.reader.did_you_mean", lambda *_: None)
+    monkeypatch.setattr("rfnb.core.expression.expression.did_you_mean", lambda *_: None)
     monkeypatch.setattr("rfnb.core.expression.torch_ops.did_you_mean", lambda *_: None)
     values = hostage()
     before, names = state(values), Names(values, functions_of_ops())
-    known = pure.methods().keys() | pure.ATTRIBUTES
+    known = torch_ops.methods().keys() | torch_ops.ATTRIBUTES
     texts = [f"x.{name}{call}" for name in dir(torch.Tensor) if name not in known for call in ("()", "")]
     texts += [f"arr.{name}{call}" for name in dir(np.ndarray) if name not in known for call in ("()", "")]
     owners = {"torch": torch, "F": F, "torch.linalg": torch.linalg, "np": np, "np.linalg": np.linalg, "math": math}
     for path, owner in owners.items():
-        there = pure.functions().keys() | pure.constants().keys()
+        there = torch_ops.functions().keys() | torch_ops.constants().keys()
         texts += [f"{path}.{name}(x)" for name in dir(owner) if f"{path}.{name}" not in there]
     assert len(texts) > 3000
     for text in texts:
         with pytest.raises(ExpressionError):
             Expression(text).value(names)
     assert state(values) == before
-    assert not {name for name in pure.methods() if name.endswith("_")} & set(names_that_write(torch.Tensor))
+    assert not {name for name in torch_ops.methods() if name.endswith("_")} & set(names_that_write(torch.Tensor))
 
 
 @pytest.mark.parametrize("name", [*ARRAY_FUNCTIONS, *FUNCTIONS])
@@ -316,7 +315,7 @@ def test_results_that_are_far_too_large_are_refused(text):
 # -- Tensors: the same numbers, and dims where the axes are known
 
 rows, columns = rf.Dim(4, name="rows"), rf.Dim(5, name="columns")
-EACH_ALONE = sorted(name for name, kind in ((n, f.kind) for n, f in pure.methods().items()) if kind == "each")
+EACH_ALONE = sorted(name for name, kind in ((n, f.kind) for n, f in torch_ops.methods().items()) if kind == "each")
 
 
 def tensors():

@@ -167,9 +167,9 @@ def test_a_dim_has_one_colour(part):
 
 
 def test_work_is_bounded(monkeypatch):
-    from rfnb.display.dims import uses
+    from rfnb.display.dims import table_view
 
-    monkeypatch.setattr(uses, "MOST", 3)
+    monkeypatch.setattr(table_view, "MOST", 3)
     view = rf.show_dims([rf.ones([rf.Dim(1)]) for _ in range(5)])
     assert view.data["note"] == "not everything was searched"
     held: list[Any] = []

@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.tensor import op_call
+from rfnb.core.tensor import op
 from rfnb.core.tensor.op import OPS
 from rfnb.display.error import view as error_view
 from rfnb.display.kit.view import View
@@ -173,7 +173,7 @@ def test_the_first_call_of_an_op_is_told_as_any_other():
     time, feat, hidden = rf.Dim(None, name="time"), rf.Dim(4, name="feat"), rf.Dim(3, name="hidden")
     x = data(time, feat)
     row = OPS["gather"]
-    gather = op_call.call_of(row.fn, row)
+    gather = op.call_of(row.fn, row)
     for _ in range(2):
         rows = card(lambda: gather(x, indices=0, axis=hidden)).data["rows"]
         assert [row["name"] for row in rows] == ["source", "indices", "axis"]
@@ -218,7 +218,7 @@ def test_where_columns_are():
 
 def _strips(operands: list[tuple[str, Any]], dims: Any) -> Any:
     from rfnb.display.error.failed_call import Argument
-    from rfnb.display.error.strips import describe_strips
+    from rfnb.display.error.view import describe_strips
 
     return describe_strips([Argument(name, name, value) for name, value in operands], dims)
 

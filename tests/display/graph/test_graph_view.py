@@ -15,7 +15,7 @@ import torch
 
 import rfnb as rf
 from rfnb.display.graph import view as view_of_graph
-from rfnb.display.graph.runs import _longest
+from rfnb.display.graph.fold import _longest
 from rfnb.errors import ViewError
 from tests.display.graph.graph_models import (
     Block,

@@ -11,10 +11,9 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.graph.measured import NodeMeasure, NodeMeasures
+from rfnb.core.graph.meter import NodeMeasure, NodeMeasures
 from rfnb.display.graph import view as view_of_graph
-from rfnb.display.graph.cards import tinted
-from rfnb.display.graph.pills import FAILED_PAPER, HEAT, PAPER
+from rfnb.display.graph.cards import FAILED_PAPER, HEAT, PAPER, tinted
 from tests.display.graph.graph_models import Model, Stack, batch, feat, time as time_dim
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from rfnb.core.ground import show as core_show
 from rfnb.core.ground.show import MODULES
-from rfnb.display.kit import assets, page, pictures
-from rfnb.display.kit.assets import MIME
+from rfnb.display.kit import page
+from rfnb.display.kit.page import MIME
 from rfnb.display.kit.view import View, write_atomically
 from rfnb.display.markup.html import Html, el
 from rfnb.display.register import VIEWS
@@ -71,10 +71,10 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder.mkdir()
     (folder / "views.js").write_text("export default { text: '</script><!--' };")
     (folder / "views.css").write_text(".rfnb {}")
-    monkeypatch.setattr(assets, "STATIC", folder)
-    pictures.widget_class.cache_clear()
+    monkeypatch.setattr(page, "STATIC", folder)
+    page.widget_class.cache_clear()
     yield
-    pictures.widget_class.cache_clear()
+    page.widget_class.cache_clear()
 
 
 class Enhanced:
@@ -100,7 +100,7 @@ def enhanced(monkeypatch: pytest.MonkeyPatch) -> View:
 
 
 def test_a_saved_page_is_whole_and_needs_nothing_else(table, monkeypatch, tmp_path: Path):
-    monkeypatch.setattr(assets, "STATIC", tmp_path)
+    monkeypatch.setattr(page, "STATIC", tmp_path)
     view = show(batch_of(numbers(4, 300), [batch_dim, batch_dim + 1]))
     path = view.save(tmp_path / "x.html")
     text = path.read_text(encoding="utf-8")
@@ -152,8 +152,8 @@ def test_a_widget_has_html_and_scripts_and_shows_the_same_without(built, enhance
 
 
 def test_a_widget_that_cannot_be_had_says_how(enhanced, monkeypatch, tmp_path: Path):
-    pictures.widget_class.cache_clear()
-    monkeypatch.setattr(assets, "STATIC", tmp_path)
+    page.widget_class.cache_clear()
+    monkeypatch.setattr(page, "STATIC", tmp_path)
     with pytest.raises(ViewError, match="not built"):
         enhanced.widget()
     monkeypatch.setitem(sys.modules, "anywidget", None)

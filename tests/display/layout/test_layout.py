@@ -7,13 +7,9 @@ from itertools import combinations, pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from rfnb.display.layout.columns import cut
-from rfnb.display.layout.drawing import Box, Drawing
-from rfnb.display.layout.layered import draw
-from rfnb.display.layout.layers import layers
-from rfnb.display.layout.link import BoxSize, Link
-from rfnb.display.layout.order import crossings, order
-from rfnb.display.layout.ranks import ranks, turned
+from rfnb.display.layout.layered import cut, draw
+from rfnb.display.layout.layers import BoxSize, Link, crossings, layers, order, ranks, turned
+from rfnb.display.layout.route import Box, Drawing
 from tests.examples import examples
 
 CARD = BoxSize(120.0, 46.0)

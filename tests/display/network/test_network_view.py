@@ -10,7 +10,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.display.graph.unfold import nodes
-from rfnb.display.network.parts import stem
+from rfnb.display.network.fold import stem
 from rfnb.errors import ViewError
 
 EXTERN = {"data": {"dim": 4}, "classes": {"dim": 5, "sparse": True}}

@@ -186,11 +186,11 @@ def test_the_inline_stepper_in_a_real_kernel(kernel: Kernel):
     kernel.heard.clear()
     kernel.run("""
     import pathlib, tempfile
-    from rfnb.display.kit import assets
+    from rfnb.display.kit import page
     from rfnb.display.panel import stepper
-    assets.STATIC = pathlib.Path(tempfile.mkdtemp())
+    page.STATIC = pathlib.Path(tempfile.mkdtemp())
     for name in ("stepper.js", "stepper.css"):
-        (assets.STATIC / name).write_text("export default {}" if name.endswith("js") else "")
+        (page.STATIC / name).write_text("export default {}" if name.endswith("js") else "")
     widget = stepper.make(runs[0], None)
     display(widget)
     """)

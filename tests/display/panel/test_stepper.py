@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rfnb.display.kit import assets
+from rfnb.display.kit import page
 from rfnb.display.kit.view import View
 from rfnb.display.panel import stepper
 from rfnb.errors import ViewError
@@ -18,7 +18,7 @@ from tests.display.standins import SumRun, numbers
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "stepper.js").write_text("export default { render() {} };")
     (tmp_path / "stepper.css").write_text(".rfnb {}")
-    monkeypatch.setattr(assets, "STATIC", tmp_path)
+    monkeypatch.setattr(page, "STATIC", tmp_path)
     stepper.widget_class.cache_clear()
     yield
     stepper.widget_class.cache_clear()
@@ -29,14 +29,14 @@ def a_run() -> SumRun:
 
 
 def test_without_the_built_files_the_history_says_how_to_get_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(assets, "STATIC", tmp_path)
+    monkeypatch.setattr(page, "STATIC", tmp_path)
     stepper.widget_class.cache_clear()
     made = stepper.make(a_run(), None)
     assert isinstance(made, View)
     assert "make lab" in made.text
     assert "make lab" in made.html
     with pytest.raises(ViewError, match="not built"):
-        assets.asset("stepper.js")
+        page.asset("stepper.js")
 
 
 def test_the_widget_carries_the_static_view(built):

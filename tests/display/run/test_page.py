@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rfnb.display.kit import assets
+from rfnb.display.kit import page as pages
 from rfnb.display.markup.html import visible
 from rfnb.display.run import page as run_page
 from tests.display.standins import SumRun, numbers
@@ -19,7 +19,7 @@ HOSTILE = "</script><script>alert(1)</script><!--\u2028"
 def built(tmp_path, monkeypatch):
     (tmp_path / "page.js").write_text("console.log('</script><!--')")
     (tmp_path / "stepper.css").write_text(".rfnb {}")
-    monkeypatch.setattr(assets, "STATIC", tmp_path)
+    monkeypatch.setattr(pages, "STATIC", tmp_path)
 
 
 def page_of(tmp_path, run, limit=None):
@@ -59,7 +59,7 @@ def test_nothing_in_it_ends_its_element(tmp_path):
 
 
 def test_without_the_built_script_it_is_the_history(tmp_path, monkeypatch):
-    monkeypatch.setattr(assets, "STATIC", tmp_path / "nothing")
+    monkeypatch.setattr(pages, "STATIC", tmp_path / "nothing")
     page = page_of(tmp_path, SumRun(numbers(2, 3), [3, 1]))
     assert "<script" not in page
     assert "with loop:" in page

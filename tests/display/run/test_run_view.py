@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rfnb.display.kit.view import View
-from rfnb.display.run import list_view, state_history, step, view as history_view
+from rfnb.display.run import list_view, states, step, view as history_view
 from rfnb.display.run.step import spread
 from rfnb.errors import ViewError
 from tests.display.standins import SumRun, numbers
@@ -234,23 +234,21 @@ def test_sequences_that_end_alike_are_one_line():
 
 
 def test_the_picture_of_a_state_is_hatched_behind_the_end():
-    followed = state_history.follow(long_run([4, 2], 4), "total", None, 4)
-    values, live = state_history._matrix(followed)
+    followed = states.follow(long_run([4, 2], 4), "total", None, 4)
+    values, live = states._matrix(followed)
     assert live.tolist() == [[True] * 4, [True, True, False, False]]
     assert values.tolist() == [[1, 2, 3, 4], [1, 2, 2, 2]]
-    assert state_history.describe_strip(followed)["alt"] == "total: batch down, 4 steps across, hatched after the end"
+    assert states.describe_strip(followed)["alt"] == "total: batch down, 4 steps across, hatched after the end"
 
 
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 70))
 def test_pictures_of_states_of_any_size(batch: int, features: int, steps: int):
     live = np.arange(steps)[:, None, None] < np.array([steps, *[1] * (batch - 1)])[None, :, None]
-    one = state_history.SampledState(
-        "h", list(range(steps)), numbers(steps, batch, max(features, 1)), live, ["batch", "f"], 0
-    )
-    strip = state_history.describe_strip(one)
+    one = states.SampledState("h", list(range(steps)), numbers(steps, batch, max(features, 1)), live, ["batch", "f"], 0)
+    strip = states.describe_strip(one)
     assert strip["picture"].startswith("data:image/png")
-    alone = state_history.SampledState("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
-    assert state_history.describe_strip(alone)["picture"].startswith("data:image/png")
+    alone = states.SampledState("h", list(range(steps)), one.values[:, 0], live[:, 0], ["f"], None)
+    assert states.describe_strip(alone)["picture"].startswith("data:image/png")
     assert one.not_finite() is None
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display.training import probe_slides, probe_view
+from rfnb.display.training import probe_view
 from rfnb.errors import ViewError
 
 
@@ -187,7 +187,7 @@ def test_a_loop_that_takes_fewer_steps_early_in_the_training():
 
 def test_runs_that_are_too_large_to_be_read_are_left_out(monkeypatch):
     probe = of_loop(3)
-    monkeypatch.setattr(probe_slides, "BYTES", probe[-1].bytes + 10)
+    monkeypatch.setattr(probe_view, "BYTES", probe[-1].bytes + 10)
     view = rf.show(probe)
     assert [len(slide["values"]) for slide in view.scripts["slides"]] == [0, 0, 3]
     assert "states of the last 1 training step:" in view.text

@@ -16,8 +16,7 @@ import torch
 
 import rfnb as rf
 from rfnb.display.training import plot, progress as progress_file
-from rfnb.display.training.curve import MOST, BinnedCurve
-from rfnb.display.training.history import UNREAD
+from rfnb.display.training.history import MOST, UNREAD, BinnedCurve
 from rfnb.errors import RfError, ViewError
 
 BATCH, TIME = rf.Dim(2, name="batch"), rf.Dim(None, name="time")

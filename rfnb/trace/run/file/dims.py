@@ -12,7 +12,7 @@ from rfnb.core.dims import dim_math
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor import pickling
-from rfnb.core.vocab.vocab import Vocab
+from rfnb.core.vocab import Vocab
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional, raw_strings
 

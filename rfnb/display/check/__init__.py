@@ -1,1 +1,0 @@
-"""The view of what `rf.check` found."""

@@ -1,1 +1,0 @@
-"""The view of a comparison of two runs."""

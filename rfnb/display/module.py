@@ -1,0 +1,589 @@
+"""The view of a module of rfnb or torch: a tree with the parameters of each part. Layers of equal form are one card."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from posixpath import commonpath
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+
+from rfnb.core.graph.call_recorder import note_of
+from rfnb.core.ground.text import count_of, cut
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.display.kit import options
+from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.dims import colour_of, describe_dim, dim_word, dims_text
+from rfnb.display.kit.schema import DimView
+from rfnb.display.markup import style
+from rfnb.display.markup.grid import Table
+from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.numbers import Number, amount, plain, real, short, size
+from rfnb.display.markup.widgets_html import chip, note_text, quiet
+from rfnb.nn.module.module import Module
+
+
+class ParamRow(TypedDict):
+    """A parameter or buffer of a module."""
+
+    path: str  # "encoder.layers.0.weight"
+    dims: list[DimView]
+    shape: list[int] | None  # of a plain tensor, which has no dims; None if there is none yet
+    dtype: str
+    device: str
+    count: int
+    bytes: int
+    trainable: bool
+    buffer: bool  # it is no parameter of the model proper
+    shared: str | None  # where it is shown, and counted, first
+    weight_decay: Number | None  # of its own; None: none of its own
+    norm: Number | None  # None: not looked at
+    mean: Number | None
+    std: Number | None
+    grad: Number | None  # the norm of the gradient; None: there is none
+
+
+class ModuleNode(TypedDict):
+    """A module and its parts; or several consecutive modules of equal form."""
+
+    name: str  # "encoder", or "0–11"
+    cls: str
+    note: str  # "in:26 → out:128"
+    settings: list[str]  # "activation=silu"; told where layers that are alike differ in them
+    repeat: int  # how many there are
+    params: list[list[int]]  # by name: the rows of each of them
+    count: int  # parameters here and below; of all of them, but inside of a card those of one
+    frozen: int  # how many of these are not trained
+    differs: list[str]  # in what those that are alike are not
+    shared: str | None  # where it is shown first
+    children: list[ModuleNode]
+
+
+class ModuleView(TypedDict):
+    """The tree of a module, and its parameters in order."""
+
+    kind: Literal["module"]
+    root: ModuleNode
+    rows: list[ParamRow]
+    count: int
+    frozen: int
+    bytes: int
+    dtype: str  # that of most
+    device: str
+    bad: list[str]  # "layers.3.weight: NaN"
+    note: str | None
+
+
+def children_of(module: Any) -> list[tuple[str, Any]]:
+    """The direct submodules; one that occurs twice is listed twice."""
+    if isinstance(module, Module):
+        return [(name, part) for name, part in vars(module).items() if isinstance(part, Module)]
+    return [(name, part) for name, part in module._modules.items() if part is not None]
+
+
+def parameters_of(module: Any) -> Iterator[tuple[str, Any, bool]]:
+    """The parameters of the module itself, and whether each is a buffer."""
+    if isinstance(module, Module):
+        for name, part in vars(module).items():
+            if isinstance(part, Parameter):
+                yield name, part, part.auxiliary
+        return
+    for buffers, table in ((False, module._parameters), (True, module._buffers)):
+        for name, part in table.items():
+            if part is not None:
+                yield name, part, buffers
+
+
+Moments = tuple[Number | None, Number | None, Number | None]
+"""Norm, mean and standard deviation."""
+
+
+class ModuleRows:
+    """Collects rows of parameters, and notes on what was left out."""
+
+    def __init__(self) -> None:
+        self.rows: list[ParamRow] = []
+        self.notes = Notes()
+        self._paths: dict[int, str] = {}  # of those that are there, by id
+        self._left = options.MODULE_ENTRIES
+        self._skipped = 0
+
+    def add(self, path: str, parameter: Any, *, buffer: bool) -> int:
+        """Adds a parameter; returns its number."""
+        shared = self._paths.setdefault(id(parameter), path)
+        self.rows.append(self._row(path, parameter, buffer, None if shared == path else shared))
+        return len(self.rows) - 1
+
+    def _row(self, path: str, parameter: Any, buffer: bool, shared: str | None) -> ParamRow:
+        of_rfnb = isinstance(parameter, Parameter)
+        raw = parameter.raw_tensor if of_rfnb else parameter
+        shape = [] if _has_no_shape(raw) else [int(n) for n in raw.shape]
+        count = 0 if _has_no_shape(raw) else math.prod(shape)
+        small = not _has_no_shape(raw) and not getattr(raw, "is_meta", False) and shared is None
+        grad = getattr(raw, "grad", None) if getattr(raw, "is_leaf", False) else None
+        values = self._moments(path, raw, count) if small else (None, None, None)
+        return {
+            "path": path,
+            "dims": [describe_dim(dim, parameter.lengths) for dim in parameter.dims] if of_rfnb else [],
+            "shape": None if of_rfnb or _has_no_shape(raw) else shape,
+            "dtype": str(parameter.dtype).removeprefix("torch."),
+            "device": str(getattr(raw, "device", "cpu")),
+            "count": count,
+            "bytes": int(getattr(raw, "nbytes", 0)) if count else 0,
+            "trainable": bool(parameter.trainable if of_rfnb else parameter.requires_grad),
+            "buffer": buffer,
+            "shared": shared,
+            "weight_decay": getattr(parameter, "weight_decay", None) or None,
+            "norm": values[0],
+            "mean": values[1],
+            "std": values[2],
+            "grad": self._moments(f"gradient of {path}", grad, count)[0] if small and grad is not None else None,
+        }
+
+    def _moments(self, what: str, raw: Any, count: int) -> Moments:
+        if count > self._left:
+            self._skipped += 1
+            return None, None, None
+        self._left -= count
+        unknown: Moments = (None, None, None)
+        return self.notes.attempt(f"norm of {what}", lambda: moments(raw), unknown)
+
+    def note(self) -> str | None:
+        """Notes on what was left out, in one line."""
+        if self._skipped:
+            self.notes.add(f"no norms of {count_of(self._skipped, 'large tensor')}")
+            self._skipped = 0
+        return self.notes.text()
+
+
+def moments(raw: Any) -> Moments:
+    """Norm, mean and standard deviation, computed on the device of the numbers; None for integers."""
+    if not hasattr(raw, "detach"):
+        array = np.asarray(raw)
+        if array.dtype.kind != "f":
+            return None, None, None
+        norm, mean = (float(x) for x in (np.linalg.norm(array.astype(np.float64)), array.mean()))
+        return _moments(norm, mean, array.size)
+    if not raw.is_floating_point():
+        return None, None, None
+    raw = raw.detach()
+    raw = raw.float() if raw.element_size() < 4 else raw
+    return _moments(float(raw.norm()), float(raw.mean()), raw.numel())
+
+
+def _moments(norm: float, mean: float, count: int) -> Moments:
+    """Norm, mean and standard deviation, the last from the first two."""
+    spread = math.sqrt(max(norm**2 / count - mean**2, 0.0)) if count and math.isfinite(norm) else math.nan
+    return plain(norm), plain(mean), plain(spread)
+
+
+def _has_no_shape(raw: Any) -> bool:
+    """Whether a parameter belongs to a lazy module that was not called yet."""
+    return hasattr(raw, "materialize") or not hasattr(raw, "shape")
+
+
+WORDS = str | int | float | bool | None
+
+
+def settings_of(module: Any) -> list[str]:
+    """ "activation=silu", "heads=4": short attributes that are neither modules nor tensors."""
+    return [
+        f"{name}={word}"
+        for name, value in vars(module).items()
+        if not name.startswith("_") and name != "training" and (word := _word(value)) is not None
+    ]
+
+
+def _word(value: Any) -> str | None:
+    if isinstance(value, WORDS):
+        return cut(str(value), 40)
+    return getattr(value, "__name__", None) if callable(value) else None
+
+
+LINES = 4
+"""Largest number of differences listed."""
+
+
+def grouped(nodes: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[ModuleNode]:
+    """The nodes, with neighbours of equal form, and equal names except for a number, joined."""
+    return [_merged(list(group), rows) for _, group in groupby(nodes, lambda node: _key(node, rows))]
+
+
+def _key(node: ModuleNode, rows: Sequence[ParamRow]) -> Any:
+    return re.sub(r"\d+", "#", node["name"]), _form(node, rows)
+
+
+def _form(node: ModuleNode, rows: Sequence[ParamRow]) -> Any:
+    """The form of a layer: classes, options and dims, but not dtypes, devices or what is trained."""
+    params = [[_param_form(rows[i]) for i in indices] for indices in node["params"]]
+    children = [(child["name"], _form(child, rows)) for child in node["children"]]
+    return node["cls"], node["note"], node["repeat"], node["shared"], params, children
+
+
+def _param_form(row: ParamRow) -> Any:
+    name = row["path"].rpartition(".")[2]
+    return name, dims_text(row["dims"]), row["shape"], row["buffer"], row["shared"]
+
+
+def _merged(group: list[ModuleNode], rows: Sequence[ParamRow]) -> ModuleNode:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    return {
+        **_together(group),
+        "name": f"{first['name']}–{group[-1]['name']}",
+        "repeat": len(group),
+        "count": sum(node["count"] for node in group),
+        "frozen": sum(node["frozen"] for node in group),
+        "differs": _differences(group, rows),
+    }
+
+
+def _together(group: Sequence[ModuleNode]) -> ModuleNode:
+    """The tree of the first layer with the parameters of all. Differences mention parameters not trained in some."""
+    columns = zip(*(node["params"] for node in group), strict=True)
+    children = zip(*(node["children"] for node in group), strict=True)
+    return {
+        **group[0],
+        "params": [[i for indices in column for i in indices] for column in columns],
+        "frozen": min(node["frozen"] for node in group),
+        "children": [_together(twins) for twins in children],
+    }
+
+
+def _differences(group: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[str]:
+    """ "0, 1: not trained", "3: float16 in up.weight, up.bias", "4: up.activation=silu" """
+    layers = [[rows[i] for i in _numbers(node)] for node in group]
+    usual = [
+        [_commonest(values) for values in zip(*map(_setting, twins), strict=True)]
+        for twins in zip(*layers, strict=True)
+    ]
+    odd: dict[str, list[str]] = {}
+    for node, layer, settings in zip(group, layers, _unusual(group), strict=True):
+        words = ", ".join(filter(None, [_odd(layer, usual), *settings]))
+        if words:
+            odd.setdefault(words, []).append(node["name"])
+    lines = [f"{_names(names)}: {words}" for words, names in odd.items()]
+    return lines[:LINES] + ([f"{len(lines) - LINES} more that differ"] if len(lines) > LINES else [])
+
+
+def _setting(row: ParamRow) -> tuple[str, str, str]:
+    return row["dtype"], row["device"], "trained" if row["trainable"] else "not trained"
+
+
+def _commonest(values: Sequence[str]) -> str:
+    return Counter(values).most_common(1)[0][0]
+
+
+def _odd(rows: Sequence[ParamRow], usual: Sequence[Sequence[str]]) -> str:
+    """Unusual properties of a layer's parameters; parameters are named unless all have the property."""
+    oddities: dict[str, list[str]] = {}
+    for row, typical in zip(rows, usual, strict=True):
+        for fact, expected in zip(_setting(row), typical, strict=True):
+            if fact != expected:
+                oddities.setdefault(fact, []).append(row["path"])
+    top = len(commonpath([row["path"].replace(".", "/") for row in rows])) + 1 if oddities and len(rows) > 1 else 0
+    return ", ".join(fact if len(paths) == len(rows) else _named(fact, paths, top) for fact, paths in oddities.items())
+
+
+def _named(fact: str, paths: Sequence[str], top: int) -> str:
+    tail = f" and {len(paths) - 2} more" if len(paths) > 2 else ""
+    return f"{fact} in {', '.join(path[top:] for path in paths[:2])}{tail}"
+
+
+def _unusual(group: Sequence[ModuleNode]) -> list[list[str]]:
+    """Unusual settings of each layer, without settings that differ in all of many layers and only number them."""
+    settings = [list(_settings(node)) for node in group]
+    common = Counter(setting for layer in settings for setting in layer)
+    values = Counter(setting.partition("=")[0] for setting in common)
+    numbers = {name for name, count in values.items() if count == len(group) > 2}
+    return [
+        [setting for setting in layer if 2 * common[setting] <= len(group) and setting.partition("=")[0] not in numbers]
+        for layer in settings
+    ]
+
+
+def _settings(node: ModuleNode, path: str = "") -> Iterator[str]:
+    """ "activation=silu", "up.bias=True" """
+    yield from (path + setting for setting in node["settings"])
+    for child in node["children"]:
+        yield from _settings(child, f"{path}{child['name']}.")
+
+
+def _numbers(node: ModuleNode) -> Iterator[int]:
+    for indices in node["params"]:
+        yield from indices
+    for child in node["children"]:
+        yield from _numbers(child)
+
+
+def _names(names: list[str]) -> str:
+    start = ", ".join(names[:4])
+    return start if len(names) <= 4 else f"{start} … {names[-1]} ({len(names)} of them)"
+
+
+BAD = ("nan", "inf", "-inf")
+_GRADIENT = " in the gradient"
+
+
+def describe(module: Any) -> ModuleView:
+    """The JSON of a module and all its parts."""
+    rows = ModuleRows()
+    root = _node("", "", module, rows, {}, 0)
+    unique = [row for row in rows.rows if row["shared"] is None]
+    dtypes, devices = (Counter[str]() for _ in range(2))
+    for row in unique:
+        dtypes[row["dtype"]] += row["count"]
+        devices[row["device"]] += row["count"]
+    return {
+        "kind": "module",
+        "root": root,
+        "rows": rows.rows,
+        "count": root["count"],
+        "frozen": root["frozen"],
+        "bytes": sum(row["bytes"] for row in unique),
+        "dtype": _most(dtypes),
+        "device": _most(devices),
+        "bad": sorted((f"{row['path']}: {word}" for row in unique for word in _flags(row)), key=_in_gradient),
+        "note": rows.note(),
+    }
+
+
+def _most(counts: Counter[str]) -> str:
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+def _node(name: str, path: str, module: Any, rows: ModuleRows, seen: dict[int, str], depth: int) -> ModuleNode:
+    shared = seen.setdefault(id(module), path)
+    repeated = (shared != path or depth > options.MODULE_DEPTH) and depth > 0
+    prefix = f"{path}." if path else ""
+    numbers = [] if repeated else [rows.add(prefix + n, p, buffer=b) for n, p, b in parameters_of(module)]
+    children = (
+        [] if repeated else [_node(n, prefix + n, child, rows, seen, depth + 1) for n, child in children_of(module)]
+    )
+    counted = [row for row in (rows.rows[i] for i in numbers) if row["shared"] is None and not row["buffer"]]
+    return {
+        "name": name,
+        "cls": type(module).__name__,
+        "note": note_of(module),
+        "settings": settings_of(module),
+        "repeat": 1,
+        "params": [[number] for number in numbers],
+        "count": sum(row["count"] for row in counted) + sum(child["count"] for child in children),
+        "frozen": sum(row["count"] for row in counted if not row["trainable"]) + sum(c["frozen"] for c in children),
+        "differs": [],
+        "shared": (shared or "the whole") if repeated else None,
+        "children": grouped(children, rows.rows),
+    }
+
+
+# -- words
+
+
+def _name(row: ParamRow) -> str:
+    return row["path"].rpartition(".")[2]
+
+
+def _shape(row: ParamRow) -> str:
+    if row["shape"] is not None:
+        return str(row["shape"])
+    return dims_text(row["dims"]) if row["dims"] or row["count"] else "no shape yet"
+
+
+def _flags(row: ParamRow) -> list[str]:
+    """ "NaN", "Inf in the gradient" """
+    norms = ((row["norm"], ""), (row["grad"], _GRADIENT))
+    return [f"{'NaN' if value == 'nan' else 'Inf'}{where}" for value, where in norms if value in BAD]
+
+
+def _in_gradient(flag: str) -> bool:
+    """A flag for bad gradients, unless values are bad too: they are often the cause."""
+    return flag.endswith(_GRADIENT)
+
+
+def _span(values: Sequence[Number | None]) -> str | None:
+    """One number, or the range of several."""
+    numbers = sorted(real(value) for value in values if value is not None and value not in BAD)
+    if not numbers:
+        return None
+    low, high = short(numbers[0]), short(numbers[-1])
+    return low if low == high else f"{low} … {high}"
+
+
+def _facts(rows: list[ParamRow], view: ModuleView) -> list[str]:
+    """Unusual properties: dtype, device and whether it is trained; then norms."""
+    first = rows[0]
+    words = [first["dtype"]] if first["dtype"] != view["dtype"] else []
+    words += [first["device"]] if first["device"] != view["device"] else []
+    words += ["buffer"] if first["buffer"] else [] if any(row["trainable"] for row in rows) else ["not trained"]
+    if first["shared"] is not None:
+        return [*words, f"the same as {first['shared']}"]
+    norms, grads = _span([row["norm"] for row in rows]), _span([row["grad"] for row in rows])
+    words += [f"‖·‖ {norms}"] if norms is not None else []
+    return [*words, f"‖grad‖ {grads}"] if grads is not None else words
+
+
+def _count(node: ModuleNode) -> str:
+    if node["shared"] is not None:
+        return f"the same as {node['shared']}"
+    if not node["count"]:
+        return ""
+    share = f"{amount(node['count'] // node['repeat'])} each, " if node["repeat"] > 1 else ""
+    frozen = node["frozen"]
+    words = "" if not frozen else ", not trained" if frozen == node["count"] else f", {amount(frozen)} not trained"
+    return f"{share}{count_of(node['count'], 'parameter')}{words}"
+
+
+def _title(node: ModuleNode) -> str:
+    times = f" × {node['repeat']}" if node["repeat"] > 1 else ""
+    return f"{node['name']}: {node['cls']}{times}" if node["name"] else f"{node['cls']}{times}"
+
+
+def _total(view: ModuleView) -> list[str]:
+    count = count_of(view["count"], "parameter")
+    frozen = f" ({amount(view['frozen'])} not trained)" if view["frozen"] else ""
+    return [f"{count}{frozen}", *(word for word in (size(view["bytes"]), view["dtype"], view["device"]) if word)]
+
+
+def _bad(view: ModuleView) -> str | None:
+    text = ", ".join(view["bad"][:3])
+    return f"{text} and {len(view['bad']) - 3} more" if len(view["bad"]) > 3 else text or None
+
+
+# -- text
+
+
+def to_text(view: ModuleView) -> str:
+    """One line per module and parameter."""
+    lines = [f"{view['root']['cls']}  {' · '.join(_total(view))}"]
+    lines += [f"! {bad}" for bad in (_bad(view),) if bad]
+    lines += [f"{'  ' * depth}{words}" for depth, words in _lines(view["root"], view, 1)]
+    if len(lines) > options.MODULE_LINES:
+        lines = [*lines[: options.MODULE_LINES], f"… {len(lines) - options.MODULE_LINES} more lines; all: .table()"]
+    return "\n".join(lines + note_text(view["note"], ""))
+
+
+def to_repr(view: ModuleView) -> str:
+    """The direct parts, in short."""
+    root = view["root"]
+    lines = [f"{root['cls']}  {' · '.join(_total(view))}", *(f"! {bad}" for bad in (_bad(view),) if bad)]
+    parts = [_param_words(indices, view) for indices in root["params"]] + [_words(child) for child in root["children"]]
+    tail = [f"… {len(parts) - 12} more"] if len(parts) > 12 else []
+    return "\n".join([lines[0], *(f"  {line}" for line in [*lines[1:], *parts[:12], *tail])])
+
+
+def _words(node: ModuleNode) -> str:
+    return "  ".join(word for word in (_title(node), node["note"], _count(node)) if word)
+
+
+def _param_words(indices: list[int], view: ModuleView) -> str:
+    rows = [view["rows"][i] for i in indices]
+    flags = list(dict.fromkeys(f"! {flag}" for row in rows for flag in _flags(row)))
+    return "  ".join([f"{_name(rows[0])} {_shape(rows[0])}", *_facts(rows, view), *flags])
+
+
+def _lines(node: ModuleNode, view: ModuleView, depth: int) -> Iterator[tuple[int, str]]:
+    for indices in node["params"]:
+        yield depth, _param_words(indices, view)
+    for child in node["children"]:
+        yield depth, _words(child)
+        yield from ((depth + 1, f"({words})") for words in child["differs"])
+        yield from _lines(child, view, depth + 1)
+
+
+# -- table
+
+
+def to_table(view: ModuleView) -> Table:
+    """A row for each parameter and buffer. A shared one is listed under each of its names."""
+    columns = ["name", "dims", "shape", "dtype", "device", "count", "trained", "weight decay", "shared with"]
+    return Table([*columns, "norm", "mean", "std", "grad norm"], [_cells(row) for row in view["rows"]])
+
+
+def _cells(row: ParamRow) -> list[Any]:
+    shape = [dim["size"] for dim in row["dims"]] if row["shape"] is None else row["shape"]
+    names = ", ".join(dim["name"] for dim in row["dims"])
+    trained = "buffer" if row["buffer"] else "yes" if row["trainable"] else "no"
+    facts = [row["dtype"], row["device"], row["count"], trained, row["weight_decay"], row["shared"]]
+    numbers = [row["norm"], row["mean"], row["std"], row["grad"]]
+    return [row["path"], names, "×".join(map(str, shape)), *facts, *numbers]
+
+
+# -- HTML
+
+ROW = "white-space:nowrap"
+COLUMN = "display:inline-block;min-width:8em;padding-right:8px"
+
+
+def to_html(view: ModuleView) -> Html:
+    """The tree with folds."""
+    room = [options.MODULE_LINES]
+    bad = _bad(view)
+    head = join(el("span", view["root"]["cls"], style=style.NAME), quiet("  " + " · ".join(_total(view))))
+    tree = _inside(view["root"], view, room)
+    remark = f"… and more; all: .table(). {view['note'] or ''}" if room[0] <= 0 else view["note"]
+    return el(
+        "div",
+        el("div", head, style=style.HEAD),
+        el("div", chip(bad, style.ALARM)) if bad else None,
+        el("div", tree, style=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}"),
+        quiet(remark, tag="div") if remark else None,
+        style=style.BOX,
+    )
+
+
+def _inside(node: ModuleNode, view: ModuleView, left: list[int]) -> list[Html]:
+    parts = []
+    for indices in node["params"]:
+        if left[0] > 0:
+            left[0] -= 1
+            parts.append(_param(indices, view))
+    for child in node["children"]:
+        if left[0] > 0:
+            left[0] -= 1
+            parts.append(_fold(child, view, left))
+    return parts
+
+
+def _fold(node: ModuleNode, view: ModuleView, left: list[int]) -> Html:
+    title = join(_head(node), quiet(" · ".join(word for word in (node["note"], _count(node)) if word)))
+    lines = [quiet(words, tag="div") for words in node["differs"]] + _inside(node, view, left)
+    if not lines:
+        return el("div", title, style="padding-left:13px")
+    return el("details", el("summary", title, style="cursor:pointer"), el("div", lines, style=style.RAIL),
+              open=_small(node))  # fmt: skip
+
+
+def _small(node: ModuleNode) -> bool:
+    """Whether a part is too small to be folded."""
+    return node["repeat"] == 1 and 0 < len(node["children"]) <= 8
+
+
+def _head(node: ModuleNode) -> Html:
+    name = el("b", f"{node['name']}: ") if node["name"] else None
+    times = chip(f"× {node['repeat']}", style.GREY) if node["repeat"] > 1 else None
+    return join(name, node["cls"], " ", times)
+
+
+def _param(indices: list[int], view: ModuleView) -> Html:
+    rows = [view["rows"][i] for i in indices]
+    flags = dict.fromkeys(flag for row in rows for flag in _flags(row))
+    return el(
+        "div",
+        el("span", _name(rows[0]), style=COLUMN),
+        [_pill(dim) for dim in rows[0]["dims"]] if rows[0]["dims"] else quiet(f"{_shape(rows[0])} "),
+        [chip(flag, style.ALARM) for flag in flags],
+        quiet(" · ".join(_facts(rows, view))),
+        style=ROW,
+    )
+
+
+def _pill(dim: Any) -> Html:
+    """A pill with few bytes of HTML, which takes font and wrapping from its row."""
+    colour = colour_of(dim) or style.GREY
+    look = f"background:{style.tint(colour, 0.16)};border-left:3px solid {colour};padding:0 5px;margin-right:4px"
+    return el("span", dim_word(dim), class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look)

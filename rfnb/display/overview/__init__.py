@@ -1,1 +1,0 @@
-"""The calls to begin with, as a bare `rf` shows them."""
