@@ -174,19 +174,15 @@ def of_npz(path: Path, files: ExitStack) -> Checkpoint:
         for member in members.namelist():
             name = member.removesuffix(".npy")
             with members.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else _header_2
-                shape, _, dtype = read_header(file)
+                form = np.lib.format
+                first = form.read_magic(file) == (1, 0)
+                shape, _, dtype = (form.read_array_header_1_0 if first else form.read_array_header_2_0)(file)
             _add(entries, apart, name, shape, dtype)
 
     def read(key: str) -> torch.Tensor:
         return _as_torch(opened[key], key, path)
 
     return Checkpoint(str(path), entries, read, kind="npz", apart=apart, separator=_separator(entries))
-
-
-def _header_2(file: Any) -> Any:
-    return np.lib.format.read_array_header_2_0(file)
 
 
 def of_hdf(path: Path, files: ExitStack) -> Checkpoint:
