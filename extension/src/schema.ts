@@ -678,6 +678,7 @@ export interface Commands {
   find: { args: { run: number; where: readonly Where[]; start: number; stop: number; sequence?: number | null }; answer: FoundView };
   fork: { args: { run: number; step: number; states: { [key: string]: string }; sequence?: number | null; hypothesis?: NodeAt | null }; answer: RunView };
   keep: { args: { run: number; step: number; candidate: number; sequence?: number | null }; answer: RunView };
+  name_axes: { args: { run: number; name: string; text: string; step: number }; answer: RunView };
   rerun: { args: { run: number }; answer: RunItem[] };
   training: { args: { run: number; at: number; step: number; sequence?: number | null; watch?: readonly string[] }; answer: RunAtView };
   loops: { args: { run: number; step: number; line?: number | null }; answer: RunItem[] };

@@ -585,6 +585,7 @@ class NumpyBackend(
     version_raw = current_version_raw = staticmethod(lambda raw: 0)
     plain_version_raw = staticmethod(lambda raw: None)
     unobserved = staticmethod(nullcontext)
+    is_observed = staticmethod(int)
     is_finite_raw = staticmethod(lambda raw: raw.dtype.kind not in "fc" or bool(np.isfinite(raw).all()))
     is_readable_raw = staticmethod(lambda raw: raw.dtype.kind in "biufc")
 

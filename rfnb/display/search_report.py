@@ -10,8 +10,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table, chip, note_html, quiet, row, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
-from rfnb.search.corpus.report import RATES, SearchReport, SearchReports
-from rfnb.search.corpus.row import Row
+from rfnb.search.corpus.report import RATES, Row, SearchReport, SearchReports
 from rfnb.search.explain.where import VERDICTS
 
 

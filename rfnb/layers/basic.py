@@ -27,7 +27,7 @@ class Activated(Layer):
     def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
         """The function, and its logarithm if another layer may want it."""
         self.function = activation_of(self.activation, self.opts)
-        self.log = LOGS.get(self.activation) if self.keeps_log and isinstance(self.activation, str) else None
+        self.log = LOGS.get(self.activation) if self.spec.keeps_log and isinstance(self.activation, str) else None
 
     def with_activation(self, x: Tensor) -> Tensor:
         """The activation of `x`. {…} → the same"""
@@ -35,10 +35,9 @@ class Activated(Layer):
         return y if self.log is None else keep_log(y, self.log, x)
 
 
-class Linear(Activated, layer_class=("linear", "hidden", "forward")):
+class Linear(Activated, layer_class=("linear", "hidden", "forward"), keeps_features=True):
     """activation(x·W + b). {…, in} → {…, n_out}; labels take a row of W."""
 
-    keeps_features = True
     with_bias: bool = value(True, bool)
     forward_weights_init: Any = value("glorot_uniform")
     bias_init: Any = value(0.0)
@@ -80,8 +79,8 @@ class Linear(Activated, layer_class=("linear", "hidden", "forward")):
             y = replace_dim_v2(y, in_dim=target, out_dim=self.out_dim)
         if y.feature_dim is not self.out_dim:
             y = set_feature_dim(y, self.out_dim)
-        if self.loss is not None:
-            self.logits = y if self.activation == "softmax" else None
+        if self.spec.common.loss is not None:
+            self.last.logits = y if self.activation == "softmax" else None
         return self.with_activation(y)
 
 

@@ -60,7 +60,7 @@ class TimeChunking(Layer, layer_class="time_chunking"):
             )[0]
             for source in (x, places)
         )
-        self.parts = {"places": places}
+        self.last.parts = {"places": places}
         return y
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:

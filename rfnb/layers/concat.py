@@ -21,13 +21,12 @@ from rfnb.ops.slice import slice as slice_
 from rfnb.ops.sort import top_k
 
 
-class Concat(Layer, layer_class="concat"):
+class Concat(Layer, layer_class="concat", joins=False):
     """The sources one behind the other along an axis of each. {…, a}, {…, b} → {…, a+b}
 
     In time, the second source starts behind the longest sequence of the first: its padding stays in between.
     """
 
-    joins = False
     concat_axes: Any = value(REQUIRED, list)
     allow_broadcast: bool = value(False, bool)
 
@@ -52,7 +51,7 @@ class Concat(Layer, layer_class="concat"):
     def compute(self, *sources: Tensor) -> Tensor:
         """{…, a}, {…, b} → {…, a+b}"""
         pairs = list(zip(sources, self.over, strict=True))
-        if any(dim.dimension is None for dim in self.over) and not self.batch_independent:
+        if any(dim.dimension is None for dim in self.over) and not self.spec.batch_independent:
             y, dim = self._with_padding(pairs)
         else:
             y, dim = concat(*pairs, allow_broadcast=self.allow_broadcast, out_dim=self.out_dim)
@@ -90,14 +89,15 @@ class Split(Layer, layer_class="split"):
         """{…, axis} → the same"""
         parts = split(x, axis=self.axis, out_dims=self.part_dims)
         features = self.part_dims if self.is_feature else [x.feature_dim] * len(parts)
-        self.parts = {str(i): set_feature_dim(y, dim) for i, (y, dim) in enumerate(zip(parts, features, strict=True))}
+        self.last.parts = {
+            str(i): set_feature_dim(y, dim) for i, (y, dim) in enumerate(zip(parts, features, strict=True))
+        }
         return x
 
 
-class Stack(Layer, layer_class="stack"):
+class Stack(Layer, layer_class="stack", joins=False):
     """The sources along a new axis. {…}, {…} → {…, sources}"""
 
-    joins = False
     axis: Any = value(None)
     out_spatial_dim: Dim | None = value(None, Dim)
 
@@ -131,7 +131,7 @@ class TopK(Layer, layer_class="top_k"):
         values, indices, _ = top_k(x, axis=self.axis, k_dim=self.best, sorted=self.sorted)
         assert isinstance(indices, Tensor)
         label = self.axis if self.axis.dimension is not None else None
-        self.parts = {"indices": set_sparse_dim(cast(indices, "int32"), label)}
+        self.last.parts = {"indices": set_sparse_dim(cast(indices, "int32"), label)}
         return values
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

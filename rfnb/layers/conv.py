@@ -96,7 +96,7 @@ class Sliding(Spatial):
         spatial, margins, masks = list(self.spatial), [], []
         for i, dim in enumerate(self.spatial):
             size = x.size_of(dim)
-            if self.batch_independent and size.dims and size.max:
+            if self.spec.batch_independent and size.dims and size.max:
                 x, spatial[i], mask = self._with_own_zeros(x, i, size)
                 margins.append((0, 0))
                 masks.append(mask)
@@ -159,7 +159,7 @@ class Conv(Sliding, layer_class="conv"):
         self.of_bias = None if bias is None else renaming(bias, [self.out_dim])
         if filter is None:
             self.parameter("W", dims, initial_values(self.forward_weights_init))
-        with_bias = holds("conv has a bias", self.version) if self.with_bias is None else self.with_bias
+        with_bias = holds("conv has a bias", self.spec.version) if self.with_bias is None else self.with_bias
         if with_bias and bias is None:
             self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
 
@@ -324,7 +324,7 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
             output_padding=self.output_padding,
             strides=self.steps,
             bias=params.get("bias"),
-            use_mask=self.batch_independent,
+            use_mask=self.spec.batch_independent,
         )
         self.new_dims = list(out_dims)
         y = set_feature_dim(self.with_given_dims(y), self.out_dim)

@@ -17,10 +17,9 @@ from rfnb.ops.create import full
 from rfnb.ops.shape import expand_dim
 
 
-class Constant(Layer, layer_class="constant"):
+class Constant(Layer, layer_class="constant", sourceless=True):
     """A number. → {}, or {batch}, or the dims of `shape`"""
 
-    sourceless = True
     shape: Any = value(None, list, tuple)
     dtype: str | None = value(None, str)
     with_batch_dim: bool = value(False, bool)
@@ -41,10 +40,9 @@ class Constant(Layer, layer_class="constant"):
         return full(dims=self.dims, fill_value=self.value, dtype=self.dtype or ("int32" if is_integer else None))
 
 
-class Variable(Layer, layer_class="variable"):
+class Variable(Layer, layer_class="variable", sourceless=True):
     """A trained tensor. → {shape…}, or {batch, shape…}"""
 
-    sourceless = True
     shape: Any = value(None, list, tuple)
     dtype: str = value("float32", str)
     add_batch_axis: bool = value(False, bool)
@@ -67,7 +65,8 @@ class Variable(Layer, layer_class="variable"):
 
     def _first_value(self) -> np.ndarray:
         """The output of the layer that `init_by_layer` names, as numbers."""
-        initial = self.value_of("init_by_layer")
+        assert self.site is not None
+        initial = self.site.value_of("init_by_layer")
         shape, expected = [dim.dimension for dim in initial.dims], [dim.dimension for dim in self.dims]
         if (shape, initial.dtype) != (expected, self.dtype):
             got = f"{initial.dtype} {initial.describe_dims()}"

@@ -30,18 +30,16 @@ NAMED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"add": add, "sub": sub, 
 """Kinds that are ops of their own."""
 
 
-class Evaluated(Layer):
+class Evaluated(Layer, joins=False, broadcasts=True):
     """What `eval` and `combine` of the kind eval share: the computation of an expression or a function."""
 
-    joins = False
-    broadcasts = True
     eval: Any = value("source(0)")
     eval_locals: dict[str, Any] | None = value(None, dict)
 
     def begin(self, *sources: Tensor) -> None:
         """Reads the expression; keeps the declared order of the sources."""
-        padding = Padding(counts=not self.batch_independent)
-        self.computation = Computation(self.eval, self.config, self.eval_locals, self.pool, padding)
+        padding = Padding(counts=not self.spec.batch_independent)
+        self.computation = Computation(self.eval, self.spec.config, self.eval_locals, self.pool, padding)
         self.orders = [list(x.dims) for x in sources]
         self.order: list[Dim] | None = None
 
@@ -60,7 +58,8 @@ class Evaluated(Layer):
 
     def _labels(self, y: Tensor, source: Tensor) -> Dim | None:
         """The labels of the first source, unless `out_type` says otherwise, or the result counts no labels."""
-        options = self.out_type if isinstance(self.out_type, dict) else {}
+        described = self.spec.common.out_type
+        options = described if isinstance(described, dict) else {}
         if not y.dtype.startswith(("int", "uint")) or options.get("sparse") is False:
             return None
         if options.get("sparse_dim") is not None or (options.get("sparse") and options.get("dim") is not None):
@@ -127,11 +126,9 @@ class Eval(Evaluated, layer_class="eval"):
         return self.activated(activation_of(self.activation), self.evaluated(*sources))
 
 
-class Compare(Layer, layer_class="compare"):
+class Compare(Layer, layer_class="compare", joins=False, broadcasts=True):
     """Whether the sources, or a source and a number, are equal, greater and so on. {…}, {…} → {… of all} bool"""
 
-    joins = False
-    broadcasts = True
     kind: str = value("equal", str)
     value: Any = value(None, int, float, bool, str)
 
@@ -145,10 +142,9 @@ class Compare(Layer, layer_class="compare"):
         return set_feature_dim(y, feature_of_any(y, sources))
 
 
-class Switch(Layer, layer_class="switch"):
+class Switch(Layer, layer_class="switch", sourceless=True):
     """Entry by entry `true_from` where the condition holds, else `false_from`: layers or numbers."""
 
-    sourceless = True
     condition: Any = layer()
     true_from: Any = layer()
     false_from: Any = layer()

@@ -29,7 +29,7 @@ class ScaledGrad(Layer, layer_class="scaled_grad"):
         scale, shift = (inputs.get(name, getattr(self, name)) for name in ("scale", "shift"))
         axes = {name: getattr(self, name) for name in ("scale_shift_by_sum_over_axis", "clip_max_axis")}
         padded: dict[Dim, Dim] = {}
-        if not self.batch_independent and (shift is not None or axes["clip_max_axis"] is not None):
+        if not self.spec.batch_independent and (shift is not None or axes["clip_max_axis"] is not None):
             for dim in [dim for dim in x.dims if dim.is_dynamic() and not dim.is_batch_dim()]:
                 x, padded[dim] = with_padding(x, dim)
         over = {name: padded.get(dim, dim) for name, dim in axes.items()}

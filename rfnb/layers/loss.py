@@ -43,10 +43,9 @@ class LossLayer(Layer, layer_class="loss"):
         return result
 
 
-class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_logits"):
+class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_logits", sourceless=True):
     """−log softmax(logits)[target]. {…, axis}, {…} → {…}"""
 
-    sourceless = True
     logits: Any = layer(REQUIRED)
     targets: Any = layer(REQUIRED)
     axis: Any = value("F")
@@ -61,10 +60,9 @@ class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_l
         return cross_entropy(estimated=logits, target=target, axis=self.labels, estimated_type="logits")
 
 
-class EditDistance(Layer, layer_class="edit_distance"):
+class EditDistance(Layer, layer_class="edit_distance", sourceless=True):
     """The fewest insertions, deletions and substitutions from `a` to `b` (Levenshtein 1966). {a}, {b} → {}"""
 
-    sourceless = True
     a: Any = layer(REQUIRED)
     b: Any = layer(REQUIRED)
 

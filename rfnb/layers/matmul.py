@@ -16,10 +16,9 @@ from rfnb.ops.matmul import matmul
 from rfnb.ops.shape import expand_dim, replace_dim
 
 
-class Dot(Layer, layer_class="dot"):
+class Dot(Layer, layer_class="dot", joins=False):
     """Σ a·b over the axes that are reduced: common axes first, then those of each source, the last are features."""
 
-    joins = False
     reduce: Any = value(None)
     red1: Any = value(None)
     red2: Any = value(None)
@@ -35,7 +34,7 @@ class Dot(Layer, layer_class="dot"):
 
     def setup(self, a: Tensor, b: Tensor) -> None:  # type: ignore[override]
         """Which axes of both sources."""
-        strict = holds("dot needs its axes", self.version)
+        strict = holds("dot needs its axes", self.spec.version)
         red1 = self.reduce if self.red1 is None else self.red1
         red2 = self.reduce if self.red2 is None else self.red2
         if (red1 is None or red2 is None) and strict:
@@ -45,8 +44,8 @@ class Dot(Layer, layer_class="dot"):
             var1, var2 = self.var1, self.var2
         var1, var2 = (None if axes == "auto" else () if axes == "" else axes for axes in (var1, var2))
         red1, red2 = (-1 if red1 is None else red1), (-2 if red2 is None else red2)
-        by_size = not holds("dot takes other dims as others", self.version) or var1 is not None or var2 is not None
-        self.same = self.pool.matching(b, a, self.version) if by_size else ()
+        by_size = not holds("dot takes other dims as others", self.spec.version) or var1 is not None or var2 is not None
+        self.same = self.pool.matching(b, a, self.spec.version) if by_size else ()
         b = renamed(b, self.same)
         reduced1, reduced2 = self.pool.find(red1, a), self.pool.find(red2, b)
         if len(reduced1) != len(reduced2):
@@ -55,7 +54,12 @@ class Dot(Layer, layer_class="dot"):
         reduced = set(reduced1)
         for dim in b.dims if not by_size else ():
             twin = dim in a.dims and dim not in {*reduced1, *reduced2} and dim.dimension is not None
-            if twin and self.pool.made(dim) and self.origin_of(0, dim) != self.origin_of(1, dim):
+            if (
+                twin
+                and self.pool.made(dim)
+                and self.site is not None
+                and self.site.origin_of(0, dim) != self.site.origin_of(1, dim)
+            ):
                 used_dims = [*a.dims, *b.dims, *(new for _, new in self.renames)]
                 self.renames.append((dim, self.pool.feature(dim.get_dim_value(), used_dims)))
         b_dims = [dict(self.renames).get(dim, dim) for dim in b.dims]
@@ -91,7 +95,7 @@ class Dot(Layer, layer_class="dot"):
         b = renamed(b, self.same)
         for old, new in self.renames:
             b = replace_dim(b, in_dim=old, out_dim=new)[0]
-        y = matmul(a, b, reduce=self.reduced, use_mask=self.use_mask or self.batch_independent)
+        y = matmul(a, b, reduce=self.reduced, use_mask=self.use_mask or self.spec.batch_independent)
         return y if self.dummy is None else expand_dim(y, self.dummy)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

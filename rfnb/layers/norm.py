@@ -55,7 +55,7 @@ class Norm(Layer, layer_class="norm"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → the same"""
-        mean, variance = moments(x, self.axes, use_mask=self.batch_independent)
+        mean, variance = moments(x, self.axes, use_mask=self.spec.batch_independent)
         y = (x - mean) * rsqrt(variance + self.epsilon)
         params = self.params
         y = y * params["scale"] if self.with_scale else y

@@ -13,10 +13,9 @@ from rfnb.ops.random import random
 from rfnb.ops.shape import set_sparse_dim
 
 
-class Drawn(Layer):
+class Drawn(Layer, sourceless=True):
     """What the layers of random numbers share: dims that are given by numbers and Dims."""
 
-    sourceless = True
     shape: Any = value(REQUIRED, list, tuple)
     seed: Any = value(None)
     sparse_dim: int | Dim | None = value(None, int, Dim)
@@ -87,10 +86,9 @@ class RandInt(Drawn, layer_class="rand_int"):
         return set_sparse_dim(sample, self.labels)
 
 
-class RandomStateInit(Layer, layer_class="random_state_init"):
+class RandomStateInit(Layer, layer_class="random_state_init", sourceless=True):
     """Numbers for the option `explicit_state` of `random`: the same for the same `seed`. → {state}"""
 
-    sourceless = True
     algorithm: Any = value(None)
     seed: Any = value(None)
 

@@ -16,10 +16,9 @@ from rfnb.ops.sequence import repeat
 from rfnb.ops.shape import expand_dim
 
 
-class Range(Layer, layer_class="range"):
+class Range(Layer, layer_class="range", sourceless=True):
     """The numbers from `start` to `limit`, `delta` apart. → {n}"""
 
-    sourceless = True
     limit: int = value(0, int)
     start: int = value(0, int)
     delta: int = value(1, int)

@@ -14,7 +14,7 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.batches import with_padding
 from rfnb.network.axes import NetworkDims
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, SteppingLayer
 from rfnb.network.options import axes, axis, layers, value
 from rfnb.ops import reduce as reductions
 from rfnb.ops.create import zeros
@@ -54,7 +54,7 @@ class Reduce(Layer, layer_class="reduce"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…}"""
-        masked = {} if self.use_time_mask is None else {"use_mask": self.use_time_mask or self.batch_independent}
+        masked = {} if self.use_time_mask is None else {"use_mask": self.use_time_mask or self.spec.batch_independent}
         function = getattr(reductions, f"reduce_{MODES[self.mode]}")
         y: Tensor = function(x, axis=self.over if len(self.over) != 1 else self.over[0], **masked)
         if self.mode.startswith("arg"):
@@ -99,10 +99,9 @@ class MathNorm(Layer, layer_class="math_norm"):
         return pow_(reduce_sum(pow_(abs_(x), self.p), axis=self.axes), 1.0 / self.p)
 
 
-class CumSum(Layer, layer_class="cumsum"):
+class CumSum(SteppingLayer, layer_class="cumsum"):
     """The sum of all entries up to each one, and of the initial output. {…, axis} → the same"""
 
-    can_step = True
     axis: Dim = axis("T")
     additional_left_summand_per_element: float | None = value(None, float)
     reverse: bool = value(False, bool)
@@ -118,7 +117,7 @@ class CumSum(Layer, layer_class="cumsum"):
     def compute(self, x: Tensor, initial_output: Tensor | None = None) -> Tensor:
         """{…, axis} → the same"""
         x, initial = self._summand(x), self._first(initial_output)
-        if self.batch_independent or self.axis.dimension is not None:
+        if self.spec.batch_independent or self.axis.dimension is not None:
             y = self._summed(x, self.axis)
         else:
             y, padded = with_padding(x, self.axis)
@@ -191,7 +190,7 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
             target = axis_
             if mode == "valid" and axis_.dimension is not None:
                 target = self.pool.instead(axis_, axis_.dimension - width.get_dim_value() + 1, x)
-            x, dim = window(x, spatial_dim=axis_, window_dim=width, padding=mode, use_mask=self.batch_independent)
+            x, dim = window(x, spatial_dim=axis_, window_dim=width, padding=mode, use_mask=self.spec.batch_independent)
             if dim is not target and target is not axis_:
                 x, dim = replace_dim(x, in_dim=dim, out_dim=target)
             self.made[axis_] = dim

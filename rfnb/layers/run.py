@@ -20,10 +20,8 @@ from rfnb.ops.create import full
 from rfnb.printable import encodable
 
 
-class TrainFlag(Layer, layer_class="train_flag"):
+class TrainFlag(Layer, layer_class="train_flag", sourceless=True):
     """Whether this is training. → {} bool"""
-
-    sourceless = True
 
     def compute(self) -> Tensor:
         """→ {}"""

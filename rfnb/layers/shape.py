@@ -83,7 +83,9 @@ class MergeDims(Layer, layer_class="merge_dims"):
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The order of the axes: as given since version 6, before as in the source."""
         as_given = (
-            holds("merge_dims takes the order of axes", self.version) if self.keep_order is None else self.keep_order
+            holds("merge_dims takes the order of axes", self.spec.version)
+            if self.keep_order is None
+            else self.keep_order
         )
         self.ordered = tuple(self.axes) if as_given else tuple(dim for dim in x.dims if dim in self.axes)
         sizes = [dim.dimension for dim in self.ordered]
@@ -328,7 +330,7 @@ class Tile(Layer, layer_class="tile"):
         """{…, axis} → {…, axis · number}"""
         feature = x.feature_dim
         for old, number, new in self.times:
-            if old.dimension is None and not self.batch_independent:
+            if old.dimension is None and not self.spec.batch_independent:
                 x, joined = concat(*[(x, old)] * number, handle_dynamic_dims=False)
                 x = slice_(x, axis=joined, end=get_size_tensor(old, device=x.device) * number, out_dim=new)[0]
             else:

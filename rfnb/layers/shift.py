@@ -154,6 +154,6 @@ def _cubic(distance: Tensor) -> Tensor:
 
 def end_of(layer: Layer, x: Tensor, axis: Dim) -> Tensor:
     """Where the frames end: behind the longest sequence, or with `batch_independent` each one for itself. → {batch?}"""
-    if layer.batch_independent and axis.dimension is None:
+    if layer.spec.batch_independent and axis.dimension is None:
         return get_size_tensor(axis, device=x.device)
     return full(dims=[], fill_value=x.size_of(axis).max, dtype="int32", device=x.device)

@@ -36,7 +36,7 @@ class Slice(Layer, layer_class="slice"):
         """The new dim, if its size is fixed."""
         self.sliced: Dim | None = None
         self.is_feature = self.axis is x.feature_dim
-        if isinstance(self.out_dim, Dim) and self.n_out is None:
+        if isinstance(self.out_dim, Dim) and self.spec.common.n_out is None:
             self.sliced = self.out_dim
         elif self.axis.dimension is not None:
             size = len(range(self.axis.dimension)[slice(self.slice_start, self.slice_end, self.slice_step)])
@@ -45,7 +45,7 @@ class Slice(Layer, layer_class="slice"):
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis'}"""
         step = self.slice_step or 1
-        if step < 0 and self.slice_start is self.slice_end is self.sliced is None and not self.batch_independent:
+        if step < 0 and self.slice_start is self.slice_end is self.sliced is None and not self.spec.batch_independent:
             y, padded = with_padding(x, self.axis)  # which then comes first
             y, turned = slice_(y, axis=padded, step=step)
             return replace_dim(y, in_dim=turned, out_dim=self.axis.ceildiv_right(-step))[0]
@@ -113,7 +113,7 @@ class SliceNd(Layer, layer_class="slice_nd"):
         frames = self.frames
         if start is None:
             offset = full(dims=[], fill_value=self.start, dtype="int64", device=x.device)
-            if not self.batch_independent:
+            if not self.spec.batch_independent:
                 x, frames = with_padding(x, frames)
         else:
             offset = cast(start, "int64")

@@ -53,7 +53,7 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
             keep = keep & before_end if keep is not None else before_end
         if keep is not None:
             x = where(keep, x, -1e30, allow_broadcast_all_sources=True)
-        masked = self.use_time_mask is not False or self.batch_independent
+        masked = self.use_time_mask is not False or self.spec.batch_independent
         return (log_softmax if self.log_space else softmax)(x, axis=self.over, use_mask=masked)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:

@@ -11,7 +11,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.range import cast_number
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, SteppingLayer
 from rfnb.network.options import axes, axis, layer, value
 from rfnb.network.versions import holds
 from rfnb.ops.concat import concat
@@ -23,10 +23,9 @@ from rfnb.ops.signal import window
 from rfnb.ops.slice import pad, shift_left, slice as slice_
 
 
-class Window(Layer, layer_class="window"):
+class Window(SteppingLayer, layer_class="window"):
     """The frames around each frame, along a new axis. {…, axis} → {…, axis', window}"""
 
-    can_step = True
     window_size: int | Dim = value(1, int, Dim)
     window_dim: Dim | None = value(None, Dim)
     window_left: int | None = value(None, Count)
@@ -68,7 +67,7 @@ class Window(Layer, layer_class="window"):
             window_right=self.window_right,
             padding=self.padding.lower(),
             stride=self.stride,
-            use_mask=self.batch_independent,
+            use_mask=self.spec.batch_independent,
         )
         return y
 
@@ -77,7 +76,7 @@ class Window(Layer, layer_class="window"):
         if self.stepwise:
             return order
         dims = [dim for dim in order if dim is not self.new_dim]
-        first = holds("window puts its axis first", self.version)
+        first = holds("window puts its axis first", self.spec.version)
         dims.insert(dims.index(self.frames) + (not first), self.new_dim)
         return dims
 
@@ -106,7 +105,7 @@ class Prefix(Layer, layer_class="prefix_in_time"):
         parts = [(expand_dim(filler, added), added), (x, self.axis)]
         out_dim = self.axis + self.repeat if self.at_end else self.repeat + self.axis
         y, _ = concat(*(parts[::-1] if self.at_end else parts), allow_broadcast=True, out_dim=out_dim)
-        if self.at_end and not self.batch_independent:
+        if self.at_end and not self.spec.batch_independent:
             y = y.copy_masked(filler, dims=[out_dim])  # which windows let into the last frames
         return set_feature_dim(y, x.feature_dim)
 
@@ -147,8 +146,8 @@ class Pad(Layer, layer_class="pad"):
                 self.new_dims.append(self.pool.instead(dim, (dim.dimension or 0) + before + after, x))
         self.old_feature = x.feature_dim
         setting = self.handle_dynamic_dims
-        self.at_own_end = holds("pad respects lengths", self.version) if setting is None else bool(setting)
-        self.at_own_end |= self.batch_independent
+        self.at_own_end = holds("pad respects lengths", self.spec.version) if setting is None else bool(setting)
+        self.at_own_end |= self.spec.batch_independent
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…, axes'…}"""

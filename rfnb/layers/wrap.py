@@ -9,7 +9,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.inner_net import InnerBuilder, InnerNet
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, LayerOfNets
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.nn.module.module import Module
 from rfnb.ops.control import cond
@@ -17,10 +17,9 @@ from rfnb.ops.control import cond
 SIDES = ("true_layer", "false_layer")
 
 
-class Subnetwork(Layer, layer_class="subnetwork"):
+class Subnetwork(Layer, layer_class="subnetwork", joins=False):
     """A net in a net: its layers are the submodules, and its output is that of its layer "output"."""
 
-    joins = False
     subnetwork: Any = value(None)
     concat_sources: bool = value(True, bool)
     load_on_init: Any = value(None)
@@ -44,16 +43,12 @@ class Branches(Module):
         return {name: net for name, net in vars(self).items() if isinstance(net, InnerNet)}
 
 
-class Cond(Layer, layer_class="cond"):
+class Cond(LayerOfNets, layer_class="cond", sourceless=True, joins=False, can_leave=False, units=SIDES):
     """One of two layers; the other one is not computed. The parameters of both are those of this layer. {…} → {…}
 
     Each of them is described by a dict, also one of the class subnetwork, or is the name of another layer.
     """
 
-    sourceless = True
-    joins = False
-    can_leave = False  # its condition is that of a step
-    units = SIDES
     condition: Any = layer(REQUIRED)
     true_layer: Any = layer(REQUIRED)
     false_layer: Any = layer(REQUIRED)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
@@ -14,21 +15,20 @@ from rfnb.network.axes import declared_order
 from rfnb.network.build.check import check_call
 from rfnb.network.build.deep import deep_calls, layers_in_loops
 from rfnb.network.build.naming import ends_of, is_trainable, variable_scope
-from rfnb.network.build.node import NetNode
-from rfnb.network.build.origin import origin_of
+from rfnb.network.build.node import NetNode, origin_of, value_of
 from rfnb.network.build.prepare import class_of, join, known_options, named_layers, set_options
 from rfnb.network.build.template import on_meta, template_of
-from rfnb.network.build.value import value_of
 from rfnb.network.extern_data import ExternData
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, LayerOfNets, Site, SteppingLayer
 from rfnb.network.layer_call.batch_norm import BatchNormCall
 from rfnb.network.layer_call.layer_errors import errors_explained, name_layer
-from rfnb.network.layer_call.param_changes import changed_parameters, renamed, renaming, with_priorities
+from rfnb.network.layer_call.param_changes import Changes, changed_parameters, renamed, renaming, with_priorities
 from rfnb.network.losses import loss_by_name
 from rfnb.network.params import NetworkVariables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.network.rec.build import Loops
 from rfnb.network.rec.net import RecNet
 from rfnb.network.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources, sources_of
+from rfnb.network.spec import LayerSpec
 from rfnb.network.versions import holds
 from rfnb.nn.module.module import Module
 from rfnb.ops.shape import set_feature_dim
@@ -226,8 +226,16 @@ class Builder:
         path = scope.path.rstrip("/")
         if path not in self.modules:
             described = scope.options_of_subnet()
-            self._attach(scope.parent, scope.name, class_of(described)(path, self.version))
+            self._attach(scope.parent, scope.name, class_of(described)(self._spec(path, described)))
         return self.modules[path]
+
+    def _spec(self, path: str, described: Mapping[str, Any], loop: RecNet | None = None) -> LayerSpec:
+        """What is decided before a layer has options. loop: the recurrent net that it stands in."""
+        return LayerSpec(
+            path, self.version, described=described, pool=self.axes, config=self.config, loop=loop,
+            nets=self.loops.nets, batch_independent=self.batch_independent,
+            by_mask=loop is not None and loop is self.masked_loop, keeps_log=self.takes_logs,
+        )  # fmt: skip
 
     def _attach(self, scope: Scope, name: str, layer: Layer) -> None:
         owner = self.module(scope)
@@ -248,7 +256,7 @@ class Builder:
             sources = [self.layer(inner, "output")] if "output" in inner.layers else []
             if not sources:
                 raise LayerNotFound("the subnetwork has no output", expected='a layer named "output"')
-        elif cls.recurrent:
+        elif cls.traits.recurrent:
             rec = self.loops.net(scope.sub(path[len(scope.path) :]))
             sources = [self.loops.output(rec)]
         else:
@@ -263,21 +271,22 @@ class Builder:
                 inputs.update({key: self.find(scope, reference, path) for key, reference in references.items()})
         for name, reference in outputs_as_parameters(values.get("reuse_params")).items():
             inputs[f"parameter {name}"] = self.find(scope, reference, path)
-        inner, inputs_inside = cls.net_inside(self, scope, path, original)
-        inputs.update(inputs_inside)
+        net: Any = None
+        if issubclass(cls, LayerOfNets):
+            net, inputs_inside = cls.net_inside(self, scope, path, original)
+            inputs.update(inputs_inside)
         templates = [self.seen(source, scope) for source in sources]
-        layer = self.modules.get(path) or cls(path, self.version)
-        layer.batch_independent, layer.line = self.batch_independent, getattr(original, "line", None)
-        vars(layer)["described"] = original
-        layer.keeps_log = self.takes_logs
-        if inner is not None:
-            layer.inner = inner
-        layer.loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
-        layer.by_mask = layer.loop is not None and layer.loop is self.masked_loop
-        layer.nets = self.loops.nets
+        loop = None if scope.in_loop is None else self.loops.net(scope.in_loop)
+        spec = self._spec(path, original, loop)
+        layer = self.modules.get(path) or cls(spec)
+        if net is not None:
+            layer.inner = net
         if rec is None:
+            layer.spec = spec
             join(layer, templates, self.axes)
-        node = NetNode(path, layer, None, tuple(sources), inputs, loop=layer.loop)  # type: ignore[arg-type]
+        changes = layer.spec.changes or Changes()
+        layer.decide(changes=changes)
+        node = NetNode(path, layer, None, tuple(sources), inputs, loop=loop)  # type: ignore[arg-type]
         with get_run_ctx().train_flag_ctx(False):
             with on_meta():
                 prepared = layer.prepared(*templates) if rec is None else tuple(templates)
@@ -286,39 +295,41 @@ class Builder:
                 set_options(layer, values, self, first)
             self._set_target(node, scope, first, values)
             if layer.takes_target and node.target is not None:
-                targets = layer.target if isinstance(layer.target, list | tuple) else [layer.target]
+                target = layer.spec.common.target
+                targets = target if isinstance(target, list | tuple) else [target]
                 for i, target in enumerate(targets):
                     path_of_target = node.target if not i else self._target(scope, target, path)
                     inputs[f"target{i or ''}"] = self.loops.frame_of(scope, path_of_target)
             if rec is None:
                 check_call(layer, prepared, inputs, original)
-            layer._origin_of = lambda i, dim: origin_of(self.nodes, sources[i], dim)
-            layer._value_of = lambda option: value_of(inputs[option], self.nodes)
             by_name = {name: self.seen(source, scope) for name, source in inputs.items()}
-            self._give_parameters(layer, scope, path, values, by_name)
+            layer.site = Site(
+                self._new_parameter(layer, changes, scope, path, values, by_name),
+                lambda option: value_of(inputs[option], self.nodes),
+                lambda i, dim: origin_of(self.nodes, sources[i], dim),
+            )
             layer.setup(*prepared, **{name: x for name, x in by_name.items() if not name.startswith("parameter ")})
-            with on_meta(*layer.parameters(recurse="subnetwork" not in cls.options and not cls.recurrent)):
+            with on_meta(*layer.parameters(recurse="subnetwork" not in cls.options and not cls.traits.recurrent)):
                 with changed_parameters(layer, by_name) as rest:
                     out = self._output(node, prepared, rest)
-                layer.feature_dim = layer.feature_of(out, prepared)
-                out = set_feature_dim(out, layer.feature_dim)
+                feature = layer.feature_of(out, prepared)
+                layer.decide(feature_dim=feature)
+                out = set_feature_dim(out, feature)
                 order = layer.order_of(declared_order(out, prepared), prepared)
                 node.template = out.copy_transpose(order)
-        if layer.batch_norm:
-            layer.normalized = BatchNormCall.of(
-                layer, node.template, {} if layer.batch_norm is True else layer.batch_norm
-            )
-        layer._new_parameter = layer._value_of = layer._origin_of = None
+        common, normalized = layer.spec.common, None
+        if common.batch_norm:
+            options = {} if common.batch_norm is True else common.batch_norm
+            normalized = BatchNormCall.of(layer, node.template, options)
+        layer.site = None
         if not layer.takes_sources:
-            node.sources, node.unused, layer.renamed = (), node.sources, ()
-        layer.prepares = bool(any(layer.renamed) or layer.dropout or (layer.joins and len(node.sources) > 1))
-        layer.finishes = bool(layer.normalized or layer.darc1 or layer.spatial_smoothing)
-        for part, x in layer.parts.items():
+            node.sources, node.unused = (), node.sources
+            layer.decide(renamed=())
+        layer.decide(changes=changes if changes else None, normalized=normalized)
+        for part, x in layer.last.parts.items():
             template = x.copy_transpose(declared_order(x, prepared))
-            self.nodes[f"{path}/{part}"] = NetNode(
-                f"{path}/{part}", None, template, kind="part", of=path, loop=layer.loop
-            )
-        layer.parts = {}
+            self.nodes[f"{path}/{part}"] = NetNode(f"{path}/{part}", None, template, kind="part", of=path, loop=loop)
+        layer.last.parts = {}
         for dim, name in layer.names_of_dims().items():
             self.axes.name(dim, name)
         if path not in self.modules:
@@ -332,13 +343,15 @@ class Builder:
         assert layer is not None
         if not layer.stepwise:
             return layer.compute(*prepared, **inputs)
+        assert isinstance(layer, SteppingLayer)
         out, node.state = layer.step(layer.first_state(*prepared, **inputs), *prepared, **inputs)
         return out
 
     def sources(self, cls: type[Layer], described: Mapping[str, Any], scope: Scope, path: str) -> list[str]:
         """The paths of the sources of a layer; in a loop, those from the step before come last."""
-        default = None if cls.sourceless or holds("from is required", self.version) else "data"
-        if "from" not in described and default is None and not cls.sourceless:
+        sourceless = cls.traits.sourceless
+        default = None if sourceless or holds("from is required", self.version) else "data"
+        if "from" not in described and default is None and not sourceless:
             raise NetworkError("the option from is missing", expected='"from": "data"', hint="version 0 takes data")
         names = names_of_sources(described, default)
         later = sorted(range(len(names)), key=lambda i: str(names[i]).rpartition("base:")[2].startswith("prev:"))
@@ -348,13 +361,14 @@ class Builder:
     def _set_target(self, node: NetNode, scope: Scope, source: Tensor | None, given: Mapping[str, Any]) -> None:
         layer = node.layer
         assert layer is not None
-        if layer.loss is not None:
-            opts = dict(layer.loss_opts or {})
+        common = layer.spec.common
+        if common.loss is not None:
+            opts = dict(common.loss_opts or {})
             factor = opts.get("custom_inv_norm_factor")
             if isinstance(factor, str):
                 node.inv_norm_factor = self.find(scope, factor, node.path)
-            node.loss = loss_by_name(layer.loss, opts)
-        target = layer.target
+            node.loss = loss_by_name(common.loss, opts)
+        target = common.target
         if target is None and node.loss is not None and node.loss.needs_target:
             target = self.extern.default_target
         if isinstance(target, list | tuple):
@@ -362,13 +376,15 @@ class Builder:
         if target is not None:
             node.target = self._target(scope, target, node.path)
         used_dims = [] if source is None else [dim for dim in source.dims if dim is not source.feature_dim]
-        if layer.out_dim is None and layer.n_out is not None:
-            feature = self.seen(node.sources[0], scope).feature_dim if layer.keeps_features and node.sources else None
-            keeps = feature is not None and feature.dimension == layer.n_out and not self.axes.made(feature)
-            layer.out_dim = feature if keeps else self.axes.feature(layer.n_out, used_dims)
+        if layer.out_dim is None and (size := common.n_out) is not None:
+            keeps = layer.traits.keeps_features and bool(node.sources)
+            feature = self.seen(node.sources[0], scope).feature_dim if keeps else None
+            keeps = feature is not None and feature.dimension == size and not self.axes.made(feature)
+            layer.out_dim = feature if keeps else self.axes.feature(size, used_dims)
         elif layer.out_dim is None and node.target is not None:
             of = self.nodes[node.target].template
-            dim = layer.target_dim = of.sparse_dim or of.feature_dim
+            dim = of.sparse_dim or of.feature_dim
+            layer.decide(target_dim=dim)
             extra = 0 if node.loss is None else node.loss.more_labels
             if dim is not None and dim.dimension is not None:
                 layer.out_dim = self.axes.feature(dim.dimension + extra, used_dims) if extra else dim
@@ -382,16 +398,17 @@ class Builder:
 
     # -- parameters
 
-    def _give_parameters(
-        self, layer: Layer, scope: Scope, path: str, given: Mapping[str, Any], inputs: Mapping[str, Tensor]
-    ) -> None:
+    def _new_parameter(
+        self, layer: Layer, changes: Changes, scope: Scope, path: str, given: Mapping[str, Any],
+        inputs: Mapping[str, Tensor],
+    ) -> Callable[[str, Sequence[Dim], Any], Tensor]:  # fmt: skip
         prefix = variable_scope(scope, path[len(scope.path) :], given.get("name_scope"))
-        trainable = layer.trainable and is_trainable(scope)
+        trainable = layer.spec.common.trainable and is_trainable(scope)
         reused = given.get("reuse_params")
 
-        def new(name: str, dims: Any, initial: Any) -> Tensor:
+        def new(name: str, dims: Sequence[Dim], initial: Any) -> Tensor:
             if (key := f"parameter {name}") in inputs:
-                layer.changes.given[name] = key, (pairs := renaming(inputs[key], dims))
+                changes.given[name] = key, (pairs := renaming(inputs[key], dims))
                 with on_meta():
                     return renamed(inputs[key], pairs)
             if shared := layer_of_parameter(reused, name):
@@ -401,7 +418,7 @@ class Builder:
                     raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(table))
                 check_shape(name, table[name], dims)
                 return shared_here(table[name], name, dims)
-            cell = "" if name.startswith("batch_norm/") else layer.cell_scope
+            cell = "" if name.startswith("batch_norm/") else layer.traits.cell_scope
             parameter = self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
             # the steps of a loop name the dims themselves, and are kept from call to call
             return parameter if layer.loop is not None else shared_here(parameter, name, dims)
@@ -409,7 +426,7 @@ class Builder:
         def shared_here(parameter: Tensor, name: str, dims: Any) -> Tensor:
             own = with_priorities(dims)
             if any(a != b for a, b in zip(parameter.dims, own, strict=True) if a not in dims):
-                layer.changes.shared[name] = renaming(parameter, dims)
+                changes.shared[name] = renaming(parameter, dims)
             return parameter
 
-        layer._new_parameter = new
+        return new

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rfnb.core.dims.dim import batch_dim
+from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError
 from rfnb.network.axes import time_of
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, LayerOfNets
 from rfnb.network.layer_call.layer_errors import errors_explained, errors_of, named_after
-from rfnb.network.layer_call.penalties import darc1, spatial_smoothing
 from rfnb.network.losses import LayerLoss, loss_by_name, on_frames_of
-from rfnb.ops.math import cast, square
-from rfnb.ops.reduce import reduce_mean, reduce_sum
+from rfnb.ops.create import range_over_dim
+from rfnb.ops.index import gather
+from rfnb.ops.math import abs as abs_, cast, mod, square
+from rfnb.ops.reduce import reduce_max, reduce_mean, reduce_sum
+from rfnb.ops.shape import split_dims
 from rfnb.printable import encodable
 
 if TYPE_CHECKING:
@@ -43,11 +46,11 @@ class LossHolder:
     def __init__(self, name: str, layer: Layer, loss: LayerLoss, output: Tensor, target: Tensor | None, **more: Any):
         self.name, self.layer, self.loss, self.output = name, layer, loss, output
         self.target = on_frames_of(target, output) if loss.by_frame and target is not None else target
-        self.scale: float = loss.opts["scale"] * layer.loss_scale
+        self.scale: float = loss.opts["scale"] * layer.spec.common.loss_scale
         self.train: bool = more.get("train", get_run_ctx().train_flag)
         self.custom_inv_norm_factor: Tensor | None = more.get("custom_inv_norm_factor")
         self.reduce_func: Callable[[Tensor], Any] = more.get("reduce_func") or reduced
-        self.logits = layer.logits
+        self.logits = layer.last.logits
 
     def init(self, layer: Layer) -> LossHolder:
         """Sets the layer, and returns the holder."""
@@ -77,18 +80,18 @@ class LossHolder:
 
     def get_only_on_eval(self) -> bool:
         """Whether the loss counts only where the network is not trained."""
-        return self.layer.only_on_eval
+        return self.layer.spec.common.only_on_eval
 
     @cached_property
     def _value(self) -> Tensor | None:
-        if self.layer.only_on_eval and self.train:
+        if self.get_only_on_eval() and self.train:
             return reduced(self.output) * 0.0
         with errors_of(self.layer):
             return self.loss.value(self.output, self.logits, self.target, train=self.train)
 
     @cached_property
     def _error(self) -> Tensor | None:
-        if self.layer.only_on_eval and self.train:
+        if self.get_only_on_eval() and self.train:
             return reduced(self.output) * 0.0
         with errors_of(self.layer):
             return self.loss.error(self.output, self.logits, self.target, train=self.train)
@@ -173,9 +176,10 @@ def holder_of(node: NetNode, values: Mapping[str, Tensor]) -> LossHolder:
         raise DataNotFound(fault, hint=f'net.forward({{"{key}": …}})')
     target = None if node.target is None or not node.loss.needs_target else values[node.target]
     factor = None if node.inv_norm_factor is None else values[node.inv_norm_factor]
-    loss = loss_by_name(layer.loss or "", layer.loss_opts)
+    common = layer.spec.common
+    loss = loss_by_name(common.loss or "", common.loss_opts)
     try:
-        with errors_explained(layer.described, layer.options):
+        with errors_explained(layer.spec.described, layer.options):
             return LossHolder(node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor)
     except DimError as error:
         if layer.loop is not None and node.target is not None and error.hint is None:
@@ -193,9 +197,9 @@ def holders_of(
     for node in nodes:
         if counts(node):
             holders[node.path] = holder_of(node, values)
-        for end in () if node.layer is None else node.layer.losses_inside(node):
+        for end in node.layer.losses_inside(node) if isinstance(node.layer, LayerOfNets) else ():
             if counts(end):
-                assert node.layer is not None
+                assert isinstance(node.layer, LayerOfNets)
                 holders[end.path] = holder_of(end, node.layer.values_of_loss(node, end, values))
     return holders
 
@@ -214,15 +218,46 @@ def constraints_of(layers: Iterable[Layer]) -> Any:
 
 
 def _constraints(layer: Layer) -> Iterator[Tensor]:
-    if layer.for_penalties is not None and layer.feature_dim is not None:
-        source, out = layer.for_penalties
-        if layer.darc1:
-            yield darc1(source, layer.feature_dim) * layer.darc1
-        if layer.spatial_smoothing:
-            yield spatial_smoothing(out, layer.feature_dim) * layer.spatial_smoothing
-    for parameter in layer.params.values() if layer.L2 else ():
+    common, feature = layer.spec.common, layer.spec.feature_dim
+    if layer.last.for_penalties is not None and feature is not None:
+        source, out = layer.last.for_penalties
+        if common.darc1:
+            yield darc1(source, feature) * common.darc1
+        if common.spatial_smoothing:
+            yield spatial_smoothing(out, feature) * common.spatial_smoothing
+    for parameter in layer.params.values() if common.L2 else ():
         if parameter.trainable:
-            yield reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.L2
+            yield reduce_sum(square(parameter), axis=list(parameter.dims)) * common.L2
+
+
+def darc1(x: Tensor, feature: Dim) -> Tensor:
+    """The largest sum of |x| over all frames, of all features (Kawaguchi et al. 2017). {…, feature} → {}
+
+    >>> from rfnb.network.holder import darc1
+    >>> time, two = rf.Dim(3, name="time"), rf.Dim(2, name="two")
+    >>> darc1(rf.convert_to_tensor([[1.0, -2.0], [0.5, 1.0], [0.0, 1.0]], dims=[time, two]), two).item()
+    4.0
+    """
+    return reduce_max(reduce_sum(abs_(x), axis=[dim for dim in x.dims if dim is not feature]), axis=feature)
+
+
+def spatial_smoothing(x: Tensor, feature: Dim) -> Tensor:
+    """The squared differences of each feature from the mean of its eight neighbours. {…, feature} → {}
+
+    The features stand in a grid that is as square as possible, with at least as many rows as columns, and whose borders
+    meet (Wu et al. 2016, "Stimulated deep neural network for speech recognition").
+    """
+    size = feature.get_dim_value()
+    columns = next(n for n in range(math.isqrt(size), 0, -1) if size % n == 0)
+    grid = [Dim(size // columns, name="rows"), Dim(columns, name="columns")]
+    x = split_dims(x, axis=feature, dims=grid)
+    box = x
+    for dim in grid:
+        places = range_over_dim(dim, device=x.device) + dim.get_dim_value()
+        before, after = (gather(box, indices=mod(places + by, dim.get_dim_value()), axis=dim) for by in (-1, 1))
+        box = before + box + after
+    energy = square(x - (box - x) * (1 / 8))
+    return reduce_sum(energy, axis=list(energy.dims))
 
 
 def _by_sequence(x: Tensor | None) -> Tensor | None:

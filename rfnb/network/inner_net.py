@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,16 +14,17 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.network.build.naming import is_trainable, variable_scope
-from rfnb.network.build.node import NetNode, every_node, run_node, take_parts
+from rfnb.network.build.node import NetNode, every_node, run_node, stepping, take_parts
 from rfnb.network.build.template import on_meta
 from rfnb.network.builder import Builder
-from rfnb.network.layer import Layer
+from rfnb.network.layer import SteppingLayer
+from rfnb.network.rec.build import NUMBERS
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of
 from rfnb.network.rec.run import RecRun
+from rfnb.network.rec.values import filled
 from rfnb.network.resolve import Scope, texts_in
 from rfnb.nn.module.module import Module
-from rfnb.ops.create import full, zeros
 from rfnb.ops.index import gather
 from rfnb.ops.math import where
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
@@ -33,8 +34,6 @@ UNIT = "unit"
 layers are in it."""
 TARGET = "target:"
 """Stands before the path of data that are the target of a loss in a unit, with all frames."""
-NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
-"""Initial outputs by name."""
 
 Take = Callable[[Tensor], Tensor]
 
@@ -129,7 +128,7 @@ class InnerNet(Module):
                 name = node.path.removeprefix(self.path)
                 sources = [values[path] for path in node.sources]
                 inputs = {key: values[path] for key, path in node.inputs.items()}
-                values[node.path], new[name] = node.layer.one_step(state[name], *sources, **inputs)
+                values[node.path], new[name] = stepping(node).one_step(state[name], *sources, **inputs)
                 take_parts(node, values)
             elif node.layer is not None:
                 run_node(node, values)
@@ -152,8 +151,7 @@ class InnerNet(Module):
     def grown_output(self, state: State) -> Tensor:
         """The output along an axis that grows, which belongs to the state after a step."""
         node = self.resolved(self.output)
-        assert node.layer is not None
-        return node.layer.output_of(state[node.path.removeprefix(self.path)])
+        return stepping(node).output_of(state[node.path.removeprefix(self.path)])
 
     def parts_of(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs of the layers in the unit and further outputs, by the names that they have outside."""
@@ -163,7 +161,7 @@ class InnerNet(Module):
         """The outputs of layers in the unit that belong to a state."""
         outputs = {name: state[name] for name in self.kept}
         for name, node in self.carrying.items():
-            parts = {} if node.layer is None else node.layer.parts_of(state[name])
+            parts = {} if node.layer is None else stepping(node).parts_of(state[name])
             outputs.update({self.called(f"{node.path}/{part}"): x for part, x in parts.items()})
         return outputs
 
@@ -180,12 +178,11 @@ class InnerNet(Module):
         return state
 
     def _first_state_of(self, node: NetNode, given: Mapping[str, Tensor | None]) -> State:
-        assert node.layer is not None
         keys = {path: key for key, path in self.inputs.items()}
         with get_run_ctx().train_flag_ctx(False), on_meta():
-            prepared = node.layer.prepared(*(self.nodes[path].template for path in node.sources))
+            prepared = stepping(node).prepared(*(self.nodes[path].template for path in node.sources))
         values = {option: given.get(keys.get(path, "")) for option, path in node.inputs.items()}
-        return node.layer.first_state(*prepared, **values)
+        return stepping(node).first_state(*prepared, **values)
 
     def first_output(
         self, given: Mapping[str, Tensor | None], node: NetNode | None = None, first: Any = None
@@ -197,17 +194,18 @@ class InnerNet(Module):
         template, layer = node.template, node.layer
         dims = [dim for dim in template.dims if dim is not self.frames]
         x: Any = given.get(first) if isinstance(first, str) else first
-        if first is None and layer is not None and layer.can_step and type(layer).output_of is not Layer.output_of:
-            x = layer.output_of(self._first_state_of(node, given))
+        is_state = isinstance(layer, SteppingLayer) and type(layer).output_of is not SteppingLayer.output_of
+        if first is None and is_state:
+            x = stepping(node).output_of(self._first_state_of(node, given))
             x = x if set(x.dims) == set(dims) else 0.0
         elif isinstance(first, str) and first == "apply(0)":
-            inputs = {key: _filled(self.nodes[path].template, 0) for key, path in self.inputs.items()}
+            inputs = {key: filled(self.nodes[path].template, 0) for key, path in self.inputs.items()}
             x = self.run(inputs, self.first_state(given))[0][node.path]
             x = x if self.frames is None else gather(x, indices=0, axis=self.frames)
         elif isinstance(first, str) and first not in NUMBERS and x is None:
             raise NetworkError("initial_output: the layer has no value before the loop", got=self.inputs[first])
         if not isinstance(x, Tensor):
-            x = _filled(template, NUMBERS.get(first, first), dims)
+            x = filled(template, NUMBERS.get(first, first), dims)
         for dim in dims:
             x = x if dim in x.dims else expand_dim(x, dim)
         return set_feature_dim(x, template.feature_dim)
@@ -264,14 +262,14 @@ class InnerBuilder(Builder):
             top = top.parent
         output = net.resolved(net.output)
         net.grows = self._growing(output)
-        if net.grows and (output.layer is None or output.layer.so_far is None):
+        if net.grows and getattr(output.layer, "so_far", None) is None:
             self._check_kept(output)
         texts, unit_path = set(texts_in(top.layers)), self.scope.path[len(self.around.path) :]
         for path, node in self.nodes.items():
             name = net.called(path)
             if node.layer is None or not name:
                 continue
-            if node.layer.is_output_layer or any(text.endswith(f"{unit_path}{name}") for text in texts):
+            if node.layer.spec.common.is_output_layer or any(text.endswith(f"{unit_path}{name}") for text in texts):
                 self._check_kept(node)
                 net.kept[name] = (path, self.first(path))
         return net
@@ -281,7 +279,7 @@ class InnerBuilder(Builder):
         if self.masked_loop is None or self.masked_loop is not self.loop:
             return False
         grown = {dim for member in self.nodes.values() if member.state is not None for dim in _grown_in(member.state)}
-        layers = [member.layer for member in self.nodes.values() if member.layer is not None]
+        layers = [member.layer for member in self.nodes.values() if isinstance(member.layer, SteppingLayer)]
         grown.update(layer.so_far for layer in layers if layer.so_far is not None)
         return not grown.isdisjoint(node.template.dims)
 
@@ -383,14 +381,3 @@ def chosen(mask: Tensor, new: Any, old: Any) -> Any:
 def _grown_in(state: Mapping[str, Any]) -> set[Dim]:
     """The axes in a state, which grow from step to step."""
     return {part for part in state.values() if isinstance(part, Dim)}
-
-
-def _filled(template: Tensor, number: Any, dims: Sequence[Dim] | None = None) -> Tensor:
-    """A tensor with the dims and dtype of a template."""
-    make: Any = {
-        "dims": template.dims if dims is None else dims,
-        "dtype": template.dtype,
-        "sparse_dim": template.sparse_dim,
-    }
-    x = full(fill_value=number, **make) if number else zeros(**make)
-    return set_feature_dim(x, template.feature_dim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,47 @@ from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
 from rfnb.network.build.check import check_net
 from rfnb.network.build.naming import ends_of
 from rfnb.network.build.node import NetNode, every_node, run_node
-from rfnb.network.build.outputs import NetworkOutputs
 from rfnb.network.builder import Builder
 from rfnb.network.config.compute import Own, with_own
 from rfnb.network.config.read import read_config
 from rfnb.network.extern_data import ExternData
 from rfnb.network.holder import LossHolder, constraints_of, holders_of
 from rfnb.network.interface import Interface
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, LayerOfNets
 from rfnb.network.layer_call.layer_errors import error_of
-from rfnb.network.rec.decode import searched_net, searching
 from rfnb.network.rec.explain import NetExplanation, explanation_of
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun
+from rfnb.network.rec.search import searched_net, searching
 from rfnb.network.report.findings import NetworkReport, report_of
 from rfnb.network.report.lenient import construct_what_can
 from rfnb.network.report.outline import Entry, outline
 from rfnb.network.versions import default_behavior_version
 from rfnb.ops.grad import stop_gradient_scope
 from rfnb.search.found import Found
+
+
+class NetworkOutputs(Mapping[str, Tensor]):
+    """The outputs of a call by the paths of the layers: "encoder", "subnet/layer"; and "data:key"."""
+
+    def __init__(self, values: dict[str, Tensor]):
+        self._values = values
+
+    def __getitem__(self, path: str) -> Tensor:
+        if path not in self._values:
+            hint = did_you_mean(path, self._values) or "a layer is constructed if an output or a loss needs it"
+            raise LayerNotFound(f"there is no output of a layer {path!r}", expected=", ".join(self._values), hint=hint)
+        return self._values[path]
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 class Network(Interface):
@@ -325,8 +346,8 @@ class Network(Interface):
 
     def masks_of_frames(self) -> dict[str, tuple[Tensor, Dim]]:
         """By path of a masked_computation, the mask of all frames of the last batch, and their axis."""
-        nodes = [node for node in self._nodes.values() if node.layer is not None]
-        masks = {node.path: node.layer.mask_of_frames(node, self._values) for node in nodes}  # type: ignore[union-attr]
+        layers = {node: node.layer for node in self._nodes.values() if isinstance(node.layer, LayerOfNets)}
+        masks = {node.path: layer.mask_of_frames(node, self._values) for node, layer in layers.items()}
         return {path: mask for path, mask in masks.items() if mask is not None}
 
     # -- losses
@@ -358,7 +379,11 @@ class Network(Interface):
 
     def _has_loss(self, node: NetNode) -> bool:
         """Whether the loss of a layer counts: those in loops are for training."""
-        if node.loss is None or node.layer is None or (self.search_flag and node.layer.loss_only_on_non_search):
+        if (
+            node.loss is None
+            or node.layer is None
+            or (self.search_flag and node.layer.spec.common.loss_only_on_non_search)
+        ):
             return False
         return node.loop is None or self.train_flag is not False
 

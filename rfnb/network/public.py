@@ -7,5 +7,4 @@ from rfnb.network.extern_data import ExternData as ExternData
 from rfnb.network.holder import LossHolder as LossHolder
 from rfnb.network.network import Network as Network
 from rfnb.network.versions import set_behavior_version as set_behavior_version
-from rfnb.network.weights.preload import preload as preload
-from rfnb.network.weights.restore import restore as _restore  # registers itself for `rf.load`
+from rfnb.network.weights import preload as preload, restore as _restore  # registers itself for `rf.load`

@@ -68,12 +68,13 @@ def open_notebook(lab, page: Page, request) -> Iterator[Callable[..., NotebookPa
         else:
             copy_notebook(name, folder)
         path = f"{folder.name}/{name}"
+        lab.start_kernel(path)
         return notebook.open_beside(path) if beside else notebook.open(lab.address(path))
 
     yield open_copy
     if failed(request.node):
         notebook.screenshot(f"failed-{folder.name}")
-    notebook.shutdown_kernels()
+    notebook.leave()
     shutil.rmtree(folder, ignore_errors=True)
 
 

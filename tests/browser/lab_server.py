@@ -37,6 +37,13 @@ class LabServer:
         page = "notebooks" if self.app == "notebook" else "lab/tree"
         return f"{self.url}/{page}/{notebook}?token={self.token}&reset"
 
+    def start_kernel(self, notebook: str) -> None:
+        """Starts the kernel of a notebook, which takes as long as the page, before the page is opened."""
+        session = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": "python3"}}
+        headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/api/sessions", json.dumps(session).encode(), headers)
+        urllib.request.urlopen(request, timeout=60).close()
+
 
 @contextmanager
 def running(folder: Path, app: str = "jupyterlab") -> Iterator[LabServer]:

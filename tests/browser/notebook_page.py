@@ -43,6 +43,15 @@ EXECUTE = """async code => {
   return text;
 }"""
 
+LEAVE = """() => {
+  const { serverSettings, sessions } = window.jupyterapp?.serviceManager ?? {};
+  for (const { id } of sessions?.running() ?? []) {
+    const headers = { Authorization: `token ${serverSettings.token}` };
+    void fetch(`${serverSettings.baseUrl}api/sessions/${id}`, { method: 'DELETE', keepalive: true, headers });
+  }
+}"""
+"""`keepalive`: the request outlives the page."""
+
 OUTPUTS = """index => {
   const panel = window.jupyterapp.shell.currentWidget;
   return panel.content.widgets[index].model.outputs.toJSON();
@@ -186,8 +195,12 @@ class NotebookPage:
         return file
 
     def shutdown_kernels(self) -> None:
-        """So that the next test does not get this one's kernel, with what it has imported."""
+        """Ends them, and waits until they have ended."""
         self.page.evaluate("async () => { await window.jupyterapp?.serviceManager.sessions.shutdownAll(); }")
+
+    def leave(self) -> None:
+        """Ends the kernels, without waiting: the next test has a notebook, and so a kernel, of its own."""
+        self.page.evaluate(LEAVE)
 
 
 def made_of(cells: list[str]) -> nbformat.NotebookNode:

@@ -66,7 +66,13 @@ def test_four_ways_make_runs_that_step_forth_and_back(open_notebook):
         assert [line.strip() for line in skipped] == ([] if step % 2 else ["odd = t"])
     marked = notebook.highlighted(1, ".rfnb-cm-skipped")
     assert [line.strip() for line in marked] == ["odd = t"]
-    panel.go("last", 3).look("for k in")
+    panel.look("h = torch.tanh")
+    panel.root.get_by_text("name axes").press("Enter")
+    notebook.page.keyboard.type("unit")
+    notebook.page.keyboard.press("Enter")
+    expect(panel.root.get_by_text("rename axes")).to_be_focused()
+    expect(panel.go("last", 3).root.locator("[aria-current=step] .rfnb-Dim-name")).to_have_text("unit")
+    panel.look("for k in")
     panel.root.get_by_text("Step into the loop").click()
     panel.root.locator(".rfnb-Stepper-name", has_text="for k in range(2)").wait_for()
     assert panel.at(0).go("next", 1).value("total") == "7"

@@ -294,7 +294,7 @@ def example(net):
     """Random data, with frames enough for the labels of CTC."""
     rf.set_random_seed(2)
     draw, batch = np.random.default_rng(1), {}
-    has_ctc = any(layer.loss == "ctc" for layer in net.layers.values())
+    has_ctc = any(layer.spec.common.loss == "ctc" for layer in net.layers.values())
     frames = net.extern_data.get_data("data").dims[1]
     for key, data in net.extern_data.data.items():
         longest = 30 if has_ctc and data.dims[1] is frames else 4

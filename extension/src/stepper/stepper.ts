@@ -202,6 +202,17 @@ export class Stepper implements IDisposable {
     return this._held.edit(states);
   }
 
+  /** Name the axes of a variable at all steps. Returns whether the kernel took the names. */
+  async nameAxes(name: string, text: string): Promise<boolean> {
+    const { step } = this.state;
+    const done = step && (await this._asides.ask('name_axes', { name, text, step: step.step }));
+    if (done) {
+      this._steps.clear();
+      await this._steps.again(step.step);
+    }
+    return Boolean(done);
+  }
+
   /** Continue from a step with a pruned candidate in the beam, as a new run. */
   keep(step: number, candidate: number): Promise<void> {
     return this._related.keep(step, candidate);

@@ -43,6 +43,14 @@ describe('a loop that is held at a pause', () => {
     expect(stepper.state).toMatchObject({ run: { name: 'edited' }, step: { step: 0 }, waiting: null });
   });
 
+  it('shows the step anew once its axes have names', async () => {
+    const { stepper, asked } = travelling(({ command }) => (command === 'name_axes' ? runView() : null));
+    expect(await stepper.nameAxes('x', 'batch')).toBe(true);
+    await settled();
+    expect(asked.map(({ command }) => command)).toEqual(['name_axes', 'step']);
+    expect(asked[0].args).toMatchObject({ name: 'x', text: 'batch', step: 0 });
+  });
+
   it('keeps its states when an edit is refused', async () => {
     const { stepper, asked } = travelling(() => null);
     expect(await stepper.edit({ h: 'x' })).toBe(false);

@@ -109,6 +109,7 @@ describe('LoopsView', () => {
     expect(compare.map(button => button.ariaLabel ?? button.getAttribute('aria-label'))).toEqual([
       'Compare with run 3'
     ]);
+    expect(compare[0].textContent).toBe('compare');
     act(() => compare[0].click());
     expect(given.runActions.compare).toHaveBeenCalledWith(3);
     expect(host.querySelector('[data-run="3"] .rfnb-Run-parent')?.textContent).toBe('fork of #2 at 4');

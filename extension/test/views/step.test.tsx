@@ -5,7 +5,7 @@ import type { OpView } from '../../src/schema';
 import { tokens } from '../../src/views/step/python';
 import { Stats } from '../../src/views/value/value';
 import { StepperView } from '../../src/views/stepper/stepper';
-import { EVIL, opRow, runView, stateRow, stepView, value, watchRow } from '../examples';
+import { dim, EVIL, opRow, runView, stateRow, stepView, value, watchRow } from '../examples';
 import { show, redraw, actions, state, type, click } from '../rendering';
 
 describe('Watches', () => {
@@ -36,9 +36,36 @@ describe('a step of a plain loop', () => {
     ]);
     expect(host.querySelector('.rfnb-Gradients')).toBeNull();
     const links = [...host.querySelectorAll<HTMLElement>('[data-line="3"] .rfnb-Link')];
-    expect(links.map(link => link.textContent)).toEqual(['Step into the loop']);
-    links[0].click();
+    expect(links.map(link => link.textContent)).toEqual(['rename axes', 'Step into the loop']);
+    links[1].click();
     expect(asked.enter).toHaveBeenCalledWith(3);
+  });
+
+  it('has its axes named where they have no names, and renamed', () => {
+    const asked = actions();
+    const at = (name: string) =>
+      stepView(3, { values: [{ line: 3, op: 'Tensor', value: value('x', '1', { dims: [dim({ name })] }) }] });
+    const shown = (name: string, change = {}) => (
+      <StepperView
+        state={state({ step: at(name), line: 3, run: runView({ is_plain: true }), ...change })}
+        actions={asked}
+      />
+    );
+    const host = show(shown('axis0'));
+    click(host, '[data-line="3"] .rfnb-Link');
+    const field = host.querySelector<HTMLInputElement>('.rfnb-Edit input');
+    expect([document.activeElement, field?.value]).toEqual([field, '']);
+    type(host, '.rfnb-Edit input', 'batch');
+    expect(asked.nameAxes).toHaveBeenCalledWith('x', 'batch');
+    redraw(shown('axis0', { asides: { name_axes: { waiting: false, error: EVIL, answer: null } } }));
+    expect(host.querySelector('.rfnb-Edit [role="alert"]')?.textContent).toBe(EVIL);
+    type(host, '.rfnb-Edit input', 'b', 'Escape');
+    redraw(shown('batch'));
+    expect(host.querySelector('[data-line="3"] .rfnb-Link')?.textContent).toBe('rename axes');
+    click(host, '[data-line="3"] .rfnb-Link');
+    expect(host.querySelector<HTMLInputElement>('.rfnb-Edit input')?.value).toBe('batch');
+    redraw(shown('axis0', { still: true }));
+    expect(host.querySelector('[data-line="3"] .rfnb-Link, .rfnb-Edit')).toBeNull();
   });
 
   it('shows the first and last of many values of a line', () => {

@@ -44,6 +44,29 @@ describe('StepperView', () => {
     expect(check.textContent).toBe('replay agrees');
   });
 
+  it.each([
+    ['replay agrees', {}, 'gave the states of the run', 5],
+    ['as it was', { is_plain: true }, 'nothing is computed again', 6],
+    ['replay differs: a reason', { is_search: true }, 'did not give the states', 10],
+    ['from the traceback', { is_plain: true }, undefined, 5]
+  ])('explains "%s", in a legend too', (check, change, words, rows) => {
+    const shown = state({ run: runView(change), step: stepView(3, { check }) });
+    const host = show(<StepperView state={shown} actions={actions()} />);
+    const meanings = [...host.querySelectorAll('.rfnb-Marks dd')].map(row => row.textContent);
+    expect(meanings).toHaveLength(rows);
+    expect(host.querySelector<HTMLElement>('.rfnb-Check')?.title ?? '').toContain(words ?? '');
+    expect(meanings[0]).toContain(words ?? 'change of a state');
+  });
+
+  it('explains padding that is not 0, where the pointer is', () => {
+    const flags = ['padding ≠ 0: with it μ 1, σ 2', EVIL];
+    const states = [{ ...stateRow('h', '1', '2'), flags }];
+    const host = show(<StepperView state={state({ step: stepView(3, { states }) })} actions={actions()} />);
+    const titles = [...host.querySelectorAll<HTMLElement>('.rfnb-State .rfnb-Chip')].map(chip => chip.title);
+    expect(titles[0]).toMatch(/^padding ≠ 0.*\nCode that does not know the lengths/);
+    expect(titles[1]).toBe(EVIL);
+  });
+
   it('tells values that are not finite from others', () => {
     const wrong = { line: 5, op: 'log', value: value('h', 'nan 1', { flags: ['nan'], alarms: ['nan'] }) };
     const step = stepView(3, { values: [{ line: 3, op: 'x', value: value('x', '1', { flags: ['banana'] }) }, wrong] });
@@ -305,9 +328,11 @@ describe('around a run', () => {
 
   it('goes to where it broke off, and marks the line there', () => {
     const asked = actions();
-    const run = runView({ failure: { step: 3, line: 5, error: EVIL } });
+    const flags = [`failed in step 3: ${EVIL}`, 'not finite'];
+    const run = runView({ flags, failure: { step: 3, line: 5, error: EVIL } });
     const host = show(<StepperView state={state({ run })} actions={asked} />);
     expect(host.querySelector('.rfnb-Failure')?.textContent).toContain(EVIL);
+    expect(host.querySelector('.rfnb-Stepper-head .rfnb-Chips')?.textContent).toBe('not finite'); // the error once
     expect(host.querySelector('[data-failed=true]')?.getAttribute('data-line')).toBe('5');
     click(host, '.rfnb-Failure button');
     expect([vi.mocked(asked.goto).mock.calls, vi.mocked(asked.look).mock.calls]).toEqual([[[3]], [[5]]]);

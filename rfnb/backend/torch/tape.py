@@ -295,7 +295,7 @@ def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], Any]:
 _ODD = ("__tensor_flatten__", "fake_mode")
 _TYPES = (value for value in vars(torch).values() if isinstance(value, torch.dtype))
 _ODD_TYPES = frozenset(value for value in _TYPES if str(value).startswith(("torch.float8", "torch.float4", "torch.q")))
-_STRIDED = torch.strided
+_STRIDED, _Tensor = torch.strided, torch.Tensor
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
@@ -341,6 +341,9 @@ class TorchTape:
         stack.enter_context(_disable_current_modes())
         return stack
 
+    is_observed = staticmethod(torch._C._len_torch_function_stack)
+    """How many modes see functions and attributes of all tensors, if that is not switched off."""
+
     @staticmethod
     def alias_raw(raw: torch.Tensor) -> torch.Tensor:
         """Another tensor object with the same data."""
@@ -381,13 +384,21 @@ class TorchTape:
         return None if raw.requires_grad or raw.is_inference() or _is_odd(raw) else raw._version
 
     @staticmethod
-    def plain_version_raw(value: Any) -> int | None:
-        """The version of a tensor that can be kept by reference; None for others, which need a closer look, and for all
-        other values: what `counted_version_raw` and `keeps_more_raw` say together.
+    def plain_version_raw(value: Any) -> tuple[int, int, bool] | None:
+        """The version of a tensor that can be kept by reference, its bytes, and whether it has an autograd graph; None
+        for others, which need a closer look, such as small parts of large tensors, and for all other values.
         """
-        if type(value) is not torch.Tensor or value.requires_grad or value.is_inference() or _is_odd(value):
+        if type(value) is not _Tensor or value.layout is not _STRIDED or value.is_meta or value.is_nested:
             return None
-        return None if value._is_view() and TorchTape.keeps_more_raw(value) else value._version
+        if value.dtype in _ODD_TYPES or _is_wrapped(value) or (value._is_view() and TorchTape.keeps_more_raw(value)):
+            return None
+        has_graph = value.requires_grad
+        if has_graph and value.is_leaf:
+            return None
+        try:
+            return value._version, value.nbytes, has_graph
+        except RuntimeError:  # of inference mode
+            return None
 
     current_version_raw = staticmethod(attrgetter("_version"))
     """The version of a tensor that has a `counted_version_raw`."""

@@ -31,8 +31,8 @@ from rfnb.printable import printable_name
 from rfnb.search.explain.keep import reason_against
 from rfnb.search.explain.where import Where
 from rfnb.search.found import Found
-from rfnb.search.node import Node
 from rfnb.search.tree import Tree
+from rfnb.search.tree_arrays import Node
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -302,7 +302,10 @@ def text_html(text: str) -> Html:
     return fold("as text", el("pre", text, style=_PRE))
 
 
-LEGEND = "step by step from left to right · thick: best · green frame: reference · ▣ ends · ✂ fell out · grey: pruned"
+LEGEND = (
+    "step by step from left to right · the bluer, the better in its step · thick: best · green frame: reference · "
+    "▣ ends · “·” had ended before · ✂ fell out · grey: pruned"
+)
 JOINS = " · brown: joined, as the labels are the same"
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
 

@@ -17,8 +17,8 @@ from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import real
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
-from rfnb.search.node import Hypothesis
 from rfnb.search.tree import Tree
+from rfnb.search.tree_arrays import Hypothesis
 from rfnb.search.words import number
 
 MOST = 10

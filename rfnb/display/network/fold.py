@@ -247,7 +247,7 @@ class LoopBox:
 def loops_of(net: Network) -> dict[str, LoopBox]:
     """The loops that were constructed, by path."""
     layers = net.layers
-    nets = next((layer.nets for layer in layers.values()), {})
+    nets = next((layer.spec.nets for layer in layers.values()), {})
     recs = {path: rec for path, rec in nets.items() if path in layers and (rec.inside or rec.before)}
     templates = net.templates() if recs else {}
     return {path: _loop(net, rec, templates) for path, rec in recs.items()}

@@ -26,7 +26,7 @@ from rfnb.display.markup.html import Html, el, join
 from rfnb.display.network.fold import NetFolder, Status, as_computed, loops_of
 from rfnb.display.network.schema import LayerCard, LayerOption, LayerParam, NetworkView, TakenFrames, TakenRow
 from rfnb.errors import ViewError
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, nets_inside
 from rfnb.network.network import Network
 from rfnb.network.report.findings import reason, unsupported
 from rfnb.network.report.outline import Entry
@@ -236,7 +236,7 @@ def describe(
     status = status_of(net, entries)
     templates = net.templates()
     layers = net.every_layer()
-    leaves = {path: instance for path, instance in layers.items() if not instance.nets_inside}
+    leaves = {path: instance for path, instance in layers.items() if not nets_inside(instance)}
     params = {path: sum(x.num_elements() for x in instance.params.values()) for path, instance in leaves.items()}
     loops = loops_of(net)
     folder = NetFolder(as_computed(entries, layers, loops), templates, status, params, loops)

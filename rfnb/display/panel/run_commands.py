@@ -11,6 +11,7 @@ from rfnb.display.beam.schema import NodeAt
 from rfnb.display.beam.view import PRUNED, tree_of
 from rfnb.display.comparison import ComparisonView
 from rfnb.display.markup.numbers import plain
+from rfnb.display.panel.axes import axes_typed
 from rfnb.display.panel.conditions import conditions_of
 from rfnb.display.panel.edit import edited
 from rfnb.display.panel.schema import FoundView, RunAtView, Where
@@ -85,6 +86,13 @@ def keep(dispatcher: Dispatcher, run: int, step: int, candidate: int, sequence: 
     return history_view.describe_run(variant)
 
 
+def name_axes(dispatcher: Dispatcher, run: int, name: str, text: str, step: int) -> RunView:
+    """The run, after the axes of a variable got names at all steps: those that were typed at a step; none if empty."""
+    loop_run = dispatcher.run_of(run)
+    loop_run.name_axes(name, axes_typed(loop_run, name, text, step))
+    return history_view.describe_run(loop_run)
+
+
 def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
     """All runs, with a new one of the same call, made with the current code."""
     dispatcher.run_of(run).rerun()
@@ -149,6 +157,7 @@ TRAVEL: dict[str, Any] = {
     "find": find,
     "fork": fork,
     "keep": keep,
+    "name_axes": name_axes,
     "rerun": rerun,
     "training": training,
     "loops": loops,

@@ -45,6 +45,7 @@ from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
 from rfnb.trace.plain.others import is_added
+from rfnb.trace.run.file.stored_variables import StoredVariables
 from rfnb.trace.run.find import steps_begun
 from rfnb.trace.run.plain_steps import PlainSteps
 
@@ -272,7 +273,7 @@ def describe_run(run: Run) -> RunView:
         "is_search": run.replay.is_search,
         "training": _training(run),
     }
-    if isinstance(run.replay, PlainSteps):
+    if isinstance(run.replay, PlainSteps | StoredVariables):
         view["is_plain"] = True
     if (raised_in := getattr(run.replay, "raised_in", None)) is not None:
         view["raised_in"] = raised_in

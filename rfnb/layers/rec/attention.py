@@ -18,10 +18,9 @@ from rfnb.ops.reduce import softmax
 from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
 
 
-class GenericAttention(Layer, layer_class="generic_attention"):
+class GenericAttention(Layer, layer_class="generic_attention", sourceless=True):
     """The sum of the frames of `base`, each times its weight. {…, time}, base {…, time, features} → {…, features}"""
 
-    sourceless = True
     weights: Any = layer()
     base: Any = layer()
     auto_squeeze: bool = value(True, bool)
@@ -45,8 +44,8 @@ class GenericAttention(Layer, layer_class="generic_attention"):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The features of the base come last."""
-        features = [dim for dim in order if dim is self.feature_dim]
-        return [*(dim for dim in order if dim is not self.feature_dim), *features]
+        features = [dim for dim in order if dim is self.spec.feature_dim]
+        return [*(dim for dim in order if dim is not self.spec.feature_dim), *features]
 
 
 class DotAttention(Layer, layer_class="dot_attention"):

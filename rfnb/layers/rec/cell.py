@@ -14,7 +14,7 @@ from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
 from rfnb.layers.rec.units import CELLS, cell_of
 from rfnb.network.axes import time_of
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, SteppingLayer
 from rfnb.network.options import FromLayer, axis, layers, value
 from rfnb.network.resolve import names_of_sources
 from rfnb.ops.concat import concat_features
@@ -30,12 +30,9 @@ CONSTANT = {None: 0.0, "zeros": 0.0, 0: 0.0, "ones": 1.0, 1: 1.0}
 VARIABLE = "var"
 
 
-class Rec(Layer, layer_class="rec"):
+class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=True):
     """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
 
-    cell_scope = "rec/"
-    can_step = True
-    state_has_output = True
     unit: Any = value("lstm", str, dict)
     unit_opts: dict[str, Any] | None = value(None, dict)
     direction: int | None = value(None, int)
@@ -107,8 +104,8 @@ class Rec(Layer, layer_class="rec"):
     def step(self, state: State, x: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
         """{…, in} → {…, out}"""
         y, new = self.cell.one_step(x, state)
-        if self.gives_parts:
-            self.parts = state_parts(self.cell.visible(new))
+        if self.spec.gives_parts:
+            self.last.parts = state_parts(self.cell.visible(new))
         return set_feature_dim(y, self.out_dim), new
 
     def begin_steps(self) -> None:
@@ -163,8 +160,8 @@ class Rec(Layer, layer_class="rec"):
         if self.direction == -1:
             x = reverse_sequence(x, axis=self.axis)
         y, state = self.cell.over(x, self._state(x, inputs), self.axis)
-        if self.gives_parts:
-            self.parts = state_parts(self.cell.visible(state))
+        if self.spec.gives_parts:
+            self.last.parts = state_parts(self.cell.visible(state))
         if self.direction == -1:
             y = reverse_sequence(y, axis=self.axis)
         if "lstm" not in self.kind or "norm" in self.kind:  # the kernels of others give 0 after the end
@@ -192,8 +189,8 @@ class RnnCell(Rec, layer_class="rnn_cell"):
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
         """The parameters. Before the first step, the output is that of the initial state."""
-        if self.stepwise and not self.by_mask and self.initial_output not in (None, "zeros", 0):
-            fault, got = "rnn_cell has no initial_output", f'"initial_output": {self.initial_output!r}'
+        if self.stepwise and not self.spec.by_mask and self.spec.common.initial_output not in (None, "zeros", 0):
+            fault, got = "rnn_cell has no initial_output", f'"initial_output": {self.spec.common.initial_output!r}'
             raise NetworkError(
                 fault, got=got, expected='"initial_state": …, whose h is the output before the first step'
             )
@@ -208,10 +205,9 @@ class RnnCell(Rec, layer_class="rnn_cell"):
         return "standardlstm" if name in ("lstmblock", "lstmblockfused", "cudnnlstm") else name
 
 
-class GetLastHiddenState(Layer, layer_class="get_last_hidden_state"):
+class GetLastHiddenState(Layer, layer_class="get_last_hidden_state", joins=False):
     """The last state of recurrent layers, joined in the features or added. {…, axis, n} → {…, n'}"""
 
-    joins = False
     key: str | None = value(None, str)
     combine: str = value("concat", str)
 

@@ -10,8 +10,9 @@ from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network.axes import NetworkDims
-from rfnb.network.layer import Layer
+from rfnb.network.layer import ChoosingLayer, Layer
 from rfnb.network.options import value
+from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.search import SearchChoices, StepsOfSearch
 from rfnb.network.resolve import names_of_sources
 from rfnb.ops.create import zeros
@@ -27,11 +28,9 @@ SAME = (
 """Options that `loop.choice` has under the same name."""
 
 
-class Choice(Layer, layer_class="choice"):
+class Choice(ChoosingLayer, layer_class="choice", joins=False):
     """A label for each hypothesis of a search, or without a search, the target. {…, labels} → {…}, sparse"""
 
-    joins = False
-    in_search: ClassVar[bool] = True
     beam_size: int | None = value(None, Positive)
     keep_beams: bool = value(False, bool)
     search: Any = value(None)
@@ -51,7 +50,7 @@ class Choice(Layer, layer_class="choice"):
 
     def setup(self, *sources: Tensor, target: Tensor | None = None, **more: Tensor) -> None:
         """Checks that the scores are those of the labels of the target."""
-        self.several = isinstance(self.target, list | tuple)
+        self.several = isinstance(self.spec.common.target, list | tuple)
         if self.searches and self.search is False and self.length_normalization:
             raise NetworkError(
                 "choice: with search False, scores cannot be normalized by length",
@@ -64,7 +63,7 @@ class Choice(Layer, layer_class="choice"):
             )  # fmt: skip
         if not self.searches and target is None:
             raise NetworkError("choice: there is no search, and no target to take", expected='"target": "classes"')
-        labels = self.target_dim
+        labels = self.spec.target_dim
         if labels is not None and sources and self.searches and self.input_type != "regression":
             feature = sources[0].feature_dim
             if feature is None or feature.dimension != labels.dimension:
@@ -92,7 +91,7 @@ class Choice(Layer, layer_class="choice"):
         """{…, labels} → {…}. Of a search, only the template: `choose` computes its steps."""
         if not self.searches:
             assert target is not None
-            self.parts = {f"out_{i}": x for i, x in enumerate([target, *more.values()])} if self.several else {}
+            self.last.parts = {f"out_{i}": x for i, x in enumerate([target, *more.values()])} if self.several else {}
             return target
         assert self.loop is not None and self.loop.beam is not None
         templates = []
@@ -102,7 +101,7 @@ class Choice(Layer, layer_class="choice"):
                 return set_feature_dim(zeros([*dims, self.loop.beam, source.feature_dim]), source.feature_dim)  # type: ignore[list-item]
             templates.append(zeros([*dims, self.loop.beam], dtype="int32", sparse_dim=source.feature_dim))
         if self.several:
-            self.parts = {f"out_{i}": x for i, x in enumerate(templates)}
+            self.last.parts = {f"out_{i}": x for i, x in enumerate(templates)}
         return templates[0]
 
     def choose(self, steps: StepsOfSearch, *sources: Tensor, target: Tensor | None = None, **more: Tensor) -> Tensor:
@@ -126,7 +125,7 @@ class Choice(Layer, layer_class="choice"):
         labels = choice.labels if self.several else [choice.labels]
         outputs = [cast(set_sparse_dim(x, axis), "int32") for x, axis in zip(labels, axes, strict=True)]
         if self.several:
-            self.parts = {f"out_{i}": x for i, x in enumerate(outputs)}
+            self.last.parts = {f"out_{i}": x for i, x in enumerate(outputs)}
         return outputs[0]
 
     def _combine(self, more: Mapping[str, Tensor]) -> Any:
@@ -140,16 +139,20 @@ class Choice(Layer, layer_class="choice"):
         return None if self.loop is None else self.loop.choices
 
 
-class _OfHypotheses(Layer):
+def _search_of(layer: Layer, x: Tensor) -> RecNet | None:
+    """The recurrent net whose search a value is of: that with a beam of its dims."""
+    return next((rec for rec in layer.spec.nets.values() if rec.beam is not None and rec.beam in x.dims), None)
+
+
+class _OfHypotheses(ChoosingLayer):
     """A value of each hypothesis: that of this step in the loop, else the final one; zeros without a search."""
 
-    in_search: ClassVar[bool] = True
     found_as: ClassVar[str]
     found_dtype: ClassVar[str | None] = None
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, beam} → {…, beam}"""
-        search = self.search_of(x)
+        search = _search_of(self, x)
         if search is not None and search.choices is not None:
             of_all: Tensor = getattr(search.choices, self.found_as)
             return of_all
@@ -185,7 +188,7 @@ class Decide(Layer, layer_class="decide"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, beam} → {…}"""
-        search = self.search_of(x)
+        search = _search_of(self, x)
         if search is None or search.beam is None:
             return x
         if search.choices is None:  # a template
@@ -196,10 +199,8 @@ class Decide(Layer, layer_class="decide"):
         return gather(x, indices=reduce_argmax(scores, axis=search.beam), axis=search.beam)
 
 
-class DecideKeepBeam(Layer, layer_class="decide_keep_beam"):
+class DecideKeepBeam(Layer, layer_class="decide_keep_beam", by_place=True):
     """The source as it is; from a loop, the values by their places in the beam at each step. {…, beam} → the same"""
-
-    by_place: ClassVar[bool] = True
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, beam} → the same"""
@@ -218,7 +219,7 @@ class SplitBatchBeam(Layer, layer_class="split_batch_beam"):
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """The new axis."""
-        search = self.search_of(x)
+        search = _search_of(self, x)
         self.beam = None if search is None else search.beam
         if self.beam is not None and self.beam_dim is None:
             self.beam_dim = NetworkDims().static(self.beam.get_dim_value())

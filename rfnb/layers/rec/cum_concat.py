@@ -8,7 +8,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.layers.rec.so_far import no_frames, with_frame
-from rfnb.network.layer import Layer
+from rfnb.network.layer import SteppingLayer
 from rfnb.network.options import axis, value
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros
@@ -16,14 +16,12 @@ from rfnb.ops.shape import replace_dim, set_feature_dim
 from rfnb.ops.slice import slice as slice_
 
 
-class CumConcat(Layer, layer_class="cum_concat"):
+class CumConcat(SteppingLayer, layer_class="cum_concat", can_leave=False):
     """The frames up to each one, along `out_spatial_dim`, which grows in a loop. {…} → {…, out_spatial_dim}
 
     Over a sequence, these are all frames, once; for each frame of `axis`, the new axis has another length.
     """
 
-    can_step = True
-    can_leave = False
     out_spatial_dim: Dim | None = value(None, Dim)
     axis: Dim = axis("T")
     so_far: Dim

@@ -10,7 +10,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.network.axes import time_of
-from rfnb.network.layer import Layer
+from rfnb.network.layer import Layer, SteppingLayer
 from rfnb.network.options import layer, value
 from rfnb.ops.concat import concat
 from rfnb.ops.create import range_over_dim, zeros
@@ -50,15 +50,13 @@ class _ToTarget(Layer):
         self.frames, self.row = frames, 1 + frames
 
 
-class EditDistanceTable(_ToTarget, layer_class="edit_distance_table"):
+class EditDistanceTable(
+    _ToTarget, SteppingLayer, layer_class="edit_distance_table", can_leave=False, state_has_output=True
+):
     """The edit distances from the labels so far to each beginning of the target. {…} → {…, 1 + target}
 
     A row of the table of Wagner and Fischer (1974); a blank label leaves it as it is.
     """
-
-    can_step = True
-    can_leave = False
-    state_has_output = True
 
     def first_state(self, x: Tensor, labels: Tensor | None = None) -> State:
         """No label yet: 0, 1, 2, …"""

@@ -60,5 +60,5 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The positions stand before the features, which come last."""
-        end = [dim for dim in (self.inner, self.feature_dim) if dim is not None]
+        end = [dim for dim in (self.inner, self.spec.feature_dim) if dim is not None]
         return [*(dim for dim in order if dim not in end), *end]

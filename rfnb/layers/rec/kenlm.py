@@ -15,27 +15,25 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.core.vocab import read_labels
 from rfnb.errors import NetworkError
-from rfnb.network.layer import Layer
+from rfnb.network.layer import SteppingLayer
 from rfnb.network.options import REQUIRED, value
 from rfnb.ops.concat import cum_concat_step
 from rfnb.ops.control import raw_call
 from rfnb.ops.create import zeros
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
-from rfnb.search.score.arpa import LN10, read_arpa
+from rfnb.search.score.ngram import LN10, read_arpa
 
 START, UNKNOWN = "<s>", "<unk>"
 
 Score = Callable[[tuple[str, ...]], float]
 
 
-class KenLm(Layer, layer_class="kenlm"):
+class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
     """The log-probability that an n-gram model gives to a label after all labels so far. {…}, sparse → {…}
 
     With `dense_output`, those of all labels that may come next. → {…, labels}
     """
 
-    can_step = True
-    can_leave = False
     lm_file: str = value(REQUIRED, str)
     vocab_file: str = value(REQUIRED, str)
     vocab_unknown_label: str = value("UNK", str)

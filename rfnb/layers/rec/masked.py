@@ -14,9 +14,9 @@ from rfnb.errors import NetworkError
 from rfnb.network.axes import NetworkDims, time_of
 from rfnb.network.build.node import NetNode
 from rfnb.network.inner_net import TARGET, UNIT, InnerBuilder, InnerNet, chosen
-from rfnb.network.layer import Layer
+from rfnb.network.layer import LayerOfNets, SteppingLayer
 from rfnb.network.options import REQUIRED, layer, value
-from rfnb.network.rec.all_frames import leave_loop, run_over_frames, what_keeps
+from rfnb.network.rec.move import leave_loop, run_over_frames, what_keeps
 from rfnb.network.rec.values import along
 from rfnb.network.resolve import names_of_sources
 from rfnb.ops.concat import concat
@@ -37,18 +37,21 @@ OUTPUT = "output of the unit"
 """The output, as a part of the state."""
 
 
-class MaskedComputation(Layer, layer_class="masked_computation"):
+class MaskedComputation(
+    SteppingLayer,
+    LayerOfNets,
+    layer_class="masked_computation",
+    state_has_output=True,
+    joins=False,
+    sourceless=True,
+    units=(UNIT,),
+):
     """A layer that is computed only where a mask is true.
 
     In a loop, its output and states stay as they were where the mask is false. Over a sequence, the frames where the
     mask is true become a shorter sequence. {…, axis} → {…, frames}
     """
 
-    can_step = True
-    state_has_output = True
-    joins = False
-    sourceless = True
-    units = (UNIT,)
     mask: Any = layer(REQUIRED)
     unit: Any = value(REQUIRED, dict)
     masked_from: Any = value(None, str)
@@ -114,8 +117,8 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
             return self._over_frames(mask, outside, *self.left)
         axis, frames = self.inner.axis, self.inner.frames
         values, _ = self.inner.run({key: packed(x, mask, axis, frames) for key, x in outside.items()})
-        self.parts = {**self.inner.parts_of(values), **self._of_losses(values)}
-        self.parts[FIRST] = self.inner.first_output(outside)
+        self.last.parts = {**self.inner.parts_of(values), **self._of_losses(values)}
+        self.last.parts[FIRST] = self.inner.first_output(outside)
         return values[self.inner.output.path]
 
     @property
@@ -127,11 +130,18 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
     def needs_all_frames(self) -> bool:
         """Whether a layer in the unit does."""
         layers = [node.layer for node in self.inner.carrying.values()]
-        return any(member is not None and member.needs_all_frames for member in layers)
+        return any(isinstance(member, SteppingLayer) and member.needs_all_frames for member in layers)
 
     def leave_loop(self, axis: Dim) -> None:
         """The frames that the mask takes are packed, and the unit is computed along them."""
-        self.left = axis, Dim(None, name=f"{axis.name} of {self.name_in_loop}", kind="spatial")
+        self.left = (
+            axis,
+            Dim(
+                None,
+                name=f"{axis.name} of {self.name_in_loop}",
+                kind="spatial",
+            ),
+        )
         leave_loop(self.inner, self.left[1])
 
     def _over_frames(self, mask: Tensor, outside: Mapping[str, Tensor], axis: Dim, frames: Dim) -> Tensor:
@@ -152,7 +162,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         for name, x in self._of_losses(values).items():
             x = along(x, frames)
             parts[name] = placed(x, zeros(_without(x.dims, frames), dtype=x.dtype, sparse_dim=x.sparse_dim))
-        self.parts = parts
+        self.last.parts = parts
         return placed(values[inner.output.path], inner.first_output(constants))
 
     def first_state(self, mask: Tensor | None = None, **outside: Tensor | None) -> State:
@@ -163,10 +173,10 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         return state
 
     @property
-    def _carrying(self) -> list[Layer]:
+    def _carrying(self) -> list[SteppingLayer]:
         """The layers of the unit that carry a state, and have the same parameters in each step."""
         layers = [node.layer for node in self.inner.carrying.values() if node.layer is not None]
-        return [member for member in layers if not member.changes]
+        return [member for member in layers if isinstance(member, SteppingLayer) and member.spec.changes is None]
 
     def begin_steps(self) -> None:
         """That of the layers in the unit."""
@@ -190,7 +200,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         if not self.inner.grows:
             new[OUTPUT] = values[self.inner.output.path]
         new = chosen(mask, new, state)
-        self.parts = {**self.parts_of(new), **self._of_losses(values)}
+        self.last.parts = {**self.parts_of(new), **self._of_losses(values)}
         return self.output_of(new), new
 
     def output_of(self, state: State) -> Tensor:
@@ -208,15 +218,15 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         for name, end in self.inner.ends.items():
             paths = {"output": end.path, "target": end.target or "", "factor": end.inv_norm_factor or ""}
             parts.update({_part(key, name): values[path] for key, path in paths.items() if path in values})
-            if end.layer is not None and end.layer.logits is not None:
-                parts[_part("logits", name)] = end.layer.logits
+            if end.layer is not None and end.layer.last.logits is not None:
+                parts[_part("logits", name)] = end.layer.last.logits
         self.loss_parts = tuple(parts)
         return parts
 
     def ends_inside(self, node: NetNode) -> list[str]:
         """The outputs in the unit, what losses need, and the mask, of which a view shows the frames taken."""
         ends = {self.inner.called(path): end for path, end in self.inner.nodes.items() if end.layer is not None}
-        names = [name for name, end in ends.items() if end.layer.is_output_layer]  # type: ignore[union-attr]
+        names = [name for name, end in ends.items() if end.layer.spec.common.is_output_layer]  # type: ignore[union-attr]
         parts = [f"{node.path}/{name}" if name else node.path for name in [*names, *self.loss_parts]]
         return [*parts, node.inputs["mask"]]
 
@@ -251,7 +261,7 @@ class MaskedComputation(Layer, layer_class="masked_computation"):
         if parts["target"] is None and end.target is not None and end.target in values:
             parts["target"] = _taken(values[end.target], mask, axis, frames)
         assert end.layer is not None
-        end.layer.logits = parts["logits"]
+        end.layer.last.logits = parts["logits"]
         by_path = {end.path: parts["output"], end.target: parts["target"], end.inv_norm_factor: parts["factor"]}
         return {path: x for path, x in by_path.items() if path is not None and x is not None}
 
@@ -320,7 +330,7 @@ def _taken(target: Tensor, mask: Tensor, axis: Dim | None, frames: Dim | None) -
     return packed(target, mask, axis, frames) if time is axis else target
 
 
-class Unmask(Layer, layer_class="unmask"):
+class Unmask(LayerOfNets, layer_class="unmask"):
     """The frames of masked_computation at the places that they come from, each until the next one.
 
     In a loop, the source has stayed there already. {…, frames} → {…, axis}

@@ -12,7 +12,7 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
 from rfnb.network.axes import time_of
-from rfnb.network.layer import Layer
+from rfnb.network.layer import SteppingLayer
 from rfnb.network.options import axis, layer, value
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full, range_over_dim, zeros
@@ -22,13 +22,12 @@ from rfnb.ops.position import sinusoidal_encoding
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
 
 
-class PositionalEncoding(Layer, layer_class="positional_encoding"):
+class PositionalEncoding(SteppingLayer, layer_class="positional_encoding"):
     """Sines and cosines of the position of each frame. {…, axis, …} → {…, axis, n_out}
 
     In a loop, the position is the number of steps of the layer so far, a state. https://arxiv.org/abs/1706.03762
     """
 
-    can_step = True
     axis: Dim = axis("T")
     add_to_input: bool = value(False, bool)
     constant: int = value(-1, int)
@@ -78,14 +77,13 @@ def encoded(positions: Tensor, features: Dim) -> Tensor:
     return concat((y, even), (zeros([*positions.dims, unit], dtype=y.dtype), unit), out_dim=features)[0]
 
 
-class RelativePositionalEncoding(Layer, layer_class="relative_positional_encoding"):
+class RelativePositionalEncoding(SteppingLayer, layer_class="relative_positional_encoding"):
     """A vector for the distance of each key from each query. {…, axis, …} → {query, key, n_out}
 
     Distances are clipped; the vectors are trained, or sines and cosines. In a loop, the query is the frame of the step,
     and the keys are those up to it. https://arxiv.org/abs/1803.02155
     """
 
-    can_step = True
     axis: Dim | None = axis(None)
     clipping: int = value(16, Count)
     fixed: bool = value(False, bool)
@@ -109,7 +107,7 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
         if not self.fixed:
             initial = initial_values(self.forward_weights_init)
             self.encoding_matrix = self.parameter("encoding_matrix", [self.distances, self.out_dim], initial)
-            if "encoding_matrix" not in self.changes.shared:
+            if self.spec.changes is None or "encoding_matrix" not in self.spec.changes.shared:
                 self.distances = self.encoding_matrix.dims[0]  # another net may have made it
 
     def leave_loop(self, axis: Dim) -> None:
@@ -135,7 +133,7 @@ class RelativePositionalEncoding(Layer, layer_class="relative_positional_encodin
 
     def first_state(self, x: Tensor) -> State:
         """No step yet."""
-        count = full(dims=_without(x, x.feature_dim) if self.by_mask else [], fill_value=-1, dtype="int32")
+        count = full(dims=_without(x, x.feature_dim) if self.spec.by_mask else [], fill_value=-1, dtype="int32")
         return State(count=count, so_far=Dim(0, name="so far"))
 
     def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:

@@ -11,7 +11,7 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
 from rfnb.layers.rec.so_far import no_frames, with_frame
-from rfnb.network.layer import Layer
+from rfnb.network.layer import SteppingLayer
 from rfnb.network.options import axis, layer, value
 from rfnb.ops.attention import attend
 from rfnb.ops.concat import split
@@ -23,14 +23,13 @@ from rfnb.ops.reduce import softmax
 from rfnb.ops.shape import merge_dims, replace_dim, set_feature_dim, split_dims
 
 
-class SelfAttention(Layer, layer_class="self_attention"):
+class SelfAttention(SteppingLayer, layer_class="self_attention"):
     """Dot attention of each frame to the frames of the same sequence. {…, axis, in} → {…, axis, n_out}
 
     The columns of QKV are grouped by heads; each head has queries, keys and values. In a loop, keys and values of the
     frames so far are the state. https://arxiv.org/abs/1706.03762
     """
 
-    can_step = True
     axis: Dim = axis("T")
     num_heads: int = value(1, Positive)
     total_key_dim: int = value(1, Positive)

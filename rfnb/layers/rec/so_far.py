@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def no_frames(layer: Layer, batch: Sequence[Dim]) -> dict[str, Tensor]:
     """The part of a first state that counts the frames of each sequence; nothing if each step is a frame."""
-    return {"count": zeros(batch, dtype="int32")} if layer.by_mask else {}
+    return {"count": zeros(batch, dtype="int32")} if layer.spec.by_mask else {}
 
 
 def with_frame(x: Tensor, state: State, name: str) -> tuple[Tensor, Dim, dict[str, Tensor]]:

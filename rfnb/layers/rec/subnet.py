@@ -20,12 +20,9 @@ from rfnb.ops.math import cast
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 
 
-class RecSubnet(Layer, layer_class="rec:unit"):
+class RecSubnet(Layer, layer_class="rec:unit", recurrent=True, sourceless=True, can_leave=False):
     """A net that is one step of a loop. Its output is that of its layer "output", for all steps."""
 
-    recurrent = True
-    sourceless = True
-    can_leave = False
     unit: Any = value(None, dict)
     axis: Any = value(None)
     max_seq_len: Any = value(None, int, str)
@@ -57,7 +54,7 @@ class RecSubnet(Layer, layer_class="rec:unit"):
 
     def get_search_choices(self) -> SearchChoices | None:
         """The result of the last search in the loop: `beam_dim`, `beam_scores`, `src_beams`, `found`; None without."""
-        rec = self.nets.get(self.name)
+        rec = self.spec.nets.get(self.name)
         return None if rec is None else rec.choices
 
     def extra_repr(self) -> str:
@@ -87,10 +84,9 @@ class GetRecAccumulated(Layer, layer_class="get_rec_accumulated"):
         return x
 
 
-class RecLastOutput(Layer, layer_class="rec_last_output"):
+class RecLastOutput(Layer, layer_class="rec_last_output", sourceless=True):
     """The output of a layer in a loop, of the last step of each sequence. {axis, …} → {…}"""
 
-    sourceless = True
     rec_layer: str | None = value(None, str)
     sub_layer_name: str | None = value(None, str)
 

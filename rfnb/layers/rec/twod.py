@@ -11,7 +11,7 @@ from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
-from rfnb.network.layer import Layer
+from rfnb.network.layer import SteppingLayer
 from rfnb.network.options import value
 from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import split
@@ -26,17 +26,13 @@ from rfnb.ops.shape import replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.ops.slice import shift_right
 
 
-class TwoDLstm(Layer, layer_class="twod_lstm"):
+class TwoDLstm(SteppingLayer, layer_class="twod_lstm", cell_scope="rec-twod/", joins=False, can_leave=False):
     """An LSTM whose state at two positions comes from the one before in both. {…, s, in}, {…, t, in} → {…, t, n_out}
 
     The outputs of all positions in the first sequence are pooled. In a loop, the second source is a frame, and what is
     carried are the states at all positions of the first sequence. https://arxiv.org/abs/1810.03975
     """
 
-    cell_scope = "rec-twod/"
-    joins = False
-    can_step = True
-    can_leave = False
     pooling: str = value("last", str)
     unit_opts: dict | None = value(None, dict)
     forward_weights_init: str = value("glorot_uniform")

@@ -134,8 +134,8 @@ class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmbloc
         """Gives them to the cell."""
         options: Any = self.layer[0]
         drop = (options.unit_opts or {}).get("rec_weight_dropout", 0.0)
-        self.cell.ff_weight, self.cell.bias = params.get("W"), params.get("b")
-        self.cell.rec_weight = dropout(params["W_re"], drop) if drop else params["W_re"]
+        rec_weight = dropout(params["W_re"], drop) if drop else params["W_re"]
+        vars(self.cell).update(ff_weight=params.get("W"), rec_weight=rec_weight, bias=params.get("b"))
 
 
 class NativeV1(Native, names=["nativelstm"]):
@@ -224,7 +224,7 @@ class Zoneout(Basic, names=["zoneoutlstm"]):
 
     def fixed(self, layer: Any) -> dict[str, Any]:
         """Options of the cell that the layer decides."""
-        return {"parts_order": "icfo", "forget_bias": 1.0, "use_zoneout_output": layer.version >= 17}
+        return {"parts_order": "icfo", "forget_bias": 1.0, "use_zoneout_output": layer.spec.version >= 17}
 
 
 class Gru(Cell, names=["gru"]):

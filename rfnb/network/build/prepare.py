@@ -11,13 +11,17 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.network import options as _options
 from rfnb.network.axes import NetworkDims, broadcast
-from rfnb.network.layer import IGNORED, Layer, layer_by_class
+from rfnb.network.layer import Layer, SteppingLayer, layer_by_class
 from rfnb.network.params import reused_layers
 from rfnb.network.resolve import Scope, names_of_operands, names_of_sources, places_of
+from rfnb.network.spec import COMMON, IGNORED, CommonOptions
 from rfnb.network.versions import holds
 
 if TYPE_CHECKING:
     from rfnb.network.builder import Builder
+
+CHANGES = {"dropout": "param_dropout", "min_ndim": "param_dropout_min_ndim", "noise": "param_variational_noise"}
+"""By field of `Changes`, the option for it, which the config may have too."""
 
 
 def class_of(described: Mapping[str, Any]) -> type[Layer]:
@@ -38,7 +42,7 @@ def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
     except Exception:  # which the construction of the layer raises too
         return []
     names: dict[str, Any] = {f"from {layer}": layer for layer in names_of_sources(described, None)}
-    for option, declared in cls.options.items() if not cls.recurrent else ():
+    for option, declared in cls.options.items() if not cls.traits.recurrent else ():
         if declared.kind in ("layer", "layers"):
             words = declared.types if declared.kind == "layers" else ()
             _options.without_layers(described.get(option), words, option, names)
@@ -46,7 +50,7 @@ def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
     target = described.get("target")
     if isinstance(target, str) and (target.startswith("layer:") or target in scope.layers):
         names["target"] = target.removeprefix("layer:")
-    sides = [described[option] for option in cls.units if isinstance(described.get(option), Mapping)]
+    sides = [described[option] for option in cls.traits.units if isinstance(described.get(option), Mapping)]
     names |= {f"inside {layer}": layer.removeprefix("base:") for side in sides for layer in names_of_operands(side)}
     return places_of(scope, names.values())
 
@@ -58,7 +62,7 @@ def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, A
         if str(name).startswith("#") or (name in IGNORED and name not in cls.options):
             del values[name]
         elif name not in cls.options:
-            expected = ", ".join(name for name in cls.options if name not in Layer.options) or "the common options"
+            expected = ", ".join(name for name in cls.options if name not in COMMON) or "the common options"
             hint = did_you_mean(name, cls.options)
             raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
     _options.check_required(cls.options, values)
@@ -72,22 +76,22 @@ def join(layer: Layer, templates: Sequence[Tensor], axes: NetworkDims) -> None:
     pairs: list[tuple[tuple[Dim, Dim | None], ...]] = []
     for x in templates:
         matches = tuple(layer.matching(axes, x, templates[0])) if pairs else ()
-        if layer.joins:
+        if layer.traits.joins:
             matches = tuple((a, b) for a, b in matches if a is not x.feature_dim and b is not templates[0].feature_dim)
         pairs.append(matches)
-    if layer.broadcasts:
+    if layer.traits.broadcasts:
         pairs = [
             (*dims, *((dim, None) for dim in unit)) for dims, unit in zip(pairs, _ones(pairs, templates), strict=True)
         ]
-    layer.renamed = tuple(pairs)
-    if layer.joins and len(templates) > 1:
+    layer.decide(renamed=tuple(pairs))
+    if layer.traits.joins and len(templates) > 1:
         if any(not x.dims for x in templates):
             fault = "the sources are joined in their features, and one has no axis"
             got = ", ".join(x.describe_dims() for x in templates)
             raise NetworkError(fault, got=got, expected='"n_out" of the layers of a circle')
         sizes = [(x.sparse_dim or x.feature_dim or x.dims[-1]).dimension or 0 for x in templates]
         used_dims = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
-        layer.joined_dim = axes.feature(sum(sizes), used_dims)
+        layer.decide(joined_dim=axes.feature(sum(sizes), used_dims))
 
 
 def _ones(pairs: Sequence[Sequence[tuple[Dim, Dim | None]]], templates: Sequence[Tensor]) -> list[list[Dim]]:
@@ -100,33 +104,40 @@ def _ones(pairs: Sequence[Sequence[tuple[Dim, Dim | None]]], templates: Sequence
 
 
 def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source: Tensor | None) -> None:
-    """Sets the fields of a layer to what a net dict gives, with Dims for the axes of its source."""
+    """Sets what a net dict gives, with Dims for the axes of its source: fields of the layer, and the common options."""
     axes, numbers = builder.axes, not holds("axes are no numbers", builder.version)
+    options: dict[str, Any] = {}
     for name, option in layer.options.items():
         value = given.get(name, option.default)
         if option.kind == "layer" and name not in given:
             value = None if option.default is _options.REQUIRED else option.default
-        if name == "axis" and option.kind == "axis" and layer.loop is not None and layer.can_step:
+        if name == "axis" and option.kind == "axis" and layer.loop is not None and isinstance(layer, SteppingLayer):
             value = layer.axis_in_loop(value, axes, source, numbers=numbers)
-        setattr(layer, name, _options.read(option, name, value, axes, source, numbers=numbers))
-    layer.pool, layer.config = axes, builder.config
-    changes = layer.changes
-    for field, name in (
-        ("dropout", "param_dropout"),
-        ("min_ndim", "param_dropout_min_ndim"),
-        ("noise", "param_variational_noise"),
-    ):
-        setting = getattr(layer, name)
+        options[name] = _options.read(option, name, value, axes, source, numbers=numbers)
+        if option is not COMMON.get(name):
+            setattr(layer, name, options[name])
+    layer.out_dim = options["out_dim"]
+    common = CommonOptions(**{name: options[name] for name in COMMON})
+    layer.decide(common=common, dropped_dims=_dropped(common, axes, source))
+    changes = layer.spec.changes
+    for field, name in CHANGES.items() if changes is not None else ():
+        setting = getattr(common, name)
         value = builder.config.get(name) if setting is None else setting
         if isinstance(value, int | float) and not isinstance(value, bool):
             setattr(changes, field, value)
-    if layer.dropout and source is not None:
-        shape = layer.dropout_noise_shape
-        if layer.dropout_axis is not None:
-            layer.dropped_dims = axes.find(layer.dropout_axis, source)
-        elif shape is None:
-            layer.dropped_dims = tuple(filter(None, [source.feature_dim]))
-        elif isinstance(shape, Mapping):
-            random_dims = {dim for key, v in shape.items() if v in (None, -1) for dim in axes.find(key, source)}
-            fixed = {dim for key, v in shape.items() if v == 1 for dim in axes.find(key, source)}
-            layer.dropped_dims = tuple(dim for dim in source.dims if dim in random_dims - fixed)
+
+
+def _dropped(common: CommonOptions, axes: NetworkDims, source: Tensor | None) -> tuple[Dim, ...]:
+    """The dims along which dropout draws numbers."""
+    shape = common.dropout_noise_shape
+    if not common.dropout or source is None:
+        return ()
+    if common.dropout_axis is not None:
+        return axes.find(common.dropout_axis, source)
+    if shape is None:
+        return tuple(filter(None, [source.feature_dim]))
+    if not isinstance(shape, Mapping):
+        return ()
+    random_dims = {dim for key, v in shape.items() if v in (None, -1) for dim in axes.find(key, source)}
+    fixed = {dim for key, v in shape.items() if v == 1 for dim in axes.find(key, source)}
+    return tuple(dim for dim in source.dims if dim in random_dims - fixed)

@@ -56,7 +56,7 @@ class BatchNormCall:
             fault = f"batch_norm: unknown option {unknown[0]!r}" if unknown else "batch_norm needs features"
             raise NetworkError(fault, got=x.describe_dims(), expected=", ".join(OPTIONS))
         opts = {**OPTIONS, **{name: value for name, value in given.items() if value is not None}}
-        newer = holds("batch_norm is of version 2", layer.version)
+        newer = holds("batch_norm is of version 2", layer.spec.version)
         if opts["masked_time"] is None and newer:
             raise NetworkError("batch_norm: masked_time is missing", expected='"masked_time": True')
         defaults = {"momentum": 0.1 if newer else 0.99, "masked_time": True, "param_version": 2 if newer else 0}
@@ -85,9 +85,9 @@ class BatchNormCall:
         train, opts = get_run_ctx().is_train_flag_enabled(), self.opts
         updated = (train or not opts["update_sample_only_in_training"]) and not opts["delay_sample_update"]
         if train or opts["force_sample"] or updated:
-            independent = self.layer.batch_independent and not train
+            independent = self.layer.spec.batch_independent and not train
             over = [dim for dim in x.dims if dim is not self.in_dim and not (independent and dim.is_batch_dim())]
-            stats = moments(x, over, use_mask=opts["masked_time"] or self.layer.batch_independent)
+            stats = moments(x, over, use_mask=opts["masked_time"] or self.layer.spec.batch_independent)
             changes = [
                 (stop_gradient(new) - old) * opts["momentum"] for new, old in zip(stats, (mean, variance), strict=True)
             ]

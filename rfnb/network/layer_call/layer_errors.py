@@ -81,7 +81,7 @@ def errors_of(layer: Layer) -> Iterator[None]:
 
 def error_of(layer: Layer, error: Exception) -> Exception:
     """The error to raise for one that arose while a layer was computed, as inside of `errors_of`."""
-    explained = _about_options(error, layer.described, layer.options)
+    explained = _about_options(error, layer.spec.described, layer.options)
     return named_after(layer, explained) if isinstance(explained, RfError) else explained
 
 
@@ -94,7 +94,7 @@ def name_layer(error: RfError, path: str, described: Mapping[str, Any]) -> None:
 def named_after(layer: Layer, error: RfError) -> RfError:
     """The error, which says at which layer it arose, as by `name_layer`."""
     if not getattr(error, "at_layer", None):
-        _name(error, layer.name, (layer.layer_class or "").partition(":")[0], layer.line)
+        _name(error, layer.name, (layer.layer_class or "").partition(":")[0], layer.spec.line)
     return error
 
 

@@ -65,7 +65,8 @@ class Changes:
 @contextmanager
 def changed_parameters(layer: Layer, inputs: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
     """Inside, the layer has the parameters of one call. Gives the inputs that are not parameters."""
-    changes = layer.changes
+    changes = layer.spec.changes
+    assert changes is not None
     plain_inputs = {name: x for name, x in inputs.items() if all(name != key for key, _ in changes.given.values())}
     if changes.held:
         yield plain_inputs
@@ -88,12 +89,14 @@ def changed_parameters(layer: Layer, inputs: Mapping[str, Tensor]) -> Iterator[d
 @contextmanager
 def held_parameters(layer: Layer) -> Iterator[None]:
     """Inside, all calls of the layer have the same noise and dropout: those of the steps of a loop."""
+    changes = layer.spec.changes
+    assert changes is not None
     with changed_parameters(layer, {}):
-        layer.changes.held = True
+        changes.held = True
         try:
             yield
         finally:
-            layer.changes.held = False
+            changes.held = False
 
 
 def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:

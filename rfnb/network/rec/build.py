@@ -60,7 +60,7 @@ class Loops:
         rec.sources = tuple(builder.sources(type(layer), described, scope.parent, path))
         templates = [builder.seen(source, scope.parent) for source in rec.sources]
         join(layer, templates, builder.axes)
-        layer.loop = outer
+        layer.decide(loop=outer)
         with get_run_ctx().train_flag_ctx(False), on_meta():
             prepared = layer.prepared(*templates)
         rec.source = prepared[0] if prepared else None

@@ -168,13 +168,13 @@ class _Places:
             return "has a loop of its own, which runs in each step"
         if path == rec.end:
             return "ends the sequences"
-        if rec.beam is not None and layer.in_search:
+        if rec.beam is not None and layer.traits.in_search:
             return "chooses the hypotheses"
-        if rec.beam is not None and layer.by_place:
+        if rec.beam is not None and layer.traits.by_place:
             return "belongs to places of the beam"
         if node.state is not None:
             return self._reason_of_state(node, layer)
-        if layer.dropout and (self.trains or layer.dropout_on_forward):
+        if layer.spec.common.dropout and (self.trains or layer.spec.common.dropout_on_forward):
             return "draws random numbers for dropout"
         return ""
 

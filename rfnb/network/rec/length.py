@@ -30,7 +30,7 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
     Raises NetworkError if the loop has no end.
     """
     layer: Any = rec.layer
-    unit = rec.scope.layers
+    unit, common = rec.scope.layers, rec.layer.spec.common
     frames = None if rec.source is None else time_of(rec.source)
     cheats = any(described.get("cheating") for described in choices(unit).values()) or layer.cheating
     rec.known = True
@@ -40,7 +40,7 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
     if frames is not None and "end" not in unit:
         rec.axis = frames
         return
-    key = layer.size_target or (layer.target if not rec.beam or cheats or follows_target(unit) else None)
+    key = common.size_target or (common.target if not rec.beam or cheats or follows_target(unit) else None)
     target_frames = None if key is None else _time_of_target(builder, rec, key)
     if target_frames is not None:
         rec.axis = target_frames
@@ -118,7 +118,7 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
         frames = time_of(x)
         if frames is None:
             raise NetworkError(f"max_len_from: {reference!r} has no frames", got=x.describe_dims())
-        if layer.batch_independent and x.size_of(frames).dims:
+        if layer.spec.batch_independent and x.size_of(frames).dims:
             return get_size_tensor(frames)
         return int(x.size_of(frames).max)
 

@@ -10,9 +10,18 @@ them are, and there is no loop.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from rfnb.network.build.node import NetNode
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.network.build.node import NetNode, run_node, stepping
 from rfnb.network.rec.net import RecNet
+from rfnb.network.rec.values import along, forget_penalties
+from rfnb.ops.shape import set_feature_dim
+from rfnb.ops.slice import shift_right
+
+if TYPE_CHECKING:
+    from rfnb.network.inner_net import InnerNet
 
 Item = NetNode | RecNet
 
@@ -43,7 +52,7 @@ def split(
             parts[1].append(item)
     for node in (*parts[0], *parts[2]):
         if node.state is not None and node.layer is not None:
-            node.layer.leave_loop(rec.frames)
+            stepping(node).leave_loop(rec.frames)
             node.left = True
     return parts
 
@@ -93,16 +102,17 @@ def users_of(nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> dict[str, 
 
 def _wants_all_frames(node: NetNode) -> bool:
     """Whether a layer is computed for all frames together if that is possible: one with a state, or with statistics."""
-    return node.state is not None or (node.layer is not None and node.layer.normalized is not None)
+    return node.state is not None or (node.layer is not None and node.layer.spec.normalized is not None)
 
 
 def _may_move(rec: RecNet, node: NetNode) -> bool:
     if not rec.known or node.path == rec.end:
         return False
     layer = node.layer
-    return layer is None or (
-        not layer.what_keeps and not (layer.in_search and rec.beam is not None) and not layer.by_place
-    )
+    if layer is None:
+        return True
+    chooses = layer.traits.in_search and rec.beam is not None
+    return not layer.what_keeps and not chooses and not layer.traits.by_place
 
 
 def looked_into(rec: RecNet, nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> set[str]:
@@ -140,3 +150,57 @@ def _with_users(wanted: Iterable[NetNode], nodes: Mapping[str, NetNode], among: 
             paths.add(node.path)
             todo += users.get(node.path, [])
     return paths
+
+
+def what_keeps(net: InnerNet) -> str:
+    """What keeps the unit in the steps of a loop, whatever it needs; "" if nothing does."""
+    for node in net.order:
+        if isinstance(node, RecNet):
+            return "has a loop in its unit, which runs in each step"
+        layer = node.layer
+        if layer is not None and layer.what_keeps:
+            return f"has a unit with {net.called(node.path) or layer.layer_class}, which {layer.what_keeps}"
+    ordered = over_frames(net)
+    previous = [node for node in net.order if isinstance(node, NetNode) and node.kind == "previous"]
+    late = [net.called(node.of) for node in previous if node not in ordered]
+    return f"has a unit that needs {late[0] or 'its own output'} of the frame before" if late else ""
+
+
+def over_frames(net: InnerNet) -> list[NetNode]:
+    """The nodes of a unit, each after those that it needs, in the frame before too; without those of a circle."""
+    todo = [node for node in net.order if isinstance(node, NetNode)]
+    paths, ordered = {node.path for node in todo}, {}
+    while ready := [node for node in todo if all(path in ordered or path not in paths for path in _needs(node))]:
+        ordered.update({node.path: node for node in ready})
+        todo = [node for node in todo if node.path not in ordered]
+    return list(ordered.values())
+
+
+def _needs(node: NetNode) -> list[str]:
+    return [*node.needs, *([node.of] if node.kind == "previous" else [])]
+
+
+def leave_loop(net: InnerNet, frames: Dim) -> None:
+    """The layers of the unit that carry a state are computed along an axis from now on."""
+    for node in net.nodes.values():
+        if node.state is not None and node.layer is not None:
+            stepping(node).leave_loop(frames)
+            node.left = True
+
+
+def run_over_frames(
+    net: InnerNet, given: Mapping[str, Tensor], known: Mapping[str, Tensor | None], frames: Dim
+) -> dict[str, Tensor]:
+    """The values of all nodes, by path, for all frames. given: all from outside; known: those before the loop."""
+    values = {path: given[key] for key, path in net.inputs.items()}
+    for node in over_frames(net):
+        if node.kind == "previous":
+            x = along(values[node.of], frames)
+            y = shift_right(x, axis=frames, pad_value=net.first_output(known, net.nodes[node.of], node.first))
+            values[node.path] = set_feature_dim(y, node.template.feature_dim)
+        elif node.layer is not None:
+            if node.state is not None:
+                values.update({path: along(values[path], frames) for path in node.sources})
+            run_node(node, values)
+            forget_penalties(node)
+    return values

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rfnb.errors import NetworkError
 from rfnb.network.build.node import NetNode
+from rfnb.network.layer import LayerOfNets, SteppingLayer
 from rfnb.network.layer_call.layer_errors import named_after
 from rfnb.network.rec.move import split, users_of
 from rfnb.network.rec.net import RecNet
@@ -75,7 +76,7 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, NetNode]) -> None:
     for of, part_nodes in parts.items():
         layer = nodes[of].layer
         if layer is not None:
-            layer.gives_parts = any(node.path in used_paths for node in part_nodes)
+            layer.decide(gives_parts=any(node.path in used_paths for node in part_nodes))
     items = [item for item in items if isinstance(item, RecNet) or item.kind != "part" or item.path in used_paths]
     if rec.known and any(_takes_axis(item, rec, nodes) for item in items):
         rec.make_own_axis()
@@ -83,7 +84,7 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, NetNode]) -> None:
     for node in rec.inside:
         if (
             isinstance(node, NetNode)
-            and node.layer is not None
+            and isinstance(node.layer, SteppingLayer)
             and node.layer.needs_all_frames
             and node.state is not None
         ):
@@ -112,8 +113,9 @@ def ends_of_steps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> l
     """The values of a loop that are needed after its steps: outputs and losses, also those inside of a layer."""
     if node.layer is None:
         return []
-    ends = [node.path] if node.loss or node.layer.is_output_layer else []
-    return [*ends, *(path for path in node.layer.ends_inside(node) if nodes[path].loop in rec)]
+    ends = [node.path] if node.loss or node.layer.spec.common.is_output_layer else []
+    inside = node.layer.ends_inside(node) if isinstance(node.layer, LayerOfNets) else ()
+    return [*ends, *(path for path in inside if nodes[path].loop in rec)]
 
 
 def way_to_the_step_before(node: NetNode, nodes: Mapping[str, NetNode]) -> list[str]:

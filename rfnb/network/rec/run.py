@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.run_ctx import get_run_ctx
@@ -13,18 +14,31 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import RfError
 from rfnb.loop.loop import Loop
 from rfnb.network.axes import time_of
-from rfnb.network.build.node import NetNode, take_parts
+from rfnb.network.build.node import NetNode, stepping, take_parts
 from rfnb.network.build.template import on_meta
+from rfnb.network.layer import ChoosingLayer, SteppingLayer
 from rfnb.network.layer_call.layer_errors import errors_of, named_after
 from rfnb.network.layer_call.param_changes import held_parameters
 from rfnb.network.rec.length import longest
 from rfnb.network.rec.lines import NetLines, called
-from rfnb.network.rec.losses import forget_penalties, give_back, of_losses
 from rfnb.network.rec.net import RecNet
 from rfnb.network.rec.order import needs_of
 from rfnb.network.rec.search import StepsOfSearch, result_of
 from rfnb.network.rec.trace_reuse import key_of, tensors_of
-from rfnb.network.rec.values import Inside, along, featured, filled, like, mapped, one_more, with_axis, with_frames
+from rfnb.network.rec.values import (
+    Inside,
+    along,
+    featured,
+    filled,
+    forget_penalties,
+    give_back,
+    like,
+    mapped,
+    of_losses,
+    one_more,
+    with_axis,
+    with_frames,
+)
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import cast
 from rfnb.ops.shape import set_feature_dim
@@ -43,12 +57,15 @@ def steps_of(layers: Iterable[Layer | None]) -> Iterator[None]:
     active = [layer for layer in layers if layer is not None]
     with ExitStack() as stack:
         for layer in active:
-            stack.callback(layer.end_steps)
-            if layer.changes.given:  # values of a step, perhaps
+            if isinstance(layer, SteppingLayer):
+                stack.callback(layer.end_steps)
+            changes = layer.spec.changes
+            if changes is not None and changes.given:  # values of a step, perhaps
                 continue
-            if layer.changes:
+            if changes is not None:
                 stack.enter_context(held_parameters(layer))
-            layer.begin_steps()
+            if isinstance(layer, SteppingLayer):
+                layer.begin_steps()
         yield
 
 
@@ -62,7 +79,7 @@ class RecRun:
         self.source = layer.prepared(*sources)[0] if sources else None
         if not rec.known:
             rec.axis.reset_raw()  # no longer the made-up lengths of the template
-        exact = rec.beam is None or not rec.known or layer.batch_independent
+        exact = rec.beam is None or not rec.known or layer.spec.batch_independent
         self.axis = rec.axis if exact else one_more(rec.axis)
         if rec.own_axis is not None:
             rec.own_axis.bind(self.axis.size)
@@ -157,7 +174,7 @@ class RecRun:
                 if path in self.whole or path in late:
                     continue
                 layer = self.nodes[path].layer
-                by_place = layer is not None and layer.by_place
+                by_place = layer is not None and layer.traits.by_place
                 left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
             for node in own:
                 for name, x in of_losses(node) if node.layer is not None else ():
@@ -181,7 +198,7 @@ class RecRun:
         if node.kind != "previous":
             return False
         of = self.nodes[node.of]
-        return of.layer is None or not of.layer.state_has_output or of.state is None or of.left
+        return of.layer is None or not of.layer.traits.state_has_output or of.state is None or of.left
 
     def _over_frames(self, node: NetNode) -> Tensor:
         """A value of all frames together, computed outside of the loop."""
@@ -239,9 +256,7 @@ class RecRun:
         elif self._is_carried(node):
             step[node.path] = featured(loop.state[f"prev:{rec.name_of(node.of)}"], node.template.feature_dim)
         elif node.kind == "previous":
-            layer = self.nodes[node.of].layer
-            assert layer is not None
-            step[node.path] = layer.output_of(loop.state[rec.name_of(node.of)])
+            step[node.path] = stepping(self.nodes[node.of]).output_of(loop.state[rec.name_of(node.of)])
         elif node.kind == "layer":
             values = Inside(step, self.outside)
             assert node.layer is not None
@@ -268,9 +283,9 @@ class RecRun:
         if node.state is not None:
             name = self.rec.name_of(node.path)
             state = mapped(lambda x, _: self.search.newest(x), self.loop.state[name], node.state)
-            step = called(layer, type(layer).one_step)
+            step = called(layer, type(stepping(node)).one_step)
             values[node.path], self.loop.state[name] = step(state, *sources, **inputs)
-        elif layer.in_search and self.rec.beam is not None:
+        elif isinstance(layer, ChoosingLayer) and self.rec.beam is not None:
             values[node.path] = called(layer, type(layer).choose_step)(self.search, *sources, **inputs)
         else:
             values[node.path] = layer(*sources, **inputs)
@@ -312,26 +327,25 @@ class RecRun:
             assert node.layer is not None
             sources = [filled(self.nodes[path].template, 0) for path in node.sources]
             inputs = {name: filled(self.nodes[path].template, 0) for name, path in node.inputs.items()}
-            logits, penalties = node.layer.logits, node.layer.for_penalties
+            last = replace(node.layer.last, parts={})
             value = like(node.layer(*sources, **inputs), template)
-            node.layer.logits, node.layer.for_penalties, node.layer.parts = logits, penalties, {}
+            node.layer.last = last
             return value
         return filled(template, initial)
 
     def _before(self, previous: NetNode) -> Tensor:
         """The value of a layer before the first step, which may be part of its state."""
         of = self.nodes[previous.of]
-        layer = of.layer
-        if layer is None or not layer.state_has_output or not of.left:
+        if of.layer is None or not of.layer.traits.state_has_output or not of.left:
             return self._initial(previous.of, previous.template)
-        return layer.output_of(self._initial_state(of))
+        return stepping(of).output_of(self._initial_state(of))
 
     def _initial_state(self, node: NetNode) -> State:
         """The state of a layer before the first step."""
-        assert node.layer is not None and node.state is not None
+        assert node.state is not None
         inputs = {name: self.outside.get(path) for name, path in node.inputs.items()}
         if node.prepared is None:
             with get_run_ctx().train_flag_ctx(False), on_meta():
-                node.prepared = node.layer.prepared(*(self.nodes[path].template for path in node.sources))
-        state: State = mapped(like, node.layer.first_state(*node.prepared, **inputs), node.state)
+                node.prepared = stepping(node).prepared(*(self.nodes[path].template for path in node.sources))
+        state: State = mapped(like, stepping(node).first_state(*node.prepared, **inputs), node.state)
         return state

@@ -17,14 +17,14 @@ from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.network.build.node import NetNode, every_node
+from rfnb.network.layer import Layer, LayerOfNets, SteppingLayer
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import makes_constants
 
 if TYPE_CHECKING:
-    from rfnb.network.layer import Layer
     from rfnb.network.rec.net import RecNet
 
-CHANGING = {"parts", "logits", "before", "for_penalties", "cell", "frames_of_losses"}
+CHANGING = {"last", "cell", "frames_of_losses"}
 """Attributes of layers that calls set, or that are looked into by themselves."""
 
 
@@ -35,10 +35,10 @@ def key_of(rec: RecNet) -> list[Any] | None:
     if len(members) < len(rec.inside) or any(node.loop not in (rec, None) for node in nodes):
         return None  # a loop in the loop
     layers = [node.layer for node in nodes if node.layer is not None]
-    if any(layer.changes.of_values for layer in layers):
+    if any(layer.spec.changes is not None and layer.spec.changes.of_values for layer in layers):
         return None
     if rec.has_functions is None:
-        described = [rec.scope.layers, rec.layer.config]
+        described = [rec.scope.layers, rec.layer.spec.config]
         rec.has_functions = any(_is_function(leaf) for leaf in _described(described))
     if rec.has_functions:
         return None
@@ -59,6 +59,7 @@ def key_of(rec: RecNet) -> list[Any] | None:
 def _look(thing: Any, key: list[Any]) -> bool:
     """Adds what Python may read of a layer, a module or a cell. Returns whether that is all."""
     key.append(type(thing))
+    inside = {id(net) for net in thing.nets_inside} if isinstance(thing, LayerOfNets) else ()
     for name, value in vars(thing).items():
         if name == "_forward_hooks" and value:
             return False
@@ -67,7 +68,7 @@ def _look(thing: Any, key: list[Any]) -> bool:
         child = value.cell if name == "cell" else value
         if name not in CHANGING:
             key.append(value)
-        if any(child is net for net in getattr(thing, "nets_inside", ())):
+        if id(child) in inside:
             continue  # its layers are looked at as well
         if isinstance(child, Module) and (child.has_layers or not _look(child, key)):
             return False
@@ -76,7 +77,7 @@ def _look(thing: Any, key: list[Any]) -> bool:
 
 def tensors_of(layers: list[Layer]) -> list[Tensor]:
     """What layers have computed before the steps, as it is the same in each one."""
-    return [x for layer in layers for x in layer.begun_tensors()]
+    return [x for layer in layers if isinstance(layer, SteppingLayer) for x in layer.begun_tensors()]
 
 
 def _described(given: Any) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,15 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.network.build.node import NetNode
+from rfnb.network.layer import nets_inside
+from rfnb.network.rec.net import RecNet
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full
 from rfnb.ops.math import cast
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
+
+LOGITS, BEFORE, OUTPUT = "logits", "before its activation", "output"
+"""What losses and constraints take of a layer in a loop."""
 
 
 class Inside(MutableMapping[str, Tensor]):
@@ -41,9 +46,10 @@ class Inside(MutableMapping[str, Tensor]):
         return len({**self.outside, **self.step})
 
 
-def filled(template: Tensor, number: Any) -> Tensor:
-    """A tensor with the dims and dtype of a template."""
-    x = full(dims=template.dims, fill_value=number, dtype=template.dtype, sparse_dim=template.sparse_dim)
+def filled(template: Tensor, number: Any, dims: Sequence[Dim] | None = None) -> Tensor:
+    """A tensor with the dims and dtype of a template. dims: others than those of the template."""
+    dims = template.dims if dims is None else dims
+    x = full(dims=dims, fill_value=number, dtype=template.dtype, sparse_dim=template.sparse_dim)
     return set_feature_dim(x, template.feature_dim)
 
 
@@ -117,3 +123,35 @@ def with_axis(x: Tensor, frames: Dim, axis: Dim, node: NetNode) -> Tensor:
             hint=f'"size_target": "{node.of.removeprefix("data:")}", if its length is that of the loop',
         )
     return replace_dim(x, in_dim=frames, out_dim=axis)[0]
+
+
+def of_losses(node: NetNode) -> Iterator[tuple[str, Tensor]]:
+    """The names and values, in one step, of what has to leave the loop besides outputs."""
+    layer = node.layer
+    assert layer is not None
+    if node.loss is not None and layer.last.logits is not None:
+        yield LOGITS, layer.last.logits
+    if layer.last.for_penalties is not None:
+        yield from zip((BEFORE, OUTPUT), layer.last.for_penalties, strict=True)
+
+
+def give_back(node: NetNode, name: str, x: Tensor) -> None:
+    """Gives the value of all steps to the layer."""
+    assert node.layer is not None
+    last = node.layer.last
+    if name == LOGITS:
+        last.logits = x
+    else:
+        last.for_penalties = (x, x) if name == BEFORE or last.for_penalties is None else (last.for_penalties[0], x)
+
+
+def forget_penalties(item: NetNode | RecNet) -> None:
+    """Drops what one step left in layers, also in loops inside of the loop and in units, which have no constraints."""
+    if isinstance(item, RecNet):
+        for node in (*item.before, *item.inside, *item.after):
+            forget_penalties(node)
+    elif item.layer is not None:
+        item.layer.last.for_penalties = None
+        for net in nets_inside(item.layer):
+            for node in net.every_node().values():
+                forget_penalties(node)

@@ -4,6 +4,5 @@ outline.py        its layers and what each refers to, without constructing it
 lenient.py        constructs the layers that can be constructed
 rehearsal.py      runs a network without numbers
 differences.py    what is ignored, and what differs from the reference
-training_keys.py  entries of a config for its training
 findings.py       `net.report()`: all of these, the worst first
 """

@@ -7,7 +7,8 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.network.build.node import NetNode
-from rfnb.network.layer import IGNORED, LAYERS, Layer
+from rfnb.network.layer import LAYERS, Layer
+from rfnb.network.spec import IGNORED
 
 NO_EFFECT = {
     "rec": "max_seq_len back_prop optimize_move_layers_out unroll cheating include_eos",
@@ -47,29 +48,31 @@ def differences(node: NetNode, template: Any, *, evaluates: bool, inside: bool) 
     layer = node.layer
     assert layer is not None
     frames = template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims)
-    if frames and not layer.batch_independent:
+    if frames and not layer.spec.batch_independent:
         for text in _of_the_batch(layer):
             way = "rf.Network(…, batch_independent=True)"
             yield f"{text}: values near the end of a shorter sequence depend on the batch", way
     if getattr(layer, "unheeded", False):
         text = "set_axes: the axis of frames stays the first one that has lengths"
         yield text, 'name the other axis in the layers after it: "axis": "stag:…", or "switch_axes"'
-    if (layer.darc1 or layer.spatial_smoothing) and layer.loop is not None and (layer.loop.outer or inside):
+    common = layer.spec.common
+    if (common.darc1 or common.spatial_smoothing) and layer.loop is not None and (layer.loop.outer or inside):
         yield "darc1 and spatial_smoothing have no effect in a unit or a second loop inside of a loop", ""
     if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
         options = layer.unit_opts or {}  # type: ignore[attr-defined]
         if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]
             text = f"forget_bias has no effect on {layer.unit}"  # type: ignore[attr-defined]
             yield text, "the reference ignores it too: add it to the second-to-last quarter of b where a cell needs it"
-    if layer.loss == "ctc" and evaluates and not (layer.loss_opts or {}).get("beam_width"):
+    if common.loss == "ctc" and evaluates and not (common.loss_opts or {}).get("beam_width"):
         text = "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation"
         yield text, '"loss_opts": {"beam_width": 100}, which is slower'
     yield from _of_batch_norm(layer)
 
 
 def _of_batch_norm(layer: Layer) -> Iterator[tuple[str, str]]:
-    options = layer.batch_norm if isinstance(layer.batch_norm, Mapping) else vars(layer)
-    if layer.version >= 12 or not (layer.layer_class == "batch_norm" or layer.batch_norm):
+    given = layer.spec.common.batch_norm
+    options = given if isinstance(given, Mapping) else vars(layer)
+    if layer.spec.version >= 12 or not (layer.layer_class == "batch_norm" or given):
         return
     if options.get("momentum") is None:
         text = "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)"
@@ -129,7 +132,8 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
     elif "computation" in options and options["computation"].padding.counted:
         yield "the expression counts frames after the end"
     masked = options.get("masked_time") if cls == "batch_norm" else None
-    if isinstance(layer.batch_norm, Mapping):
-        masked = layer.batch_norm.get("masked_time")
+    given = layer.spec.common.batch_norm
+    if isinstance(given, Mapping):
+        masked = given.get("masked_time")
     if masked is False:
         yield "batch_norm with masked_time False counts frames after the end"

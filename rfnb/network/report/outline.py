@@ -168,7 +168,7 @@ class _Outliner:
             cls = class_known(described)
         except RfError:
             cls = None
-        default = None if self.from_is_required or cls is None or cls.sourceless else "data"
+        default = None if self.from_is_required or cls is None or cls.traits.sourceless else "data"
         for name in names_of_sources(described, default):
             yield self._reference(scope, "from", name)
         for option, name in _named(cls, described, lambda name: self._resolved(scope, name)[0] in self.entries):
@@ -226,7 +226,7 @@ class _Outliner:
 def _units(described: Mapping[str, Any]) -> dict[str, Any]:
     """The layers that a layer computes itself, by the options that describe them."""
     try:
-        options = class_known(described).units
+        options = class_known(described).traits.units
     except RfError:
         return {}
     return {option: described[option] for option in options if isinstance(described.get(option), Mapping)}

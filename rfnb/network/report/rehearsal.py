@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,8 @@ def results_kept(nodes: Mapping[str, NetNode]) -> Iterator[None]:
     layers = [node.layer for node in every_node(nodes).values() if node.layer is not None]
     saved = [(layer, {name: x for name, x in vars(layer).items() if name in CHANGING}) for layer in layers]
     try:
+        for layer in layers:
+            layer.last = replace(layer.last)
         yield
     finally:
         for layer, results in saved:

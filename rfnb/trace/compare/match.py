@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rfnb.core.dims.dim import Dim
 from rfnb.errors import LoopError
+from rfnb.trace.run.axis_names import is_unnamed
 from rfnb.trace.run.find import sequence_number
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def _some(tags: Sequence[str], most: int = 8) -> str:
 
 
 def match_dims(a: Sequence[Dim], b: Sequence[Dim]) -> dict[Dim, Dim]:
-    """Maps dims of `a` to dims of `b`: the same Dim, else the same name, else the only one left of the same kind."""
+    """Maps dims of `a` to dims of `b`: the same Dim, else the same name, else the only one left of the same kind; those
+    of axes without names, as in plain Python code, by order.
+    """
     mapping = {dim: dim for dim in a if dim in b}
     for test in (_same_name, _same_kind):
         for dim in a:
@@ -96,6 +99,9 @@ def match_dims(a: Sequence[Dim], b: Sequence[Dim]) -> dict[Dim, Dim]:
             rivals = [other for other in a if other not in mapping and test(other, dim)]
             if dim not in mapping and len(candidates) == len(rivals) == 1:
                 mapping[dim] = candidates[0]
+    left = [dim for dim in a if dim not in mapping], [dim for dim in b if dim not in mapping.values()]
+    if len(left[0]) == len(left[1]) and any(all(map(is_unnamed, dims)) for dims in left):
+        mapping |= zip(*left, strict=True)
     return mapping
 
 

@@ -7,9 +7,10 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
-from rfnb.trace.plain.log import Log
+from rfnb.trace.plain.log import TENSOR, Log
+from rfnb.trace.plain.summary import summary
 from rfnb.trace.plain.syntax import BEFORE
-from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, growth_of, hold, summary, tensors_in
+from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, growth_of, hold, tensor_backend, tensors_in
 from rfnb.trace.run.runs import runs
 
 PART = 0.05
@@ -20,6 +21,9 @@ MOMENT, LOOP = 160, 1024
 
 PARTS = 16
 """Number of parts in which a log takes the limit."""
+
+FREE = 4096
+"""Part of the limit below which a log takes nothing of it."""
 
 TINY = 64
 """Bytes of values that never go, such as losses."""
@@ -91,15 +95,17 @@ class Budgets:
     On the host, logs and runs share one limit: a log takes it in parts, for which the oldest runs go.
 
     last: by variable, where in the log its value is. most: bytes on the host, without those of the log. log_bytes: of
-    the log itself. steps, loops: how many iterations and loops were not counted yet.
+    the log itself. steps, loops: how many iterations and loops were not counted yet; so for `_raws`, its raw tensors.
     """
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
         self.host, self._device, self.most = Budget(0), Budget(None, of_device=True), 0
+        self._is_on_host = tensor_backend().is_on_host_raw
         self._limit, self._log, self._last, self._next_check, self._tiny = limit, log, last, 0.0, 0
-        self._taken = 0  # of the limit
+        self._taken = 0  # of the limit, but for a small part that is free
+        self._free = limit // FREE
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
-        self.log_bytes = self.steps = self.loops = 0
+        self.log_bytes = self.steps = self.loops = self._raws = 0
         self._parts: list[tuple[int, int]] = []  # of the log: how many statements ran, and the bytes until there
         self._every = min(max(limit // 2**16, 64), 2**14)
         self._next_count, self._most_hidden = self._every, limit // 64
@@ -123,6 +129,9 @@ class Budgets:
     def grow(self) -> bool:
         """Takes a part of the limit above what is used, if that is more than was taken; whether all values fit now."""
         used = self.host.bytes + self._tiny + self.log_bytes
+        if self._taken == 0 and used <= self._free:  # as of most short loops, which come by thousands
+            self.most = self.host.limit = self._free - self._tiny - self.log_bytes
+            return True
         if used > self._taken:
             wanted, others = min(used + self._limit // PARTS, self._limit), self._others
             self._taken = max(min(runs.make_room(wanted + others) - others, wanted), 0)
@@ -136,8 +145,8 @@ class Budgets:
 
     def count(self) -> None:
         """Counts the memory of what was added to the log."""
-        self.log_bytes += self._log.new_bytes() + MOMENT * self.steps + LOOP * self.loops
-        self.steps = self.loops = 0
+        self.log_bytes += self._log.new_bytes() + MOMENT * self.steps + LOOP * self.loops + TENSOR * self._raws
+        self.steps = self.loops = self._raws = 0
         self._parts.append((len(self._log.statements), self.log_bytes))
         self.grow()
         self._next_count = len(self._log.statements) + self._every
@@ -166,32 +175,52 @@ class Budgets:
         for budget in (self.host, self._device):
             budget.move(cut, kept, moved)
 
+    def add_raw(self, raw: Any, size: int) -> None:
+        """Counts a raw tensor of the log, of this size."""
+        entries, key = self._entries, id(raw)
+        count = entries.get(key, 0)
+        entries[key] = count + 1
+        if count:
+            return
+        self._raws += 1
+        if size <= TINY:
+            self._tiny += size
+        else:
+            self._add_large(raw, size)
+
+    def add_kept(self, kept: Kept, size: int) -> None:
+        """Counts a tensor that no other entry of the log has, of this size."""
+        kept.holders = 1
+        if size <= TINY:
+            self._tiny += size
+        else:
+            self._add_large(kept.value, size)
+
     def add(self, value: Any, version: int | None) -> None:
         """Counts a value of the log."""
         if version is not None:
-            entries, key, raw = self._entries, id(value), value
-            size = 0 if key in entries else raw.nbytes
-            entries[key] = entries.get(key, 0) + 1
-        else:
-            size, raw = hold(value), _raw_of(value, None)
-        if not size:
-            return
-        if size <= TINY and (version is not None or is_tiny(value, version)):
-            self._tiny += size
-            return
-        if raw is None or backend_of(raw).is_on_host_raw(raw):
+            self.add_raw(value, value.nbytes)
+        elif size := hold(value):
+            if size <= TINY and is_tiny(value, version):
+                self._tiny += size
+            else:
+                self._add_large(_raw_of(value, None), size)
+
+    def _add_large(self, raw: Any, size: int) -> None:
+        if raw is None or self._is_on_host(raw):
             self.host.bytes += size
             return
-        budget, time = self._device, monotonic()
-        budget.bytes += size
-        if budget.limit is None:
-            budget.limit = PART * backend_of(raw).spare_memory_raw(raw)
-        if time > self._next_check:
-            self._next_check = time + CHECKED
-            if backend_of(raw).spare_memory_raw(raw) < budget.limit:
-                self.free(budget, 0)  # the program needs the memory
-        if budget.bytes > budget.limit:
-            self.free(budget)
+        budget, time, backend = self._device, monotonic(), tensor_backend()
+        with backend.unobserved():
+            budget.bytes += size
+            if budget.limit is None:
+                budget.limit = PART * backend.spare_memory_raw(raw)
+            if time > self._next_check:
+                self._next_check = time + CHECKED
+                if backend.spare_memory_raw(raw) < budget.limit:
+                    self.free(budget, 0)  # the program needs the memory
+            if budget.bytes > budget.limit:
+                self.free(budget)
 
     def drop(self, value: Any, version: int | None) -> int:
         """The memory that is free without an entry of the log."""
@@ -200,7 +229,10 @@ class Budgets:
         count = self._entries.pop(id(value), 0) - 1
         if count > 0:
             self._entries[id(value)] = count
-        return 0 if count else int(value.nbytes)
+        if count:
+            return 0
+        self._raws = max(self._raws - 1, 0)
+        return int(value.nbytes)
 
     def separate(self, raw: Any, kept: Kept) -> None:
         """An entry has a copy in place of a raw tensor."""

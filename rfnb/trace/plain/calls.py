@@ -10,8 +10,8 @@ from rfnb.printable import error_text
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.recorder import FrameRecorder
 from rfnb.trace.plain.recording import Recording
-from rfnb.trace.plain.remembered import Axes
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Use
+from rfnb.trace.run.axis_names import Axes
 
 
 class FunctionRecorder(FrameRecorder):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.iterations import Iterations
-    from rfnb.trace.plain.remembered import Axes
     from rfnb.trace.plain.syntax import LoopText
+    from rfnb.trace.run.axis_names import Axes
 
 
 class Client(Protocol):

@@ -113,32 +113,32 @@ class Tracing:
         if follower is None:
             return None
         line, leave, caught, frames = follower.line, follower.leave, follower.caught, self._frames
-        error: list[BaseException | None] = [None]
-        handled: list[BaseException | None] = [None]  # at the end of a `with` or `finally` block, it is raised again
+        error: BaseException | None = None
+        handled: BaseException | None = None  # at the end of a `with` or `finally` block, it is raised again
 
-        def local(frame: FrameType, event: str, arg: Any) -> Any:
+        def local(frame: FrameType, event: str, arg: Any) -> None:  # with None, it stays the `f_trace` that it is
+            nonlocal error, handled
             if event == "line":
-                if error[0] is None and handled[0] is not None:
+                if error is None and handled is not None:
                     if frame.f_code.co_code[frame.f_lasti] == ENTER_HANDLER:
-                        error[0] = handled[0]
+                        error = handled
                     else:
-                        handled[0] = sys.exc_info()[1]
-                if error[0] is not None:
-                    caught(error[0])
-                    handled[0], error[0] = error[0], None
+                        handled = sys.exc_info()[1]
+                if error is not None:
+                    caught(error)
+                    handled, error = error, None
                 line(frame)
             elif event == "exception":
                 ended = isinstance(arg[1], StopIteration | StopAsyncIteration)  # an iterator that the line goes through
                 if not (ended and frame.f_code.co_code[frame.f_lasti] in ITERATION):
-                    error[0] = arg[1]
+                    error = arg[1]
             elif event == "return":
-                if error[0] is None and arg is None and frame.f_code.co_code[frame.f_lasti] not in RETURNS:
-                    error[0] = handled[0]
-                if not ((arg is not None or error[0] is None) and _yields(frame)):
+                if error is None and arg is None and frame.f_code.co_code[frame.f_lasti] not in RETURNS:
+                    error = handled
+                if not ((arg is not None or error is None) and _yields(frame)):
                     frames.pop(frame, None)
-                    leave(frame, error[0], arg)
-                    error[0] = handled[0] = None
-            return None if frame.f_trace is None else local  # a function that is returned becomes `f_trace` again
+                    leave(frame, error, arg)
+                    error = handled = None
 
         frames[frame] = local
         return local

@@ -23,8 +23,9 @@ from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
 from rfnb.trace.plain.recording import recording_here
 from rfnb.trace.plain.remembered import continue_from, locked_variables
 from rfnb.trace.plain.same_steps import CLOCKS, difference, has_other_devices
+from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
-from rfnb.trace.plain.values import Kept, Opaque, Summary, tensor_backend, tensors_in
+from rfnb.trace.plain.values import Kept, Opaque, tensor_backend, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
 
 ITEMS, MORE = ".items", ".more"

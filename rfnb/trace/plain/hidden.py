@@ -7,7 +7,8 @@ import io
 import random
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from rfnb.trace.plain.values import (
     Kept,
     Opaque,
     drop,
+    has_objects,
     hold,
     is_same,
     keep,
@@ -121,7 +123,7 @@ class Hidden:
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
         self._attributes: list[tuple[str, Any, dict[str, Any]]] = []  # of the modules, before the loop
-        self._all = any(map(_draws, _words(code), (names.get(word) for word in _words(code))))
+        self._all = any(map(_draws, words := _words_of(code), map(names.get, words)))
         self._numbers, self._last = Numbers((), None), [b""]
         self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
@@ -133,16 +135,21 @@ class Hidden:
 
     def numbers(self) -> Numbers:
         """The states of the generators now."""
+        global _newest
         generators = self._generators()
         memory: Any = None if self._place is None or len(generators) > 1 else self._place.raw
         if memory is None or memory != self._memory:
-            try:
-                states = [generator.get_state().numpy().tobytes() for generator in generators]
-            except RuntimeError:  # inside of a transform
-                return Numbers((), None)
-            old = (*self._numbers.torch, *((),) * len(states))
+            newest = _newest
+            if memory is None or memory != newest[0]:
+                try:
+                    states = [generator.get_state().numpy().tobytes() for generator in generators]
+                except RuntimeError:  # inside of a transform
+                    return Numbers((), None)
+                old = (*self._numbers.torch, *((),) * len(states))
+                newest = _newest = memory, states, tuple(map(_chunks, states, old))
+            _, states, parts = newest
             if states != self._last:
-                self._numbers, self._last = self._numbers._replace(torch=tuple(map(_chunks, states, old))), states
+                self._numbers, self._last = self._numbers._replace(torch=parts), states
                 self.bytes += CHUNKS * len(states)
             self._memory = memory
         if self._all and (others := other_numbers()) != self._numbers.others:
@@ -150,17 +157,16 @@ class Hidden:
             self.bytes += OTHERS
         return self._numbers
 
-    def around(self, initial: Iterable[Any], names: Iterable[str]) -> Around:
-        """What a loop begins with besides its variables. names: of all that it uses."""
-        local = {entry.name for entry in initial}
+    def around(self, initial: Mapping[str, Any], names: Iterable[str]) -> Around:
+        """What a loop begins with besides its variables. initial: these. names: of all that it uses."""
+        local = initial.keys()
         outside = {name: self._names[name] for name in names if name in self._names and name not in local}
         self._around = Around(self._names, tensor_backend().get_modes())
         for name, value in outside.items():
             large = type(value) is np.ndarray and value.nbytes > SMALL
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
                 self._around.outside[name] = keep(value)
-        modules = {entry.name: entry.value for entry in initial} | outside
-        for name, value in modules.items():
+        for name, value in chain(initial.items(), outside.items()):
             for module in _modules(value):
                 self._around.modules.append((name, weakref.ref(module), weights_of(module)))
                 self._attributes += attributes_of(name, module)
@@ -176,7 +182,7 @@ class Hidden:
     def _look(self, values: list[Kept]) -> None:
         self._values, parts = values, {}
         for value in values:
-            if value.backend is not None and value.gradient != 1:
+            if not has_objects(value):
                 continue
             entry = self._parts.get(id(value))
             if entry is None:
@@ -246,15 +252,15 @@ class Hidden:
         size, state.kept = drop(state.kept), None
         return size
 
-    def end(self, log: Iterable[Any]) -> None:
-        """The outermost loop has ended: no object is kept alive, but small modules. log: all values."""
+    def end(self, others: Iterable[Any]) -> None:
+        """The outermost loop has ended: no object is kept alive, but small modules. others: all but raw tensors."""
         around, self._around = self._around, None
         if around is not None:
             around.trained = [
                 name for name, module, weights in around.modules if module() and weights_of(module())[0] != weights[0]
             ]
             modules: dict[int, Any] = {}  # modules that lines of the loop assigned
-            for value in log:
+            for value in others:
                 if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
                     modules[id(value.object)] = value.object
             for module in modules.values():
@@ -450,6 +456,17 @@ def _role(kind: type) -> str:
     return OBJECT if type(table) is GetSetDescriptorType else CONSTANT
 
 
+def _words_of(code: CodeType) -> list[str]:
+    """The names that some code has, and the functions in it."""
+    words = _words_by_code.get(code)
+    if words is None:
+        words = _words_by_code[code] = _words(code)
+    return words
+
+
+_words_by_code: weakref.WeakKeyDictionary[CodeType, list[str]] = weakref.WeakKeyDictionary()
+
+
 def _words(code: CodeType) -> list[str]:
     nested = [word for part in code.co_consts if isinstance(part, CodeType) for word in _words(part)]
     return [*code.co_names, *nested]
@@ -459,6 +476,10 @@ def _draws(word: str, value: Any) -> bool:
     """Whether a name, or the global variable of this name, is that of a generator of Python or numpy."""
     bound = type(value) in (BuiltinFunctionType, MethodType) and type(value.__self__) in RANDOM_TYPES
     return "random" in word or bound
+
+
+_newest: tuple[Any, list[bytes], tuple[tuple[bytes, ...], ...]] = (None, [], ())
+"""The memory of torch's generators, their states, and these in parts, as any loop has seen them last."""
 
 
 def _chunks(state: bytes, before: tuple[bytes, ...]) -> tuple[bytes, ...]:

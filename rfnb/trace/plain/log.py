@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE, Use
-from rfnb.trace.plain.values import PLAIN, Kept, Parts, Summary, backend_of
+from rfnb.trace.plain.values import PLAIN, Kept, Parts, tensor_backend
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Numbers
@@ -79,16 +80,21 @@ class Log:
         return places
 
     def new_bytes(self) -> int:
-        """The memory of the log itself that was not counted before, without that of tensors and arrays."""
+        """The memory of the log itself that was not counted before, without raw tensors, and the numbers of others."""
         (entries, statements), self._counted = self._counted, (len(self), len(self.statements))
-        values = self.values[entries:]
+        values = self.others(entries)
         plain = [value for value in values if type(value) in PLAIN]
         size = sum(map(getsizeof, plain))
         if size > LONG * len(plain):
             size = sum(map(getsizeof, {id(value): value for value in plain}.values()))
         if len(plain) < len(values):
             size += sum(map(_size_of, {id(value): value for value in values if type(value) not in PLAIN}.values()))
-        return size + SLOTS * len(values) + 8 * (len(self.statements) - statements)
+        return size + SLOTS * (len(self) - entries) + 8 * (len(self.statements) - statements)
+
+    def others(self, start: int = 0) -> list[Any]:
+        """The values from a place on that are no raw tensors, of which none is looked at."""
+        values = self.values
+        return [values[at] for at, version in enumerate(islice(self.versions, start, None), start) if version is None]
 
     def rows(self, end: int) -> Iterator[tuple[Use, Any, int | None]]:
         """What the log has before a place."""
@@ -117,10 +123,11 @@ class Log:
 
     def let_graphs_go(self, start: int = 0) -> None:
         """Keeps no autograd graph alive that a later change in place has tied to a raw tensor."""
-        for at, version in enumerate(islice(self.versions, start, None), start):
-            value = self.values[at]
-            if version is not None and backend_of(value).needs_gradient_raw(value):
-                self.values[at], self.versions[at] = Kept.of_raw(value, version), None
+        values, versions = self.values, self.versions
+        places = [at for at, version in enumerate(islice(versions, start, None), start) if version is not None]
+        has_graph = [*map(tensor_backend().needs_gradient_raw, map(values.__getitem__, places))]
+        for at in compress(places, has_graph):
+            values[at], versions[at] = Kept.of_raw(values[at], versions[at]), None  # type: ignore[arg-type]
 
 
 def _size_of(value: Any) -> int:

@@ -18,9 +18,10 @@ from rfnb.errors import LoopError, LoopNameError, RfError
 from rfnb.trace.pause.hold import Paused, Resume, hold
 from rfnb.trace.pause.pauses import Pause, pauses
 from rfnb.trace.plain.edit import edited, locked, write_variables
-from rfnb.trace.plain.remembered import Axes, Remembered, name_of, run_of
+from rfnb.trace.plain.remembered import Remembered, name_of, run_of
 from rfnb.trace.plain.syntax import BEFORE, Use
 from rfnb.trace.plain.values import Kept, backend_of, keep
+from rfnb.trace.run.axis_names import Axes
 from rfnb.trace.run.find import Where, test_of
 from rfnb.trace.run.names import AtLine, StepNames, Variables
 from rfnb.trace.run.run import Run

@@ -26,7 +26,8 @@ from rfnb.trace.plain.hidden import (
     role_of,
 )  # fmt: skip
 from rfnb.trace.plain.log import Entry
-from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, Summary, tensor_backend, tensors_in
+from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, tensor_backend, tensors_in
 
 
 class Lost(Exception):

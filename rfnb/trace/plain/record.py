@@ -7,17 +7,15 @@ import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 
-from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, Block as Lines
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import ParameterError
-from rfnb.printable import printable
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.block import Block
 from rfnb.trace.plain.calls import FunctionRecorder
@@ -26,7 +24,7 @@ from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.others import OtherFunctions
 from rfnb.trace.plain.recording import recording_here
-from rfnb.trace.plain.remembered import Axes, block_of, run_of
+from rfnb.trace.plain.remembered import block_of, run_of
 from rfnb.trace.plain.syntax import (
     LoopText,
     Outline,
@@ -38,6 +36,7 @@ from rfnb.trace.plain.syntax import (
     why_unknown,
 )
 from rfnb.trace.plain.values import tensor_backend
+from rfnb.trace.run.axis_names import Axes, axes_of
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.session import store, store_later
 from rfnb.trace.run.warn import warn
@@ -252,21 +251,7 @@ def steps(items: Iterable[T] | AsyncIterable[T], *, name: str | None = None, dim
     if not (name is None or isinstance(name, str)):
         raise ParameterError("steps: `name` is not a text", got=type(name).__name__, expected="a text or None")
     kind: type[Steps[T]] = AsyncSteps if isinstance(items, AsyncIterable) else Steps
-    return kind(items, name, _axes("steps", dims))
-
-
-def _axes(caller: str, dims: Any) -> Axes | None:
-    """The names of axes that a user gave. Raises ParameterError if they are something else."""
-    rows = dims.items() if isinstance(dims, Mapping) else [("", dims)] if dims is not None else []
-    for name, axes in rows:
-        is_row = isinstance(name, str) and isinstance(axes, Sequence) and not isinstance(axes, str)
-        if not (is_row and all(isinstance(axis, str | Dim) for axis in axes)):
-            raise ParameterError(
-                f"{caller}: `dims` does not name the axes of variables",
-                got=printable(repr(dims))[:80],
-                expected='a dict such as {"att": ["batch", "source"]}',
-            )
-    return dims
+    return kind(items, name, axes_of("steps", dims))
 
 
 class record_loops(Block):
@@ -296,7 +281,7 @@ class record_loops(Block):
         self._functions = [_code_of("record_loops", function) for function in functions]
         self._files = frozenset(code.co_filename for code in self._functions)
         self._others = OtherFunctions(self._files)
-        self._client = AllLoops(self._chosen, _axes("record_loops", dims))
+        self._client = AllLoops(self._chosen, axes_of("record_loops", dims))
         self._called: dict[CodeType, None] = {}  # code that ran, and was chosen
         self.warns = True
 
@@ -396,7 +381,7 @@ class record_calls(Block):
 
     def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
         super().__init__(*functions, dims=dims)
-        self._dims = _axes("record_calls", dims)
+        self._dims = axes_of("record_calls", dims)
         if not functions:
             raise ParameterError("record_calls: no function is named", expected="rf.record_calls(model.forward)")
         self._of_calls = [_calls_of(function) for function in functions]

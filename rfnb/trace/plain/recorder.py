@@ -12,7 +12,7 @@ from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.plain.client import Client
 from rfnb.trace.plain.forget import forget_oldest
-from rfnb.trace.plain.hidden import Hidden, Moment
+from rfnb.trace.plain.hidden import Around, Hidden, Moment
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Raised, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
@@ -37,7 +37,7 @@ class FrameRecorder:
         self._caught: BaseException | None = None  # since the line before
         self._raised: Raised | None = None  # while it is handled
         self._unobserved, self._outside = tensor_backend().unobserved, text.outside
-        self._tests = {header for header, loop in text.headers.items() if text.loops[loop].header.startswith("while")}
+        self._calm: Mapping[int, Place] = {}  # places at which a line only takes what the one before has assigned
         self._before_test: Tested | None = None
         self._tested = 0  # how much of the log conditions were tested on
         self._frame: FrameType | None = None  # while a line is tested, if it may pause
@@ -47,6 +47,32 @@ class FrameRecorder:
 
     def line(self, frame: FrameType) -> None:
         """A line is about to run."""
+        place = self._calm.get(frame.f_lasti)
+        if place is None or pauses.conditions or pauses.asked:
+            self._line_of_any_kind(frame)
+            return
+        statement, previous, variables = place[0], self._previous, self.variables
+        if statement == previous and not place[1]:
+            return  # a statement goes on in another line
+        if not self._open:
+            self._previous = statement
+            return
+        try:
+            names = frame.f_locals  # also after `del`, as it keeps alive what was there the last time
+            if previous != BEFORE and variables.rows[previous]:
+                variables.take(names, previous, True, False)
+            variables.log.statements.append(statement)
+            if statement in variables.writers:
+                with self._unobserved():
+                    variables.separate(statement)
+            self._previous = statement
+        except Exception as error:
+            self._give_up(error)
+        except BaseException as error:  # a paused cell is stopped
+            self._recording.interrupt(error)
+            raise
+
+    def _line_of_any_kind(self, frame: FrameType) -> None:
         place = self._places.get(frame.f_lasti)
         if self._raised is not None and self._caught is None and sys.exc_info()[1] is not self._raised.error:
             self._raised = None
@@ -61,10 +87,13 @@ class FrameRecorder:
                 self._recording.interrupt(error)
                 raise
         self._caught = self._frame = None
+        is_calm = self._raised is None and not (self._outside or self.goes_on) and self._places
+        self._calm = self._outline.inside[self._open[-1].number if self._open else -1] if is_calm else {}
 
     def caught(self, error: BaseException) -> None:
         """The line before has raised an error, which may have ended loops; not that of an iterator without items."""
         self._make_room(error)
+        self._calm = {}
         if not (isinstance(error, StopIteration | StopAsyncIteration) and self._previous in self._outline.headers):
             self._caught = error
             if self._raised is None or self._raised.error is not error:
@@ -89,7 +118,7 @@ class FrameRecorder:
                 self._leave_loops(statement, header_loop, names)
                 if self._open and self._open[-1].number == header_loop:
                     self._pause(names, ended=True)
-        if statement in self._tests and not begins:
+        if statement in self._outline.tests and not begins:
             self._test(self._outline.headers[statement], self._names(frame))
         if self._open:
             self.variables.log.statements.append(statement)
@@ -151,6 +180,8 @@ class FrameRecorder:
 
         targets: what the header has assigned already, for the next iteration.
         """
+        if not self.variables.uncounted:
+            return
         loop_names = self._open[0].text.names if self._open else ()
         line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0
         self.variables.look_again(names, loop_names, targets, Use("", self._previous, line, False, True))
@@ -205,7 +236,7 @@ class FrameRecorder:
 
     def _give_up(self, error: Exception) -> None:
         """Records this frame no longer: a problem of the recorder never becomes one of the loop."""
-        self._places, self._open, self._recording.problem = {}, [], error
+        self._places, self._open, self._calm, self._recording.problem = {}, [], {}, error
         self.variables.start()
         with contextlib.suppress(Warning):  # also where warnings are errors
             warn(f"the loop is no longer recorded: {type(error).__name__}: {error}")
@@ -214,7 +245,7 @@ class FrameRecorder:
 
     def _begin(self, number: int, names: Mapping[str, Any], tentative: bool) -> None:
         """An iteration of a loop begins; what the header assigned belongs to it."""
-        text, variables = self._outline.loops[number], self.variables
+        text, variables, self._calm = self._outline.loops[number], self.variables, {}
         if self._previous == BEFORE and not self._open:  # the frame is followed since its header ran
             self._previous = self._outline.header_of(number)
         header_ran = not text.short and self._outline.headers.get(self._previous) == number
@@ -223,11 +254,12 @@ class FrameRecorder:
             if self._frame is not None:
                 names = self._pause(names)
         tested = self._before_test if header_ran else None
-        tested = tested if tested is not None and tested.loop == number else None
-        if self.variables.uncounted:
+        if tested is not None and tested.loop != number:
+            tested = None
+        if variables.uncounted:
             header = self._outline.statements[self._previous] if header_ran else None
             self._look_again(names, () if header is None else {*header.assigned, *header.parts})
-        while self._open and self._open[-1].number not in (number, *text.around):
+        while self._open and self._open[-1].number != number and self._open[-1].number not in text.around:
             self._close(self._caught)
         if not self._open or self._open[-1].number != number:
             clients = [client for client in self.clients if client.wants(text, number)]
@@ -238,7 +270,7 @@ class FrameRecorder:
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             variables.forget_functions(names)
             loop.begins_with(variables.look_first(text.names, names) if tested is None else tested.initial)
-            loop.around = self._open[0].around if self._open else variables.hidden.around(loop.initial, text.names)
+            loop.around = self._open[0].around if self._open else self._around(loop)
             if self._open:
                 self._open[-1].inner.append(loop)
                 loop.inside = True
@@ -246,10 +278,11 @@ class FrameRecorder:
         elif self._frame is not None:
             names = self._pause(names, ended=True)
         loop = self._open[-1]
-        loop.starts.append(len(variables.log) if tested is None else tested.at)
+        hidden = variables.hidden
+        loop.starts.append(len(variables.log.uses) if tested is None else tested.at)
         loop.ran.append(len(variables.log.statements))
-        numbers = variables.hidden.numbers() if tested is None else tested.numbers
-        loop.moments.append(Moment(numbers, variables.hidden.objects(variables.objects())))
+        numbers = hidden.numbers() if tested is None else tested.numbers
+        loop.moments.append(Moment(numbers, hidden.objects(variables.objects())))
         loop.tentative = tentative
         if self._frame is not None:
             pauses_of(self, loop).begin()
@@ -259,9 +292,13 @@ class FrameRecorder:
                 self._pause(names)
         self._previous = BEFORE
         variables.budgets.steps += 1
-        if variables.budgets.is_due(variables.hidden.bytes) and variables.count():
+        if variables.budgets.is_due(hidden.bytes) and variables.count():
             self._tested = max(self._tested - forget_oldest(variables, self._open), 0)
             self._before_test = None
+
+    def _around(self, loop: Iterations) -> Around:
+        values = self.variables.log.values
+        return self.variables.hidden.around({name: values[at] for name, at in loop.places.items()}, loop.text.names)
 
     def _test(self, number: int, names: Mapping[str, Any]) -> None:
         """The test of a `while` loop is about to run; what it assigns, changes and draws belongs to the iteration."""
@@ -271,12 +308,13 @@ class FrameRecorder:
         if all(loop.number != number for loop in self._open) and any(
             client.wants(text, number) for client in self.clients
         ):
+            self.variables.forget_functions(names)
             initial = self.variables.look_first(text.names, names)
         self._before_test = Tested(number, len(self.variables.log), initial, self.variables.hidden.numbers())
 
     def _close(self, error: BaseException | None = None) -> None:
         """The innermost open loop has ended."""
-        loop, variables = self._open[-1], self.variables
+        loop, variables, self._calm = self._open[-1], self.variables, {}
         end = len(variables.log)
         if loop.tentative and not any(loop.log.entries(loop.starts[-1], end)):
             if error is None or len(loop.starts) == 1:  # else the next item is missing
@@ -300,7 +338,7 @@ class FrameRecorder:
             variables.let_go()
             variables.start()
             self._tested = 0
-            variables.hidden.end(loop.log.values)
+            variables.hidden.end(loop.log.others())
         loop.log.let_graphs_go(loop.starts[0] if loop.inside and loop.starts else 0)
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):

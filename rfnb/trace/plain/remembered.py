@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims import align
-from rfnb.core.dims.binding import current_lengths
-from rfnb.core.dims.dim import Dim, kind_of_name
+from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
@@ -22,6 +21,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import (
     MAY,
@@ -32,13 +32,13 @@ from rfnb.trace.plain.values import (
     Kept,
     Opaque,
     Parts,
-    Summary,
     backend_of,
     growth_of,
     tensor_backend,
     tensors_in,
 )
 from rfnb.trace.run import session
+from rfnb.trace.run.axis_names import Axes, AxisNames
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.plain_steps import PlainSteps
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from rfnb.trace.plain.iterations import Iterations
     from rfnb.trace.plain.log import Entry
 
-Axes = Mapping[str, Sequence[str | Dim]]
-"""For variables, the names of their axes, or Dims."""
 FORGOTTEN = "no longer kept"
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
@@ -63,22 +61,19 @@ class Remembered(PlainSteps):
 
     Args:
         iterations: what was recorded.
-        dims: the names of axes.
+        dims: the names of axes; loops inside of one another, and forks, share them.
         raised_in: of a loop that was not recorded and raised, the id of the cell; its step is from the traceback.
 
     `also` lists other functions with loops that ran, which were not recorded.
     """
 
-    def __init__(self, iterations: Iterations, dims: Axes | None = None, raised_in: str | None = None):
-        self.iterations, self._named = iterations, dict(dims or {})
+    def __init__(self, iterations: Iterations, dims: Axes | AxisNames | None = None, raised_in: str | None = None):
+        self.iterations = iterations
+        self.names = dims if isinstance(dims, AxisNames) else AxisNames(dims)
         self.axis = Dim(None, name="iterations")
         self.axis.bind(Size([], len(iterations.starts)))
-        self._dims: dict[tuple[Any, ...], Dim] = {}
-        self._forms: dict[tuple[str, tuple[int, ...]], tuple[align.Sig, Lengths]] = {}  # by name and shape
         self._sure: dict[Growth, int] = {}  # of lists that grow, how many parts have been looked at
         self._grown: dict[tuple[Growth, str, int], list[StepValue | StepText]] = {}  # of lists that grow
-        given = [axis for axes in self._named.values() for axis in axes if isinstance(axis, Dim)]
-        self._lengths = {dim: current_lengths([dim]).size(dim) for dim in given}  # of the batch that the loop had
         self.raised_in = raised_in
         self.also: Sequence[str] = ()
         cell = Source(iterations.code, 0).cell
@@ -121,7 +116,7 @@ class Remembered(PlainSteps):
 
     def _is_number(self, name: str, kept: Any) -> bool:
         """Whether a value is a number that a Tensor without dims can have."""
-        is_number = type(kept) in NUMBERS and name not in self._named
+        is_number = type(kept) in NUMBERS and name not in self.names.of
         return is_number and (type(kept) is not int or -(2**63) <= kept < 2**63)
 
     def lines(self, step: int) -> StepLines:
@@ -224,7 +219,13 @@ class Remembered(PlainSteps):
         return self._as_code(entry.name, _kept_of(entry))
 
     def _as_code(self, name: str, kept: Any) -> Any:
-        return self._tensor(name, kept) if name in self._named and _is_array(kept) else _plain(name, kept)
+        return self._tensor(name, kept) if name in self.names.of and _is_array(kept) else _plain(name, kept)
+
+    def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:
+        """Names the axes of a variable at all steps. Raises LoopError if they fit none of its values."""
+        rows = (row for step in range(len(self.iterations.starts)) for row in self.values(step)[0])
+        self._grown.clear()
+        self.names.rename(name, axes, (row.tensor for row in rows if row.name == name))
 
     def lost(self, step: int) -> list[LostValue]:
         """The values that a step assigned, and that are no longer kept."""
@@ -336,34 +337,7 @@ class Remembered(PlainSteps):
         return changes
 
     def _form(self, name: str, raw: Any) -> tuple[align.Sig, Lengths]:
-        """Dims for the axes of a variable, the same for the same name and size, and the lengths of padded ones."""
-        backend = raw_registry.backend_of_raw(raw)
-        shape = backend.get_shape_tuple_raw(raw)
-        form = self._forms.get((name, shape))
-        if form is not None:
-            return form
-        names: list[str | Dim | None] = [*self._named.get(name, ())]
-        more = names.pop() if len(names) == len(shape) + 1 else None
-        names = names if len(names) == len(shape) else [None] * len(shape)
-        dims, sizes = [], dict[Dim, Size]()
-        for axis, (size, named) in enumerate(zip(shape, names, strict=True)):
-            if isinstance(named, Dim) and named.dimension != size:
-                lengths = self._lengths[named]
-                if lengths is not None and lengths.max == size and all(dim in names for dim in lengths.dims):
-                    sizes[named] = lengths
-                else:
-                    named = named.name
-            key = (named, size) if named else (name, axis, size)
-            if not isinstance(named, Dim) and key not in self._dims:
-                self._dims[key] = Dim(size, name=named or f"axis{axis}", kind=kind_of_name(named))
-            dims.append(named if isinstance(named, Dim) else self._dims[key])
-        if len(set(dims)) < len(dims):
-            dims, sizes = [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)], {}
-        labels = more if isinstance(more, Dim) and _are_labels(backend.to_numpy_raw(raw), more) else None
-        form = align.sig(dims, labels), EMPTY.bind(sizes) if sizes else EMPTY
-        if more is None:  # else it depends on the numbers
-            self._forms[name, shape] = form
-        return form
+        return self.names.form(name, raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw), raw)
 
     # -- about the run
 
@@ -414,7 +388,7 @@ class Remembered(PlainSteps):
 
     def loops(self, step: int) -> list[Run]:
         """The runs of the loops inside a step, in order."""
-        return [run_of(inner, self._named) for inner in self.iterations.loops(step)]
+        return [run_of(inner, self.names) for inner in self.iterations.loops(step)]
 
     def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
         """Runs the loop from a step on with edited variables, as a new Run; it is kept even if a step raises an error.
@@ -427,7 +401,7 @@ class Remembered(PlainSteps):
                 hint="the whole value of a variable, with other numbers in the entries of the sequence",
             )
         iterations, error = continue_from(self.iterations, run.source.lines, step, seed, states)
-        forked = run_of(iterations, self._named, parent=run)
+        forked = run_of(iterations, self.names, parent=run)
         if error is None or len(iterations.starts) > (iterations.forked_at or 0):
             session.store(forked)
         if error is not None:
@@ -453,7 +427,7 @@ locked_variables: Hook[[Any, Sequence[str], int, Sequence[str]], Mapping[str, st
 
 def run_of(
     iterations: Iterations,
-    dims: Axes | None = None,
+    dims: Axes | AxisNames | None = None,
     raised_in: str | None = None,
     also: Sequence[str] = (),
     parent: Run | None = None,
@@ -467,8 +441,6 @@ def run_of(
     replay = Remembered(iterations, dims, raised_in) if run is None else run.replay
     assert isinstance(replay, Remembered)
     replay.also = also
-    if parent is not None and isinstance(parent.replay, Remembered):
-        replay._dims = parent.replay._dims
     done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
     if run is not None:
@@ -603,12 +575,6 @@ def _words(kept: Any) -> str:
         return repr(value)
     except Exception:  # of a class of the user
         return f"<{type(value).__name__}>"
-
-
-def _are_labels(array: np.ndarray, dim: Dim) -> bool:
-    """Whether all numbers are labels of a dim."""
-    count = dim.dimension or 0
-    return array.dtype.kind in "iu" and (not array.size or bool(array.min() >= 0 and array.max() < count))
 
 
 def _with_tensor(row: Any) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Entry
-from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, Summary, tensors_in
+from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, tensors_in
 
 CLOCKS = frozenset(
     "time perf_counter monotonic process_time time_ns now today uuid4 urandom id empty empty_like".split()

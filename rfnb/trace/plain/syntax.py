@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, pairwise
 from types import CodeType
 from typing import Any, NamedTuple
@@ -102,7 +103,7 @@ class Use(NamedTuple):
     reads: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outline:
     """The loops and statements of a code object, and the place of each instruction by its offset."""
 
@@ -129,6 +130,40 @@ class Outline:
     def header_of(self, loop: int) -> int:
         """The statement that is the header of a loop."""
         return next(statement for statement, number in self.headers.items() if number == loop)
+
+    @cached_property
+    def tests(self) -> frozenset[int]:
+        """The headers of `while` loops."""
+        return frozenset(number for number, loop in self.headers.items() if self.loops[loop].header.startswith("while"))
+
+    @cached_property
+    def inside(self) -> tuple[dict[int, Place], ...]:
+        """For each loop, the places with which no loop begins or ends, and no test, while it is the innermost one; the
+        last ones are those outside of loops.
+        """
+        places = [entry for entry in self.places.items() if not (entry[1].begins or entry[1].statement in self.tests)]
+        insides = (
+            {
+                at: place
+                for at, place in places
+                if loop in self.statements[place.statement].loops or self.headers.get(place.statement) == loop
+            }
+            for loop in range(len(self.loops))
+        )
+        return *insides, dict(places)
+
+    @cached_property
+    def rows_without(self) -> dict[frozenset[str], Any]:
+        """The rows without those of some attributes, for frames that were looked at before."""
+        return {}
+
+    @cached_property
+    def rows(self) -> list[tuple[tuple[str, bool, bool, Path | None, Use], ...]]:
+        """The uses of each statement: name, whether it reads and always assigns it, and the attribute."""
+        paths = self.paths
+        return [
+            tuple((use.name, use.reads, use.always, paths.get(use.name), use) for use in uses) for uses in self.uses
+        ]
 
 
 def outline(code: CodeType) -> Outline | None:

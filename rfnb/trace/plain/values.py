@@ -9,8 +9,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
-from itertools import chain, repeat, takewhile
-from operator import attrgetter, call, is_
+from itertools import chain, compress, islice, repeat, takewhile
+from operator import attrgetter, call, is_, is_not
 from types import FunctionType, MethodType, NoneType
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.trace.plain.memory import places_in
 from rfnb.trace.record.traced import Pending, Traced
 
 SMALL = 2**16
@@ -70,23 +71,55 @@ class Growth:
     """The parts of a list that grows, which its values after several lines share.
 
     entries: in how many entries of the log it is. held: of how many parts the memory is counted. has_kept: whether some
-    parts are no atoms. counted: of how many the objects are counted.
+    parts are no atoms. counted: of how many the objects are counted. is_plain: whether all are atoms, and tensors by
+    reference that need no look at each step.
     """
 
-    __slots__ = ("_array", "_looked", "_numbers", "counted", "entries", "has_kept", "held", "parts")
+    __slots__ = (
+        "_array",
+        "_died",
+        "_looked",
+        "_numbers",
+        "_places",
+        "_watched",
+        "counted",
+        "entries",
+        "has_kept",
+        "held",
+        "is_plain",
+        "parts",
+    )
 
     def __init__(self, parts: Iterable[Any]):
         self.parts: list[Any] = []
         self.entries = self.held = self.counted = self._looked = self._numbers = 0
-        self.has_kept = False
+        self.has_kept, self.is_plain, self._places = False, True, b""
+        self._watched: list[Any] = []  # references to the objects of parts
+        self._died: list[Any] = []  # those of them that are gone, so that other objects may be where they were
         self._array: Any = ()
-        self.add(parts)
+        self.add(parts, None, False)
 
-    def add(self, parts: Iterable[Any]) -> None:
-        """Adds parts."""
+    def add(self, parts: Iterable[Any], value: list[Any] | None, is_known: bool) -> None:
+        """Adds parts, with which it has those of a list. is_known: that list has the same objects before them."""
         at = len(self.parts)
         self.parts += parts
-        self.has_kept = self.has_kept or any(type(part) is Kept for part in self.parts[at:])
+        new = [part for part in self.parts[at:] if type(part) is Kept]
+        self.has_kept = self.has_kept or bool(new)
+        self.is_plain = self.is_plain and all(map(_is_plain_part, new))
+        self._watched += (weakref.ref(part.object, self._died.append) for part in new if self.is_plain)
+        if value is not None and not is_known:  # equal numbers may be other objects, which nothing keeps
+            is_known = all(type(part) is Kept or part is item for part, item in zip(self.parts, value, strict=True))
+        self._places = places_in(value, len(self.parts)) if value is not None and is_known else b""
+
+    def let_go(self) -> None:
+        """Watches its objects no longer."""
+        self._watched, self._places = [], b""
+
+    def begins(self, value: list[Any], length: int) -> bool:
+        """Whether a list has the same objects at so many first places; False also if that is not known."""
+        if not self.is_plain or (self.has_kept and length <= LONG) or self._died or 8 * length > len(self._places):
+            return False
+        return places_in(value, length) == self._places[: 8 * length]
 
     def numbers(self, length: int) -> Any:
         """So many first parts, as an array where all have one type; None if some are no numbers."""
@@ -224,6 +257,27 @@ class Kept:
         """Whether a value is the object that was kept; None is not an object that no longer exists."""
         return self.object is value and (value is not None or self.origin is None)
 
+    def is_as_it_was(self, value: Any, raw_kind: type) -> bool:
+        """Whether a value is the object that was kept, which cannot have changed; False also if that is not plain.
+
+        raw_kind: the type of tensors that can be asked for their version by any code.
+        """
+        if value is None or self.origin is None or self.origin() is not value:
+            return False
+        kind = type(self.value)
+        return kind is Opaque or (kind is raw_kind and self.version is not None and not self.changed())
+
+    def grown(self, value: list[Any]) -> Kept | None:
+        """The value of a list that has only got more items; None for others, and if a closer look is needed."""
+        parts, growth = self.value, growth_of(self)
+        if growth is None or len(growth.parts) != parts.length or parts.skipped or self.object is not value:
+            return None
+        if not parts.length < len(value) <= MOST_PARTS or not growth.begins(value, parts.length):
+            return None
+        kept = _grown(value, growth, parts.length, 0, [MOST_PARTS - len(value)], False)
+        kept.identity, self.origin = id(value), _gone
+        return kept
+
     @property
     def raw(self) -> Any:
         """The raw tensor."""
@@ -268,7 +322,7 @@ class Kept:
     def mark(self, same: bool, value: Any) -> None:
         """Takes whether a container of many parts is the same now; if not, it may have changed when it was left out."""
         parts = self.value
-        if parts.skipped and not same and not (type(value) is list and _has_grown(parts, tuple(value), MEDIUM)):
+        if parts.skipped and not same and not (type(value) is list and _has_grown(parts, value, MEDIUM)):
             self.note = MAY
         parts.skipped, parts.to_skip = 0, min(2 * parts.to_skip + 1, MOST_SKIPPED)
 
@@ -281,6 +335,8 @@ class Kept:
         for part in contents.items if parts and isinstance(contents, Parts) else ():
             if isinstance(part, Kept):
                 part.let_go()
+        if parts and (growth := growth_of(self)) is not None:
+            growth.let_go()
 
     def _is_small(self) -> bool:
         """Whether it is an object that holds no others, such as a device."""
@@ -328,6 +384,26 @@ def drop(kept: Any) -> int:
         part.holders -= 1
         size += part.bytes if part.holders == 0 else 0
     return size
+
+
+def _is_plain_part(part: Kept) -> bool:
+    """Whether it is a tensor by reference that needs no look at each step."""
+    return part.version is not None and part.gradient != 1 and isinstance(part.origin, weakref.ref)
+
+
+def has_objects(kept: Kept) -> bool:
+    """Whether there may be objects in a value that can change where no line shows it."""
+    if kept.backend is not None:
+        return kept.gradient == 1
+    parts = kept.value
+    if not isinstance(parts, Parts):
+        return True
+    return bool(parts.length) if parts.growth is None else not parts.growth.is_plain
+
+
+def has_stayed(old: Any, new: Any) -> bool:
+    """Whether all parts that a container had are in the value after it, or it had none."""
+    return growth_of(new) is not None or (type(old) is Kept and isinstance(old.value, Parts) and not old.value.length)
 
 
 def growth_of(kept: Any) -> Growth | None:
@@ -379,10 +455,17 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
     numbers and texts alone never are.
     """
     parts = kept.value if isinstance(kept, Kept) else None
-    if not isinstance(parts, Parts) or parts.total <= MANY_PARTS or closely:
+    if not isinstance(parts, Parts) or closely:
         return _is_same(value, kept, limit, closely)
     if not kept.is_of(value):
         return False
+    if parts.growth is not None and not parts.skipped:
+        if len(value) != parts.length:
+            return False
+        if parts.growth.begins(value, parts.length):
+            return True
+    if parts.total <= MANY_PARTS:
+        return _is_same(value, kept, limit, closely)
     may_skip = not parts.is_flat and (limit == SMALL or parts.total > FEW_HUNDRED)
     if may_skip and parts.skipped < parts.to_skip and _length(value) == parts.length:
         parts.skipped += 1
@@ -443,22 +526,24 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
     backend = backend_of(raw)
     if backend is not None:
         return _kept_raw(value, raw, backend, copied)
-    is_long = kind is list and len(value) > left[0]
-    parts = ((), value) if is_long else _parts_of(value) if depth < DEEPEST else None
     origin = _reference(value)
+    is_long = kind is list and len(value) > left[0]
+    last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
+    if kind is list and last is not None and last.kind is list and not is_long and last.length < len(value):
+        growth = last.growth
+        is_known = growth is not None and growth.begins(value, last.length)
+        if is_known or _has_grown(last, value):
+            left[0] -= len(value)
+            if growth is None or len(growth.parts) > last.length:
+                growth, is_known = Growth(last.items), False
+            return _grown(value, growth, last.length, depth, left, copied, is_known)
+    parts = ((), value) if is_long else _parts_of(value) if depth < DEEPEST else None
     if parts is None:
         return Kept(Opaque(value, _inside(value, depth, left)), origin)
     keys, items = parts
     left[0] -= len(items)
     if left[0] < 0:
         return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
-    last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
-    if kind is list and last is not None and last.kind is list and _has_grown(last, items):
-        growth = last.growth
-        if growth is None or len(growth.parts) > last.length:
-            growth = Growth(last.items)
-        growth.add(i if _is_atom(i) else _kept(i, depth + 1, left, copied) for i in items[last.length :])
-        return Kept(Parts(kind, None, growth, len(items)), origin)
     old = () if last is None else last.items
     new_items = tuple(
         item
@@ -471,6 +556,15 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         for item, was in zip(items, chain(old, repeat(None)), strict=False)
     )
     return Kept(Parts(kind, keys, new_items, len(items), _extra(value)), origin)
+
+
+def _grown(
+    value: list[Any], growth: Growth, length: int, depth: int, left: list[int], copied: bool, is_known: bool = True
+) -> Kept:
+    """The value of a list that had so many items before. is_known: these are where they were."""
+    new = (item if _is_atom(item) else _kept(item, depth + 1, left, copied) for item in value[length:])
+    growth.add(new, value, is_known)
+    return Kept(Parts(list, None, growth, len(value)), lambda: value)
 
 
 def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
@@ -541,7 +635,12 @@ def backend_of(value: Any) -> Any:
 
 def tensor_backend() -> Any:
     """The backend of torch, whose tensors plain code computes with, also where rfnb makes arrays of numpy."""
-    return next(backend for kind, backend in raw_registry.BACKENDS.items() if not issubclass(kind, np.ndarray))
+    return raw_registry.BACKENDS[tensor_type()]
+
+
+def tensor_type() -> type:
+    """The type of the raw tensors of that backend."""
+    return next(kind for kind in raw_registry.BACKENDS if not issubclass(kind, np.ndarray))
 
 
 SEQUENCES: tuple[type, ...] = (list, tuple, deque, set, frozenset)
@@ -566,8 +665,8 @@ def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | No
             attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
         except AttributeError:
             attributes = {}
-        names = [name for name in _fields(kind) if name in attributes]
-        return tuple(names), tuple(attributes[name] for name in names)
+        names = tuple(filter(attributes.__contains__, _fields(kind)))
+        return names, tuple(map(attributes.__getitem__, names))
     return None
 
 
@@ -592,6 +691,8 @@ def _is_plain(key: Any) -> bool:
 
 
 def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
+    if parts.kind is list and len(value) != parts.length:
+        return False
     current = _parts_of(value)
     if current is None:
         return True
@@ -599,9 +700,9 @@ def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
     return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts, limit, closely)
 
 
-def _has_grown(parts: Parts, items: tuple[Any, ...], limit: int = SMALL) -> bool:
+def _has_grown(parts: Parts, value: list[Any], limit: int = SMALL) -> bool:
     """Whether a list has got more items, and no other ones in place of those that it had."""
-    return 0 < parts.length < len(items) and _begins_with(items, parts, limit, False)
+    return 0 < parts.length < len(value) and _begins_with(tuple(value[: parts.length]), parts, limit, False)
 
 
 def _opened(item: Any) -> Iterator[Any]:
@@ -616,19 +717,19 @@ def _opened(item: Any) -> Iterator[Any]:
 def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool) -> bool:
     """Whether the first items are those that were kept."""
     originals = parts.items
+    others = [*compress(zip(items, originals, strict=False), map(is_not, items, originals))]
+    if not others:
+        return True
     if len(originals) > LONG and not closely:  # without a loop of Python
-        if all(map(is_, items, originals)):
-            return True
         try:
             if None not in map(_version, parts.opened) and not any(map(partial(is_, None), items)):
                 return all(map(is_, map(call, map(_origin, originals)), items))
         except (AttributeError, TypeError):  # not all are tensors by reference
             pass
     return all(
-        item is original
-        or (type(original) is Kept and _is_same(item, original, limit, closely))
+        (type(original) is Kept and _is_same(item, original, limit, closely))
         or (type(item) is type(original) and type(item) in PLAIN and item == original)
-        for item, original in zip(items, originals, strict=False)
+        for item, original in others
     )
 
 
@@ -642,7 +743,7 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
             yield kept
         yield from tensors_in(kept.value) if isinstance(kept.value, Parts) else ()
     elif isinstance(kept, Parts) and (kept.growth is None or kept.growth.has_kept):
-        for item in kept.items:
+        for item in kept.items if kept.growth is None else islice(kept.growth.parts, kept.length):
             if type(item) is Kept and item.backend is not None:
                 yield item
             else:
@@ -666,43 +767,7 @@ def objects_in(kept: Any) -> Iterator[Kept]:
         if isinstance(kept.value, Opaque) or kept.gradient == 1:
             yield kept
         contents = kept.value.inside if isinstance(kept.value, Opaque) else kept.value
-        for item in contents.items if isinstance(contents, Parts) else ():
+        has_parts = isinstance(contents, Parts) and not (contents.growth is not None and contents.growth.is_plain)
+        for item in contents.items if has_parts else ():  # type: ignore[union-attr]
             if type(item) is Kept and (item.backend is None or item.gradient == 1):
                 yield from objects_in(item)
-
-
-class Summary:
-    """What is left of a value that no longer fits into the budget: shape and statistics, as text.
-
-    finite: whether all entries are finite. largest: of the absolute values. None where that is not known.
-    """
-
-    __slots__ = ("finite", "largest", "words")
-
-    def __init__(self, words: str, finite: bool | None = None, largest: float | None = None):
-        self.words, self.finite, self.largest = words, finite, largest
-
-    def __repr__(self) -> str:
-        return self.words
-
-
-def summary(value: Any, version: int | None) -> Any:
-    """A value without its tensors."""
-    kept = Kept.of_raw(value, version) if version is not None else value
-    if not isinstance(kept, Kept) or not any(part.bytes for part in tensors_in(kept)):
-        return value
-    if kept.changed() or kept.note == MAY:
-        return Summary(kept.note or "changed later")
-    if isinstance(kept.value, Parts):
-        return Summary(f"{kept.value.kind.__name__} of {kept.value.length} parts, no longer kept")
-    array = kept.value if isinstance(kept.value, np.ndarray) else kept.backend.to_numpy_raw(kept.raw)
-    shape = "×".join(map(str, array.shape))
-    if array.dtype.kind not in "fiub" or not array.size:
-        return Summary(f"{shape} {array.dtype}, no longer kept")
-    finite = array[np.isfinite(array)].astype(np.float64)
-    numbers = f"{finite.min():.4g} … {finite.max():.4g}, μ {finite.mean():.4g}" if finite.size else "none is finite"
-    nan = int(np.isnan(array).sum())
-    words = [shape, numbers, f"{nan} NaN" if nan else "", "no longer kept"]
-    inf = bool(np.isinf(array).any())
-    largest = np.inf if inf else float(np.abs(finite).max(initial=-1))
-    return Summary(", ".join(filter(None, words)), not (nan or inf), largest)

@@ -18,10 +18,13 @@ from rfnb.trace.plain.values import (
     Opaque,
     backend_of,
     growth_of,
+    has_objects,
+    has_stayed,
     is_opaque,
     is_same,
     keep,
     tensor_backend,
+    tensor_type,
     tensors_in,
     version_of,
     written_in,
@@ -44,15 +47,13 @@ class FrameVariables:
         self._text = text
         backend = tensor_backend()
         self._version_now, self._plain_version = backend.current_version_raw, backend.plain_version_raw
+        self._unobserved, self._is_observed, self._raw_kind = backend.unobserved, backend.is_observed, tensor_type()
         self.hides = False
         if any(statement.hides for statement in text.statements):
             self._copy_all()
         self.uncounted = {*text.paths, *text.shared}
         self._paths = dict(text.paths)
-        self._uses = [
-            tuple((use.name, use.reads, use.always, text.paths.get(use.name), use) for use in uses)
-            for uses in text.uses
-        ]
+        self.rows, self._gone = text.rows, set[str]()
         self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
         self.writers = {number: set(names) for number, names in text.writes.items()}
         self.hidden: Any = None  # a Hidden, from the first line on
@@ -64,7 +65,7 @@ class FrameVariables:
         self.last: dict[str, int] = {}
         self.budgets = Budgets(options.trace_budget, self.log, self.last)
         self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
-        self._kept: set[str] = set()  # variables that have been a `Kept`
+        self._kept: set[str] = set()  # variables that have had objects that may change
         self._objects: list[Any] | None = None
 
     def count(self) -> bool:
@@ -103,7 +104,11 @@ class FrameVariables:
         self.uncounted.difference_update(hidden)
         self._kept.difference_update(hidden)
         self._objects = None
-        self._uses = [tuple(use for use in uses if use[0] not in hidden) for uses in self._uses]
+        self._gone |= hidden
+        cache = self._text.rows_without
+        if (rows := cache.get(gone := frozenset(self._gone))) is None:
+            rows = cache[gone] = [tuple(row for row in rows if row[0] not in gone) for rows in self._text.rows]
+        self.rows = rows
 
     def let_go(self) -> None:
         """Keeps the objects that the variables have alive no longer."""
@@ -144,61 +149,112 @@ class FrameVariables:
 
         whole: it ran to its end. header: it is that of a loop, whose target has a new value.
         """
-        log, last, version_now, plain_version = self.log, self.last, self._version_now, self._plain_version
-        values, versions, budgets = log.values, log.versions, self.budgets
-        for name, reads, always, path, use in self._uses[statement]:
-            if path is None:
-                value = names.get(name, MISSING)
-            else:
-                value = path.value(names)
-                if value is HIDDEN:
-                    self._forget({name})
-                    continue
+        last, raw_kind, is_observed = self.last, self._raw_kind, self._is_observed()
+        values, versions = self.log.values, self.log.versions
+        for name, reads, always, path, use in self.rows[statement]:
+            value = names.get(name, MISSING) if path is None else path.value(names)
             if value is MISSING:
                 continue
             at = last.get(name)
-            if at is None:
-                self.add(name, use if not reads else Use(name, BEFORE, 0, False, True), value)
-                continue
-            old, version = values[at], versions[at]
-            if always and whole and type(old) is not Kept:
-                version = None
-                if type(value) not in PLAIN:
-                    version = plain_version(value)
-                    if version is None:
-                        self.add(name, use, value)
+            if at is not None and not is_observed:  # most values need no more than this
+                old, version = values[at], versions[at]
+                if reads:
+                    if old is value:
+                        if version is None or (type(old) is raw_kind and self._version_now(old) == version):
+                            continue
+                    elif type(old) is Kept and (
+                        old.is_as_it_was(value, raw_kind) or (type(value) is list and self._grow(name, use, value, old))
+                    ):
                         continue
-                    budgets.add(value, version)
-                last[name] = len(values)
-                log.uses.append(use)
-                values.append(value)
-                versions.append(version)
-                if version is not None and budgets.host.bytes > budgets.most:
-                    self.spend(0)
-                continue
-            if old is value:
-                is_equal = version is None or version_now(old) == version
-                if reads and is_equal:
-                    continue
-            elif version is not None:
-                is_equal = False
-            elif type(old) is Kept and type(old.value) is Opaque:
-                is_equal = old.is_of(value)
+                elif always and whole:
+                    is_new = type(old) is not Kept or (
+                        type(old.value) is raw_kind and old.object is not value and name not in self._kept
+                    )
+                    if is_new and self._add_plain(name, use, value):
+                        continue
+            with self._unobserved():
+                self._take(name, value, use, always and whole, header and not reads)
+
+    def _grow(self, name: str, use: Use, value: list[Any], old: Kept) -> bool:
+        """Takes a list that has only got more items, if that is known at once."""
+        with self._unobserved():
+            kept = None if self.hides else old.grown(value)
+            if kept is None:
+                return False
+            self._parts.setdefault((use.statement, name), set())
+            self._note(name, kept)
+            self.budgets.add(kept, None)
+            self.last[name] = len(self.log.values)
+            self.log.add(use, kept, None)
+            if self.budgets.host.bytes > self.budgets.most:
+                self.spend(0)
+        return True
+
+    def _add_plain(self, name: str, use: Use, value: Any) -> bool:
+        """Takes a new value of a variable that had no object, if it is a number, a text or a plain tensor."""
+        log, version, kept = self.log, None, value
+        if type(value) not in PLAIN:
+            plain = self._plain_version(value)
+            if plain is None:
+                return False
+            version, size, has_graph = plain
+            if has_graph:
+                with self._unobserved():
+                    kept = Kept.of_raw(value, version)
+                kept.gradient, version = 2, None
+                self.uncounted.add(name)
+                self.budgets.add_kept(kept, size)
             else:
-                is_equal = is_same(value, old, closely=always or name in self.writers.get(statement, ()))
-            if not is_equal:
-                if reads and (old is value or (type(old) is Kept and old.is_of(value) and old.note != MAY)):
-                    self.writers.setdefault(statement, set()).add(name)
-                    self._parts.setdefault((statement, name), set()).update(written_in(old))
+                self.budgets.add_raw(value, size)
+        self.last[name] = len(log.values)
+        log.uses.append(use)
+        log.values.append(kept)
+        log.versions.append(version)
+        if self.budgets.host.bytes > self.budgets.most:
+            with self._unobserved():
+                self.spend(0)
+        return True
+
+    def _take(self, name: str, value: Any, use: Use, assigned: bool, of_header: bool) -> None:
+        """Takes a value that may need a closer look.
+
+        assigned: a statement has assigned it. of_header: the header of a loop may have.
+        """
+        if value is HIDDEN:
+            self._forget({name})
+            return
+        at, reads, statement = self.last.get(name), use.reads, use.statement
+        if at is None:
+            self.add(name, use if not reads else Use(name, BEFORE, 0, False, True), value)
+            return
+        old, version = self.log.values[at], self.log.versions[at]
+        if assigned and type(old) is not Kept:
+            self.add(name, use, value)
+            return
+        if old is value:
+            is_equal = version is None or self._version_now(old) == version
+        elif version is not None:
+            is_equal = False
+        elif type(old) is Kept and type(old.value) is Opaque:
+            is_equal = old.is_of(value)
+        else:
+            is_equal = is_same(value, old, closely=use.always or name in self.writers.get(statement, ()))
+        if not is_equal:
+            is_written = old is value or (type(old) is Kept and old.is_of(value) and old.note != MAY)
+            self.add(name, use, value)
+            if is_written and has_stayed(old, self.log.values[self.last[name]]):
+                self._parts.setdefault((statement, name), set())
+            elif is_written and reads:
+                self.writers.setdefault(statement, set()).add(name)
+                self._parts.setdefault((statement, name), set()).update(written_in(old))
+        elif assigned or of_header:
+            if type(old) is Kept and not old.compared:  # other names may have changed it
                 self.add(name, use, value)
-            elif (always and whole) or (header and not reads):
-                if type(old) is Kept and not old.compared:  # other names may have changed it
-                    self.add(name, use, value)
-                    continue
-                if type(old) not in PLAIN:
-                    budgets.add(old, version)
-                last[name] = len(values)
-                log.add(use, old, version)
+                return
+            if type(old) not in PLAIN:
+                self.budgets.add(old, version)
+            self.last[name] = len(self.log.values)
+            self.log.add(use, old, version)
 
     def look_again(self, names: Mapping[str, Any], used: Collection[str], targets: Collection[str], use: Use) -> None:
         """Takes values whose changes nothing counts, and that other lines, or other names, have changed.
@@ -208,10 +264,10 @@ class FrameVariables:
         """
         for name in [*self.uncounted]:
             at, path = self.last.get(name), self._paths.get(name)
-            has_next = name in targets or (path is not None and not path.variables.isdisjoint(targets))
+            has_next = name in targets or (targets and path is not None and not path.variables.isdisjoint(targets))
             if has_next or (at is None and name not in used):
                 continue
-            value = self.value(name, names)
+            value = names.get(name, MISSING) if path is None else self.value(name, names)
             if value is not MISSING and (path if at is None else not self._is_same(value, at)):
                 self.add(name, use._replace(name=name), value)
 
@@ -240,7 +296,7 @@ class FrameVariables:
             if use.statement != BEFORE:  # what was there needs no more memory
                 self.budgets.add(kept, version)
         if type(before) is Kept:
-            self._objects = None
+            self._objects = None if name in self._kept else self._objects
             before.let_go(parts=growth_of(kept) is None)
         log.add(use, kept, version)
         if self.budgets.host.bytes > self.budgets.most:
@@ -248,8 +304,12 @@ class FrameVariables:
 
     def _note(self, name: str, kept: Kept) -> None:
         """A variable has a value of which nothing counts the changes; what is opaque changes only as another object."""
-        self._kept.add(name)
-        self._objects = None
+        if has_objects(kept):
+            self._kept.add(name)
+            self._objects = None
+        elif name in self._kept:
+            self._kept.remove(name)
+            self._objects = None
         if type(kept.value) is not Opaque:
             self.uncounted.add(name)
 
@@ -294,9 +354,14 @@ class FrameVariables:
             if version is not None and log.uses[at].statement != BEFORE:
                 self.budgets.separate(value, kept)
             self._note(name, kept)
+        growth = growth_of(kept)
+        if growth is not None and growth.is_plain and parts is not None and not parts:
+            return
         for number, part in enumerate(tensors_in(kept)):
             if not part.compared or (part.bytes <= SMALL if parts is None else number in parts):
                 part.separate()
+                if growth is not None:
+                    growth.is_plain = False
 
     def _memory(self, at: int) -> Any:
         """The memory of a tensor that is kept by reference; None for other values."""

@@ -23,6 +23,7 @@ from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, plain_tensor
 from rfnb.errors import ExpressionError, ExpressionNameError
+from rfnb.trace.run.axis_names import is_unnamed
 from rfnb.trace.run.random_numbers import with_own_numbers
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class StepNames(Mapping[str, Any]):
         """The raw tensor of a value of plain Python, whose axes have no names of the user."""
         if not self._is_plain or not isinstance(value, Tensor):
             return value
-        return value._raw if all(dim.name == f"axis{i}" for i, dim in enumerate(value.dims)) else value
+        return value._raw if all(map(is_unnamed, value.dims)) else value
 
     def __iter__(self) -> Iterator[str]:
         values = [value.name for value in self._at.values()]

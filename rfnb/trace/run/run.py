@@ -100,10 +100,8 @@ class Run(Shown):
         >>> loop.run.lengths
         [5, 1]
         """
-        values = self.size.values
-        if values.ndim > 1:
-            axes = tuple(i for i, dim in enumerate(self.size.dims) if dim is not self.sequence_dim)
-            values = values.max(axis=axes, initial=0)
+        axes = tuple(i for i, dim in enumerate(self.size.dims) if dim is not self.sequence_dim)
+        values = self.size.values.max(axis=axes, initial=0)
         return values.tolist() if values.ndim == 1 else None
 
     @cached_property
@@ -273,6 +271,33 @@ class Run(Shown):
         ([2, 6, 14], [1, 5, 13])
         """
         return stacked(self, name, resolve)
+
+    def name_axes(self, variable: str, axes: Sequence[str | Dim] | None) -> None:
+        """Names the axes of a variable of plain Python code at all steps, as `dims` of `rf.steps` does; None: no names.
+
+        >>> letters = rf.Dim(3, name="letters", vocab=["a", "b", "c"])
+        >>> for t in rf.steps(range(2), name="decoder"):
+        ...     best = torch.tensor([0, 2])
+        >>> run = rf.runs["decoder"]
+        >>> run.name_axes("best", ["batch", letters])
+        >>> run[0].best.dims[0].name, run[0].best.sparse_dim.name
+        ('batch', 'letters')
+
+        Args:
+            variable: its name.
+            axes: a name for each axis. A Dim in place of a name has lengths, which say what is padding; one more Dim,
+                with a vocab, is what integers are labels of.
+
+        Forks, and loops inside of the steps, have the same names.
+
+        Raises LoopError if they fit none of the values, or if the axes have dims already, as in an `rf.Loop`.
+        """
+        if not hasattr(self.replay, "name_axes"):
+            raise LoopError(f"name_axes: the axes of {self.name} have dims", hint="rf.Dim(…, name=…) names them")
+        try:
+            self.replay.name_axes(variable, axes)
+        finally:
+            self._in_use.clear()
 
     def fork(
         self,

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb.display.beam.view import describe_beam, line, tree_of
 from rfnb.display.panel.commands import Dispatcher
+from rfnb.display.run.step import describe_step
 from rfnb.errors import ViewError
 from tests.examples import examples
 from tests.search.test_choice import Net, search
@@ -153,3 +154,23 @@ def test_a_pruned_candidate_is_kept_in_a_fork():
     last = tree_of(fork, 1).node(2, 3)
     assert (last.text, last.parent) == (node.text, node.parent)
     assert "no pruned candidate" in asked(run, "keep", step=2, candidate=99, sequence=1)["error"]
+
+
+def test_hypotheses_of_a_search_without_a_batch_are_no_sequences():
+    letter, before, beam = (
+        rf.Dim(3, name="letter", vocab=["a", "b", "."]),
+        rf.Dim(3, name="before"),
+        rf.Dim(2, name="beam"),
+    )
+    table = rf.convert_to_tensor([[0.3, 0.3, 0.4], [0.2, 0.3, 0.5], [0.4, 0.6, 0.0]], dims=[before, letter])
+    loop = rf.Loop(max_seq_len=10, debug=True)
+    loop.state.prev = rf.full(dims=[beam], fill_value=2, sparse_dim=letter)
+    with loop:
+        probs = rf.gather(table, indices=loop.state.prev, axis=before)
+        chosen = loop.choice(probs, beam=beam, axis=letter, length_normalization=False)
+        loop.state.prev = chosen.labels
+        loop.end(chosen.labels == 2, include_eos=False)
+    run = loop.run
+    assert (run.batch, run.lengths, run.sequence_dim) == (None, None, None)
+    facts, step = rf.show(run).data["run"], describe_step(run, 1, seen=0)
+    assert (facts["lengths"], step["ended"], step["beam"]["beam"]) == (None, None, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -257,7 +258,7 @@ def test_the_loop_of_a_step_can_be_opened_though_it_is_in_no_list(ask, monkeypat
 def test_a_run_that_is_not_in_the_list_can_be_forked_and_the_fork_opened():
     run = running_sum()
     alone = Runs()
-    alone._runs.append(run)
+    alone._added.append(run)
     answers = Dispatcher(alone)
     args = {"run": run.serial, "step": 1, "states": {"total": "5"}}
     made = answers.handle({"id": 1, "command": "fork", "args": args})["data"]
@@ -355,3 +356,65 @@ def test_a_step_says_which_states_no_fork_can_edit(ask, tmp_path):
     ask.run = rf.runs["yielding"]
     assert ask("step", step=1)["locked"] == {"h": "a loop with `yield` cannot be continued"}
     assert "locked" not in rf.show(ask.run).data["steps"][0]  # which has no pencil
+
+
+def attending():
+    lens, words = [4, 2], {"b": 1, "a": 0, "c": 2}
+    for t in rf.steps(range(3), name="attending"):
+        att = torch.softmax(torch.arange(10.0).reshape(2, 5) * t, -1)
+        mask = torch.arange(5) < torch.tensor(lens)[:, None]
+        best = att[:, :3].argmax(-1) if len(words) else None
+    return mask, best
+
+
+@pytest.fixture
+def attended(ask):
+    attending()
+    ask.run = rf.runs["attending"]
+    return ask
+
+
+def dims_of(ask, name, step):
+    [value] = [row["value"] for row in ask("step", step=step)["values"] if row["value"]["name"] == name]
+    return value["dims"]
+
+
+@pytest.mark.parametrize("lengths", ["4 2", "lens", "mask.sum(1)", "mask.float().sum(-1)"])
+def test_axes_are_named_as_they_are_typed_at_all_steps(attended, lengths):
+    attended("name_axes", name="att", text=f" batch, time:{lengths} ", step=1)
+    attended("name_axes", name="mask", text="batch, time", step=2)
+    for step in range(3):
+        batch, time = dims_of(attended, "att", step)
+        assert (batch["name"], time["name"], time["length_range"]) == ("batch", "time", [2, 4, 6])
+        assert [dim["serial"] for dim in dims_of(attended, "mask", step)] == [batch["serial"], time["serial"]]
+    assert attended("step", step=2, watch=["rf.reduce_sum(att, axis=time)"])["watches"][0]["error"] is None
+    attended("name_axes", name="att", text="", step=0)
+    assert [dim["name"] for dim in dims_of(attended, "att", 1)] == ["axis0", "axis1"]
+
+
+def test_labels_are_those_of_a_variable(attended, monkeypatch):
+    attended("name_axes", name="best", text="batch, word: words", step=1)
+    assert attended("value", name="best", step=0)["sparse"] == "word"
+    monkeypatch.setitem(vars(sys.modules["__main__"]), "letters", "vwxyz")
+    attended("name_axes", name="att", text="batch, letter: letters", step=1)
+    assert attended.run[2].att.dims[1].vocab.labels[-1] == "z"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("batch", "the number of its axes is 2"),
+        ("batch,", "an axis has no name"),
+        ("batch, time: 6 2", "the longest of the lengths of time is 6"),
+        ("batch, time: 4 2 1", "no other axis has as many entries"),
+        ("batch, time: lns", "lns"),
+        ("batch, time: att", "one for each sequence"),
+        ("batch, time: words", "time has 3 labels, and its axis 5 entries"),
+        ("batch, time, more: 1", "the longest of the lengths of more"),
+        ("batch, time: step", "has no labels"),
+        ("batch, time: att.backward()", ""),
+    ],
+)
+def test_axes_that_do_not_fit_are_refused_in_words(attended, text, words):
+    assert words in attended.error("name_axes", name="att", text=text, step=1)
+    assert [dim["name"] for dim in dims_of(attended, "att", 1)] == ["axis0", "axis1"]

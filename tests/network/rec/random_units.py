@@ -215,7 +215,7 @@ def network(unit, *, moved, seed=0, **options):
 def results(net, batch):
     """The outputs by name, with 0 behind the ends of sequences; the total loss; the gradients by parameter."""
     net(batch)
-    paths = [path for path, layer in net.layers.items() if layer.is_output_layer or path == "output"]
+    paths = [path for path, layer in net.layers.items() if layer.spec.common.is_output_layer or path == "output"]
     outputs = {path: net._values[path] for path in paths}
     _, total, _ = net.get_losses_initialized(with_total=True)
     for x in outputs.values():

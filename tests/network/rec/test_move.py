@@ -106,7 +106,7 @@ def test_what_leaves_the_loop():
         "output": {**KINDS["linear"], "from": "after"},
     }
     net = assert_same(unit, [4, 2, 1])
-    rec = net.get_layer("output").nets["output"]
+    rec = net.get_layer("output").spec.nets["output"]
     parts = (rec.before, rec.inside, rec.after)
     names = [[rec.name_of(node.path) for node in part if node.kind != "part"] for part in parts]
     assert names == [["data:source", "before"], ["prev:h", "h"], ["after", "output"]]
@@ -119,7 +119,7 @@ def test_a_state_that_is_looked_into_stays():
         "output": {**KINDS["linear"], "from": ["c", "prev:s"]},
     }
     net = assert_same(unit, [4, 2, 1])
-    rec = net.get_layer("output").nets["output"]
+    rec = net.get_layer("output").spec.nets["output"]
     assert "s" in [rec.name_of(node.path) for node in rec.inside]
 
 
@@ -175,7 +175,7 @@ def test_each_layer_with_a_state(name):
     own = {"class": "linear", "activation": None, "n_out": 3, "from": "data:source"}
     unit = {"in": own, "x": {**KINDS[name], "from": "in"}, "output": {"class": "linear", "n_out": 2, "from": "x"}}
     net = assert_same(unit, [5, 3, 0])
-    rec = net.get_layer("output").nets["output"]
+    rec = net.get_layer("output").spec.nets["output"]
     assert not [node for node in rec.inside if node.state is not None]
 
 
@@ -189,7 +189,7 @@ def test_a_choice_without_a_search_needs_no_scores():
         "output": {"class": "copy", "from": ["s", "data:source"]},
     }
     net = assert_same(unit, [4, 2, 1])
-    rec = net.get_layer("output").nets["output"]
+    rec = net.get_layer("output").spec.nets["output"]
     assert not rec.after and not rec.inside
 
 
@@ -198,7 +198,7 @@ def test_parts_that_nobody_takes():
     taken = {"s": {**KINDS["cell"], "from": "data:source"}}
     taken["output"] = {"class": "get_last_hidden_state", "from": "s", "key": "c", "n_out": 3}
     lone = {"s": {**KINDS["cell"], "from": ["data:source", "prev:s"]}, "output": {**KINDS["linear"], "from": "s"}}
-    assert [assert_same(unit, [3, 1]).get_layer("output/s").gives_parts for unit in (taken, lone)] == [True, False]
+    assert [assert_same(unit, [3, 1]).get_layer("output/s").spec.gives_parts for unit in (taken, lone)] == [True, False]
 
 
 QUERY = {**KINDS["linear"], "from": "data:source"}
@@ -281,7 +281,7 @@ def test_attention_over_the_sequence_of_the_loop_is_that_of_plain_numpy():
     unit["output"] = {"class": "copy", "from": "context"}
     net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
     net.construct_from_dict({"output": {"class": "rec", "unit": unit, "from": "data"}})
-    assert not net.get_layer("output").nets["output"].inside, "all has left the loop"
+    assert not net.get_layer("output").spec.nets["output"].inside, "all has left the loop"
     found = array(net.forward({"data": (x, [5, 2])})["output"])
     for row, y, n in zip(x, found, [5, 2], strict=True):
         energies = np.exp(row[:n] @ row[:n].T)

@@ -3,6 +3,7 @@
 import copy
 import gc
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -188,12 +189,18 @@ def test_parameters_are_read_again():
     assert (kept(net).traced, kept(net).again) == (1, 3)
 
 
+def drop(layer, dropout):
+    """Sets the option of a layer, if it is another one."""
+    if dropout != layer.spec.common.dropout:
+        layer.decide(common=replace(layer.spec.common, dropout=dropout))
+
+
 def test_a_changed_option_of_a_layer_in_a_unit():
     """It is traced again."""
     net = built(MASKED_NET, train_flag=True)
     batch = batch_of([3, 4])
     for dropout, again in ((0.3, 0), (0.3, 1), (0.0, 1), (0.0, 2)):
-        net._nodes["output/m"].layer.inner.nodes["output/m/unit/drop"].layer.dropout = dropout
+        drop(net._nodes["output/m"].layer.inner.nodes["output/m/unit/drop"].layer, dropout)
         assert_same(called(net, batch), traced(net, batch))
         assert kept(net).again == again
 
@@ -202,7 +209,7 @@ def test_a_changed_option_of_a_layer_and_another_parameter_count():
     net = built()
     batch = batch_of([3, 4], [2, 4])
     called(net, batch)
-    net.get_layer("output/p").dropout = 0.0
+    drop(net.get_layer("output/p"), 0.1)
     layer = net.get_layer("output/query")
     layer.W = rf.Parameter(layer.W.dims)
     layer.W.assign(np.full((N, N), 0.3, "float32"))
@@ -330,7 +337,7 @@ def test_a_kept_step_holds_no_tensor_of_its_batch():
     del values
     net._values, net._holders = {}, None
     for layer in net.layers.values():
-        layer.logits = None
+        layer.last.logits = None
     gc.collect()
     assert [each() for each in alive] == [None, None]
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, Summary
+from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts
 
 HEAD = """from dataclasses import dataclass
 
@@ -58,6 +59,7 @@ def program(w, snap):
     many, grid = [[i] for i in range(40)], {i: [i, [i]] for i in range(30)}
     arrays = [np.zeros(2) for _ in range(70)]
     record, big = Record(torch.zeros(2), []), np.zeros(9000)
+    outputs, counts = [torch.ones(2) * i for i in range(20)], []
     with torch.inference_mode():
         quiet = torch.zeros(20000)
 """
@@ -151,6 +153,17 @@ SIMPLE = [
     "k = k + int(arrays[2].sum())",
     "arrays[n % 70] += 1",
     "row = arrays[1]; row[1] = k",
+    "outputs.append(b)",
+    "outputs.append(a + n)",
+    "grow(outputs, torch.full((2,), float(n)))",
+    "outputs += [a]",
+    "outputs = [*outputs, b]",
+    "outputs[n % 20] = b",
+    "outputs[-1].add_(1)",
+    "outputs.pop(); outputs.append(a * 2)",
+    "counts.append(n); counts.append(k)",
+    "grow(counts, n + 1000)",
+    "counts[len(counts) // 2 :] = [n, k + 1000]",
     "big[n] = k",
     "alias = big; alias[0] += 1",
     "half = big[:4500]; half += 1",

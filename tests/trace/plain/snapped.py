@@ -22,7 +22,8 @@ import torch
 
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Entry
-from rfnb.trace.plain.values import Kept, Opaque, Parts, Summary
+from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.values import Kept, Opaque, Parts
 
 ANY = object()
 """Stands for a value that is not compared: of an object, or one that is marked as lost."""

@@ -8,6 +8,7 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import RfError
+from rfnb.trace.plain import values
 
 
 def change(items, key, value):
@@ -92,6 +93,63 @@ def test_a_list_that_grows_and_is_changed_is_right_or_marked_in_a_file_too(tmp_p
     loaded = rf.load_run(run.save(tmp_path / "words.rfrun"))
     right = [assert_right_or_marked(it, "words[-1][0]", expected) for it in (run, loaded)]
     assert right[0] == right[1] < 90  # some are marked, in the file too
+
+
+@pytest.mark.parametrize("make", [float, lambda number: torch.tensor(float(number))], ids=["numbers", "tensors"])
+def test_a_list_that_grows_shows_items_that_functions_replace(make):
+    items, expected, total = [make(number) for number in range(30)], [], 0
+    for t in rf.steps(range(80), name="replaced"):
+        items.append(make(t))
+        if t % 4 == 3:
+            change(items, 3, None)  # what was there is gone, and the next one may be where it was
+            change(items, 3, make(-t))
+        if t % 20 == 10:
+            items.pop()
+        total = total + t
+        expected.append((float(items[3]), float(items[-1])))
+    run = rf.runs["replaced"]
+    assert [(run[t].eval("items[3]"), run[t].eval("items[-1]")) for t in range(80)] == expected
+
+
+def grown(items, item):
+    """What the values of a list share, which has one more item."""
+    first = values.keep(items)
+    items.append(item)
+    return values.growth_of(values.keep(items, before=first))
+
+
+def test_a_list_is_known_by_addresses_only_while_the_objects_there_live(monkeypatch):
+    items = [torch.zeros(2) for _ in range(20)]
+    growth = grown(items, torch.zeros(2))
+    assert growth.begins(items, 21)
+    monkeypatch.setattr(values, "places_in", lambda value, length: growth._places[: 8 * length])
+    items[3] = torch.ones(2)  # as if it were where the other one was
+    assert not growth.begins(items, 21)
+
+
+def test_a_list_is_not_known_by_addresses_of_numbers_that_are_not_kept():
+    items = [float(number) for number in range(20)]
+    assert grown(items, 0.5).begins(items, 21)
+    first, items[3] = values.keep(items), float("3")
+    items.append(0.5)
+    assert not values.growth_of(values.keep(items, before=first)).begins(items, 22)
+
+
+def test_a_list_that_only_grows_is_not_compared_part_by_part(monkeypatch):
+    lengths = []
+    compare = values._begins_with
+    monkeypatch.setattr(
+        values, "_begins_with", lambda items, *rest: lengths.append(len(items)) or compare(items, *rest)
+    )
+    numbers, tensors, others = [], [torch.zeros(2)] * 20, []
+    for t in rf.steps(range(200), name="grown"):
+        numbers.append(t)
+        grow(tensors, torch.full((2,), float(t)))
+        others += [torch.zeros(1)]
+    run = rf.runs["grown"]
+    assert len(lengths) < 100 and max(lengths, default=0) <= 21
+    assert run.steps == 200 and run[150].eval("len(numbers), len(tensors), len(others)") == (151, 171, 151)
+    assert run[7].eval("tensors[27][0]") == 7 and run[7].eval("numbers[7]") == 7
 
 
 def test_large_tensors_of_inference_mode_in_a_list_are_those_of_the_step():

@@ -129,8 +129,9 @@ class Backend:
 
     name = "stand-in"
     unobserved = contextlib.nullcontext
+    is_observed = staticmethod(int)
     version_raw = counted_version_raw = current_version_raw = staticmethod(lambda raw: raw._version)
-    plain_version_raw = staticmethod(lambda raw: raw._version if type(raw) is StandIn else None)
+    plain_version_raw = staticmethod(lambda raw: (raw._version, raw.nbytes, False) if type(raw) is StandIn else None)
     counts_changes_raw = is_readable_raw = is_on_host_raw = staticmethod(lambda raw: True)
     needs_gradient_raw = is_leaf_raw = keeps_more_raw = staticmethod(lambda raw: False)
     hides_changes = staticmethod(lambda *values: False)

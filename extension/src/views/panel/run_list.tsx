@@ -120,7 +120,7 @@ function Item(props: {
     : item.batch === null
       ? steps
       : `${steps} × ${item.batch}`;
-  const act = (name: 'compare' | 'rerun' | 'forget', label: string, title: string) => (
+  const act = (name: 'rerun' | 'forget', label: string, title: string) => (
     <button
       className="rfnb-Run-act"
       type="button"
@@ -142,8 +142,17 @@ function Item(props: {
         )}
         <Chips flags={item.flags} alarms={item.flags} />
       </button>
-      {comparable &&
-        act('compare', words.__('Compare with run %1', item.run), words.__('Compare the current run with this one'))}
+      {comparable && (
+        <button
+          className="rfnb-Run-compare rfnb-Link"
+          type="button"
+          aria-label={words.__('Compare with run %1', item.run)}
+          title={words.__('Compare the current run with this one')}
+          onClick={() => actions.compare(item.run)}
+        >
+          {words.__('compare')}
+        </button>
+      )}
       {item.parent === null &&
         !item.is_plain &&
         act('rerun', words.__('Run %1 again', item.run), words.__('Make the same call again with the current code'))}

@@ -10,6 +10,7 @@ import { Dims } from '../value/dims';
 import { Histogram } from '../value/histogram';
 import { Picture, Stats, Value } from '../value/value';
 import { useWords } from '../words';
+import { NameAxes } from './edit';
 import { Ops } from './ops';
 import { indentation, tokens } from './python';
 
@@ -186,6 +187,13 @@ function Details(props: {
             <Dims dims={value.dims} />
             <span className="rfnb-Detail-op">{[op, value.dtype].filter(word => word !== '').join(' · ')}</span>
             <Chips flags={value.flags} alarms={value.alarms} />
+            {isPlain && !state.still && !state.gone && value.dims.length > 0 && (
+              <NameAxes
+                value={value}
+                aside={state.asides.name_axes}
+                onName={text => actions.nameAxes(value.name, text)}
+              />
+            )}
           </span>
           {value.stats && (
             <span className="rfnb-Detail-stats">

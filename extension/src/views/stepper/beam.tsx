@@ -180,11 +180,17 @@ interface ColumnProps {
 
 /** The nodes of a step and the lines to their parents. Earlier columns are not drawn again in the next step. */
 const Column = React.memo(function Column(props: ColumnProps): JSX.Element {
+  const words = useWords();
   const { column, before, x, width, beam, current, chosen, onChoose } = props;
   const top = (row: number) => topOf(row, beam);
   const parents = new Map(before?.nodes.filter(node => node.state !== 'pruned').map(node => [node.row, node]));
   const scores = column.nodes.filter(node => node.state !== 'pruned').map(node => node.score);
   const [low, high] = [Math.min(...scores), Math.max(...scores)];
+  const about = (node: BeamNode) => [
+    ...(node.ends ? [words.__('▣: ends here')] : []),
+    ...(node.state === 'copy' ? [words.__('·: had ended before')] : []),
+    ...(node.state === 'pruned' ? [words.__('pruned: found no place in the beam')] : [])
+  ];
   const share = (node: BeamNode) => (high > low ? (node.score - low) / (high - low) : 1);
   return (
     <g className="rfnb-Beam-column" data-column={column.step} data-current={current}>
@@ -216,7 +222,7 @@ const Column = React.memo(function Column(props: ColumnProps): JSX.Element {
           data-chosen={node.row === chosen}
           onClick={node.state === 'pruned' ? undefined : () => onChoose({ step: column.step, place: node.row })}
         >
-          <title>{`${node.text}  ${formatNumber(node.score)}`}</title>
+          <title>{[`${node.text}  ${formatNumber(node.score)}`, ...about(node)].join('\n')}</title>
           <rect
             x={x}
             y={top(node.row)}

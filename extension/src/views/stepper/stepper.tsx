@@ -1,11 +1,9 @@
 import * as React from 'react';
 
 import { formatBytes } from '../../numbers';
-import type { StepView } from '../../schema';
 import type { StepperActions } from '../../stepper/actions';
 import { STEP_KEYS } from '../../stepper/commands';
 import type { StepperState } from '../../stepper/stepper_state';
-import { Icon } from '../icons';
 import { Body } from '../step/body';
 import { States } from '../step/states';
 import { Watches } from '../step/watches';
@@ -15,6 +13,7 @@ import { Beam } from './beam';
 import { Comparison } from './comparison';
 import { Find } from './find';
 import { Gradients } from './gradients';
+import { Check, Marks } from './marks';
 import { Origin } from './origin';
 import { Others } from './others';
 import { Sequences } from './sequences';
@@ -24,6 +23,7 @@ import { Transport } from './transport';
 export function StepperView({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
   const words = useWords();
   const { run, step } = state;
+  const flags = run.flags.filter(flag => run.failure === null || !flag.startsWith('failed')); // which has its own box
   return (
     <div
       className="rfnb-Stepper"
@@ -37,7 +37,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
       <header className="rfnb-Stepper-head">
         <span className="rfnb-Stepper-name">{run.name}</span>
         <span className="rfnb-place">{run.place}</span>
-        <Chips flags={run.flags} alarms={run.flags} />
+        <Chips flags={flags} alarms={flags} />
         {step && <Check step={step} />}
       </header>
       <Origin state={state} actions={actions} />
@@ -56,6 +56,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
       <Failure state={state} actions={actions} />
       <Note state={state} />
       <Parts state={state} actions={actions} />
+      {step && <Marks run={run} step={step} />}
       <footer className="rfnb-Stepper-foot">
         <span>{words.__('steps along %1', run.axis)}</span>
         <span>{words.__('recording: %1', formatBytes(run.bytes))}</span>
@@ -152,16 +153,6 @@ function Failure({ state, actions }: { state: StepperState; actions: StepperActi
         </div>
       )}
     </div>
-  );
-}
-
-/** Whether the replay gave the same states as the run. */
-function Check({ step: { check, agrees } }: { step: StepView }): JSX.Element {
-  return (
-    <span className="rfnb-Check" data-agrees={agrees}>
-      {agrees && <Icon name="check" />}
-      {check}
-    </span>
   );
 }
 

@@ -1,7 +1,10 @@
 import * as React from 'react';
 
+import { useWords, Words } from '../words';
+
 /** Flags of a value or a run, each in its own frame; the alarms among them, which are errors, stand out. */
 export function Chips(props: { flags: readonly string[]; alarms?: readonly string[] }): JSX.Element | null {
+  const words = useWords();
   const { flags, alarms = [] } = props;
   if (flags.length === 0) {
     return null;
@@ -9,10 +12,22 @@ export function Chips(props: { flags: readonly string[]; alarms?: readonly strin
   return (
     <span className="rfnb-Chips">
       {flags.map((flag, i) => (
-        <span key={i} className="rfnb-Chip" data-alarm={alarms.includes(flag)} title={flag}>
+        <span
+          key={i}
+          className="rfnb-Chip"
+          data-alarm={alarms.includes(flag)}
+          title={[flag, ...about(flag, words)].join('\n')}
+        >
           {flag}
         </span>
       ))}
     </span>
   );
+}
+
+function about(flag: string, words: Words): string[] {
+  if (flag.startsWith('padding ≠ 0')) {
+    return [words.__('Code that does not know the lengths counts these numbers; the statistics leave them out.')];
+  }
+  return flag === 'never changes' ? [words.__('No step of the run changes it.')] : [];
 }

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RunFileError
+from rfnb.trace.run.axis_names import AxisNames, is_unnamed
 from rfnb.trace.run.file.fields import chosen, count, get, list_of
 from rfnb.trace.run.file.stored import StoredReplay
 from rfnb.trace.run.file.variables import ABSENT, FROM
@@ -37,6 +41,29 @@ class StoredVariables(StoredReplay):
 
     def __post_init__(self) -> None:
         self._steps: dict[str, list[int]] = {}
+        self.names = AxisNames()
+
+    def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:
+        """Names the axes of a variable at all steps. Raises LoopError if they fit none of its values."""
+        states = (series for state in self.states for series in state.series)
+        all_series = [series for series in (*self.series, *states) if series.name == name]
+
+        def named() -> Iterator[Tensor]:
+            for series in all_series:
+                if len({*series.shapes}) == 1:  # else only statistics are in the file, or lengths that differ
+                    forms = [self.names.form(name, tuple(raw.shape), raw) for raw in series.raws]
+                    series.sig = next((sig for sig, _ in forms if sig.sparse_dim is None), forms[0][0])
+                    series.lengths = [lengths for _, lengths in forms]
+                    yield series.tensor(next(iter(series.steps)))
+
+        before = [(series, series.sig, series.lengths) for series in all_series]
+        try:
+            self.names.rename(name, axes, named())
+            deque(named(), maxlen=0)  # also those after the first that fits
+        except Exception:
+            for series, sig, lengths in before:
+                series.sig, series.lengths = sig, lengths
+            raise
 
     def texts(self, step: int) -> list[StepText]:
         """What a step assigned that is neither a tensor nor a number, in words."""
@@ -106,7 +133,7 @@ class StoredVariables(StoredReplay):
         if op in (*NUMBERS, *KINDS) and not value.dims[1:]:
             numbers = backend_of_raw(raw).to_numpy_raw(raw).tolist()
             return KINDS[op](numbers) if op in KINDS else numbers
-        if any(dim.name != f"axis{i}" for i, dim in enumerate(value.dims)):
+        if not all(map(is_unnamed, value.dims)):
             return value
         return np.asarray(backend_of_raw(raw).to_numpy_raw(raw)) if op == "ndarray" else raw
 
