@@ -5,7 +5,7 @@ from __future__ import annotations
 from rfnb.core.ground.source import user_source
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import LoopError
-from rfnb.loop.body.open_bodies import entered
+from rfnb.loop.body.body import entered
 from rfnb.trace.plain.here import pause_here
 from rfnb.trace.record.record import current_recorder
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.backend.base.math import Domain
     from rfnb.loop.body.body import Body
-    from rfnb.loop.step import Carried
+    from rfnb.loop.replay.replay import Replay
+    from rfnb.loop.step import Carried, Step
     from rfnb.trace.record.op_call import OpCall
 
 
@@ -167,7 +168,7 @@ class EndedInBody(EndedMasks):
         with body.untraced():
             mask = body.backend.from_numpy_raw(ended(size, kind.how, 1)[0], kind.device)
             frame = tensor_of(mask, align.sig(()), EMPTY)
-        body.input("", frame)
+        body.recorder.input("", frame)
         body.frames.append(FrameInput(body.var(frame), kind))
         self._masks[repr(kind)] = mask
         return mask
@@ -185,7 +186,7 @@ class EndedInBody(EndedMasks):
         if place is None or body.condition is None:
             return
         before, condition = body.carried[place].before.plain, body.condition.plain
-        moved = [dim for _, dim in body.reorders] + ([] if body.hypotheses is None else [body.hypotheses.beam])
+        moved = [order.dim for order in body.reorders] + ([] if body.hypotheses is None else [body.hypotheses.beam])
         conditions = [] if body.include_eos or condition.dims != before.dims else [body.var(condition)]
         guards = [(call, call.fn) for call in body.tape.calls if isinstance(call.fn, EndedGuard)]
         for call, guard in guards:
@@ -259,7 +260,7 @@ def reordered(body: Body, value: Any, active_before: Traced | None) -> Any:
     """
     if active_before is None or not isinstance(value, Tensor):
         return value
-    for indices, dim in body.reorders:
+    for indices, dim, _ in body.reorders:
         if dim in value.dims_set and dim in active_before.dims_set:
             value = where(reduce_any(active_before, axis=dim), gather(value, indices=indices, axis=dim), value)
     return value
@@ -443,3 +444,114 @@ class KeptOrder:
         assert active is not None
         axes = [dim for dim in active.dims if dim is self.dim or dim not in self.indices.dims_set]
         return reduce_any(active, axis=axes) if axes else active
+
+
+def steps_taken(step: Step, limit: Size, final: Sequence[Any], ran: int | None = None) -> Size:
+    """The number of steps of each sequence, or hypothesis.
+
+    limit: the largest number. final: the carried values after the last step, raw. ran: how many steps
+    have run, if not all of them.
+    """
+    place, scores = place_of(step.carried, "lengths"), place_of(step.carried, "search")
+    if place is None:
+        return (
+            limit
+            if ran is None or ran == limit.max
+            else Size(limit.dims, np.minimum(limit.values, ran), tags=limit.tags)
+        )
+    values = step.backend.to_numpy_raw(final[place])
+    if scores is not None:  # places of the beam that have no hypothesis
+        values = np.where(np.isneginf(step.backend.to_numpy_raw(final[scores])), 0, values)
+    return Size(step.carried[place].before.dims, values)
+
+
+def steps_begun(replay: Replay) -> Size:
+    """Number of steps that each sequence started: the largest among its hypotheses, as these change places.
+
+    This includes the step at which `end` was true, even if it does not count (`include_eos=False`), and a step that
+    failed.
+    """
+    size, step = replay.size, replay.step
+    values = size.values
+    if step.ends and not step.include_eos and values.shape == _ended(replay).shape:
+        values = np.minimum(values + (_ended(replay) & (values < _limits(replay))), replay.steps)
+    if replay.failed is not None and replay.failed.step == replay.steps:
+        values = values + ((values == replay.steps) & (values < _limits(replay)))
+    owner, _ = replay.sequences
+    axes = tuple(i for i, dim in enumerate(size.dims) if dim is not owner)
+    return Size([dim for dim in size.dims if dim is owner], values.max(axis=axes, initial=0))
+
+
+def reasons_of_ends(replay: Replay) -> list[str]:
+    """Why each sequence ended, in words; a single reason if all end together."""
+    return [_reason(replay, i, int(n)) for i, n in enumerate(_taken(replay).reshape(-1))]
+
+
+def _taken(replay: Replay) -> np.ndarray:
+    return _of_sequences(replay, replay.size.values, np.max)
+
+
+def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., Any]) -> np.ndarray:
+    """Values that hypotheses have, such as how many steps each took, as values of their sequences."""
+    owner, _ = replay.sequences
+    axes = tuple(i for i, dim in enumerate(replay.size.dims) if dim is not owner)
+    return np.asarray(over(values, axis=axes))
+
+
+def _reason(replay: Replay, i: int, taken: int) -> str:
+    step, frames, limit = replay.step, replay.bindings.frames_size, int(_of(replay, _limits(replay), i))
+    if step.ends and _ended_by_end(replay, i, taken, limit):
+        return f"ended at {taken - step.include_eos}: end was true"
+    if taken < limit:
+        return f"failed at {taken}" if replay.failed is not None else f"stopped after {taken} steps"
+    by_frames = frames is not None and int(_of(replay, _over(replay, frames), i)) <= limit
+    return f"length {taken} reached" if by_frames else f"max steps ({taken})"
+
+
+def _ended_by_end(replay: Replay, i: int, taken: int, limit: int) -> bool:
+    """Whether `end` was true for sequence `i` at its last step. After its frames it may be true by chance."""
+    if taken < limit:
+        return bool(_of(replay, _ended(replay), i, np.all))
+    if not (replay.step.include_eos and taken and replay.keeps(taken)):
+        return False
+    return bool(_of(replay, _ended_of(replay, replay.states_before(taken)), i, np.all))
+
+
+def _of(replay: Replay, values: np.ndarray, i: int, over: Callable[..., Any] = np.max) -> Any:
+    return _of_sequences(replay, values, over).reshape(-1)[i]
+
+
+def _ended(replay: Replay) -> np.ndarray:
+    return _ended_of(replay, replay.final)
+
+
+def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
+    """Which sequences, or hypotheses, had ended, according to these carried values."""
+    place = place_of(replay.step.carried, "ended")
+    assert place is not None
+    mask: np.ndarray = replay.backend.to_numpy_raw(carried[place])
+    return mask
+
+
+def _limits(replay: Replay) -> np.ndarray:
+    """The largest number of steps that each sequence could take."""
+    return _over(replay, replay.bindings.limit)
+
+
+def _over(replay: Replay, size: Size) -> np.ndarray:
+    """A size broadcast to the dims of `replay.size`."""
+    mask: np.ndarray = np.broadcast_to(size.over(replay.size.dims), replay.size.values.shape)
+    return mask
+
+
+def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
+    """Says which sequences never ended: "never ended" for all, "never ended: sequences 1, 3 of 5" for some, or None."""
+    if ended.all():
+        return None
+    if not ended.any() or ended.ndim != 1:
+        return "never ended" if not ended.any() else f"never ended: {int((~ended).sum())} of {ended.size}"
+    numbers, size = np.flatnonzero(~ended), condition.lengths.size(condition.dims[0])
+    tags = size.tags if size is not None else None
+    named = [f"{n} {tags[n]!r}" if tags is not None else str(n) for n in numbers[:4]]
+    sequences = f"sequence{'s' * (len(numbers) > 1)} {', '.join(named)}{', …' * (len(numbers) > 4)}"
+    return f"never ended: {sequences} of {ended.size}"

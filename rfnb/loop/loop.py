@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +10,17 @@ import numpy as np
 
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
+from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.arguments import Name
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DtypeError, LoopError, ParameterError
-from rfnb.loop.body.body import Body
+from rfnb.errors import DtypeError, LoopError, LoopNameError, ParameterError
+from rfnb.loop.body.body import Body, abort, end, entered, iter_idx, last, reorder, stack, unstack
 from rfnb.loop.body.end_of_step import close
-from rfnb.loop.body.open_bodies import entered
-from rfnb.loop.body.reorder import end, reorder
-from rfnb.loop.body.state import StateHolder
 from rfnb.loop.choice import choose
 from rfnb.loop.replay.profile import profile
+from rfnb.loop.replay.replay import EnclosingCall, current_call
 from rfnb.loop.run_body import BodyRun
 from rfnb.loop.step import has_steps
 from rfnb.loop.steps.explain import Explanation, ExplanationData
@@ -92,6 +92,7 @@ class Loop:
         self.keep: Callable[[TracedStep], None] | None = None  # takes the step once it is traced
         self._state = StateHolder(name)
         self._body: Body | None = None
+        self._call: EnclosingCall | None = None  # that the loop runs in, if it is recorded
         self._explanation_data: ExplanationData | None = None
 
     @property
@@ -132,6 +133,7 @@ class Loop:
         if self._body is not None:
             raise LoopError(f"{self.name}: the loop is entered twice", hint="make a Loop for each `with`")
         body = Body(self)
+        self._call = current_call() if body.outer is None and body.recorder.recorded else None
         body.open()
         self._body = body
         entered.set((*entered.get(), body))
@@ -146,7 +148,7 @@ class Loop:
             body.backend.uncompiled(lambda: self._run(close(body)))
             return
         body.end_of_lines()
-        body.abort()
+        abort(body)
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
 
     def _run(self, step: TracedStep) -> None:
@@ -178,7 +180,7 @@ class Loop:
         ...     frame.dims == (rf.batch_dim, feat)
         True
         """
-        frame = self._open_body("unstack").unstack(source, axis)
+        frame = unstack(self._open_body("unstack"), source, axis)
         return frame if name is None else frame.with_name(name)
 
     @guarded
@@ -195,7 +197,7 @@ class Loop:
         >>> y.dims == (time, rf.batch_dim), rf.reduce_sum(y, axis=time).raw_tensor.tolist()
         (True, [60, 40])
         """
-        return self._open_body("stack").stack(source, name, resolve)
+        return stack(self._open_body("stack"), source, name, resolve)
 
     @guarded
     def last(self, source: Tensor, *, name: str | None = None) -> Tensor:
@@ -213,7 +215,7 @@ class Loop:
         [30, 40]
         """
         body = self._open_body("last")
-        return body.last(_of_each_sequence(body, source), name)
+        return last(body, _of_each_sequence(body, source), name)
 
     @guarded
     def end(self, source: Tensor, *, include_eos: bool) -> None:
@@ -326,7 +328,7 @@ class Loop:
     @property
     def iter_idx(self) -> Tensor:
         """The number of this step, from 0. {} int64"""
-        return self._open_body("iter_idx").iter_idx()
+        return iter_idx(self._open_body("iter_idx"))
 
     def explain(self, *, time: bool = False) -> Explanation:
         """Where each op of the body ran when the loop last ran: before, in or after the steps; and the state that keeps
@@ -370,3 +372,128 @@ def _of_each_sequence(body: Body, source: Tensor) -> Tensor:
     if body.hypotheses is not None and body.hypotheses.has(source):
         lacking = [dim for dim in lacking if dim is not body.hypotheses.beam]
     return expand_dims(source, lacking) if lacking else source
+
+
+class StateHolder:
+    """Named values, possibly nested: `loop.state.h = rf.zeros(…)`, `loop.state.lstm = rf.State(h=…, c=…)`.
+
+    Lists, tuples, dicts, dataclasses and namespaces may be nested in any way.
+    Before the loop, these are the initial values; in the body, the values of the previous step until they are set;
+    after the loop, the final values. A state that is None stays None.
+    """
+
+    _on_read: Callable[[Any], None] | None = None  # set while the body is traced
+    _on_set: Callable[[str], None] | None = None
+
+    def __init__(self, loop_name: str):
+        self._loop_name = loop_name
+        self._values: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            object.__setattr__(self, name, value)
+        else:
+            self[name] = value
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._values:
+            near = did_you_mean(name, self._values)
+            raise LoopNameError(
+                f"{self._loop_name}: there is no state {name!r}",
+                expected=", ".join(self._values) or "a state set before the loop",
+                hint=(f"{near} Otherwise, " if near else "")
+                + f"before the loop: loop.state.{name} = rf.zeros([…])  # its initial value",
+            )
+        value = self._values[name]
+        if self._on_read is not None:
+            self._on_read(value)
+        return value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if self._on_set is not None:
+            self._on_set(f"the state {name!r} is set")
+            value = arranged(value, self._values.get(name))
+            self._check(name, value, self._values)
+            self._assigned.add(name)
+        self._values[name] = value
+
+    def _check(self, name: str, value: Any, before: dict[str, Any]) -> None:
+        if name not in before:
+            raise LoopError(
+                f"{self._loop_name}: the state {name!r} has no initial value",
+                hint=f"before the loop: loop.state.{name} = …  # the value at the first step",
+            )
+        if not same_structure(before[name], value):
+            raise LoopError(
+                f"{self._loop_name}: the new value of the state {name!r} has a different structure",
+                got=_structure(value),
+                expected=_structure(before[name]),
+            )
+        for (path, old), new in zip(named_leaves(before[name], name), leaves(value), strict=True):
+            if (old is None) != (new is None):
+                raise self._sometimes_none(path, old, new)
+
+    def _sometimes_none(self, path: str, old: Any, new: Any) -> LoopError:
+        value, way = new if old is None else old, None
+        dims_text, initial = "a value", "…"
+        if isinstance(value, Tensor):
+            dims = ", ".join(dim.name for dim in value.dims)
+            dims_text, initial = value.describe_dims(), f'rf.zeros([{dims}], dtype="{value.dtype}")'
+        if old is None:
+            way = f"before the loop: loop.state.{path} = {initial}  # its value at the first step"
+        change = "None at first, and has a value later" if old is None else "a tensor at first, and None later"
+        return LoopError(
+            f"{self._loop_name}: the state {path!r} is {change}",
+            got=dims_text if old is None else None,
+            expected="None" if old is None else dims_text,
+            hint=way,
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(printable_name, self._values))
+        return encodable(f"state of {printable_name(self._loop_name)}: {names or 'empty'}")
+
+    # -- for the loop
+
+    def _leaves(self) -> list[tuple[str, Any]]:
+        """Full names and values of all tensors and dims; None is left out, as it never changes."""
+        return [(name, leaf) for name, leaf in named_leaves(self._values) if leaf is not None]
+
+    def _check_all(self, before: dict[str, Any]) -> None:
+        """Checks all states, including parts of nested ones that were set directly."""
+        for name, value in self._values.items():
+            self._check(name, value, before)
+
+    def _replace(self, others: list[Any]) -> None:
+        """Replaces all leaves and keeps the structure."""
+        values = iter(others)
+        self._values = map_leaves(lambda leaf: None if leaf is None else next(values), self._values)
+
+    def _map(self, fn: Any) -> None:
+        self._values = map_leaves(lambda leaf: fn(leaf) if isinstance(leaf, Tensor) else leaf, self._values)
+
+    def _begin_body(self, on_read: Callable[[Any], None], on_set: Callable[[str], None]) -> None:
+        self._on_read, self._on_set = on_read, on_set
+        self._assigned: set[str] = set()  # names of the states that the body has set
+
+    def _end_body(self) -> None:
+        self._on_read = self._on_set = None
+
+
+def _structure(value: Any) -> str:
+    """The structure in words, such as "a State with h, c" or "a list of length 2"."""
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return f"a {type(value).__name__} of length {len(value)}"
+    parts = [path for path, _ in named_leaves(value)]
+    return "one value" if parts == [""] else f"a {type(value).__name__} with {', '.join(parts) or 'nothing'}"

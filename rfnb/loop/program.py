@@ -26,6 +26,7 @@ from rfnb.core.tensor.tensor import tensors_in
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
+    from rfnb.core.dims.lengths import Size
     from rfnb.trace.record.op_call import OpCall
 
 
@@ -34,8 +35,7 @@ class Schedule:
     """Inputs and outputs of the steps of a loop, as Vars of its Program.
 
     states, frames: the inputs of a step. new: the states after a step in which no sequence has ended. kept: the states
-    after a step in which ended sequences keep theirs. outputs: the values to stack. ended: whether all sequences have
-    ended. max_steps: upper bound of the steps. free_steps: how many steps come before the first sequence ends.
+    after a step in which ended sequences keep theirs. outputs: the values to stack. ended: which sequences have ended.
     """
 
     states: tuple[Var, ...]
@@ -44,8 +44,10 @@ class Schedule:
     kept: tuple[Var, ...]
     outputs: tuple[Var, ...]
     ended: Var | None
-    max_steps: int
-    free_steps: int
+
+    def free_steps(self, limit: Size) -> int:
+        """How many steps come before the first sequence ends. limit: the largest number of steps of each sequence."""
+        return limit.max if self.new == self.kept else 0 if self.ended is not None else limit.min
 
 
 class Program:
@@ -481,17 +483,19 @@ def analysis_of(
     *,
     stackable: Sequence[bool],
     unstacks: bool,
+    runs: bool,
 ) -> Analysis:
     """What is known of steps with this structure. Nothing is kept of steps that write into tensors or have other
     effects, with axes that grow, or with functions that were made for this batch.
 
     needs_gradient: whether gradients flow through a raw tensor from outside. stackable: for each input of
     `schedule.frames`, whether its frames of all steps can be one tensor. unstacks: whether the body unstacks a tensor.
+    runs: whether there is a step.
     """
     structure = _structure(tape, ops, schedule, needs_gradient)
     if structure is None:
         return Analysis()
-    key = structure, tuple(stackable), unstacks, schedule.max_steps > 0
+    key = structure, tuple(stackable), unstacks, runs
     analysis = _kept.get(key)
     if analysis is None:
         with _keeping:

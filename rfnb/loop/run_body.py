@@ -1,35 +1,55 @@
-"""Runs a traced step for all steps of its loop."""
+"""Runs a traced step for all steps of its loop, and gives the results their final values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rfnb.backend.base.tape import Call, Var, opaque, untaped
+from rfnb.core.dims import align
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.source import PerPlace, frame_of
 from rfnb.core.tensor.listener import listening, running_loop
 from rfnb.core.tensor.op import OpRow
-from rfnb.loop.body.draw import loop_record
-from rfnb.loop.body.warnings import judge, warn_of_end
-from rfnb.loop.ends import at_the_end
-from rfnb.loop.replay.paused import LoopPauses
-from rfnb.loop.replay.recorded import plan_of
-from rfnb.loop.replay.replay import Replay, probed
-from rfnb.loop.settle import Results, settle, steps_of
-from rfnb.loop.step import TracedStep
-from rfnb.loop.steps.execute import Bindings, Outcome, current_inspection, execute, inspecting
+from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.errors import LoopError, LoopWarning
+from rfnb.loop.body.body import judged, loop_record
+from rfnb.loop.ends import at_the_end, steps_taken
+from rfnb.loop.replay.fork import apply_edits, edits_of, sizes
+from rfnb.loop.replay.replay import Replay, completed, probed, recorded_step
+from rfnb.loop.step import (
+    Bindings,
+    Carried,
+    Outcome,
+    StateHistory,
+    TracedStep,
+    current_inspection,
+    execute,
+    inspecting,
+    place_of,
+)
+from rfnb.loop.steps.beams import first_nan
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import DeferredGradients, Hoist
-from rfnb.loop.zero_steps import reaching
+from rfnb.printable import terminal_text
+from rfnb.trace.pause.hold import Paused, Resume, hold
+from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure
 
 if TYPE_CHECKING:
+    from rfnb.loop.body.hypotheses import Hypotheses
     from rfnb.loop.loop import Loop
+    from rfnb.loop.step import Step
+    from rfnb.trace.run.run import Run
+    from rfnb.trace.run.step import Only
 
 
 class BodyRun:
@@ -88,19 +108,20 @@ class BodyRun:
         states = (schedule.new[place] for place in step.unfrozen)
         schedule = replace(schedule, outputs=(*outputs, *search_vars, *states))
         program.join(step.backend, step.tape.values, [*schedule.new, *schedule.kept, *schedule.outputs])
-        deferred = DeferredGradients(program, schedule, step.backend, stacked_frames, step.tape.values)
+        deferred = DeferredGradients(step, schedule, stacked_frames)
         if hoist is not None:
             deferred.defer()
         results = [*deferred.schedule.new, *deferred.schedule.kept, *deferred.schedule.outputs]
         frames = [*self._frames(None if record else deferred.program.reads(results)), *deferred.frames()]
         loop._explanation_data = _explanation_data(step, hoist)
-        progress, waits = session.progress(step.name, schedule.max_steps), record and not session.is_drawing()
+        progress, waits = session.progress(step.name, step.limit.max), record and not session.is_drawing()
         seed = int(step.seed or 0)
+        call, loop._call = loop._call, None
         own_frames = frames[: len(program.inputs) - len(schedule.states)]
-        recorded = Bindings(own_frames, program.externals, seed, call=step.call)
-        pauses = LoopPauses(step, lambda: plan_of(step, _explanation_data(step, hoist)), recorded)
+        bindings = Bindings(own_frames, program.externals, seed, step.limit, step.frames_size, call=call)
+        pauses = LoopPauses(step, lambda: recorded_step(step, _explanation_data(step, hoist)), bindings)
         outcome = execute(
-            deferred, Bindings(frames, deferred.program.externals, seed), _initial(step),
+            deferred, Bindings(frames, deferred.program.externals, seed, step.limit, step.frames_size), _initial(step),
             record=record, progress=progress, pause=pauses if waits else None, measured=step.recorder.measured,
         )  # fmt: skip
         deferred.collect(outcome)
@@ -109,7 +130,7 @@ class BodyRun:
         for watcher in step.watchers:
             watcher.finish(failed=outcome.error is not None)
         if progress is not None:
-            progress(schedule.max_steps)  # complete, even if the loop ended early
+            progress(step.limit.max)  # complete, even if the loop ended early
         try:
             final, stacked = self._results(outcome, hoist)
         except BaseException as error:
@@ -132,7 +153,7 @@ class BodyRun:
         if hoist is not None and outcome.steps:
             outputs = [step.backend.stack_raw(rows) for rows in outcome.outputs]
             moves = step.reordered or step.hypotheses is not None
-            limit = step.limit if moves else steps_of(step, outcome.states)
+            limit = step.limit if moves else steps_taken(step, step.limit, outcome.states)
             stacked = hoist.after(outputs, outcome.steps, limit)
         else:
             stacked = _stacked(step, outcome.outputs if outcome.steps else [[] for _ in step.outputs])
@@ -156,21 +177,21 @@ class BodyRun:
         """Records the loop as one call on the tape of the loop around it."""
         step, frames = self.step, self._frames()
         structure = [_initial(step), frames, step.program.externals, [step.seed]]
-        plan = plan_of(step, None) if step.recorder.recorded else None
+        recorded = recorded_step(step, None) if step.recorder.recorded else None
 
         def run(*flat: Any) -> list[Any]:
             values = iter(flat)
             initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(values), structure)
             inspection = current_inspection()
-            runs = None if inspection is None or plan is None else inspection.runs
-            bindings = Bindings(all_frames, externals, int(seed))
+            runs = None if inspection is None or recorded is None else inspection.runs
+            bindings = Bindings(all_frames, externals, int(seed), step.limit, step.frames_size)
             with listening(None), inspecting(None):
                 outcome = execute(step, bindings, initial, record=runs is not None)
             for watcher in step.watchers:
                 watcher.finish(failed=outcome.error is not None)
             error = None if outcome.error is None else self._located(outcome)
-            if runs is not None and plan is not None:
-                runs.append(Replay(plan, outcome, bindings).run())
+            if runs is not None and recorded is not None:
+                runs.append(Replay(recorded, outcome, bindings).run())
             if error is not None:
                 raise error
             return [*outcome.states, *_stacked(step, outcome.outputs)]
@@ -260,3 +281,323 @@ def _loops_inside(calls: Sequence[Call]) -> list[OpPlacement]:
 
 _LOOP = OpRow("Loop", BodyRun)
 """Stands for the row of a nested loop, which is a call without one."""
+
+
+class Results(NamedTuple):
+    """The results of all steps, as raw tensors.
+
+    final: the carried values after the last step. stacked: the outputs, [steps, …]. position: for a nested loop, the
+    position of its call on the tape of the loop around it. run: the recorded run, if there is one.
+    """
+
+    final: Sequence[Any]
+    stacked: Sequence[Any]
+    position: int = 0
+    run: Run | None = None
+
+
+def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
+    """Gives states and outputs their final values, and returns the number of steps of each sequence."""
+    final = [_final(carry, raw) for carry, raw in zip(step.carried, results.final, strict=True)]
+    size = _steps_taken(loop, step, final)
+    outputs = [
+        _output(step, pair, _in_final_order(step, pair, raw)[: size.max], size)
+        for pair, raw in zip(step.outputs, results.stacked, strict=True)
+    ]
+    for place in step.last_places:
+        _refuse_empty(step, step.carried[place], size)
+    loop.found = None if step.hypotheses is None else _found(step, step.hypotheses, final, size, results.run)
+    final = _with_final_dims(step, final, size)
+    if step.outer is not None:
+        final, outputs = _in_outer_body(step, step.outer, final, outputs, results.position)
+    for result, (_, pending) in zip(outputs, step.outputs, strict=True):
+        pending.settle(result)
+    for place, (_, pending) in zip(step.last_places, step.lasts, strict=True):
+        pending.settle(final[place])
+    by_name = {carry.name: value for carry, value in zip(step.carried, final, strict=True) if carry.kind == "state"}
+    loop.state._replace([by_name[name] for name, _ in loop.state._leaves()])
+    return size
+
+
+def _final(carried: Carried, raw: Any) -> Any:
+    old = carried.before
+    return raw if isinstance(old, Dim) else tensor_of(raw, old.sig, old.lengths)
+
+
+def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size) -> Tensor:
+    traced, pending = pair
+    lengths = traced.lengths
+    if (extent := lengths.size(step.axis)) is None or not extent.agrees(size):
+        lengths = lengths.bind({step.axis: size})
+    return tensor_of(raw, pending.sig, lengths)
+
+
+def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size, run: Run | None) -> Any:
+    """The result of a search."""
+    place = place_of(step.carried, "ended")
+    ended, nan_finder = None if place is None else final[place]._raw, None
+    if step.recorder.recorded and run is not None and isinstance(run.replay, Replay):
+        nan_finder = partial(first_nan, run.replay)
+    return hypotheses.searched(ended, size, step.include_eos, step.limit, nan_finder, run)
+
+
+def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any) -> Any:
+    """A stacked output; that of a search by its final hypotheses."""
+    return raw if step.hypotheses is None else step.hypotheses.resolved(raw, *pair)
+
+
+def _in_outer_body(
+    step: TracedStep, outer: Any, final: list[Any], outputs: list[Tensor], position: int
+) -> tuple[list[Any], list[Tensor]]:
+    """Final values and outputs as values of the outer body, except those that the loop itself carries."""
+    names = {place: carry.name for place, carry in enumerate(step.carried) if carry.kind == "state"}
+    for place, (_, pending) in zip(step.last_places, step.lasts, strict=True):
+        names[place] = names[place] if step.carried[place].kind == "state" else pending.name
+    places = [place for place in names if isinstance(final[place], Tensor)]
+    named = [(names[place], final[place]) for place in places]
+    named += [(pending.name, output) for output, (_, pending) in zip(outputs, step.outputs, strict=True)]
+    results = outer.inner_loop(step.recorder, named, position)
+    values = dict(zip(places, results, strict=False))
+    return [values.get(place, value) for place, value in enumerate(final)], results[len(places) :]
+
+
+def _with_final_dims(step: TracedStep, values: list[Any], steps: Size) -> list[Any]:
+    """The final values, with each grown dim replaced by a Dim of its final size."""
+    grown = {
+        carry.before: _grown(carry.before, carry.initial, size, steps)
+        for carry, size in zip(step.carried, values, strict=True)
+        if isinstance(carry.before, Dim)
+    }
+
+    def with_dims(old: Any, value: Any) -> Any:
+        if isinstance(old, Dim):
+            return grown[old]
+        dims = [grown.get(dim, dim) for dim in old.dims]
+        sizes = {dim: dim.size for old_dim, dim in grown.items() if old_dim in old.dims and dim.dimension is None}
+        lengths = value.lengths.bind(sizes) if sizes else value.lengths
+        return tensor_of(value._raw, align.sig(dims, old.sparse_dim, old.sig.feature_dim), lengths)
+
+    return [
+        with_dims(carry.before, value) if grown and carry.kind == "state" else value
+        for carry, value in zip(step.carried, values, strict=True)
+    ]
+
+
+def _grown(old: Dim, start: int, size: int, steps: Size) -> Dim:
+    """The grown axis after the loop. If it grew by one at each step, each sequence has as many entries as steps."""
+    if steps.ragged and size - start == steps.max:
+        dim = Dim(None, name=old.name)
+        dim.bind(Size(steps.dims, start + steps.values))
+        return dim
+    return Dim(size, name=old.name)
+
+
+def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
+    """The number of steps of each sequence. Also sets the size of the axis, unless it is an axis of the data."""
+    if step.ends and step.outer is not None:
+        return step.limit  # nothing is stacked
+    size = steps_taken(step, step.limit, [value._raw if isinstance(value, Tensor) else value for value in final])
+    loop.axis = step.axis
+    if step.gives_size:
+        step.axis.define(size, by=f"loop {step.name}", by_loop=True)
+    return size
+
+
+def _refuse_empty(step: TracedStep, carried: Carried, size: Size) -> None:
+    in_search = step.hypotheses is not None and step.hypotheses.has(carried.before)
+    if carried.starts_empty and not in_search and size.values.size and size.values.min() == 0:
+        raise LoopError(
+            f"{step.name}: last: a sequence without steps has no last value",
+            got=f"lengths {size}",
+            hint="make it a state: a sequence without steps then gives its initial value",
+        )
+
+
+def reaching(step: TracedStep, results: Sequence[Any]) -> list[Any]:
+    """The results, connected so that a gradient of 0 reaches all tensors that the steps would have read.
+
+    All parameters then have a gradient, which distributed training waits for in every process.
+    """
+    backend = step.backend
+    raws = [*step.tape.externals, *(source._raw for source, _ in step.unstacked)]
+    sources = [raw for raw in raws if backend.needs_gradient_raw(raw)]
+    if not sources:
+        return list(results)
+    return [raw if isinstance(raw, int | None) else backend.reaching_raw(raw, sources) for raw in results]
+
+
+class LoopPauses:
+    """Where one execution of a loop pauses. Its Run has the steps so far, and is that of the loop when it has ended.
+
+    Args:
+        step: the traced step of the loop.
+        recorded, bindings: of the run. The recorded step is made when it is needed.
+    """
+
+    def __init__(self, step: TracedStep, recorded: Callable[[], Step], bindings: Bindings):
+        self.name, self.lines = step.name, step.pauses
+        self.run: Run | None = None  # from the first step on that had to be looked at
+        self.has_paused = False
+        self._recorded, self._bindings = recorded, bindings
+        self._resume = Resume()
+        self._off = False
+
+    def each_step(self) -> bool:
+        """Whether each step has to be looked at."""
+        if self._off or pauses.muted:
+            return False
+        resume = self._resume
+        return bool(self.lines or resume.until is not None or resume.tests or pauses.of(self.name))
+
+    def after_steps(self, outcome: Outcome) -> None:
+        """Holds the loop if there is a reason. Raises KeyboardInterrupt if the user stops the cell."""
+        if self._off or pauses.muted:
+            return
+        why = self._reason(outcome)
+        if why is None:
+            return
+        run, step = self._until_now(outcome), outcome.steps - 1
+        line = self.lines[0].line if self.lines else None
+        paused = Paused(run, step, why, partial(self._edit, outcome), line, sizes(self._replay))
+        with listening(None):
+            resume = hold(paused)
+        self.has_paused = self.has_paused or resume is not None
+        self._resume, self._off = resume or Resume(), resume is None
+
+    def _reason(self, outcome: Outcome) -> str | None:
+        answer, step = pauses.answer(), outcome.steps - 1
+        if answer is not None:
+            return answer
+        until = self._resume.until
+        if until is not None and step >= until:
+            return self._resume.why
+        if self.lines:
+            return f"rf.pause() in {self.lines[0].place()}"
+        waiting = pauses.of(self.name)
+        if not waiting and not self._resume.tests:
+            return None
+        with listening(None):
+            at = self._until_now(outcome)[step]
+            for pause in waiting:
+                if pause.holds(at):
+                    return pause.words
+            if any(condition.holds(at) for condition in self._resume.conditions):
+                return self._resume.why
+        return None
+
+    def _until_now(self, outcome: Outcome) -> Run:
+        """The run with the steps that are done."""
+        if self.run is None:
+            self._replay = Replay(self._recorded(), outcome, self._bindings)
+            self._replay.goes_on = True
+            self.run = self._replay.run()
+        elif self.run.steps != outcome.steps:
+            self._replay.advance(outcome)
+            self.run._take(self._replay, outcome.steps, self._replay.size)
+        return self.run
+
+    def _edit(self, outcome: Outcome, states: Mapping[str, Any], only: Only) -> None:
+        """Replaces entries of states for the next step. The new ones are constants to gradients."""
+        run, step = self._until_now(outcome), outcome.steps
+        edits = edits_of(self._replay, run, step, only, states)
+        new = apply_edits(self._replay, step, outcome.states, edits)
+        outcome.states = tuple(new)
+        outcome.kept = StateHistory(self._replay.backend, new)
+        self._replay = self._replay.continued(step, outcome, self._replay.bindings, edits)
+        run.edits[step] = list(dict.fromkeys([*run.edits.get(step, []), *states]))
+        run._take(self._replay, step, self._replay.size)
+
+    def completed(self, outcome: Outcome, search_steps: Sequence[Any]) -> Run:
+        """The run with all steps, after the loop."""
+        if self.run is None:
+            return completed(Replay(self._recorded(), outcome, self._bindings), search_steps).run()
+        self._replay.goes_on = False
+        self._replay.advance(outcome)
+        self.run._take(completed(self._replay, search_steps), outcome.steps, self._replay.size, self._replay.failed)
+        return self.run
+
+
+# -- warnings of a loop that runs, but probably does not compute what was intended
+
+
+class Notice(NamedTuple):
+    """A warning. about: the key under which it is shown only once per loop."""
+
+    about: str
+    text: str
+
+
+def judge(step: TracedStep) -> None:
+    """Warns of probable mistakes, once for each body in the source and its set of states."""
+    if step.reads is None:
+        return
+    judged(step.source).add(step.states)
+    for notice in (*_of_generators(step), *_of_states(step, step.reads)):
+        warn(step, notice)
+
+
+def _of_states(step: TracedStep, reads: frozenset[int]) -> Iterator[Notice]:
+    """Warnings about states that the body never sets or never reads."""
+    for name in step.states:
+        parts = [c for c in step.carried if c.kind == "state" and (c.name == name or c.name.startswith(f"{name}."))]
+        if not parts or any(isinstance(part.before, Dim) for part in parts):
+            continue
+        unchanged = all(step.assigned[part.name] is part.before for part in parts)
+        if unchanged and name not in step.set_states:
+            yield Notice(f"unset {name}", _unset(name))
+        elif not any(part.before.value.number in reads for part in parts):
+            yield Notice(f"unread {name}", _unread(name))
+
+
+def _of_generators(step: TracedStep) -> Iterator[Notice]:
+    """Warnings about random numbers from generators that the loop does not control."""
+    for name in step.generators:
+        yield Notice(
+            f"generator {name}",
+            f"the body seeds {name} or draws from it; Python runs the body once, so every step gets the same numbers\n"
+            "  hint      rf.random_uniform([]) and similar ops draw anew at every step; rf.cond and rf.where choose",
+        )
+
+
+def _unset(name: str) -> str:
+    return (
+        f"the state {name!r} is never set in the body, so it stays as it was before the loop\n"
+        f"  hint      loop.state.{name} = …  # in the body; a constant does not need to be a state"
+    )
+
+
+def _unread(name: str) -> str:
+    return (
+        f"the state {name!r} is never read: the body does not use its value from the previous step\n"
+        f"  hint      use loop.state.{name} before you set it; for the final value alone, loop.last(…)"
+    )
+
+
+def warn_of_end(step: TracedStep, outcome: Outcome) -> None:
+    """Warns if the condition of `end` was true for no sequence, unless an axis says how many frames there are."""
+    place = place_of(step.carried, "ended")
+    if place is None or step.frames_size is not None or not outcome.steps or outcome.steps < step.limit.max:
+        return
+    ended = step.backend.to_numpy_raw(outcome.states[place])
+    if ended.size and not ended.any():
+        text = (
+            f"the condition of loop.end is never true: no sequence ended within max_seq_len={step.limit.max} steps\n"
+            "  hint      rf.watch(…) around the condition shows it step by step; or give a larger max_seq_len"
+        )
+        warn(step, Notice("end", text))
+
+
+def warn(step: TracedStep, notice: Notice) -> None:
+    """Warns at the line of the `with`, once for each loop in the source, however often it runs."""
+    source = step.source
+    if source is None or not step.warns or notice.about in _warned[source]:
+        return
+    _warned[source].add(notice.about)
+    frame = frame_of(source.code)
+    registry = frame.f_globals.setdefault("__warningregistry__", {}) if frame is not None else {}
+    text = terminal_text(f"{step.name} ({source.place()}): {notice.text}")
+    warnings.warn_explicit(text, LoopWarning, source.file, source.span.line, registry=registry)
+
+
+_warned: PerPlace[set[str]] = PerPlace(lambda source: set())
+"""The keys of the warnings already shown, by the line of the `with`."""

@@ -1,34 +1,49 @@
-"""The step of a loop: a frozen record, made when a body is closed and passed to every later phase."""
+"""A loop's step, a frozen record that all later phases get, and how all steps run.
+
+`Step` has no tensors of a call, `TracedStep` has them; `Bindings` are what one run gives to its steps, and `Outcome` is
+what `execute` makes of them. `FrameInput` gives each step one frame."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from rfnb.backend.base.tape import External, Tape, Var
+from rfnb.backend.base.tape import Call, External, Tape, Var, current_tape, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.graph.graph import Node
+from rfnb.core.graph.meter import MeasuredLoop, Meter
 from rfnb.core.ground.default import has_fractions
+from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import NO_BLOCK, Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.program import Program, Schedule
+from rfnb.loop.program import Compiled, Program, Schedule
 from rfnb.ops.math import where
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
+from rfnb.trace.run.failure import Failure
+from rfnb.trace.run.options import options
+from rfnb.trace.run.random_numbers import OwnNumbers
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.hypotheses import Hypotheses
     from rfnb.loop.body.print_value import Watcher
-    from rfnb.loop.body.rerun import EnclosingCall
     from rfnb.loop.ends import EndedMask
+    from rfnb.loop.replay.replay import EnclosingCall
     from rfnb.loop.steps.beams import SearchPlan
     from rfnb.loop.steps.explain import ExplanationData
+    from rfnb.loop.steps.hoist import DeferredGradients
+    from rfnb.trace.run.run import Run
 
 
 Kind = Literal["state", "ended", "lengths", "last", "search", "search ended"]
@@ -68,8 +83,6 @@ class Step:
     Args:
         source: location of the `with`. block: its lines, if the loop is recorded.
         program, schedule: the raw calls of a step, and which values are inputs, carried and outputs.
-        size: length of the unstacked tensors. frames_size: how many frames each sequence has, by these or by the axis.
-        limit: the largest number of steps of each sequence.
         axis: the dim of the steps. gives_size: whether the loop defines its size.
         ends: whether the body calls `end`.
         search: what a search keeps.
@@ -93,9 +106,6 @@ class Step:
     program: Program
     schedule: Schedule
     carried: tuple[Carried, ...]
-    size: Size | None
-    frames_size: Size | None
-    limit: Size
     axis: Dim
     gives_size: bool
     ends: bool
@@ -118,6 +128,7 @@ class TracedStep(Step):
     """A step with the tensors of a call.
 
     Args:
+        size: length of the unstacked tensors. limit, frames_size: as in Bindings.
         outer: the recorder of the body around this one.
         unstacked: each source and its frame. outputs, lasts: arguments of `stack` and `last`, with their results.
         hypotheses: those of a search.
@@ -129,9 +140,11 @@ class TracedStep(Step):
         set_states: the states that a line sets.
         reads: the numbers of the values that the body reads; None if this body has been judged before.
         generators: names of the global random generators that the body used.
-        call: call of the user's function that the loop runs in, if the loop is recorded.
     """
 
+    size: Size | None
+    frames_size: Size | None
+    limit: Size
     outer: Recorder | None
     unstacked: tuple[tuple[Tensor, Traced], ...]
     outputs: tuple[tuple[Traced, Pending], ...]
@@ -148,7 +161,6 @@ class TracedStep(Step):
     set_states: frozenset[str]
     reads: frozenset[int] | None
     generators: tuple[str, ...]
-    call: EnclosingCall | None = None
 
     @property
     def tape(self) -> Tape:
@@ -286,3 +298,350 @@ class StepNumbers(Sequence[Any]):
 def has_steps(axis: Dim) -> bool:
     """Whether data or an op gave the axis its size. The size that an earlier loop gave it does not count."""
     return axis.is_defined() and not axis.given.loop
+
+
+@dataclass
+class Outcome:
+    """What a loop computed. kept: states of the steps before; states: the states after the last step."""
+
+    states: tuple[Any, ...]
+    outputs: list[list[Any]]
+    steps: int = 0
+    kept: StateHistory | None = None
+    error: BaseException | None = None
+    failed_call: int | None = None
+    failure: Failure | None = None
+
+
+_replaying: ContextVar[bool] = ContextVar("rfnb_replaying", default=False)
+
+
+@contextmanager
+def replaying() -> Iterator[None]:
+    """Steps that run in this context have no effects: they compute results only."""
+    token = _replaying.set(True)
+    try:
+        yield
+    finally:
+        _replaying.reset(token)
+
+
+def is_replaying() -> bool:
+    """Whether steps must have no effects."""
+    return _replaying.get()
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """What a run gives to its steps, beside the states.
+
+    Args:
+        frames: by input of a step, those of all steps.
+        externals: the tensors that the steps read from outside.
+        seed: of their random numbers.
+        limit: the largest number of steps of each sequence.
+        frames_size: how many frames each sequence has, by tensors that are unstacked or by the axis.
+        given: by step, values that are not computed, but chosen by the user.
+        call: that of the user's function, if the run is recorded.
+    """
+
+    frames: Sequence[Sequence[Any]]
+    externals: Sequence[Any]
+    seed: int
+    limit: Size
+    frames_size: Size | None
+    given: Mapping[int, Mapping[Var, Any]] = field(default_factory=dict)
+    call: EnclosingCall | None = None
+
+
+def execute(
+    step: Step | DeferredGradients,
+    bindings: Bindings,
+    initial: Sequence[Any],
+    *,
+    record: bool,
+    stack: bool = True,
+    progress: Callable[[int], None] | None = None,
+    start: int = 0,
+    measured: MeasuredLoop | None = None,
+    pause: PausePoint | None = None,
+) -> Outcome:
+    """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome.
+
+    stack: whether outputs are computed. pause: is called with the outcome so far, after each step if it says so; may
+    hold the loop and edit its states.
+    """
+    schedule, backend, overrides = step.schedule, step.backend, bindings.given
+    program = step.program if current_meter() is None else metered(step.program, measured)
+    generator = generators(backend, bindings.seed, program.stream_devices)
+    effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
+    outputs = schedule.outputs if stack else ()
+    outcome = Outcome(tuple(initial), [[] for _ in outputs], start)
+    history = outcome.kept = StateHistory(backend, initial) if record else None
+    append = [rows.append for rows in outcome.outputs]
+    compiled, pace, over, origin = None, _Pace(), False, start
+    try:
+        for steps, new in _phases(schedule, bindings.limit, start, overrides):
+            values = overrides.get(steps.start, {})
+            bound = program.with_given([*values]) if values else program
+            inputs = [*bindings.frames, *({steps.start: raw} for raw in values.values())]
+            compiled = bound.compile_loop(
+                new, outputs, schedule.ended, generator, bindings.externals, effects=effects, keep=record
+            )
+            while steps and not over:
+                room = len(steps) if history is None else history.room
+                if pause is not None and pause.each_step():
+                    room = 1
+                part = steps[: room if progress is None else min(room, pace.steps)]
+                outcome.steps, outcome.states, over = compiled.run(
+                    part, outcome.states, inputs, append, backend.all_true_raw, history and history.fresh.append
+                )
+                if history is not None:
+                    history.take(outcome.steps - origin)
+                if progress is not None:
+                    progress(outcome.steps)
+                    pace.next()
+                if pause is not None:
+                    pause.after_steps(outcome)
+                    if outcome.kept is not history:  # states were edited
+                        history, origin = outcome.kept, outcome.steps
+                steps = steps[len(part) :]
+    except BaseException as error:
+        had = {} if compiled is None else compiled.variables(error)
+        outcome.steps, outcome.states = had.get("done", outcome.steps), had.get("states", outcome.states)
+        outcome.error = error
+        outcome.failed_call = None if compiled is None else compiled.failed_call(error)
+        for rows in outcome.outputs:
+            del rows[outcome.steps - start :]
+        if history is not None:
+            history.take(outcome.steps - origin)
+    return outcome
+
+
+class PausePoint(Protocol):
+    """Decides where a running loop pauses."""
+
+    def each_step(self) -> bool:
+        """Whether `after_steps` has to be called after each step, rather than now and then."""
+
+    def after_steps(self, outcome: Outcome) -> None:
+        """May hold the loop. If it edits the states of the outcome, it replaces `outcome.kept`."""
+
+
+class _Pace:
+    """Adapts how many steps to run between two progress reports, so that these take about a tenth of a second."""
+
+    def __init__(self) -> None:
+        self.steps, self._since = 1, time.monotonic()
+
+    def next(self) -> None:
+        """Adapts `steps` to how long the last ones took."""
+        clock = time.monotonic()
+        took, self._since = clock - self._since, clock
+        self.steps = max(1, self.steps * 2 if took < 0.05 else self.steps // 2 if took > 0.2 else self.steps)
+
+
+def _phases(schedule: Schedule, limit: Size, start: int, given: Iterable[int]) -> list[tuple[range, tuple[Var, ...]]]:
+    """The steps before the first sequence ends, and those after; each part with the states that its steps give. Steps
+    with given values are parts of their own."""
+    free = range(start, schedule.free_steps(limit))
+    tail = range(max(start, free.stop), limit.max)
+    phases = (free, schedule.new), (tail, schedule.kept)
+    return [(part, new) for steps, new in phases for part in _split(steps, given) if part]
+
+
+def _split(steps: range, at: Iterable[int]) -> list[range]:
+    bounds = sorted({steps.start, steps.stop, *(step + i for step in at for i in (0, 1) if step in steps)})
+    return [range(*pair) for pair in pairwise(bounds)] if steps else []
+
+
+def generators(backend: type[Backend], seed: int, devices: Sequence[str]) -> Callable[[int, int], Any]:
+    """A function that gives the generator of a random op, seeded by (seed, op, step)."""
+    cache: dict[int, Any] = {}
+
+    def generator(stream: int, step: int) -> Any:
+        if stream not in cache:
+            cache[stream] = backend.new_generator(devices[stream])
+        cache[stream].manual_seed(mixed_seed(seed, stream, step))
+        return cache[stream]
+
+    return generator
+
+
+def mixed_seed(seed: int, stream: int, step: int) -> int:
+    """Mixes three numbers into one seed, by the finalizer of splitmix64 (Steele et al. 2014)."""
+    z = (seed + 0x9E3779B97F4A7C15 * (stream + 1) + 0xD1B54A32D192ED03 * (step + 1)) & (2**64 - 1)
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+    return (z ^ (z >> 31)) & (2**63 - 1)
+
+
+def compile_step(
+    step: Step, bindings: Bindings, wanted: Sequence[Var | External], given: Sequence[Var] = ()
+) -> Compiled:
+    """Compiles a step that gives `wanted` and has no effects. given: values that are further inputs of it."""
+    program = step.program.with_given(given) if given else step.program
+    numbers = OwnNumbers() if program.may_do_anything else nullcontext()
+    compiled = program.compile(
+        wanted, generators(step.backend, bindings.seed, program.stream_devices), bindings.externals, effects=False
+    )
+
+    def without_effects(*given: Any) -> tuple[Any, ...]:
+        with replaying(), numbers:
+            return compiled.run(*given)
+
+    return Compiled(without_effects, compiled.calls_by_line)
+
+
+MAX_STATES = 20_000
+"""Maximum number of steps whose states are kept; longer runs keep every second step, then every fourth, and so on."""
+SAMPLED_STATES = 8
+"""Number of steps whose states are measured to estimate the memory of all."""
+
+
+class StateHistory:
+    """The states before step 0, every, 2·every, …; detached, by reference. They take half of the budget at most.
+
+    fresh: where the steps append their states, about `room` of them; `take` then keeps every `every`-th.
+    """
+
+    def __init__(self, backend: type[Backend], initial: Sequence[Any]):
+        self.every, self.room = 1, 1
+        self.states = [tuple(_initial_state(backend, state) for state in initial)]
+        self.fresh: list[tuple[Any, ...]] = []
+        self.bytes = 0  # of the states, once some are taken
+        self._backend, self._steps = backend, 0
+
+    def take(self, steps: int) -> None:
+        """Keeps fresh states after `steps` steps. An interrupt leaves the history as it was, or updated."""
+        states, every, fresh = self.states, self.every, self.fresh[: steps - self._steps]
+        states = states + [detached(self._backend, raws) for raws in fresh[-(self._steps + 1) % every :: every]]
+        n_bytes = held_bytes(self._backend, states)
+        while len(states) > 1 and (len(states) > MAX_STATES or 2 * n_bytes > options.trace_budget):
+            states, every = states[::2], 2 * every
+            n_bytes = held_bytes(self._backend, states)
+        small = 32 * n_bytes < options.trace_budget  # if states grow with each step, their memory grows with its square
+        room = max(1, min(MAX_STATES, 3 * len(states) if small else len(states) // 4))
+        self.states, self.every, self.room, self.fresh, self._steps = states, every, room, [], steps
+        self.bytes = n_bytes
+
+
+def held_bytes(backend: type[Backend], states: Sequence[Sequence[Any]]) -> int:
+    """The bytes of all storages that hold the states; an estimate if there are many states."""
+    picked = states[:: -max(1, len(states) // SAMPLED_STATES)]  # from the last: of growing states, the large ones
+    raws, sizes = _storages(backend, picked)
+    if len(picked) < len(states) and len(sizes) < raws:  # some states share a storage
+        picked, (raws, sizes) = states, _storages(backend, states)
+    return sum(sizes.values()) * len(states) // max(1, len(picked))
+
+
+def _storages(backend: type[Backend], states: Sequence[Sequence[Any]]) -> tuple[int, dict[Any, int]]:
+    raws = [raw for row in states for raw in row if not isinstance(raw, int | None)]
+    return len(raws), dict(map(backend.storage_raw, raws))
+
+
+def _initial_state(backend: type[Backend], state: Any) -> Any:
+    """An initial state as it is now: a reference, or a copy if it is a parameter, which training changes."""
+    if isinstance(state, int | None):
+        return state
+    return backend.snapshot_raw(state) if backend.is_leaf_raw(state) else backend.alias_raw(state)
+
+
+def detached(backend: type[Backend], states: Sequence[Any]) -> tuple[Any, ...]:
+    """States or frames, without their autograd graph."""
+    needs, alias = backend.needs_gradient_raw, backend.alias_raw
+    return tuple([s if s is None or type(s) is int or not needs(s) else alias(s) for s in states])
+
+
+# -- the inside of a step: a recorded run keeps neither runs of inner loops nor values in the sides of branches
+
+
+@dataclass
+class Inspection:
+    """What to collect from inside of a step, and what was found.
+
+    runs: the runs of its inner loops, without loops inside of these; None to skip them.
+    wanted: values of the branches; those of sides that the step takes are stored in `values`.
+    """
+
+    runs: list[Run] | None = None
+    wanted: Collection[Var] = ()
+    values: dict[Var, Any] = field(default_factory=dict)
+
+
+_inspection: ContextVar[Inspection | None] = ContextVar("rfnb_inspection", default=None)
+
+
+def current_inspection() -> Inspection | None:
+    """The Inspection of the step that runs now; None if nothing is to be collected."""
+    return _inspection.get()
+
+
+@contextmanager
+def inspecting(inspection: Inspection | None) -> Iterator[None]:
+    """Steps that run in this context store what they find in `inspection`."""
+    token = _inspection.set(inspection)
+    try:
+        yield
+    finally:
+        _inspection.reset(token)
+
+
+# -- meters
+
+
+def _results_of(traced: Sequence[Traced]) -> dict[int, tuple[Node, Any, Any]]:
+    """The ops whose results are Vars, with the dims and lengths of these, by number of the Var."""
+    results: dict[int, tuple[Node, Any, Any]] = {}
+    for tensor in traced:
+        node, var = tensor.value.node, tensor.recorder.tape.find(tensor.plain._raw)
+        if node is not None and node.kind == "op" and type(var) is Var:
+            results.setdefault(var.number, (node, tensor.plain.sig, tensor.plain.lengths))
+    return results
+
+
+def metered(program: Program, loop: MeasuredLoop | None) -> Program:
+    """The program, its calls measured if the current meter measures them. loop: None inside of the steps of another.
+
+    While the loop around it is traced, nothing is measured: that run only makes values for the trace.
+    """
+    meter = current_meter()
+    if meter is None or not (meter.times or (meter.watches and loop is not None)) or current_tape() is not None:
+        return program
+    if id(program) not in meter.programs:
+        meter.pause()
+        watched = program.copy()
+        results = _results_of(loop.traced()) if meter.watches and loop is not None else {}
+        watched.calls = [_measured(call, meter, loop, results) for call in program.calls]
+        meter.programs[id(program)] = program, watched
+        meter.resume()
+    measured: Program = meter.programs[id(program)][1]
+    return measured
+
+
+def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None, made: dict[int, tuple[Node, Any, Any]]) -> Call:
+    if meter.times:
+        return call if call.node is None else replace(call, fn=meter.timed(call.fn, call.node))
+    places = [(-1, call.result)] if call.result is not None else list(call.parts)
+    values = {place: made[var] for place, var in places if var in made}
+    return replace(call, fn=meter.watched(call.fn, values, loop)) if values and loop is not None else call
+
+
+def one_step(calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]) -> None:
+    """Computes calls on the traced frame."""
+
+    def value(tree: Any) -> Any:
+        kind = type(tree)
+        if kind is Var:
+            return values[tree.number]
+        if kind is External:
+            return externals[tree.number]
+        if kind is slice:
+            return slice(value(tree.start), value(tree.stop), value(tree.step))
+        if kind is tuple or kind is list:
+            return kind([value(part) for part in tree])
+        return {key: value(part) for key, part in tree.items()} if kind is dict else tree
+
+    with untaped():
+        for call in calls:
+            call.fn(*value(call.args), **value(call.kwargs))

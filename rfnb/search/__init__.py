@@ -1,8 +1,9 @@
 """Search: beams of hypotheses over the steps of a loop, their scores, and the tree of all that was tried.
 
-`choice` attaches a search to the body of a loop, and `score` has the scorers that it adds up; a `trace` keeps what it
-chose; `tree` reads one sequence of it, and `explain` says why. `found` is what a search returns, `stored` its files,
-`corpus` the errors of many sequences. `replayed` computes again what a recorded search did not keep.
+`rules` are the options of a search, and `beam` is one step of it. `choice` attaches it to the body of a loop,
+`decoding` takes steps of any function; `score` has the scorers that both add up. A `trace` keeps what was chosen;
+`tree` reads one sequence of it, and `explain` says why. `found` is what a search returns, `stored` its files, `corpus`
+the errors of many sequences. `replayed` computes again what a recorded search did not keep.
 """
 
 from importlib import import_module as _import_module
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from rfnb.search.beam import BeamStep as BeamStep, beam_step as beam_step
-    from rfnb.search.blank.ctc import ctc_beam as ctc_beam
     from rfnb.search.corpus.report import report as report
     from rfnb.search.corpus.tune import tune as tune
+    from rfnb.search.ctc import ctc_beam as ctc_beam
     from rfnb.search.decoding import decode as decode
     from rfnb.search.found import Found as Found, load as load
     from rfnb.search.score.coverage import Coverage as Coverage
@@ -29,10 +30,9 @@ if _TYPE_CHECKING:
         forced as forced,
         lengths as lengths,
         no_repeat as no_repeat,
+        trie as trie,
     )
-    from rfnb.search.variants.sampling import sampled as sampled, truncated as truncated
-    from rfnb.search.variants.stochastic import stochastic as stochastic
-    from rfnb.search.variants.tries import trie as trie
+    from rfnb.search.variants.sampling import sampled as sampled, stochastic as stochastic, truncated as truncated
 
 _NAMES = {
     "CTCPrefix": "score.ctc_prefix",
@@ -48,7 +48,7 @@ _NAMES = {
     "WordNGram": "score.word_ngram",
     "allowed": "variants.constraints",
     "beam_step": "beam",
-    "ctc_beam": "blank.ctc",
+    "ctc_beam": "ctc",
     "decode": "decoding",
     "forced": "variants.constraints",
     "lengths": "variants.constraints",
@@ -56,8 +56,8 @@ _NAMES = {
     "no_repeat": "variants.constraints",
     "report": "corpus.report",
     "sampled": "variants.sampling",
-    "stochastic": "variants.stochastic",
-    "trie": "variants.tries",
+    "stochastic": "variants.sampling",
+    "trie": "variants.constraints",
     "truncated": "variants.sampling",
     "tune": "corpus.tune",
 }
@@ -75,7 +75,8 @@ if not _TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         """A name of `rf.search`, imported when first asked for; AttributeError, with similar names, for others."""
         if name in _NAMES:
-            return getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
+            value = globals()[name] = getattr(_import_module(f"{__name__}.{_NAMES[name]}"), name)
+            return value
         from rfnb.core.ground.text import did_you_mean
 
         hint = did_you_mean(name, _NAMES, "rf.search.{}")

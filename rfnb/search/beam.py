@@ -44,17 +44,21 @@ class BeamStep(NamedTuple):
 
 
 class BeamState(NamedTuple):
-    """The hypotheses of a beam. {…, beam}
+    """The hypotheses of a beam, as Tensors {…, beam}; in `rf.search.decode`, as arrays [batch, beam].
 
     Args:
+        labels: the last label of each; None before the first one.
+        parents: the hypothesis before the step that each extends; None before the first step.
         scores: the sums of the scores of their labels; -∞ for a place without one.
-        ended: which have ended; None if none has.
         counts: how many labels each has; None if scores are not normalized by length.
+        ended: which have ended; None if none has, or if this is not known yet.
     """
 
-    scores: Tensor
-    ended: Tensor | None = None
-    counts: Tensor | None = None
+    labels: Any
+    parents: Any
+    scores: Any
+    counts: Any = None
+    ended: Any = None
 
 
 @guarded
@@ -118,8 +122,9 @@ def beam_step(
         gold_once=gold_once, groups=groups, diversity=diversity, threshold=threshold, end=end, living=living,
         most_ended=most_ended,
     )  # fmt: skip
-    state = BeamState(base, ended, counts)
-    return advance(state, scores, rules, axis=axis, beam=beam, out_beam=out_beam, step=step, gold=gold)
+    state = BeamState(None, None, base, counts, ended)
+    after = advance(state, scores, rules, axis=axis, beam=beam, out_beam=out_beam, step=step, gold=gold)
+    return BeamStep(*after[:4])
 
 
 @op(name="beam_step")
@@ -133,7 +138,7 @@ def advance(
     out_beam: Dim,
     step: Tensor | int,
     gold: Tensor | None = None,
-) -> BeamStep:
+) -> BeamState:
     """The hypotheses after one more label. {…, beam}, {…, beam, axis} → {…, out_beam}
 
     Args:
@@ -141,7 +146,7 @@ def advance(
         step: the number of this step.
         gold: the right label, if the last place is for it. {…}
     """
-    base, ended, counts = state
+    _, _, base, counts, ended = state
     exponent, offset, combine = rules.exponent, rules.offset, rules.combine
     check_step(scores, base, axis, beam, out_beam)
     if rules.groups != 1 and (rules.keep_beams or rules.gold):
@@ -185,7 +190,7 @@ def advance(
         # where all have ended, further steps are those of other sequences, and stretch normalized scores
         best = survivors if ended is None else where(reduce_all(ended, axis=beam), best, survivors)
     if had_counts is None:
-        return BeamStep(labels, parents, best, None if counts is None else best * 0 + (step + 1))
+        return BeamState(labels, parents, best, None if counts is None else best * 0 + (step + 1))
     best = best.copy_transpose([*batch, out_beam])
     index = raw_in_order(_full(parents, best), best.dims), len(batch), 1, False
     counted = backend.gather_raw(had_counts, *index)
@@ -196,7 +201,7 @@ def advance(
     dead = backend.activation_raw(best._raw, "is_neg_infinite")
     had = backend.compare_raw(backend.gather_raw(past, *index), "greater", dead)  # had ended, and is there
     total, counted = backend.where_raw(had, sums, best._raw), backend.where_raw(had, counted, number)
-    return BeamStep(labels, parents, best.like(total), best.like(counted))
+    return BeamState(labels, parents, best.like(total), best.like(counted))
 
 
 def raw_in_order(x: Tensor, order: Sequence[Dim]) -> Any:
@@ -279,6 +284,58 @@ def first_label_only(backend: type[Backend], axis: Dim, like: Any) -> Any:
     with untaped():
         raw = backend.from_numpy_raw(numbers, backend.get_device_raw(like))
         return backend.cast_raw(raw, backend.get_dtype_name_raw(like))
+
+
+def advance_arrays(
+    state: BeamState,
+    scores: Any,
+    rules: BeamRules,
+    backend: type[Backend],
+    *,
+    first_label: Any,
+    places: int,
+    step: int,
+    device: str | None,
+) -> BeamState:
+    """`advance` by rank, for arrays, at less cost: the best extensions of the hypotheses by one label. [batch, places]
+
+    As many as there were hypotheses get a place. Of candidates with the score -∞, any may be among the others.
+
+    Args:
+        scores: those of the labels, a raw tensor [batch, beam, labels].
+        first_label: 0 for the first label, -∞ for the others, which is what hypotheses that have ended get. [labels]
+        places: how many of the candidates are wanted.
+        step: the number of this step.
+        device: that of the scores.
+    """
+    batch, beam = state.scores.shape
+    compared, exponent, offset = state.scores, rules.exponent, rules.offset
+    some_past = state.ended.any()
+    if some_past:
+        past = backend.expand_dims_raw(backend.from_numpy_raw(state.ended, device), -1)
+        scores = backend.where_raw(past, first_label, scores)
+        if exponent:
+            counted = state.counts + offset if offset else state.counts
+            factors = _power_of_array(backend, (step + 1 + offset) / counted, exponent, device)
+            compared = np.where(state.ended, compared * factors, compared)
+    total = backend.expand_dims_raw(backend.from_numpy_raw(compared, device), -1) + scores
+    best, index = backend.best_raw(total.reshape(batch, -1), places, beam)
+    parents, labels = np.divmod(index, total.shape[2])
+    counts = np.full(best.shape, step + 1, state.counts.dtype)
+    if some_past and exponent:
+        rows = parents + np.arange(batch)[:, None] * beam
+        had = state.ended.take(rows) & (best != -np.inf)
+        best = np.where(had, state.scores.take(rows), best)
+        counts = np.where(had, state.counts.take(rows), counts)
+    return BeamState(labels, parents, best, counts)
+
+
+def _power_of_array(backend: type[Backend], base: np.ndarray, exponent: float, device: str | None) -> np.ndarray:
+    """By the backend, whose powers may differ from those of numpy in the last bit."""
+    if exponent == 1:
+        return base
+    powers: np.ndarray = backend.to_numpy_raw(backend.from_numpy_raw(base, device) ** exponent)
+    return powers
 
 
 def check_step(scores: Tensor, base: Tensor, axis: Dim, beam: Dim, out_beam: Dim) -> None:

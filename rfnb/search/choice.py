@@ -22,28 +22,29 @@ from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import BeamChoice, Hypotheses
 from rfnb.loop.step import has_steps
 from rfnb.ops.index import gather
-from rfnb.ops.math import cast, where
-from rfnb.search.beam import BeamState, BeamStep, advance
-from rfnb.search.blank.in_loop import Blanks, check_blank, check_parts
-from rfnb.search.blank.step import FrameStep
-from rfnb.search.collect import CollectPlan, collect
+from rfnb.ops.math import cast, less, where
+from rfnb.ops.random import random_uniform
+from rfnb.ops.reduce import reduce_argmax
+from rfnb.search.beam import BeamState, advance
+from rfnb.search.found import CollectPlan, collect
+from rfnb.search.frames import Blanks, FrameState, advance_frame, check_blank, check_parts
 from rfnb.search.places import stopped
 from rfnb.search.rules import BeamRules, ChoiceOptions, read_options, rules_of
-from rfnb.search.score.add_up import add_up, keep
-from rfnb.search.score.final import Final, add_finals, settle
-from rfnb.search.score.parts import label_dim_of, most_gain, read_parts, refuse_finals
-from rfnb.search.sources import combinations, gumbel, log_scores
+from rfnb.search.score.add_up import Scored, add_up
+from rfnb.search.score.carried import CarriedScorers, Final, add_finals, settle
+from rfnb.search.score.scorer import label_dim_of, most_gain, read_parts, refuse_finals
+from rfnb.search.sources import InputType, combinations, gumbel, log_scores
 from rfnb.search.variants.candidates import (
     follow_sums,
+    keep_labels,
     keep_pruned,
+    keep_pruned_labels,
     left_over,
     parted,
     pruned_of,
     with_candidates,
 )
-from rfnb.search.variants.constraint import number_of
-from rfnb.search.variants.several_labels import keep_labels, keep_pruned_labels
-from rfnb.search.variants.target import target_labels, target_scores
+from rfnb.search.variants.constraints import number_of
 from rfnb.trace.record.traced import Traced
 
 
@@ -143,9 +144,12 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
     beam = _beam(body, options, with_scorers=0 < len(tensors) < len(parts))
     hypotheses = body.hypotheses or _begin(body, _like(body, tensors, axis, beam), beam, axis, options)
     before, size = hypotheses.newest, options.beam_size or beam.get_dim_value()
-    scored = add_up(
-        body, parts, axis, options.input_type, options.start, options.partial_candidates or 2 * size, options.blank
-    )
+    scored, states = Scored(axis, options.blank), CarriedScorers(body, axis, options.start, options.blank)
+    dims = [before if dim is hypotheses.beam else dim for dim in hypotheses.dims]
+    add_up(
+        scored, parts, dims, states, input_type=options.input_type, device=hypotheses.scores.device,
+        candidates=options.partial_candidates or 2 * size,
+    )  # fmt: skip
     for part in scored.scales:
         scored.scales[part] *= options.prob_scale
     total = scored.total if options.prob_scale == 1.0 else scored.total * options.prob_scale
@@ -160,8 +164,8 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
     assert chosen.parents is not None
     if options.base_beam_score_scale != 1.0 or options.custom_score_combine is not None or options.by_frame:
         scored.parts.clear()  # they do not add up
-    keep(body, scored, chosen.labels, chosen.parents, before)
-    if scored.finals:
+    states.keep(scored, chosen.labels, chosen.parents, before)
+    if states.finals:
         hypotheses.at_ends, hypotheses.at_close = add_finals, partial(settle, body)
     return chosen
 
@@ -180,7 +184,7 @@ def _like(body: Body, tensors: Sequence[Tensor], axis: Dim, beam: Dim) -> Tensor
 
 
 def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labels: Tensor | None = None) -> Chosen:
-    """The hypotheses after one more label. of_labels: see `frame_step`."""
+    """The hypotheses after one more label. of_labels: see `advance_frame`."""
     check_blank(options, axis)
     beam = _beam(body, options)
     _check_scores(body, scores, axis, beam, by_frame=options.blank is not None)
@@ -197,8 +201,9 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     scale = options.base_beam_score_scale
     base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
     if carried.blanks is not None:
-        dims: Any = {"axis": axis, "beam": before, "out_beam": wide, "of_labels": of_labels}
-        frame, pruned = parted(carried.blanks.step(body, hypotheses, scores, base, ended=ended, **dims), wide, after)
+        frame = carried.blanks.before(body, hypotheses, base, ended)
+        dims: Any = {"axis": axis, "beam": before, "out_beam": wide}
+        frame, pruned = parted(advance_frame(frame, scores, carried.rules, of_labels=of_labels, **dims), wide, after)
         carried.blanks.take(body, hypotheses, frame)
         keep_pruned(body, hypotheses, pruned, before)
         return _take(body, hypotheses, frame, before, after)
@@ -207,7 +212,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     inputs = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
     hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in inputs.items() if x is not None}
-    state, rules, step = BeamState(base, ended, counts), options.rules(carried.rules), body.step_number()
+    state, rules, step = BeamState(None, None, base, counts, ended), options.rules(carried.rules), body.step_number
     by_rank = partial(advance, state, scores, axis=axis, beam=before, out_beam=wide, step=step)
     if rules.by_rank:
         result, pruned = parted(by_rank(rules), wide, after)
@@ -234,7 +239,7 @@ def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: Choi
     return Chosen(labels if several else labels[0], None, None, None, body.hypotheses)
 
 
-def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, before: Dim, after: Dim) -> Chosen:
+def _take(body: Body, hypotheses: Hypotheses, found: BeamState | FrameState, before: Dim, after: Dim) -> Chosen:
     """Makes the results of a step the newest hypotheses."""
     labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
     target, carried = assigned_name() or "chosen", hypotheses.search
@@ -245,7 +250,7 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamStep | FrameStep, befor
     hypotheses.choices.append(BeamChoice(before, after, parents, _rows(body, parents, before)))
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
     hypotheses.asked |= {"labels": labels, "parents": parents, "scores": total}
-    if isinstance(found, FrameStep):
+    if isinstance(found, FrameState):
         values["joined"] = body.of_body(found.joined, "choice")
     elif carried.counts_place is not None and found.counts is not None:
         counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
@@ -486,3 +491,35 @@ def _check_scores(body: Body, scores: Tensor, axis: Dim, beam: Dim, *, by_frame:
             got=f"axis={axis.name}, scores {scores.describe_dims()}",
             hint="loop.choice(scores, axis=label_dim, …)",
         )
+
+
+def target_labels(
+    body: Body,
+    sources: Sequence[Tensor],
+    axes: Sequence[Dim],
+    targets: Sequence[Any],
+    input_type: InputType,
+    scheduled_sampling: bool | float,
+) -> list[Tensor]:
+    """The labels of the target; with `scheduled_sampling`, samples in their place, with this probability."""
+    for item in targets:
+        if not isinstance(item, Tensor):
+            raise LoopError(
+                f"{body.loop.name}: choice without search needs a target",
+                got=item,
+                hint="loop.choice(scores, target=loop.unstack(labels), search=False)",
+            )
+    if not scheduled_sampling:
+        return list(targets)
+    share = 1.0 if scheduled_sampling is True else float(scheduled_sampling)
+    labels = []
+    for scores, axis, target in zip(sources, axes, targets, strict=True):
+        noisy = log_scores(scores, axis, input_type) + gumbel(scores)
+        sampled = cast(reduce_argmax(noisy, axis=axis), target.dtype)
+        labels.append(where(less(random_uniform(target.dims, device=target.device), share), sampled, target))
+    return labels
+
+
+def target_scores(scores: Tensor, axis: Dim, input_type: InputType, target: Tensor) -> Tensor:
+    """The scores of the labels of the target. {…, axis}, {…} → {…}"""
+    return gather(log_scores(scores, axis, input_type), indices=target, axis=axis)

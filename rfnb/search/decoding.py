@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
-from rfnb.search.checks.given import batch_of, numbers_of
-from rfnb.search.found import Found
-from rfnb.search.outside.hypotheses import DecodedHypotheses
-from rfnb.search.outside.tensors import WithTensors
-from rfnb.search.rules import ChoiceOptions, Ended, check_count, places_for, rules_of
-from rfnb.search.score.outside import Scorers
-from rfnb.search.score.parts import refuse_finals
-from rfnb.search.sources import InputType
-from rfnb.search.variants.constraint import Constraint
-from rfnb.search.variants.outside import Change, Variant
+from rfnb.loop.steps.beams import Searched
+from rfnb.ops.concat import concat
+from rfnb.ops.create import full
+from rfnb.ops.index import gather
+from rfnb.ops.shape import expand_dims, replace_dim
+from rfnb.search.beam import BeamState, advance, advance_arrays, check_step, first_label_only, raw_in_order
+from rfnb.search.found import CollectPlan, Found, collect
+from rfnb.search.places import stopped
+from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, check_count, places_for, rules_of
+from rfnb.search.score.add_up import Scored, add_up, of_chosen
+from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
+from rfnb.search.sources import InputType, log_scores
+from rfnb.search.trace import FINAL, NOT_REPLAYED, by_scale
+from rfnb.search.variants.constraints import Constraint
+from rfnb.search.with_tensors import WithTensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
+
+Change = Callable[[Tensor, Dim], Tensor]
+"""A function on the log-probabilities {…, beam, labels}; it gets the labels too."""
 
 
 @guarded
@@ -109,7 +121,7 @@ def decode(
         length_normalization_exponent=length_normalization_exponent,
         length_normalization_offset=length_normalization_offset, groups=groups, diversity=diversity,
         threshold=threshold, ended=ended, living=beam if ended == "apart" else None, patience=patience,
-        early_stop=early_stop, most_gain=most_gain,
+        early_stop=early_stop, most_gain=most_gain, input_type=input_type, candidates=candidates,
     )  # fmt: skip
     options.check("decode")
     label_dim = labels if isinstance(labels, Dim) else None
@@ -121,26 +133,24 @@ def decode(
     sequences = batch_of(state, start, limit, tags) if batch is None else batch
     if tags is not None and len(tags) != sequences:
         raise ParameterError("decode: `tags` has a name for each sequence", got=len(tags), expected=sequences)
-    parts = None if scorers is None else Scorers(scorers, partial_candidates or 2 * beam)
-    if parts is not None and early_stop:
+    parts = Scorers(scorers, constraints, partial_candidates or 2 * beam)
+    if early_stop:
         refuse_finals("decode", parts.parts)
-    gain = None if change is not None else 0.0 if parts is None else parts.gain
     number = None if end is None else int(numbers_of("end", end, 1, vocab)[0])
     places = places_for(beam, options)
-    rules = rules_of("decode", options, places, end=number, gain=gain)
-    search = DecodedHypotheses(
-        sequences, places, candidates, rules, input_type, include_eos, Variant(constraints, change), vocab, parts,
-        first=numbers_of("start", start, sequences, vocab), limits=numbers_of("limit", limit, sequences, None),
+    rules = rules_of("decode", options, places, end=number, gain=None if change is not None else parts.gain)
+    search = Decoding(
+        rules, options, parts, change, places=places, limits=numbers_of("limit", limit, sequences, None),
+        start=numbers_of("start", start, sequences, vocab), labels=label_dim, vocab=vocab, include_eos=include_eos,
     )  # fmt: skip
-    search.labels = label_dim or search.labels
-    prev = search.last[:, :beam].reshape(-1)
+    prev = search.state.labels[:, :beam].reshape(-1)
     device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
     state = map_leaves(_Rows(np.repeat(np.arange(sequences), beam), sequences).of, state)
     while not search.done:
-        raw, state = search.pair(step(search.backend.from_numpy_raw(prev, device), state))
+        raw, state = _pair(step(search.backend.from_numpy_raw(prev, device), state))
         prev, rows = search.extend(raw)
         state = map_leaves(_Rows(rows, len(rows)).of, state)
-    return search.found(vocab, tags)
+    return search.found(tags)
 
 
 OTHER_NAMES = {
@@ -153,6 +163,291 @@ OTHER_NAMES = {
     "eos_token_id": "end=2",
 }
 """Options of other libraries, and ours."""
+
+
+class Decoding:
+    """A search that steps without a loop: its hypotheses so far, and what is kept of each step.
+
+    Args:
+        rules: those of the search.
+        options: input_type, candidates.
+        scorers: the parts of the scores beside that of the model.
+        change: of the scores, after all parts.
+        places: the size of the beam.
+        limits: the most labels of each sequence. [batch]
+        start: the label before the first one. [batch]
+        labels: the dim of the labels, if it is known.
+        vocab: their texts.
+        include_eos: whether the label that ends a hypothesis counts.
+    """
+
+    def __init__(
+        self,
+        rules: BeamRules,
+        options: ChoiceOptions,
+        scorers: Scorers,
+        change: Change | None,
+        *,
+        places: int,
+        limits: np.ndarray,
+        start: np.ndarray,
+        labels: Dim | None,
+        vocab: Vocab | None,
+        include_eos: bool,
+    ):
+        shape = batch, beam = len(limits), places
+        self.backend = raw_registry.selected()
+        self.rules, self.options, self.scorers, self.change = rules, options, scorers, change
+        self.limits, self.vocab, self.include_eos = limits, vocab, include_eos
+        self.dims, self.labels = (Dim(batch, name="batch"), Dim(beam, name="beam")), labels or Dim(None, name="labels")
+        self.going = rules.living or beam
+        scores = np.full(shape, -np.inf, "float32")
+        scores[:, :: beam // rules.groups] = 0
+        last, counts = np.repeat(start[:, None], beam, axis=1), np.ones(shape, "float32")
+        self.initial = self.state = BeamState(last, None, scores, counts, np.zeros(shape, bool))
+        self.lengths, self.steps = np.zeros(shape, "int64"), 0
+        self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
+        self.device: str | None = None  # of the scores
+        self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
+        self._candidates = 0  # with those without a place
+        self._first_label: Any = None  # see `advance_arrays`
+        self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change) and rules.by_rank
+        self._over: Any = np.zeros(batch, bool)  # sequences none of whose hypotheses goes on
+        self._look()
+
+    def _look(self) -> None:
+        """Finds which hypotheses have ended, or have as many labels as their sequence may have. The step after the last
+        of a sequence still puts them in order; then they stay as they are."""
+        before, self.past = self._over, self.state.ended | (self.steps >= self.limits)[:, None]
+        self._over = self.past.all(axis=1)
+        self.done, self._still = bool(self._over.all()), before & self._over
+
+    def extend(self, raw: Any) -> tuple[np.ndarray, np.ndarray]:
+        """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
+        beam, past, going = self.past.shape[1], self.past, self.going
+        wide, parts = self._best(raw)
+        labels, parents, scores, counts = (part[:, :beam] for part in wide[:4])
+        rows = parents + self._first
+        had, was, lengths = (array.take(rows) for array in (past, self.state.ended, self.lengths))
+        if self.rules.stops:
+            scores = self._stopped(BeamState(labels, parents, scores, counts, had))
+        ends = ~had & np.isfinite(scores) & (labels == (-1 if self.rules.end is None else self.rules.end))
+        scores = self._with_finals(parents, scores, ends, parts)
+        self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
+        self.state = BeamState(labels, parents, scores, counts, was | ends | (scores == -np.inf))
+        arrays = {"labels": wide.labels, "parents": wide.parents, "scores": scores, "ended": past, "ends": ends}
+        arrays["pruned scores"] = wide.scores[:, beam:]
+        for name, part in (arrays | parts).items():
+            self.kept.setdefault(name, []).append(part)
+        self.steps += 1
+        self._look()
+        if not self._as_they_are:
+            self.scorers.follow(self._tensor(parents), self.dims[1])
+        if self.rules.end is None and (self.steps >= self.limits).any():
+            for name, worth in self._settled(labels).items():
+                self.kept.setdefault(FINAL + name, [np.zeros_like(scores)] * (self.steps - 1)).append(worth)
+        if going < beam:  # only those that go on; they extend such ones
+            labels = labels[:, :going]
+            rows = np.minimum(parents[:, :going], going - 1) + np.arange(len(parents))[:, None] * going
+        return labels.reshape(-1), rows.reshape(-1)
+
+    def _settled(self, last: np.ndarray, *, empty: bool = False) -> dict[str, np.ndarray]:
+        """What the end of the search is worth to each hypothesis, by name. [batch, beam]
+
+        last: their last labels. empty: they have none, and `last` is the start.
+        """
+        scores = self.scorers.settled(self._tensor(last, self.labels), self.dims, empty=empty)
+        return {name: self._array(score) for name, score in scores.items()}
+
+    def _array(self, score: Tensor) -> np.ndarray:
+        """[batch, beam]"""
+        lacking = [dim for dim in self.dims if dim not in score.dims_set]
+        score = expand_dims(score, lacking) if lacking else score
+        array: np.ndarray = self.backend.to_numpy_raw(score.copy_transpose(self.dims)._raw)
+        return array
+
+    def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None) -> Tensor:
+        """{batch, beam}"""
+        return tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(self.dims, sparse_dim), EMPTY)
+
+    def _stopped(self, state: BeamState) -> np.ndarray:
+        """The scores, without those of hypotheses that go on where the search stops."""
+        limits = tensor_of(self.backend.from_numpy_raw(self.limits, self.device), align.sig(self.dims[:1]), EMPTY)
+        tensors = BeamState(*map(self._tensor, state))
+        return self._array(
+            stopped(tensors, self.dims[1], self.rules, had_ended=tensors.ended, step=self.steps, limit=limits)
+        )
+
+    def _with_finals(
+        self, parents: np.ndarray, scores: np.ndarray, ends: np.ndarray, parts: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        """The scores with what their end is worth to hypotheses that end; it is added to the parts too."""
+        for name, final in ({} if self.rules.end is None else self.scorers.finals).items():
+            worth = np.take_along_axis(self._array(final), parents, axis=1)
+            self.kept.setdefault(FINAL + name, []).append(worth)
+            added = np.where(ends, worth, 0.0).astype(scores.dtype)
+            scores = scores + by_scale(added, self.scorers.scales.get(name, 1.0))
+            if f"part {name}" in parts:
+                parts[f"part {name}"][:, : ends.shape[1]] += added
+        return scores
+
+    def _best(self, raw: Any) -> tuple[BeamState, dict[str, np.ndarray]]:
+        """The best candidates, those that find no place too, and the parts of their scores."""
+        self._check(raw)
+        (last, _, sums, counts, _), backend = self.state, self.backend
+        state = BeamState(last, None, sums, counts, self.past)
+        if self._as_they_are and self.options.input_type == "logits" and backend.get_dtype_name_raw(raw) == "float32":
+            scores = raw.reshape(*self.past.shape, -1)
+            if self._still.any():
+                return self._best_of_others(scores, state), {}
+            return self._best_of(backend.log_probs_raw(scores, 2), state), {}
+        scored, log_probs = None, log_scores(self._scores(raw), self.labels, self.options.input_type)
+        if not self._as_they_are:
+            scored = self.scorers.add_up(log_probs, self._tensor(state.labels, self.labels), self.dims, self.labels)
+            log_probs = scored.total if self.change is None else self.change(scored.total, self.labels)
+        if not isinstance(log_probs, Tensor):
+            raise not_a_tensor("decode: the result of `change`", log_probs)
+        check_step(log_probs, self._tensor(state.scores), self.labels, self.dims[1], Dim(1, name="beam"))
+        best = self._best_of(raw_in_order(log_probs, [*self.dims, self.labels]), state)
+        if not self.rules.by_rank:
+            best = self._placed(log_probs, state, best)
+        return best, {} if scored is None or self.change is not None else self._parts_of(scored, best)
+
+    def _best_of(self, scores: Any, state: BeamState) -> BeamState:
+        if self._first_label is None:
+            self._first_label = first_label_only(self.backend, self.labels, scores)
+        return advance_arrays(
+            state, scores, self.rules, self.backend, first_label=self._first_label, places=self._candidates,
+            step=self.steps, device=self.device,
+        )  # fmt: skip
+
+    def _best_of_others(self, scores: Any, state: BeamState) -> BeamState:
+        """The best candidates, where the hypotheses of some sequences stay as they are. scores: of the model."""
+        rows = np.flatnonzero(~self._still)
+        scores = self.backend.index_raw(scores, self.backend.from_numpy_raw(rows, self.device), 0)
+        others = BeamState(*(None if array is None else array[rows] for array in state))
+        best = self._best_of(self.backend.log_probs_raw(scores, 2), others)
+        (batch, beam), arrays = self.past.shape, list[np.ndarray]()
+        stay = (0, 0), (np.arange(beam), 0), (state.scores, -np.inf), (state.counts, 0)
+        for part, (before, none) in zip(best[:4], stay, strict=True):
+            array = np.full((batch, part.shape[1]), none, part.dtype)
+            array[:, :beam], array[rows] = before, part
+            arrays.append(array)
+        return BeamState(arrays[0], arrays[1], arrays[2], arrays[3])
+
+    def _placed(self, log_probs: Tensor, state: BeamState, best: BeamState) -> BeamState:
+        """Candidates that get their places in another way, and behind them the best of the others."""
+        scores, counts, ended = (self._tensor(array) for array in state[2:])
+        before = BeamState(None, None, scores, counts if self.rules.exponent else None, ended)
+        after = Dim(self.past.shape[1], name="beam")
+        dims: Any = {"axis": self.labels, "beam": self.dims[1], "out_beam": after}
+        result = advance(before, log_probs, self.rules, step=self.steps, **dims)
+        parts = [self.backend.to_numpy_raw(part._raw) for part in result if part is not None]
+        return _first(BeamState(parts[0], parts[1], parts[2], parts[-1]), best, self.labels.get_dim_value())
+
+    def _parts_of(self, scored: Scored, best: BeamState) -> dict[str, np.ndarray]:
+        """The parts of the scores of candidates. [batch, candidates]"""
+        dims, numpy = (self.dims[0], Dim(best.labels.shape[1], name="candidates")), self.backend.to_numpy_raw
+        labels, parents = (
+            tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(dims), EMPTY) for array in best[:2]
+        )
+        parts = {name: scored.parts[name] for name in self.scorers.scales}
+        arrays = {name: of_chosen(x, self.labels, self.dims[1], labels, parents) for name, x in parts.items()}
+        return {f"part {name}": numpy(x.copy_transpose(dims)._raw).copy() for name, x in arrays.items()}
+
+    def _check(self, raw: Any) -> None:
+        """Refuses scores of another shape; the first ones tell how many labels there are, and the device."""
+        shape, hypotheses = tuple(getattr(raw, "shape", ())), len(self.limits) * self.going
+        usable = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
+        if not usable or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
+            raise SearchError(
+                f"decode: `step` returns scores of another shape at step {self.steps}",
+                got=f"{type(raw).__name__} {shape or ''}".strip(),
+                expected=f"a tensor ({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
+            )
+        if self.rules.end is not None and self.rules.end >= shape[1]:
+            raise SearchError(
+                "decode: `step` returns no score of the label `end`",
+                got=f"end={self.rules.end}, scores of {shape[1]} labels",
+                expected=f"0 to {shape[1] - 1}; None if no label ends a hypothesis",
+            )
+        if self.vocab is not None and not self.vocab.fits(shape[1]):
+            raise SearchError(
+                "decode: `labels` are not those of the scores that `step` returns",
+                got=f"{len(self.vocab)} labels, scores of {shape[1]}",
+                expected="one label for each score, in their order",
+            )
+        if self.labels.dimension is None:
+            self.labels = Dim(shape[1], name="labels", vocab=self.vocab)
+        if not self._candidates:
+            places = self.past.shape[1]
+            self._candidates = min(places + self.options.candidates, places * shape[1])
+            self.device = self.backend.get_device_raw(raw)
+
+    def _scores(self, raw: Any) -> Tensor:
+        """The scores of the model, {batch, beam, labels}."""
+        batch, places = self.past.shape
+        going = self.dims[1] if self.going == places else Dim(self.going, name="living")
+        scores = tensor_of(raw.reshape(batch, self.going, -1), align.sig([self.dims[0], going, self.labels]), EMPTY)
+        if going is self.dims[1]:
+            return scores
+        ended = Dim(places - self.going, name="ended")  # the model does not see them, and their scores do not count
+        zeros = full(dims=[self.dims[0], ended, self.labels], fill_value=0, dtype=scores.dtype, device=scores.device)
+        joined, union = concat((scores, going), (zeros, ended))
+        return replace_dim(joined, in_dim=union, out_dim=self.dims[1])[0]
+
+    def found(self, tags: Sequence[str] | None) -> Found:
+        """What the search found."""
+        make = self.backend.from_numpy_raw
+        batch, beam = self.dims
+        lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
+        at_start = self.rules.end is None and self.labels.dimension is not None and not self.limits.all()
+        plan = CollectPlan(
+            self.backend, self.rules, self.vocab, self.dims, lengths, make(self.initial.scores, None),
+            self.scorers.scales, "decode", why_not=NOT_REPLAYED,
+            at_start=self._settled(self.initial.labels, empty=True) if at_start else {},
+        )  # fmt: skip
+        data = {name: np.stack(parts) for name, parts in self.kept.items()}
+        for name in [name for name in data if name in ("labels", "parents") or name.startswith("part ")]:
+            data[f"pruned {name}"], data[name] = (
+                data[name][:, :, beam.size.max :],
+                data[name][:, :, : beam.size.max],
+            )
+        size = Size([batch, beam], np.where(np.isneginf(self.state.scores), 0, self.lengths))
+        limit = Size([batch], self.limits)
+        return collect(
+            plan,
+            Searched(
+                {name: make(part, None) for name, part in data.items()},
+                make(self.state.ended, None),
+                size,
+                self.include_eos,
+                limit,
+            ),
+        )
+
+
+def _first(chosen: BeamState, best: BeamState, count: int) -> BeamState:
+    """The chosen hypotheses, and after them the best of the others. count: that of the labels."""
+    chosen_numbers, numbers = (part.labels + part.parents * count for part in (chosen, best))
+    chosen_numbers = np.where(np.isneginf(chosen.scores), -1, chosen_numbers)
+    doubles = (numbers[:, :, None] == chosen_numbers[:, None, :]).any(axis=2)
+    order = np.argsort(doubles, axis=1, kind="stable")[:, : doubles.shape[1] - chosen_numbers.shape[1]]
+    best = best._replace(scores=np.where(doubles, -np.inf, best.scores))
+    tail = [np.take_along_axis(part, order, axis=1) for part in best[:4]]
+    return BeamState(*(np.concatenate(pair, axis=1) for pair in zip(chosen[:4], tail, strict=True)))
+
+
+def _pair(made: Any) -> tuple[Any, Any]:
+    """What `step` has returned, if it is a pair."""
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise SearchError(
+            "decode: `step` returns something other than two values",
+            got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
+            expected="scores, state",
+            hint="return scores, state; a step without a state: return scores, None",
+        )
+    return made
 
 
 class _Rows:
@@ -184,3 +479,129 @@ class _Rows:
         if rows is None:
             rows = self.on[leaf.device] = self.backend.from_numpy_raw(self.rows, str(leaf.device))
         return self.backend.index_raw(leaf, rows, 0)
+
+
+def numbers_of(name: str, given: Any, count: int, vocab: Vocab | None) -> np.ndarray:
+    """A number, or a label, for each of `count` sequences. [count] int64"""
+    given = given.tolist() if hasattr(given, "tolist") else given
+    entries = list(given) if _is_list(given) else [given] * count
+    numbers = [_label(name, entry, vocab) if isinstance(entry, str) else entry for entry in entries]
+    if len(numbers) != count or not all(type(entry) is int and entry >= 0 for entry in numbers):
+        raise ParameterError(
+            f"decode: `{name}` does not give a number for each sequence",
+            got=repr(given),
+            expected=f"an integer of 0 or more, or a list of {count}",
+        )
+    size = None if vocab is None else len(vocab)
+    if size is not None and any(entry >= size for entry in numbers):
+        raise ParameterError(f"decode: `{name}` is not a label", got=repr(given), expected=f"0 to {size - 1}")
+    return np.asarray(numbers, "int64")
+
+
+def _is_list(given: Any) -> bool:
+    """Whether there is a value for each sequence: a list, an array or a tensor."""
+    return (isinstance(given, Sequence) and not isinstance(given, str)) or len(getattr(given, "shape", ())) == 1
+
+
+def _label(name: str, text: str, vocab: Vocab | None) -> int:
+    if vocab is None:
+        raise ParameterError(f"decode: `{name}` is a text", got=text, hint="decode(…, labels=[…]): the labels in order")
+    return vocab.encode([text])[0]
+
+
+def batch_of(state: Any, *others: Any) -> int:
+    """The number of sequences, by the first axis of the state or by the lists that have one entry for each."""
+    shapes = [leaf.shape for leaf in leaves(state) if len(getattr(leaf, "shape", ())) > 0]
+    sizes = [int(shape[0]) for shape in shapes]
+    sizes += [len(entries) for entries in others if _is_list(entries)]
+    if not sizes:
+        raise ParameterError("decode: the number of sequences is unknown", hint="decode(…, batch=1)")
+    return sizes[0]
+
+
+MODEL = "model"
+"""The name of the scores that `step` returns."""
+
+
+class Scorers:
+    """The parts of a score beside that of the model, and the states that they need.
+
+    Args:
+        given: as for `loop.choice`; of the model, only the scale: {"model": 0.8, "lm": (lm, 0.4)}.
+        constraints: those that no scale changes, and that are not among the parts that are kept.
+        candidates: how many labels of each hypothesis the costly ones see.
+    """
+
+    def __init__(self, given: Mapping[str, Any] | None, constraints: Sequence[Constraint], candidates: int):
+        scale = 1.0 if given is None else given.get(MODEL, 1.0)
+        if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
+            raise ParameterError(
+                "decode: the scores of the model come from `step`", got=type(scale).__name__, hint='"model": its scale'
+            )
+        self.parts = [] if given is None else parts_of({name: x for name, x in given.items() if name != MODEL})
+        for part in self.parts:
+            if isinstance(part.value, Tensor):
+                raise ParameterError(
+                    f"decode: {part.name!r} is a Tensor",
+                    expected='a scorer, a module, or a number for "length"',
+                    hint="add such scores to those that `step` returns",
+                )
+        self.constraints = [ScorePart(f"constraint {i}", value, 1.0) for i, value in enumerate(constraints)]
+        self.scale, self.candidates = float(scale), candidates
+        self.scales = {} if given is None else {MODEL: self.scale} | {part.name: part.scale for part in self.parts}
+        self.finals: dict[str, Tensor] = {}  # what the end of each hypothesis is worth
+        self._states: dict[str, Any] = {}
+        self._dims: Sequence[Dim] = ()
+        self._last: Any = None
+
+    @property
+    def gain(self) -> float | None:
+        """The most that a label may add to a score; None if that is not known."""
+        return most_gain(self.parts, None if self.scale < 0 else 0.0, None)
+
+    def add_up(self, scores: Tensor, last: Tensor, dims: Sequence[Dim], axis: Dim) -> Scored:
+        """The scores of the next labels. {…, beam, axis}, last: the last label of each hypothesis, {…, beam}"""
+        scored, self._last, self._dims = Scored(axis), last, dims
+        for parts in ([ScorePart(MODEL, scores, self.scale), *self.parts], self.constraints):
+            add_up(
+                scored, parts, dims, self, input_type="log_prob", candidates=self.candidates, device=scores.device
+            )  # fmt: skip
+        return scored
+
+    def of(self, part: ScorePart) -> tuple[Tensor, Any]:
+        """The last label of each hypothesis, {…, beam}, and the state of a scorer."""
+        return self._last, self._states[part.name] if part.name in self._states else _initial(part, self._dims)
+
+    def take(self, part: ScorePart, new: Any) -> None:
+        """Takes the new state of a scorer, of the hypotheses before the step."""
+        value: Any = part.value
+        self._states[part.name] = new
+        if hasattr(value, "final") and not scores_ends(value):
+            self.finals[part.name] = value.final(new)
+
+    def settled(self, last: Tensor, dims: Sequence[Dim], *, empty: bool) -> dict[str, Tensor]:
+        """What the end is worth to each hypothesis by the parts that score ends, if no label ends them. {…, beam}
+
+        last: the last label of each hypothesis, {…, beam}. empty: it is the start, and they have none.
+        """
+        finals: dict[str, Tensor] = {}
+        for part in (*self.parts, *self.constraints):
+            value: Any = part.value
+            if hasattr(value, "final"):
+                state = _initial(part, dims) if empty else self._states[part.name]
+                finals[part.name] = value.final(state_after(value, last, state))
+        return finals
+
+    def follow(self, parents: Tensor, beam: Dim) -> None:
+        """Takes the states of the hypotheses that were extended. parents: {…, beam}"""
+
+        def followed(state: Any) -> Any:
+            has_beam = isinstance(state, Tensor) and beam in state.dims_set
+            return gather(state, indices=parents, axis=beam) if has_beam else state
+
+        self._states = {name: map_leaves(followed, state) for name, state in self._states.items()}
+
+
+def _initial(part: ScorePart, dims: Sequence[Dim]) -> Any:
+    value: Any = part.value
+    return value.initial_state(batch_dims=list(dims))

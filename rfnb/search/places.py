@@ -34,7 +34,7 @@ from rfnb.ops.sort import top_k
 from rfnb.search.rules import BeamRules, check_groups
 
 if TYPE_CHECKING:
-    from rfnb.search.beam import BeamStep
+    from rfnb.search.beam import BeamState
 
 Places = tuple[Tensor, Tensor, Tensor]
 """Labels, parents and scores of the candidates that get a place. {…, out_beam}"""
@@ -163,7 +163,7 @@ def _rank(scores: Tensor, number: Tensor, beam: Dim) -> Tensor:
 
 @broadcast_allowed()
 def stopped(
-    state: BeamStep, beam: Dim, rules: BeamRules, *, had_ended: Tensor, step: Tensor | int, limit: Tensor | int | None
+    state: BeamState, beam: Dim, rules: BeamRules, *, had_ended: Tensor, step: Tensor | int, limit: Tensor | int | None
 ) -> Tensor:
     """The scores of the hypotheses after a step, but −∞ for those that go on where the search stops. {…, beam}
 

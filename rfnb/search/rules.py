@@ -170,11 +170,16 @@ class ChoiceOptions:
 
     def rules(self, first: BeamRules) -> BeamRules:
         """The rules of a choice. first: those of the first choice of its step, which say how hypotheses end."""
-        return replace(
-            first, combine=self.custom_score_combine, keep_beams=self.keep_beams, gold=bool(self.cheating),
-            gold_once=self.cheating == "exclusive", groups=self.groups, diversity=self.diversity,
-            threshold=self.threshold,
-        )  # fmt: skip
+        return replace(first, **self.own_rules)
+
+    @property
+    def own_rules(self) -> dict[str, Any]:
+        """The rules that each choice of a step has of its own."""
+        return {
+            "combine": self.custom_score_combine, "keep_beams": self.keep_beams, "gold": bool(self.cheating),
+            "gold_once": self.cheating == "exclusive", "groups": self.groups, "diversity": self.diversity,
+            "threshold": self.threshold,
+        }  # fmt: skip
 
 
 NUMBERS = "prob_scale base_beam_score_scale random_sample_scale length_normalization_exponent".split()
@@ -250,13 +255,11 @@ def rules_of(
         if (apart or options.early_stop) and (name != "groups" or options.groups != 1):
             raise ParameterError(f"{what}: `{name}` is not possible with `ended`, `patience` and `early_stop`")
     check_groups(options.groups, places)
-    return options.rules(
-        BeamRules(
-            exponent=options.exponent, offset=options.length_normalization_offset,
-            noisy=bool(options.random_sample_scale), end=end, living=living, most_ended=most_ended,
-            sure=options.early_stop, most_gain=gain or 0.0, blank=options.blank, merge=options.merge,
-            label_loop=options.label_loop,
-        )
+    return BeamRules(
+        exponent=options.exponent, offset=options.length_normalization_offset,
+        noisy=bool(options.random_sample_scale), end=end, living=living, most_ended=most_ended,
+        sure=options.early_stop, most_gain=gain or 0.0, blank=options.blank, merge=options.merge,
+        label_loop=options.label_loop, **options.own_rules,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.core.vocab import Vocab
 
 if TYPE_CHECKING:
-    from rfnb.search.replayed.steps import SearchSteps
+    from rfnb.search.replayed import SearchSteps
 
 
 DEPTH = 8

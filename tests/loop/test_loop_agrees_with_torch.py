@@ -229,7 +229,7 @@ def test_a_replay_gives_the_states_bit_for_bit(kind, hoisted, monkeypatch):
     data = data_for(row)
     options = {"debug": True, "optimize_move_layers_out": None if hoisted else False}
     batch, results = run(row, data, **options)
-    monkeypatch.setattr("rfnb.loop.steps.execute.MAX_STATES", 2)
+    monkeypatch.setattr("rfnb.loop.step.MAX_STATES", 2)
     thinned, _ = run(row, data, **options)
     for loop, other in zip(batch.loops, thinned.loops, strict=True):
         record, few = loop.run, other.run

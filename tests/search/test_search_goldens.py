@@ -2,7 +2,7 @@
 
 Not here, as they need layers of net dicts: `regression` (a choice that takes its source as it is), `extra_search` (a
 net that is built twice), and the models with attention or a language model. The transducer is in
-`tests/search/blank/test_in_loop.py`.
+`tests/search/test_frames.py`.
 """
 
 import json

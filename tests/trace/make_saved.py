@@ -102,6 +102,36 @@ def forked() -> Run:
     return with_end().fork(1, label=[0, 0])
 
 
+def _numbers(rate: float) -> None:
+    total, flag, h, pair, last = 0, False, torch.zeros(2), [1, 2], None
+    for i in range(5):
+        h = h * rate + i
+        total = total + (i if i < 2 else 0.5)
+        flag = i % 2 == 0
+        pair = [i, i + 1] if i < 3 else (0.5, float(i))
+        last = {"i": i, "word": "ab"[i % 2], "none": None} if i else None
+        buffer = torch.zeros(2)
+        buffer += i
+        hidden = (h, buffer)
+        total, flag, pair, last, hidden = total, flag, pair, last, hidden
+
+
+def _texts(ends: str) -> None:
+    words, rest, outputs = [], [], []
+    for i in range(5):
+        word = ends[i % 2]
+        words.append(word)
+        rest.append((word, i))
+        outputs.append(torch.full((2,), float(i)))
+
+
+def plain(loop: Callable[..., Any], value: Any) -> Run:
+    """The run of a loop of plain Python."""
+    with rf.record_loops(loop):
+        loop(value)
+    return rf.runs[0]
+
+
 MAKERS: dict[str, Callable[[], Run]] = {
     "end": with_end,
     "last": with_last,
@@ -109,6 +139,28 @@ MAKERS: dict[str, Callable[[], Run]] = {
     "failed": failed,
     "fork": forked,
 }
+
+
+PLAIN: dict[str, Callable[[], Run]] = {"numbers": lambda: plain(_numbers, 0.5), "texts": lambda: plain(_texts, "ab")}
+"""Loops of plain Python, which older formats write in another way."""
+
+
+def variables(run: Run) -> dict[str, Any]:
+    """What a run of plain Python has after each step, as plain data."""
+    names = run.replay.variable_names()
+    return {
+        "variables": {name: [_tried(lambda step=step, name=name: step[name]) for step in run] for name in names},
+        "texts": [step.texts() for step in run],
+        "before": {name: [_plain(step.before[name]) for step in run] for name in run.states},
+    }
+
+
+def _tried(read: Callable[[], Any]) -> Any:
+    try:
+        value = read()
+    except rf.errors.LoopNameError as error:
+        return error.what
+    return _plain(value) if isinstance(value, rf.Tensor) else str(value)
 
 
 def facts(run: Run) -> dict[str, Any]:
@@ -130,6 +182,7 @@ def facts(run: Run) -> dict[str, Any]:
         "ops": [[[op.name, op.op, op.text, len(op.inputs)] for op in run[step].ops()] for step in steps],
         "checks": [run[step].check for step in steps],
         "parent": None if run.parent is None else facts(run.parent),
+        **(variables(run) if run.graph.values == [] else {}),
     }
 
 
@@ -143,8 +196,8 @@ if __name__ == "__main__":
     folder = FOLDER / sys.argv[1]
     folder.mkdir(parents=True)
     warnings.simplefilter("ignore")
-    for name, make in MAKERS.items():
+    for name, make in (MAKERS | PLAIN).items():
         torch.manual_seed(0)
         make().save(folder / f"{name}.rfrun")
-    shown = {name: facts(rf.load_run(folder / f"{name}.rfrun")) for name in MAKERS}
+    shown = {name: facts(rf.load_run(folder / f"{name}.rfrun")) for name in MAKERS | PLAIN}
     (folder / "facts.json").write_text(json.dumps(shown, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")

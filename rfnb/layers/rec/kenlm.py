@@ -21,7 +21,7 @@ from rfnb.ops.concat import cum_concat_step
 from rfnb.ops.control import raw_call
 from rfnb.ops.create import zeros
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
-from rfnb.search.score.arpa import LN10, read_arpa
+from rfnb.search.score.ngram import LN10, read_arpa
 
 START, UNKNOWN = "<s>", "<unk>"
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import random
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from rfnb.backend.base.finite import ended_by
 from rfnb.backend.base.tape import Tape, Var, untaped
@@ -12,38 +19,86 @@ from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.nested import named_leaves
 from rfnb.core.ground.scope import current_meter
-from rfnb.core.ground.source import Source, assigned_name, user_source
+from rfnb.core.ground.source import PerPlace, Source, assigned_name, user_source
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
-from rfnb.loop.body import branch, rerun
-from rfnb.loop.body.draw import loop_record
+from rfnb.loop.body import branch
 from rfnb.loop.body.hypotheses import Hypotheses
-from rfnb.loop.body.warnings import GlobalGenerators, judged
 from rfnb.loop.ends import EndedInBody, KeptOrder
 from rfnb.loop.step import (
     Carried,
     FrameInput,
     Kind,
     StepNumber,
+    TracedStep,
     Unstacked,
     first_frame,
+    mixed_seed,
+    place_of,
 )
-from rfnb.loop.steps.execute import mixed_seed
+from rfnb.ops.create import full
 from rfnb.ops.grad import makes_constants
-from rfnb.ops.random import random
+from rfnb.ops.index import gather
+from rfnb.ops.math import logical_or
+from rfnb.ops.random import random as draw_numbers
 from rfnb.trace.pause.pauses import warn_of_inner
-from rfnb.trace.record.record import Recorder, current_recorder, unwrap
+from rfnb.trace.record.loop_record import LoopRecord
+from rfnb.trace.record.record import Recorder, current_recorder, current_side, unwrap
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
 
 if TYPE_CHECKING:
+    from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.loop import Loop
+    from rfnb.loop.step import TracedStep
+
+
+T = TypeVar("T")
+
+entered: ContextVar[tuple[Body, ...]] = ContextVar("rfnb_entered", default=())
+"""The bodies that are being traced, outermost first."""
+_made: WeakKeyDictionary[Any, dict[Hashable, object]] = WeakKeyDictionary()  # per outermost body
+
+
+@contextmanager
+def outside_of_bodies() -> Iterator[None]:
+    """Ops inside are not traced by any body, and run in the modes active around the outermost loop."""
+    bodies = entered.get()
+    with ExitStack() as stack:
+        for body in bodies:
+            stack.enter_context(body.untraced())
+            stack.enter_context(body.generators.ignored())
+        for outermost in bodies[:1]:
+            stack.enter_context(outermost.backend.modes(outermost.modes))
+        yield
+
+
+def once(key: Hashable, make: Callable[[], T]) -> T:
+    """The result of `make()`. Within one outermost body it is called once per key, outside of all loops."""
+    bodies = entered.get()
+    if not bodies:
+        return make()
+    cache = _made.setdefault(bodies[0], {})
+    if key not in cache:
+        with outside_of_bodies():
+            cache[key] = make()
+    return cache[key]  # type: ignore[return-value]
+
+
+class Reorder(NamedTuple):
+    """A call of `loop.reorder`. kept: keeps the order of ended sequences, where entries of a state that grows move."""
+
+    indices: Tensor
+    dim: Dim
+    kept: KeptOrder | None
 
 
 class Body:
@@ -56,14 +111,13 @@ class Body:
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)
         records = session.should_record(loop.debug, loop.name) if self.outer is None else self.outer.recorded
-        self.call = rerun.current_call() if self.outer is None and records else None
         if self.outer is not None:
             warn_of_inner(loop.name)
-            seed = random([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
+            seed = draw_numbers([], dtype="int64", device="cpu", distribution="uniform", minval=0, maxval=2**62)
             self.outer.drop_last_node(seed)
-            self.seed = self.plain(seed)._raw
+            self.seed = unwrap(seed)._raw
         code = self.source.code if self.source is not None else None
-        self.recorder = Recorder(loop.name, self.backend.new_tape(), self._trial_generator, code)
+        self.recorder = Recorder(loop.name, self.backend.new_tape(), partial(_trial_generator, self), code)
         self.recorder.recorded = records
         if (meter := current_meter()) is not None:
             self.recorder.measured = MeasuredLoop(meter.now(), self.recorder.traced)
@@ -78,12 +132,10 @@ class Body:
         self.outputs: list[tuple[Traced, Pending]] = []
         self.lasts: list[tuple[Traced, Pending]] = []
         self.hypotheses: Hypotheses | None = None  # of a search
-        self.reorders: list[tuple[Tensor, Dim]] = []
-        self.kept_orders: list[KeptOrder] = []
+        self.reorders: list[Reorder] = []
         self.condition: Traced | None = None
         self.include_eos = True
         self.size: Size | None = None  # length of the unstacked tensors
-        self.follows_axis = False  # whether a tensor is unstacked along the axis of the loop
         self.generators = GlobalGenerators(self.backend, look=self.outer is None and not judged(self.source))
         self.watchers: list[Watcher] = []  # one for each `rf.watch`
         self.pauses: list[Source] = []  # the lines that call `rf.pause`
@@ -91,7 +143,6 @@ class Body:
         self.ended_masks = EndedInBody(self)
         self.own_ops = 0  # number of ops that the lines do, once they have ended
         self.assigned: dict[str, Any] = {}  # the states after the lines, by full name
-        self._step_number: Traced | None = None
         self._context = ExitStack()
 
     # -- entering
@@ -101,57 +152,14 @@ class Body:
         state = self.loop.state
         self.originals = state._values
         with untaped(), listening(None):
-            grown = self._grown_dims([leaf for _, leaf in state._leaves()])
+            grown = {leaf: Dim(None, name=leaf.name) for _, leaf in state._leaves() if isinstance(leaf, Dim)}
             self.recorder.grown = self.tape.grown = {dim.serial for dim in grown.values()}
             for name, leaf in state._leaves():
-                self._add_state(name, leaf, grown)
+                _add_state(self, name, leaf, grown)
         state._replace([carry.before for carry in self.carried])
-        state._begin_body(self.read, self.refuse_in_branch)
+        state._begin_body(partial(_note_read, self), self.refuse_in_branch)
         self._context.enter_context(ended_by(self.ended_masks))
         self._context.enter_context(self.recorder.recording(self.backend.take))
-
-    def _grown_dims(self, initial: list[Any]) -> dict[Dim, Dim]:
-        return {dim: Dim(None, name=dim.name) for dim in initial if isinstance(dim, Dim)}
-
-    def _add_state(self, name: str, leaf: Any, grown: dict[Dim, Dim]) -> None:
-        if isinstance(leaf, Dim):
-            if leaf.size.ragged:
-                raise LoopError(
-                    f"{self.loop.name}: the growing axis {name!r} has one length per sequence before the loop",
-                    got=leaf.describe(),
-                    hint=f"start with an empty axis, rf.Dim(0, name=…), and at each step put existing entries first: "
-                    f"both, axis = rf.concat((x, {leaf.name}), (loop.state.h, loop.state.grown))",
-                )
-            grown[leaf].changes_in = self.loop.name
-            grown[leaf].bind(Size([], leaf.size.max))
-            size = leaf.size.max
-            self.carried.append(Carried(name, "state", grown[leaf], self.tape.number_input(size), size))
-            return
-        if not isinstance(leaf, Tensor):
-            odd = not_a_tensor(name, leaf)
-            raise LoopError(
-                f"{self.loop.name}: the initial value of the state {name!r} is not an rf.Tensor",
-                got=odd.got,
-                expected="a Tensor (or a Dim that grows)",
-                hint=odd.hint or f"rf.convert_to_tensor({called(leaf)}); or rf.zeros([…]), with all its dims",
-            )
-        plain = self.plain(leaf)
-        dims = [grown.get(dim, dim) for dim in plain.dims]
-        sizes = {body: Size([], plain.size_of(dim).max) for dim, body in grown.items() if dim in plain.dims}
-        lengths = plain.lengths.bind(sizes) if sizes else plain.lengths
-        frame = tensor_of(
-            self.backend.alias_raw(plain._raw), align.sig(dims, plain.sparse_dim, plain.feature_dim), lengths
-        )
-        self.carried.append(Carried(name, "state", self.input(name, frame), self.var(frame), plain._raw))
-
-    def plain(self, tensor: Tensor) -> Tensor:
-        """The tensor itself; for a value of the loop around this one, the value on that loop's traced frame."""
-        plain: Tensor = unwrap(tensor)
-        return plain
-
-    def input(self, name: str, frame: Tensor) -> Traced:
-        """Adds an input of the step, with the value `frame` on the traced frame."""
-        return self.recorder.input(name, frame)
 
     def untraced(self) -> Untraced:
         """Ops inside are not traced: they belong neither to this body nor to one nested in it."""
@@ -169,119 +177,22 @@ class Body:
         assert isinstance(var, Var)
         return var
 
-    def _trial_generator(self, device: str, number: int) -> Any:
-        with self.tape.pause():
-            if self.seed is None:
-                with self.generators.ignored():
-                    self.seed = self.backend.draw_seed()
-            generator = self.backend.new_generator(device)
-            generator.manual_seed(mixed_seed(int(self.seed), number, 0))
-        return generator
-
     # -- in the body
 
-    def read(self, leaf: Any) -> None:
-        """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
-        if self.loop.listing is not None:
-            name = leaf.name if isinstance(leaf, Traced) else None
-        else:
-            name = None if branch.current_side() else assigned_name()
-        if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
-            self.recorder.input_node(leaf, "state", "state")
-            leaf.value.name = name
-
-    def unstack(self, source: Tensor, axis: Dim | None) -> Traced:
-        """The frame of this step."""
-        loop = self.loop
-        axis = axis or loop.axis
-        if isinstance(source, Traced) and source.recorder.graph is self.recorder.graph:
-            raise LoopError(
-                f"{loop.name}: unstack of a value that the body computes",
-                got=source.name,
-                expected="a tensor from outside",
-                hint="move the op before `with loop:`",
-            )
-        plain = self.plain(source)
-        if axis is None:
-            raise LoopError(
-                f"{loop.name}: unstack needs an axis",
-                got=plain.describe_dims(),
-                hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
-            )
-        with self.untraced():
-            self._agree(plain, axis)
-            kind = Unstacked(axis, self.recorder.recorded)
-            frame = first_frame(self.backend, plain, *kind)
-        loop.axis = loop.axis or axis
-        self.follows_axis = self.follows_axis or axis is loop.axis
-        traced = self.input("", frame)
-        self.frames.append(FrameInput(self.var(frame), kind, plain))
-        self.unstacked.append((source, traced))
-        return self.recorder.input_node(traced, "unstack")
-
-    def _agree(self, plain: Tensor, axis: Dim) -> None:
-        plain.axis(axis)
-        size = plain.size_of(axis)
-        if self.outer is not None and not self.outer.grown.isdisjoint(axis.roots):
-            raise LoopError(f"{self.loop.name}: {axis.name} grows with the loop around this one")
-        uneven = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
-        if uneven:
-            raise LoopError(
-                f"{self.loop.name}: unstack along {axis.name}, but the lengths of {uneven[0].name} differ along it",
-                got=plain.describe_dims(),
-                hint=f"loop over {uneven[0].name}, with {axis.name} as a batch dim",
-            )
-        if self.size is not None and not self.size.agrees(size):
-            raise DimRebound(
-                f"{self.loop.name}: unstacked tensors differ in length",
-                got=f"{size} in {called(plain)} {plain.describe_dims()}",
-                expected=f"{self.size}, the length of the tensors unstacked before",
-                hint="rf.pad or rf.slice makes them the same length",
-            )
-        self.size = size
-        self.tape.trial = self.tape.trial or size.max == 0  # the loop has no steps
-
-    def iter_idx(self) -> Traced:
-        """The number of this step. {} int64"""
-        number = self.step_number()
-        return number if number.value.node is not None else self.recorder.input_node(number, "iter_idx")
-
+    @cached_property
     def step_number(self) -> Traced:
         """The number of this step, for use by the loop itself rather than by a line of the body. {} int64"""
-        if self._step_number is None:
-            with self.untraced():
-                frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
-            self._step_number = self.input("", frame)
-            self.frames.append(FrameInput(self.var(frame), StepNumber()))
-        return self._step_number
+        with self.untraced():
+            frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
+        number = self.recorder.input("", frame)
+        self.frames.append(FrameInput(self.var(frame), StepNumber()))
+        return number
 
     def refuse_in_branch(self, what: str) -> None:
         """Raises LoopError inside a branch of the body, where `what` cannot be done."""
-        who = branch.current_side()
+        who = current_side()
         if who is not None and who.graph is self.recorder.graph:
             raise branch.not_in_branch(self.loop.name, what)
-
-    def stack(self, source: Tensor, name: str | None, resolve: bool = True) -> Pending:
-        """A placeholder that gets the values of all steps when the block ends."""
-        self.refuse_in_branch("stack")
-        traced = self.of_body(source, "stack")
-        pending = Pending.__new__(Pending)
-        pending._name = name or assigned_name() or traced.name
-        dims = traced.dims if self.hypotheses is None else self.hypotheses.stacked(traced, pending, resolve)
-        pending.sig = align.sig([self.axis(), *dims], traced.sparse_dim, traced.sig.feature_dim)
-        pending.lengths = EMPTY
-        self.outputs.append((traced, pending))
-        return pending
-
-    def axis(self) -> Dim:
-        """The axis of stacked outputs; created if the loop has none."""
-        if self.loop.axis is None:
-            self.loop.axis = self.new_axis()
-        return self.loop.axis
-
-    def new_axis(self) -> Dim:
-        """Creates an axis for a loop that was given none."""
-        return Dim(None, name=f"{self.loop.name}:steps")
 
     def of_body(self, source: Tensor, what: str) -> Traced:
         """`source` as a value of this body; a tensor from outside is copied into it."""
@@ -298,21 +209,11 @@ class Body:
                 expected=f"a value of {self.loop.name}",
                 hint=f"use a state of {inner}, or a tensor that it stacks, after its block",
             )
-        plain = self.plain(source)
+        plain = unwrap(source)
         with self.untraced():
             copy = plain.like(self.backend.identity_raw(plain._raw))
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, copy._raw)
         return self.recorder._wrap(copy, plain.name)
-
-    def last(self, source: Tensor, name: str | None) -> Pending:
-        """A placeholder that gets the value at the last step of each sequence when the block ends."""
-        self.refuse_in_branch("last")
-        traced = self.of_body(source, "last")
-        pending = Pending.__new__(Pending)
-        pending._name = name or assigned_name() or traced.name
-        pending.sig, pending.lengths = traced.sig, EMPTY
-        self.lasts.append((traced, pending))
-        return pending
 
     def carry(self, kind: Kind, like: Tensor, dtype: str, initial: Any = None) -> int:
         """Adds a value that the loop itself carries, zeros at first if `initial` is None. Returns its position."""
@@ -321,7 +222,7 @@ class Body:
             value = initial if initial is not None else self.backend.full_raw(shape, 0, dtype, like.device)
             signature = like.sig if dtype == like.dtype else align.sig(like.dims)
             frame = tensor_of(self.backend.alias_raw(value), signature, like.lengths)
-        before = self.input("", frame)
+        before = self.recorder.input("", frame)
         self.carried.append(Carried("", kind, before, self.var(frame), value, starts_empty=initial is None))
         return len(self.carried) - 1
 
@@ -342,13 +243,6 @@ class Body:
         """Notes what the user's lines have done: later ops are those of the loop."""
         self.own_ops, self.assigned = len(self.recorder.op_calls), dict(self.loop.state._leaves())
 
-    def abort(self) -> None:
-        """Restores the loop after an error in the body."""
-        session.draw(partial(loop_record, self.loop, self, error=True))
-        self.leave()
-        self.loop.state._values = self.originals
-        self.recorder.forget()
-
 
 class Untraced:
     """A context in which ops are recorded neither on a tape nor by a listener."""
@@ -366,3 +260,308 @@ class Untraced:
     def __exit__(self, *error: object) -> None:
         for context in self._contexts:
             context.__exit__(*error)
+
+
+def _add_state(body: Body, name: str, leaf: Any, grown: dict[Dim, Dim]) -> None:
+    if isinstance(leaf, Dim):
+        if leaf.size.ragged:
+            raise LoopError(
+                f"{body.loop.name}: the growing axis {name!r} has one length per sequence before the loop",
+                got=leaf.describe(),
+                hint=f"start with an empty axis, rf.Dim(0, name=…), and at each step put existing entries first: "
+                f"both, axis = rf.concat((x, {leaf.name}), (loop.state.h, loop.state.grown))",
+            )
+        grown[leaf].changes_in = body.loop.name
+        grown[leaf].bind(Size([], leaf.size.max))
+        size = leaf.size.max
+        body.carried.append(Carried(name, "state", grown[leaf], body.tape.number_input(size), size))
+        return
+    if not isinstance(leaf, Tensor):
+        odd = not_a_tensor(name, leaf)
+        raise LoopError(
+            f"{body.loop.name}: the initial value of the state {name!r} is not an rf.Tensor",
+            got=odd.got,
+            expected="a Tensor (or a Dim that grows)",
+            hint=odd.hint or f"rf.convert_to_tensor({called(leaf)}); or rf.zeros([…]), with all its dims",
+        )
+    plain = unwrap(leaf)
+    dims = [grown.get(dim, dim) for dim in plain.dims]
+    sizes = {new: Size([], plain.size_of(dim).max) for dim, new in grown.items() if dim in plain.dims}
+    lengths = plain.lengths.bind(sizes) if sizes else plain.lengths
+    frame = tensor_of(body.backend.alias_raw(plain._raw), align.sig(dims, plain.sparse_dim, plain.feature_dim), lengths)
+    body.carried.append(Carried(name, "state", body.recorder.input(name, frame), body.var(frame), plain._raw))
+
+
+def _trial_generator(body: Body, device: str, number: int) -> Any:
+    with body.tape.pause():
+        if body.seed is None:
+            with body.generators.ignored():
+                body.seed = body.backend.draw_seed()
+        generator = body.backend.new_generator(device)
+        generator.manual_seed(mixed_seed(int(body.seed), number, 0))
+    return generator
+
+
+def abort(body: Body) -> None:
+    """Restores the loop after an error in the body."""
+    session.draw(partial(loop_record, body.loop, body, error=True))
+    body.leave()
+    body.loop.state._values = body.originals
+    body.recorder.forget()
+
+
+# -- what the lines of a body call
+
+
+def _note_read(body: Body, leaf: Any) -> None:
+    """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
+    if body.loop.listing is not None:
+        name = leaf.name if isinstance(leaf, Traced) else None
+    else:
+        name = None if current_side() else assigned_name()
+    if name is not None and isinstance(leaf, Traced) and leaf.value.node is None:
+        body.recorder.input_node(leaf, "state", "state")
+        leaf.value.name = name
+
+
+def unstack(body: Body, source: Tensor, axis: Dim | None) -> Traced:
+    """The frame of this step."""
+    loop = body.loop
+    axis = axis or loop.axis
+    if isinstance(source, Traced) and source.recorder.graph is body.recorder.graph:
+        raise LoopError(
+            f"{loop.name}: unstack of a value that the body computes",
+            got=source.name,
+            expected="a tensor from outside",
+            hint="move the op before `with loop:`",
+        )
+    plain = unwrap(source)
+    if axis is None:
+        raise LoopError(
+            f"{loop.name}: unstack needs an axis",
+            got=plain.describe_dims(),
+            hint="rf.Loop(axis=time), or loop.unstack(x, axis=time)",
+        )
+    with body.untraced():
+        _agree(body, plain, axis)
+        kind = Unstacked(axis, body.recorder.recorded)
+        frame = first_frame(body.backend, plain, *kind)
+    loop.axis = loop.axis or axis
+    traced = body.recorder.input("", frame)
+    body.frames.append(FrameInput(body.var(frame), kind, plain))
+    body.unstacked.append((source, traced))
+    return body.recorder.input_node(traced, "unstack")
+
+
+def _agree(body: Body, plain: Tensor, axis: Dim) -> None:
+    plain.axis(axis)
+    size = plain.size_of(axis)
+    if body.outer is not None and not body.outer.grown.isdisjoint(axis.roots):
+        raise LoopError(f"{body.loop.name}: {axis.name} grows with the loop around this one")
+    uneven = [dim for dim in plain.dims if axis in (plain.size_of(dim).dims or ())]
+    if uneven:
+        raise LoopError(
+            f"{body.loop.name}: unstack along {axis.name}, but the lengths of {uneven[0].name} differ along it",
+            got=plain.describe_dims(),
+            hint=f"loop over {uneven[0].name}, with {axis.name} as a batch dim",
+        )
+    if body.size is not None and not body.size.agrees(size):
+        raise DimRebound(
+            f"{body.loop.name}: unstacked tensors differ in length",
+            got=f"{size} in {called(plain)} {plain.describe_dims()}",
+            expected=f"{body.size}, the length of the tensors unstacked before",
+            hint="rf.pad or rf.slice makes them the same length",
+        )
+    body.size = size
+    body.tape.trial = body.tape.trial or size.max == 0  # the loop has no steps
+
+
+def iter_idx(body: Body) -> Traced:
+    """The number of this step. {} int64"""
+    number = body.step_number
+    return number if number.value.node is not None else body.recorder.input_node(number, "iter_idx")
+
+
+def stack(body: Body, source: Tensor, name: str | None, resolve: bool = True) -> Pending:
+    """A placeholder that gets the values of all steps when the block ends."""
+    body.refuse_in_branch("stack")
+    traced = body.of_body(source, "stack")
+    pending = Pending.__new__(Pending)
+    pending._name = name or assigned_name() or traced.name
+    dims = traced.dims if body.hypotheses is None else body.hypotheses.stacked(traced, pending, resolve)
+    body.loop.axis = body.loop.axis or new_axis(body)
+    pending.sig = align.sig([body.loop.axis, *dims], traced.sparse_dim, traced.sig.feature_dim)
+    pending.lengths = EMPTY
+    body.outputs.append((traced, pending))
+    return pending
+
+
+def new_axis(body: Body) -> Dim:
+    """Creates an axis for a loop that was given none."""
+    return Dim(None, name=f"{body.loop.name}:steps")
+
+
+def last(body: Body, source: Tensor, name: str | None) -> Pending:
+    """A placeholder that gets the value at the last step of each sequence when the block ends."""
+    body.refuse_in_branch("last")
+    traced = body.of_body(source, "last")
+    pending = Pending.__new__(Pending)
+    pending._name = name or assigned_name() or traced.name
+    pending.sig, pending.lengths = traced.sig, EMPTY
+    body.lasts.append((traced, pending))
+    return pending
+
+
+def end(body: Body, source: Tensor, include_eos: bool) -> None:
+    """Ends sequences, or hypotheses of a search, where `source` is true."""
+    body.refuse_in_branch("end")
+    if body.condition is not None:
+        raise LoopError(
+            f"{body.loop.name}: end is called twice",
+            hint="combine: loop.end(rf.logical_or(a, b), …)",
+        )
+    if not isinstance(source, Tensor):
+        raise LoopError(f"{body.loop.name}: end is not an rf.Tensor", got=repr(source), expected="a Tensor of bool")
+    if source.dtype != "bool":
+        raise LoopError(f"{body.loop.name}: end needs a bool", got=source.dtype, expected="bool")
+    if body.size is not None and not set(body.size.dims) <= set(source.dims):
+        source = logical_or(full(dims=body.size.dims, fill_value=False), source)
+    body.condition, body.include_eos = body.of_body(source, "end"), include_eos
+    place = place_of(body.carried, "search ended")
+    if place is None:
+        like = body.condition.plain
+        body.carry("ended", like, "bool")
+    else:
+        like = body.carried[place].before.plain
+        body.carried[place] = replace(body.carried[place], kind="ended")
+    body.carry("lengths", like, "int64")
+
+
+def reorder(body: Body, indices: Tensor, dim: Dim) -> None:
+    """Reorders all states by `indices` along `dim`, including values that the loop itself carries."""
+    body.refuse_in_branch("reorder")
+    state = body.loop.state
+    if body.hypotheses is not None and dim is body.hypotheses.beam:
+        raise LoopError(
+            f"{body.loop.name}: reorder of {dim.name}, whose hypotheses a choice orders",
+            hint="leave it out: after loop.choice, all states follow their hypotheses",
+        )
+    if not any(isinstance(leaf, Tensor) and dim in leaf.dims_set for _, leaf in state._leaves()):
+        raise LoopError(
+            f"{body.loop.name}: reorder: no state has the dim {dim.name}",
+            got=", ".join(f"{name} {x.describe_dims()}" for name, x in state._leaves() if isinstance(x, Tensor)),
+            expected=f"a state with {dim.describe()}",
+            hint="use the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
+        )
+    names = {id(leaf): name for name, leaf in state._leaves()}
+    order, kept = indices, None
+    if body.recorder.grown and isinstance(indices, Tensor):
+        order, kept = _kept_order(body, indices, dim)
+
+    def moved(leaf: Tensor) -> Tensor:
+        return gather(leaf, indices=order, axis=dim).with_name(names[id(leaf)])
+
+    state._map(lambda leaf: moved(leaf) if dim in leaf.dims_set else leaf)
+    body.reorders.append(Reorder(indices, dim, kept))
+
+
+def _kept_order(body: Body, indices: Tensor, dim: Dim) -> tuple[Tensor, KeptOrder]:
+    """The indices, but those of sequences that have ended keep the order, as the end of the step will know."""
+    plain = unwrap(indices)
+    with body.untraced():
+        order = plain.like(body.backend.identity_raw(plain._raw))
+    kept = KeptOrder(plain, dim)
+    kept.record(body.tape, order._raw)
+    return Traced(order, body.recorder, indices.value) if isinstance(indices, Traced) else order, kept
+
+
+def loop_record(
+    loop: Loop, lines: Body | TracedStep, *, size: Size | None = None, error: bool = False, failed: Node | None = None
+) -> LoopRecord:
+    """A record of a finished or failed loop. Call it before the traced frame is released.
+
+    lines: what the user's lines did. size: number of steps of each sequence. failed: the node that raised in a step.
+    """
+    return LoopRecord(
+        name=loop.name,
+        recorder=lines.recorder,
+        around=_around(lines),
+        source=lines.source,
+        axis=loop.axis,
+        size=size or lines.size,
+        own_ops=lines.own_ops,
+        initial={name: leaf for name, leaf in named_leaves(lines.originals) if leaf is not None},
+        before={carry.name: carry.before for carry in lines.carried if carry.kind == "state"},
+        after=dict(lines.assigned),
+        final={} if error else dict(loop.state._leaves()),
+        unstacked=list(lines.unstacked),
+        stacked=[] if error else list(lines.outputs),
+        lasts=[] if error else list(lines.lasts),
+        end=lines.condition,
+        include_eos=lines.include_eos,
+        error=error,
+        failed=failed,
+    )
+
+
+def _around(lines: Body | TracedStep) -> list[Recorder]:
+    """The recorders of the loops and branches around this loop, innermost first."""
+    recorders, outer = [], lines.outer
+    while outer is not None:  # sides of branches, then the body around them
+        recorders.append(outer)
+        outer = outer.within
+    return [*recorders, *(body.recorder for body in reversed(entered.get()))]
+
+
+# -- random numbers that the loop does not control
+
+
+_judged: PerPlace[set[tuple[str, ...]]] = PerPlace(lambda source: set())
+
+
+def judged(source: Source | None) -> set[tuple[str, ...]]:
+    """The bodies at the line of a `with` that have been judged, each by the names of its states."""
+    return set() if source is None else _judged[source]
+
+
+_STATES: dict[str, Callable[[Any], Any]] = {
+    "Python's `random`": lambda backend: random.getstate(),
+    "`numpy.random`": lambda backend: _numpy(),
+    "the backend's own generator": lambda backend: backend.get_random_state(),
+}
+
+
+class GlobalGenerators:
+    """Watches the global generators while a body is traced, to find those that it draws from. look: False for off."""
+
+    def __init__(self, backend: type[Backend], *, look: bool):
+        self._backend, self.look = backend, look
+        self._used: dict[str, None] = {}
+        self._before = self._now() if look else {}
+
+    def _now(self) -> dict[str, Any]:
+        return {name: reader(self._backend) for name, reader in _STATES.items()}
+
+    def _look(self) -> None:
+        if self._before:
+            states = self._now()
+            self._used |= dict.fromkeys(name for name, state in states.items() if state != self._before[name])
+            self._before = states
+
+    @contextmanager
+    def ignored(self) -> Iterator[None]:
+        """Ignores numbers that are drawn in this context, by the loop itself."""
+        self._look()
+        yield
+        if self._before:
+            self._before = self._now()
+
+    def used(self) -> list[str]:
+        """The generators that the body has drawn from. Call it at the end of the body."""
+        self._look()
+        return list(self._used)
+
+
+def _numpy() -> tuple[Any, ...]:
+    kind, keys, *numbers = np.random.get_state()
+    return kind, keys.tobytes() if isinstance(keys, np.ndarray) else keys, *numbers

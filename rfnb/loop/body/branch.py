@@ -20,10 +20,10 @@ from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.program import Compiled, Program
-from rfnb.loop.steps.execute import current_inspection, is_replaying
+from rfnb.loop.step import current_inspection, is_replaying
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.record.op_call import OpCall
-from rfnb.trace.record.record import Recorder, current_recorder, unwrap
+from rfnb.trace.record.record import Recorder, unwrap
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
@@ -41,7 +41,7 @@ class _Side(NamedTuple):
 
 def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
     """Traces both sides and returns the result of the one taken, as values of the body that `recorder` records."""
-    tape, plain = body.tape, body.plain(pred)
+    tape, plain = body.tape, unwrap(pred)
     with body.untraced():
         holds = body.backend.all_true_raw(plain._raw)
     node = recorder._begin("cond", recorder.numbers([pred]), "cond")
@@ -300,9 +300,3 @@ def _with_inputs(tree: Any, inputs: dict[Any, Var]) -> Any:
     if kind is slice:
         return slice(_with_inputs(tree.start, inputs), _with_inputs(tree.stop, inputs), _with_inputs(tree.step, inputs))
     return tree
-
-
-def current_side() -> Recorder | None:
-    """The recorder of the branch side that is being traced, if any."""
-    who = current_recorder()
-    return who if who is not None and who.within is not None else None

@@ -15,14 +15,14 @@ from rfnb.core.ground.default import has_fractions
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceError
-from rfnb.loop.body.body import Body
+from rfnb.loop.body.body import Body, abort, judged, new_axis
 from rfnb.loop.body.print_value import leave_out_ended
-from rfnb.loop.body.warnings import judged
-from rfnb.loop.ends import EndedMask, Mask, frozen, reordered, unfrozen_states
+from rfnb.loop.ends import EndedMask, KeptOrder, Mask, frozen, reordered, unfrozen_states
 from rfnb.loop.program import Analysis, Program, Schedule, analysis_of
-from rfnb.loop.step import Carried, FrameInput, Kind, TracedStep, has_steps, place_of
+from rfnb.loop.step import Carried, FrameInput, Kind, TracedStep, Unstacked, has_steps, place_of
 from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or
+from rfnb.trace.record.record import unwrap
 from rfnb.trace.record.traced import Traced
 
 
@@ -46,12 +46,11 @@ def close(body: Body) -> TracedStep:
         ended_var = None if ends.ended is None else body.var(ends.ended.plain)
         _refuse_grown_outputs(body, grown)
     except BaseException:
-        body.abort()
+        abort(body)
         raise
     body.leave()
     if grown:
         replace_grown(body.recorder, grown)
-    first_end = 0 if body.condition is not None else limit.min
     schedule = Schedule(
         states=tuple(carry.var for carry in body.carried),
         frames=tuple(frame.var for frame in body.frames),
@@ -59,11 +58,9 @@ def close(body: Body) -> TracedStep:
         kept=kept_vars,
         outputs=tuple(output_vars),
         ended=ended_var,
-        max_steps=limit.max,
-        free_steps=limit.max if new_vars == kept_vars else first_end,
     )
     needs_gradient = body.backend.needs_gradient_raw if body.outer is None else lambda raw: True
-    axis = body.loop.axis or body.new_axis()
+    axis = body.loop.axis or new_axis(body)
     inputs = [*schedule.states, *schedule.frames]
     return TracedStep(
         name=body.loop.name,
@@ -71,14 +68,14 @@ def close(body: Body) -> TracedStep:
         backend=body.backend,
         outer=body.outer,
         recorder=body.recorder,
-        program=Program(body.tape, inputs, needs_gradient, _analysis(body, schedule)),
+        program=Program(body.tape, inputs, needs_gradient, _analysis(body, schedule, limit)),
         schedule=schedule,
         carried=tuple(body.carried),
         size=body.size,
         frames_size=body.size or (axis.size if has_steps(axis) else None),
         limit=limit,
         axis=axis,
-        gives_size=not (body.follows_axis or has_steps(axis)),
+        gives_size=not (_follows_axis(body) or has_steps(axis)),
         ends=body.condition is not None,
         include_eos=body.include_eos,
         search=None if body.hypotheses is None else body.hypotheses.plan,
@@ -87,7 +84,6 @@ def close(body: Body) -> TracedStep:
         unfrozen=ends.unfrozen,
         own_ops=body.own_ops,
         states=tuple(body.loop.state),
-        call=body.call,
         unstacked=tuple(body.unstacked),
         outputs=tuple(body.outputs),
         lasts=tuple(body.lasts),
@@ -106,13 +102,13 @@ def close(body: Body) -> TracedStep:
     )
 
 
-def _analysis(body: Body, schedule: Schedule) -> Analysis | None:
+def _analysis(body: Body, schedule: Schedule, limit: Size) -> Analysis | None:
     """What is known of steps like this one, unless the loop is nested."""
     if body.outer is not None:
         return None
     return analysis_of(
         body.tape, body.recorder.op_calls, schedule, body.backend.needs_gradient_raw,
-        stackable=[frame.is_stackable for frame in body.frames], unstacks=body.size is not None,
+        stackable=[frame.is_stackable for frame in body.frames], unstacks=body.size is not None, runs=limit.max > 0,
     )  # fmt: skip
 
 
@@ -198,16 +194,16 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
             hint="give the largest number, and end each sequence with loop.end",
         )
     with body.tape.pause():
-        size = Size(length.dims, body.backend.to_numpy_raw(body.plain(length)._raw))
+        size = Size(length.dims, body.backend.to_numpy_raw(unwrap(length)._raw))
     if size.min < 0:
         raise ParameterError(f"{body.loop.name}: max_seq_len is negative", got=size, expected="0 or more")
     return size
 
 
 def _close_step(body: Body, limit: Size) -> _Ends:
-    needs_active = body.watchers or body.kept_orders or body.condition is not None
+    needs_active = body.watchers or _kept_orders(body) or body.condition is not None
     active = _active(body, limit) if needs_active else None
-    if body.watchers or body.kept_orders:
+    if body.watchers or _kept_orders(body):
         _give_masks(body, active)
     last_places, lasts = _carry_lasts(body)
     ended_now: Traced | None = None
@@ -271,14 +267,23 @@ def _masks(body: Body, active: Traced | None) -> list[Mask]:
     return masks
 
 
+def _kept_orders(body: Body) -> list[KeptOrder]:
+    return [order.kept for order in body.reorders if order.kept is not None]
+
+
+def _follows_axis(body: Body) -> bool:
+    """Whether a tensor is unstacked along the axis of the loop."""
+    return any(isinstance(frame.kind, Unstacked) and frame.kind.axis is body.loop.axis for frame in body.frames)
+
+
 def _give_masks(body: Body, active: Traced | None) -> None:
     """Passes the masks to what the body has recorded without them: values that `rf.watch` shows, and kept orders."""
     masks = _masks(body, active)
     facts = [(mask.var, mask.frame.dims, mask.of_ended) for mask in masks]
     choices = [] if body.hypotheses is None else body.hypotheses.choices
     parents = [(choice.after, body.var(choice.parents.plain)) for choice in choices]
-    leave_out_ended(body.watchers, body.tape, facts, [dim for _, dim in body.reorders], parents, body.hypotheses)
-    for order in body.kept_orders:
+    leave_out_ended(body.watchers, body.tape, facts, [order.dim for order in body.reorders], parents, body.hypotheses)
+    for order in _kept_orders(body):
         order.complete(masks)
 
 
@@ -314,7 +319,7 @@ def _active(body: Body, limit: Size) -> Traced | None:
     with body.tape.pause(), listening(None):
         raw = body.backend.from_numpy_raw(limit.values > 0, device)
         frame = tensor_of(raw, align.sig(limit.dims), EMPTY)
-    traced = body.input("", frame)
+    traced = body.recorder.input("", frame)
     body.frames.append(FrameInput(body.var(frame), EndedMask(True, None, device)))
     return traced
 

@@ -17,7 +17,7 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError
-from rfnb.loop.body.open_bodies import entered
+from rfnb.loop.body.body import entered
 from rfnb.printable import terminal_text
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run.entries import going_on
@@ -81,7 +81,7 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None, resolve: b
     watcher = Watcher(name or target or x.name, [body.loop.name for body in bodies], steps, resolve=resolve)
     for body in bodies[-1:]:
         body.watchers.append(watcher)
-    _watch(x, watcher, *[body.step_number() for body in bodies])
+    _watch(x, watcher, *[body.step_number for body in bodies])
     return x
 
 

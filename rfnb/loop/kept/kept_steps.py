@@ -16,8 +16,7 @@ from typing import Any
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.loop.kept.again import step_again
-from rfnb.loop.kept.keep import keep
-from rfnb.loop.kept.kept_step import KeptStep, NotKept, facts_of
+from rfnb.loop.kept.keep import KeptStep, NotKept, facts_of, keep
 from rfnb.loop.loop import Loop
 from rfnb.loop.step import TracedStep
 from rfnb.trace.record.record import current_recorder

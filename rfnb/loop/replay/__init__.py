@@ -1,5 +1,4 @@
 """Recorded runs of loops: replay any step, fork a run at a step, follow gradients back through the steps.
 
-Read `recorded` (what all runs of a body share, and the inputs and states of one run), then `replay` (what a Run reads
-from it). `profile` times the steps.
+Read `replay` (the inputs and states of one run, and what a Run reads from them). `profile` times the steps.
 """

@@ -18,7 +18,7 @@ from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.steps.execute import Bindings, execute, replaying
+from rfnb.loop.step import Bindings, execute, replaying
 from rfnb.loop.steps.explain import note_step
 from rfnb.ops.math import cast, is_finite, where
 from rfnb.trace.run import session
@@ -45,7 +45,7 @@ def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, stat
 
 def locked_states(replay: Replay, run: Run, step: int) -> dict[str, str]:
     """The states that a fork cannot edit: sizes, and all of them if the body changes what it reads."""
-    return sizes(replay) if replay.plan.changes is None else dict.fromkeys(replay.places, replay.plan.changes)
+    return sizes(replay) if replay.step.changes is None else dict.fromkeys(replay.places, replay.step.changes)
 
 
 def sizes(replay: Replay) -> dict[str, str]:
@@ -100,10 +100,10 @@ def _continued(
     replay: Replay, run: Run, step: int, bindings: Bindings, before: Sequence[Any], edits: Sequence[Edit] = ()
 ) -> Run:
     """The Run of the steps from `step` on, from the states `before`."""
-    if replay.plan.changes is not None:
-        raise LoopError(f"{run.name}: cannot fork: {replay.plan.changes}", hint="make it a state: loop.state.… = …")
+    if replay.step.changes is not None:
+        raise LoopError(f"{run.name}: cannot fork: {replay.step.changes}", hint="make it a state: loop.state.… = …")
     with replay.backend.modes(replay.modes, gradients=False), listening(None), replaying(), OwnNumbers():
-        outcome = execute(replay.plan, bindings, before, record=True, stack=False, start=step)
+        outcome = execute(replay.step, bindings, before, record=True, stack=False, start=step)
     if outcome.error is not None:
         node = None if outcome.failed_call is None else replay.program.calls[outcome.failed_call].node
         note_step(outcome.error, outcome.steps, run.name, node)
@@ -129,7 +129,7 @@ class Where:
             assert run.sequence_dim is not None
             along.append((run.sequence_dim, number))
         if hypothesis is not None:
-            search = replay.plan.search
+            search = replay.step.search
             beam = None if search is None else search.beams.dims[-1]
             size = 0 if beam is None else beam.get_dim_value()
             if beam is None or not 0 <= operator.index(hypothesis) < size:
@@ -158,7 +158,7 @@ class Where:
 def _checked(replay: Replay, run: Run, step: int) -> int:
     """The number of a step that the run has started, counted from 0; the step in which a run failed is one too."""
     step = operator.index(step)
-    end = run.steps if replay.failed is not None and run.steps < replay.schedule.max_steps else run.steps - 1
+    end = run.steps if replay.failed is not None and run.steps < replay.bindings.limit.max else run.steps - 1
     if not -run.steps <= step <= end:
         expected = f"0 … {end}" if end >= 0 else "none: the run has no steps"
         raise LoopError(f"{run.name}: there is no step {step}, so it cannot be forked there", expected=expected)

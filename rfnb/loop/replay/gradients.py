@@ -87,7 +87,7 @@ def verdict(norms: Sequence[float]) -> str:
 def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
     """Goes back from the last step: recomputes each step and takes the gradients by the states before it."""
     back = _BackFromValue(replay, loss) if isinstance(loss, str) else _BackFromTensor(replay, loss)
-    names = [name for name in replay.plan.assigned_vars if back.is_float(name)]
+    names = [name for name in replay.step.assigned_vars if back.is_float(name)]
     rows: dict[str, list[tuple[float, Any]]] = {name: [] for name in names}
     for step in reversed(range(replay.steps)):
         for name, raw in back.step(step, names).items():
@@ -126,7 +126,7 @@ class _BackwardPass:
 
     def counts(self, name: str, run: Run) -> bool:
         """Whether a state has a value for each sequence."""
-        return run.sequence_dim in self.replay.plan.assigned_vars[name][1]
+        return run.sequence_dim in self.replay.step.assigned_vars[name][1]
 
     def step(self, step: int, names: Sequence[str]) -> dict[str, Any]:
         """The gradients by the values that `step` assigns to the states `names`."""
@@ -134,8 +134,8 @@ class _BackwardPass:
         self._cut_edits(step + 1)
         before = [self._leaf(raw) for raw in replay.states_before(step)]
         after, terms = replay.after(step), self.loss_terms(step)
-        assigned = [replay.plan.assigned_vars[name][0] for name in names]
-        raws = replay.step(step, [*after, *(var for var, _ in terms), *assigned], before, gradients=True)
+        assigned = [replay.step.assigned_vars[name][0] for name in names]
+        raws = replay.compute(step, [*after, *(var for var, _ in terms), *assigned], before, gradients=True)
         count = len(after) + len(terms)
         results, new = raws[:count], raws[count:]
         arriving = [*self.carried, *(make(raw) for (_, make), raw in zip(terms, results[len(after) :], strict=True))]
@@ -190,7 +190,7 @@ class _BackFromTensor(_BackwardPass):
 
 def _arrived(replay: Replay, loss: Any) -> dict[Any, Any]:
     """The gradients of a loss by the results of the loop."""
-    name, way = replay.plan.name, 'or the name of a value of the body: run.gradients("loss")'
+    name, way = replay.step.name, 'or the name of a value of the body: run.gradients("loss")'
     if replay.probe is None:
         raise LoopError(f"{name}: no gradient can reach the results of this run", hint=way.removeprefix("or "))
     if not isinstance(loss, replay.backend.RawTensorType) or not replay.backend.needs_gradient_raw(loss):
@@ -228,7 +228,7 @@ class _BackFromValue(_BackwardPass):
     def _ones(self, step: int, raw: Any) -> Any:
         backend, dtype = self.backend, self.backend.get_dtype_name_raw(raw)
         if not is_float_dtype(dtype):
-            raise LoopError(f"{self.replay.plan.name}: `{self.name}` has no gradient", got=dtype, expected="floats")
+            raise LoopError(f"{self.replay.step.name}: `{self.name}` has no gradient", got=dtype, expected="floats")
         device = backend.get_device_raw(raw)
         gradient = backend.full_raw(backend.get_shape_tuple_raw(raw), 1, dtype, device)
         gradient = backend.fill_padding(tensor_of(gradient, self.sig, self.lengths), 0)
@@ -238,7 +238,7 @@ class _BackFromValue(_BackwardPass):
 
 def _norms(replay: Replay, run: Run, name: str, raw: Any, step: int) -> tuple[float, Any]:
     """The norm over all sequences that take the step, and that of each."""
-    _, dims = replay.plan.assigned_vars[name]
+    _, dims = replay.step.assigned_vars[name]
     active = _active(replay.size, dims, step)
     squares = np.zeros(active.shape) if raw is None else np.where(active, _squares(replay.backend, raw), 0)
     axes = tuple(i for i, dim in enumerate(dims) if dim is not run.sequence_dim)

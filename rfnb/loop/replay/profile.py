@@ -12,7 +12,7 @@ from rfnb.core.ground.scope import metering
 from rfnb.core.tensor.listener import listening
 from rfnb.errors import LoopError, ParameterError
 from rfnb.loop.replay.replay import Replay
-from rfnb.loop.steps.execute import execute, replaying
+from rfnb.loop.step import execute, replaying
 from rfnb.loop.steps.explain import Explanation, OpTime, Profile
 from rfnb.trace.graph.time_meter import TimeMeter, call_cost
 
@@ -55,14 +55,14 @@ def profile(run: Run, *, calls: int = 5) -> Explanation:
     meters = [TimeMeter(call=cost) for _ in range(calls + 1)]
     seconds = [_run(replay, meter) for meter in meters][1:]
     plain = median([_run(replay, None) for _ in range(calls)])
-    data = replay.plan.explanation_data
+    data = replay.step.explanation_data
     timed = _times(meters[1:])
     steps = replay.steps - replay.start
     result = Profile(
         steps, calls, median(s - m.lost for s, m in zip(seconds, meters[1:], strict=True)),
         median(m.lost for m in meters[1:]), plain, meters[0].device, timed,
     )  # fmt: skip
-    return Explanation(replay.plan.name, data, result)
+    return Explanation(replay.step.name, data, result)
 
 
 def _run(replay: Replay, meter: TimeMeter | None) -> float:
@@ -72,7 +72,7 @@ def _run(replay: Replay, meter: TimeMeter | None) -> float:
         states = replay.states_before(replay.start)
         wait()
         began = perf_counter()
-        execute(replay.plan, replay.bindings, states, record=False, start=replay.start)
+        execute(replay.step, replay.bindings, states, record=False, start=replay.start)
         wait()
         return perf_counter() - began
 

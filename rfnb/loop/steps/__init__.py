@@ -1,5 +1,4 @@
-"""The steps of a loop: what is moved out of them, and how they are run.
+"""What is moved out of the steps of a loop, and what all steps together are made of.
 
-Read `execute` (runs a program step by step, keeps the states) and `hoist` (which ops may leave the steps, and computes
-them before and after).
+Read `hoist` (which ops may leave the steps, and computes them before and after) and `explain` (where each op ran).
 """

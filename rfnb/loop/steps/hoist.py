@@ -28,15 +28,13 @@ from rfnb.core.ground.scope import current_meter
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
 from rfnb.loop.ends import EndedFrames
-from rfnb.loop.program import Program, Schedule
-from rfnb.loop.step import frames_dim
-from rfnb.loop.steps.execute import Outcome, one_step
+from rfnb.loop.program import Schedule
+from rfnb.loop.step import Outcome, frames_dim, one_step
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.growing_axes import grows
 from rfnb.trace.record.op_call import OpCall
 
 if TYPE_CHECKING:
-    from rfnb.backend.base.backend import Backend
     from rfnb.loop.step import TracedStep
 
 
@@ -171,6 +169,86 @@ class _Op:
         self.seconds: float | None = None  # if it was timed
 
 
+class _Values:
+    """Values that are computed outside of the steps, with or without the dim `frames`, and those of the traced frame.
+
+    seen: where each value of the traced frame is, as in Placement. dim: counts the steps, if their number is known.
+    """
+
+    def __init__(self, step: TracedStep, seen: dict[Var, tuple[int, int]], dim: Dim | None):
+        self.backend, self.tape, self.dim = step.backend, step.tape, dim
+        self._calls, self._seen = step.recorder.op_calls, seen
+        self._traced: dict[Var, Tensor] = {}
+        for variable, (output, _) in zip(step.schedule.outputs, step.outputs, strict=True):
+            if variable not in seen:
+                self._traced.setdefault(variable, output.plain)
+        constants = map(Var, step.program.constants)
+        self.computed = {v: self.traced(v) for v in constants if v in seen or v in self._traced}
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the values are on the CPU."""
+        return all(self.traced(var).device == "cpu" for var in [*self._seen][:1])
+
+    def traced(self, var: Var) -> Tensor:
+        """The value on the traced frame."""
+        tensor = self._traced.get(var)
+        if tensor is None:
+            op, place = self._seen[var]
+            call = self._calls[op]
+            tensor = self._traced[var] = [*call.given, *tensors_in(call.result)][place]
+        return tensor
+
+    @property
+    def frames(self) -> Dim:
+        """The dim `frames`, once the number of steps is known."""
+        assert self.dim is not None
+        return self.dim
+
+    def over_frames(self, var: Var) -> bool:
+        """Whether a value has the dim `frames`."""
+        return self.dim is not None and self.dim in self.computed[var].sig.index
+
+    def raw(self, var: Var) -> Any:
+        """The raw value, [frames, …]; without `frames` if it is the same at every step."""
+        dims = self.traced(var).dims
+        return self.moved(self.computed[var], (self.frames, *dims) if self.over_frames(var) else dims)
+
+    def moved(self, tensor: Tensor, dims: Sequence[Dim]) -> Any:
+        """The raw value, with its axes in this order."""
+        return self.backend.move_raw(tensor._raw, align.move(tensor.dims, dims, trailing=False))
+
+    def with_frames(self, raw: Any, like: Tensor) -> Tensor:
+        """Raw values of all steps as a tensor like that of one step."""
+        return tensor_of(raw, align.sig([self.frames, *like.dims], like.sparse_dim, like.sig.feature_dim), like.lengths)
+
+    def with_dims_of(self, traced: Tensor, made: Tensor) -> Tensor:
+        """Replaces Dims that the op has created in this call by those that it created when it was traced."""
+        new = [dim for dim in made.dims if dim is not self.dim and dim not in traced.sig.index]
+        old = [dim for dim in traced.dims if dim not in made.sig.index]
+        return made if not new or len(new) != len(old) else _renamed(made, dict(zip(new, old, strict=True)), traced)
+
+    def var(self, tensor: Tensor) -> Var | None:
+        """The variable of a tensor on the traced frame."""
+        source = self.tape.find(tensor._raw)
+        return source if type(source) is Var else None
+
+    def at_step(self, var: Var, step: int) -> Tensor:
+        """The value in one step."""
+        tensor = self.computed[var]
+        if not self.over_frames(var):
+            return tensor
+        raw = self.backend.select_raw(tensor._raw, tensor.axis(self.frames), step)
+        return tensor_of(raw, align.without(tensor.sig, [self.frames]), tensor.lengths)
+
+    def output(self, var: Var, steps: int) -> Any:
+        """The raw value, [steps, …]."""
+        raw = self.raw(var)
+        if not self.over_frames(var):
+            raw = self.backend.expand_raw(self.backend.expand_dims_raw(raw, 0), 0, steps)
+        return raw
+
+
 class Hoist:
     """Computes ops of a body outside of the steps: `before()` and `after(…)`.
 
@@ -178,39 +256,23 @@ class Hoist:
     """
 
     def __init__(self, step: TracedStep):
-        self.traced_step, self.program, self.backend, self.tape = step, step.program, step.backend, step.tape
+        self.traced_step, self.program, self.backend = step, step.program, step.backend
         schedule = step.schedule
         self.outputs = schedule.outputs
         self.step_outputs: list[Var] = []
         self.failed: tuple[int, Node] | None = None  # the step and the op of an error after the steps
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
         self.frames: dict[Var, Any] = {frame.var: frame for frame in step.frames}
-        has_size = step.size is not None and not step.ends and schedule.max_steps > 0
-        self.dim = frames_dim(schedule.max_steps) if has_size else None  # not known if the loop may end early
+        has_size = step.size is not None and not step.ends and step.limit.max > 0
+        dim = frames_dim(step.limit.max) if has_size else None  # not known if the loop may end early
         self.analysis = self.program.analysis
         placed = self.analysis.get(("placed", has_size), lambda: place_ops(step, has_size))
         self.ops = [_Op(*pair) for pair in zip(step.recorder.op_calls, placed.ops, strict=True)]
-        self._seen = placed.seen
-        self._traced: dict[Var, Tensor] = {}
-        for var, (output, _) in zip(self.outputs, step.outputs, strict=True):
-            if var not in self._seen:
-                self._traced.setdefault(var, output.plain)
-        constants = map(Var, self.program.constants)
-        # values computed outside of the steps, with or without the dim `frames`
-        self.computed = {var: self.traced(var) for var in constants if var in self._seen or var in self._traced}
+        self.values = _Values(step, placed.seen, dim)
         self.clocked = False  # whether the ops are timed
         self.meter, self.measured = current_meter(), step.recorder.measured
         if self.measured is not None:
-            self.measured.size, self.measured.frames = step.limit, self.dim
-
-    def traced(self, var: Var) -> Tensor:
-        """The value on the traced frame."""
-        tensor = self._traced.get(var)
-        if tensor is None:
-            op, place = self._seen[var]
-            call = self.ops[op].call
-            tensor = self._traced[var] = [*call.given, *tensors_in(call.result)][place]
-        return tensor
+            self.measured.size, self.measured.frames = step.limit, dim
 
     @cached_property
     def _owners(self) -> dict[int, _Op]:
@@ -227,39 +289,40 @@ class Hoist:
 
         record: return outputs as well, so that a replay can show them; and time the ops, on the CPU.
         """
-        self.clocked = record and all(self.traced(var).device == "cpu" for var in [*self._seen][:1])
+        self.clocked = record and self.values.on_cpu
         with listening(None), broadcast_allowed(), self._ended():
             numbers, unused, stacked = self.analysis.get("live", self._live)
             for number in unused:
                 self.ops[number].why = "nothing needs it"
             for var in stacked:
                 frames = self.frames[var]
-                self.computed[var] = frames.kind.stacked(self.backend, frames.source, self._frames)
+                self.values.computed[var] = frames.kind.stacked(self.backend, frames.source, self.values.frames)
             live = [self.ops[number] for number in numbers]
             for count, op in enumerate(live, 1):
                 self._run(op)
                 self._free_unused(op.reads, live[count:])
         question = "given", record, self._places()
         self.step_outputs, inputs = self.analysis.get(question, lambda: self._given(record))
-        of_frames = {var for var in inputs if self._over_frames(var)}
+        of_frames = {var for var in inputs if self.values.over_frames(var)}
         return (
-            {var: self._raw(var) for var in inputs if var not in of_frames},
-            {var: self._raw(var) for var in inputs if var in of_frames},
+            {var: self.values.raw(var) for var in inputs if var not in of_frames},
+            {var: self.values.raw(var) for var in inputs if var in of_frames},
         )
 
     def _given(self, record: bool) -> tuple[list[Var], list[Var]]:
         """The values that the steps give, and those that they get of the computed ones."""
         after = {var for op in self._ops_at("after") for var in op.makes}
         carried = sorted(self._read_after() - after - set(self.outputs))
-        outputs = [var for var in (*self.outputs, *carried) if var not in self.computed and var not in after]
+        outputs = [var for var in (*self.outputs, *carried) if var not in self.values.computed and var not in after]
         inputs = {*map(Var, self.program.constants), *self.frames}  # which the steps have without this
-        new = sorted(self.computed.keys() - inputs)
+        new = sorted(self.values.computed.keys() - inputs)
         reads = self._read_by_steps([*outputs, *(self.outputs if record else ())]) if new else ()
         return outputs, [var for var in new if var in reads]
 
     def _ended(self) -> AbstractContextManager[None]:
         """A context in which ops know which sequences have ended."""
-        return nullcontext() if self.dim is None else ended_by(EndedFrames(self.traced_step.limit, self.dim))
+        dim = self.values.dim
+        return nullcontext() if dim is None else ended_by(EndedFrames(self.traced_step.limit, dim))
 
     def _live(self) -> tuple[list[int], list[int], list[Var]]:
         """The ops before the steps whose results are needed, in order; those whose results are not; and the frames to
@@ -268,7 +331,7 @@ class Hoist:
         reads = set(demand)
         demand |= self._read_by_steps([*demand]) if ops else set()
         for number, op in reversed([*enumerate(self.ops)]):
-            if op.place not in ("once", "frames") or op.makes <= self.computed.keys():
+            if op.place not in ("once", "frames") or op.makes <= self.values.computed.keys():
                 continue
             if op.makes.isdisjoint(demand):
                 unused.append(number)
@@ -276,7 +339,7 @@ class Hoist:
             live.append(number)
             demand |= op.reads
             reads |= op.reads
-        has_size = self.dim is not None
+        has_size = self.values.dim is not None
         stacked = [var for var, frame in self.frames.items() if var in reads and frame.is_stackable and has_size]
         return live[::-1], unused, stacked
 
@@ -295,7 +358,7 @@ class Hoist:
 
     def _run(self, op: _Op) -> None:
         """Computes an op for all steps. If that fails, it stays in the steps, and so do the ops that depend on it."""
-        if not op.reads <= self.computed.keys():
+        if not op.reads <= self.values.computed.keys():
             op.place = "steps"
         elif self._too_large(op):
             op.place, op.why = "steps", "its results for all steps together are too large"
@@ -304,11 +367,12 @@ class Hoist:
 
     def _free_unused(self, read: frozenset[Var], later: Sequence[_Op]) -> None:
         """Frees large values that neither a later op nor a step reads."""
-        large = {var for var in read & self.computed.keys() if self.backend.nbytes_raw(self.computed[var]._raw) > LARGE}
+        computed = self.values.computed
+        large = {var for var in read & computed.keys() if self.backend.nbytes_raw(computed[var]._raw) > LARGE}
         if large:
             large -= {var for op in [*later, *self._ops_at("after")] for var in op.reads} | set(self.outputs)
             for var in large - self.analysis.get(("read", self._places()), self._read_later):
-                del self.computed[var]
+                del computed[var]
 
     def _read_later(self) -> set[Var]:
         return self._read_by_steps([*self.outputs, *self._read_after()])
@@ -317,32 +381,32 @@ class Hoist:
         return tuple([op.place for op in self.ops])
 
     def _too_large(self, op: _Op) -> bool:
-        size = sum(self.backend.nbytes_raw(self.traced(var)._raw) for var in op.makes)
-        return op.place == "frames" and size * (self._frames.dimension or 0) > BUDGET
+        size = sum(self.backend.nbytes_raw(self.values.traced(var)._raw) for var in op.makes)
+        return op.place == "frames" and size * (self.values.frames.dimension or 0) > BUDGET
 
     def _try_all_steps(self, op: _Op) -> bool:
         """Computes an op for all steps together; False if it raised. The steps then raise the error with its place."""
         try:
-            tensors = tensors_in(self._call(op, self.computed))
+            tensors = tensors_in(self._call(op, self.values.computed))
         except Exception:
             return False
         results: dict[Var, Tensor] = {}
         for traced, tensor in zip(tensors_in(op.call.result), tensors, strict=True):
-            var = self._var(traced)
+            var = self.values.var(traced)
             if var in op.makes:
-                tensor = self._with_dims_of(traced, tensor)
-                if set(tensor.dims) - {self.dim} != set(traced.dims) or tensor.dtype != traced.dtype:
+                tensor = self.values.with_dims_of(traced, tensor)
+                if set(tensor.dims) - {self.values.dim} != set(traced.dims) or tensor.dtype != traced.dtype:
                     return False
                 results.setdefault(var, tensor)
-        self.computed |= results
+        self.values.computed |= results
         return True
 
     def _call(self, op: _Op, values: Mapping[Var, Tensor]) -> Any:
         """Calls an op on `values` instead of the values of the traced frame."""
 
         def value(leaf: Any) -> Any:
-            var = self._var(leaf) if isinstance(leaf, Tensor) else None
-            return leaf if var is None else _relabelled(values[var], self.traced(var), leaf)
+            var = self.values.var(leaf) if isinstance(leaf, Tensor) else None
+            return leaf if var is None else _relabelled(values[var], self.values.traced(var), leaf)
 
         args, kwargs = map_leaves(value, op.call.args), map_leaves(value, op.call.kwargs)
         if self.meter is None or self.measured is None:
@@ -352,7 +416,7 @@ class Hoist:
                 op.seconds = (op.seconds or 0.0) + perf_counter() - began
             return result
         calls = [call for call in self.program.calls if self._owners.get(id(call.node)) is op]
-        single = partial(one_step, calls, self.tape.values, self.program.externals)
+        single = partial(one_step, calls, self.traced_step.tape.values, self.program.externals)
         stacked = partial(op.call.row.fn, *args, **kwargs)
         return self.meter.hoisted(op.call.node, op.place, stacked, single, self.measured)
 
@@ -363,55 +427,42 @@ class Hoist:
 
         taken: the number of steps of each sequence.
         """
-        self.dim = frames_dim(steps)
+        self.values.dim = frames_dim(steps)
         if self.measured is not None:
-            self.measured.frames = self.dim
-        shared = set(self.computed)  # outputs among these may be views of tensors outside
+            self.measured.frames = self.values.dim
+        shared = set(self.values.computed)  # outputs among these may be views of tensors outside
         for var, raw in zip(self.step_outputs, stacked, strict=True):
-            self.computed[var] = self._with_frames(raw, self.traced(var))
+            self.values.computed[var] = self.values.with_frames(raw, self.values.traced(var))
         live, demand = [], set(self.outputs)
         for op in reversed(self._ops_at("after")):
             if not op.makes.isdisjoint(demand):
                 live.append(op)
                 demand |= op.reads
-        with listening(None), broadcast_allowed(), ended_by(EndedFrames(taken, self.dim)):
+        with listening(None), broadcast_allowed(), ended_by(EndedFrames(taken, self.values.dim)):
             while live:
                 op = live.pop()
                 if not self._try_all_steps(op):
                     self._step_by_step(op, steps)
                 for var in op.reads.difference(self.outputs, *[later.reads for later in live]):
-                    self.computed.pop(var, None)
-        pairs = [(var, self._output(var, steps)) for var in self.outputs]
+                    self.values.computed.pop(var, None)
+        pairs = [(var, self.values.output(var, steps)) for var in self.outputs]
         return [self.backend.copy_raw(raw) if var in shared else raw for var, raw in pairs]
 
     def _step_by_step(self, op: _Op, steps: int) -> None:
         rows = []
         for step in range(steps):
             try:
-                result = self._call(op, {var: self._at_step(var, step) for var in op.reads})
+                result = self._call(op, {var: self.values.at_step(var, step) for var in op.reads})
             except Exception as error:
                 note_step(error, step, self.traced_step.name, op.call.node)
                 self.failed = step, op.call.node
                 raise
             rows.append(tensors_in(result))
         for traced, column in zip(tensors_in(op.call.result), zip(*rows, strict=True), strict=True):
-            var = self._var(traced)
+            var = self.values.var(traced)
             if var in op.makes:
-                raws = [self._moved(self._with_dims_of(traced, result), traced.dims) for result in column]
-                self.computed.setdefault(var, self._with_frames(self.backend.stack_raw(raws), traced))
-
-    def _at_step(self, var: Var, step: int) -> Tensor:
-        tensor = self.computed[var]
-        if not self._over_frames(var):
-            return tensor
-        raw = self.backend.select_raw(tensor._raw, tensor.axis(self._frames), step)
-        return tensor_of(raw, align.without(tensor.sig, [self._frames]), tensor.lengths)
-
-    def _output(self, var: Var, steps: int) -> Any:
-        raw = self._raw(var)
-        if not self._over_frames(var):
-            raw = self.backend.expand_raw(self.backend.expand_dims_raw(raw, 0), 0, steps)
-        return raw
+                raws = [self.values.moved(self.values.with_dims_of(traced, result), traced.dims) for result in column]
+                self.values.computed.setdefault(var, self.values.with_frames(self.backend.stack_raw(raws), traced))
 
     # -- for the explanation
 
@@ -419,46 +470,6 @@ class Hoist:
         """Where each op of the body's lines is computed, and what it depends on. Call it after `before`."""
         ops = self.ops[: self.traced_step.own_ops]
         return [OpPlacement(op.call.node, op.call.row, op.reads, op.makes, op.place, op.why, op.seconds) for op in ops]
-
-    # -- tensors of the traced frame, and with the dim `frames`
-
-    @property
-    def _frames(self) -> Dim:
-        assert self.dim is not None
-        return self.dim
-
-    def _over_frames(self, var: Var) -> bool:
-        return self.dim is not None and self.dim in self.computed[var].sig.index
-
-    def _raw(self, var: Var) -> Any:
-        """The raw value, [frames, …]; without `frames` if it is the same at every step."""
-        dims = self.traced(var).dims
-        return self._moved(self.computed[var], (self._frames, *dims) if self._over_frames(var) else dims)
-
-    def _moved(self, tensor: Tensor, dims: Sequence[Dim]) -> Any:
-        return self.backend.move_raw(tensor._raw, align.move(tensor.dims, dims, trailing=False))
-
-    def _with_frames(self, raw: Any, like: Tensor) -> Tensor:
-        return tensor_of(
-            raw, align.sig([self._frames, *like.dims], like.sparse_dim, like.sig.feature_dim), like.lengths
-        )
-
-    def _with_dims_of(self, traced: Tensor, made: Tensor) -> Tensor:
-        """Replaces Dims that the op has created in this call by those that it created when it was traced."""
-        new = [dim for dim in made.dims if dim is not self.dim and dim not in traced.sig.index]
-        old = [dim for dim in traced.dims if dim not in made.sig.index]
-        return made if not new or len(new) != len(old) else _renamed(made, dict(zip(new, old, strict=True)), traced)
-
-    def _var(self, tensor: Tensor) -> Var | None:
-        source = self.tape.find(tensor._raw)
-        return source if type(source) is Var else None
-
-    def _vars(self, tensors: Sequence[Tensor]) -> dict[Var, Tensor]:
-        variables: dict[Var, Tensor] = {}
-        for tensor in tensors:
-            if (var := self._var(tensor)) is not None:
-                variables.setdefault(var, tensor)
-        return variables
 
 
 def _relabelled(made: Tensor, traced: Tensor, leaf: Tensor) -> Tensor:
@@ -481,18 +492,15 @@ class DeferredGradients:
     """A Program whose weights get their gradients after the loop, once `defer()` was called.
 
     Args:
-        stacked: the frames of each Var as one raw tensor, [steps, …].
-        values: the values of the Vars on the traced frame.
+        schedule: what the steps take and give. stacked: the frames of each Var as one raw tensor, [steps, …].
 
     program, schedule: what to run. After `defer()` they have additional frames and outputs; the results are the same.
     """
 
-    def __init__(
-        self, program: Program, schedule: Schedule, backend: type[Backend], stacked: dict[Var, Any], values: list[Any]
-    ):
-        self.program = self._plain = program
-        self.schedule, self.backend = schedule, backend
-        self._stacked, self._values = dict(stacked), values
+    def __init__(self, step: TracedStep, schedule: Schedule, stacked: dict[Var, Any]):
+        self.program = self._plain = step.program
+        self.schedule, self.backend, self._max_steps = schedule, step.backend, step.limit.max
+        self._stacked, self._values = dict(stacked), step.tape.values
         self._inputs: list[Var] = []  # the operands that the weights are multiplied with
         self._waiting: list[tuple[list[Any], int]] = []  # lists to fill with the inputs of all steps; how many of them
 
@@ -515,7 +523,7 @@ class DeferredGradients:
     def defer(self) -> None:
         """Defers the gradients of weights in the steps, if gradients are on and the number of steps is known."""
         schedule = self.schedule
-        if schedule.ended is None and schedule.max_steps >= MIN_STEPS and self.backend.grad_enabled_raw():
+        if schedule.ended is None and self._max_steps >= MIN_STEPS and self.backend.grad_enabled_raw():
             self._defer([*schedule.new, *schedule.kept, *schedule.outputs])
 
     def _defer(self, wanted: list[Var]) -> None:
@@ -553,7 +561,7 @@ class DeferredGradients:
         weights = [self.program.externals[product.weight.number] for product in group]
         result = None
         if frames not in self._stacked:
-            zeros = self.backend.no_frames_raw(self._values[frames.number], self.schedule.max_steps)
+            zeros = self.backend.no_frames_raw(self._values[frames.number], self._max_steps)
             frames, result = self._new_var(), self._new_var()
             self._stacked[frames] = zeros
         out_first = [product.out_first for product in group]

@@ -12,7 +12,7 @@ from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.loop.body.open_bodies import once
+from rfnb.loop.body.body import once
 from rfnb.nn.module.module import Module, check_module
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout, random_normal

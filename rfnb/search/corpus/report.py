@@ -3,22 +3,191 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
 
+import numpy as np
+
 from rfnb.core.ground.text import count_of, cut, did_you_mean, number_of
 from rfnb.core.tensor.op import guard_methods, guarded
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.corpus.pairs import for_each, trees_of
-from rfnb.search.corpus.row import Row, row_of
-from rfnb.search.explain.forced import forced_scores
-from rfnb.search.explain.reference import references_of
-from rfnb.search.explain.where import VERDICTS
+from rfnb.search.explain.life import Reference, forced_scores, references_of
+from rfnb.search.explain.where import VERDICTS, Where, content
 from rfnb.search.found import Found
+from rfnb.search.tree import Tree
 from rfnb.search.words import InWords, place_of
+
+
+def edit_distances(reference: Sequence[int], hypotheses: Sequence[Sequence[int]]) -> list[int]:
+    """The least number of labels to insert, delete or replace, for each hypothesis.
+
+    >>> edit_distances([1, 2, 3], [[1, 2, 3], [1, 3], [], [4, 1, 2, 2]])
+    [0, 1, 3, 2]
+    """
+    sizes = np.array([len(hypothesis) for hypothesis in hypotheses], np.int64)
+    width = int(sizes.max(initial=0))
+    labels = np.full((len(sizes), width), -1, np.int64)
+    for row, hypothesis in zip(labels, hypotheses, strict=True):
+        row[: len(hypothesis)] = hypothesis
+    columns = np.arange(width + 1)
+    distances = np.tile(columns, (len(sizes), 1))
+    for i, label in enumerate(reference, 1):
+        deletions = np.full((len(sizes), 1), i)
+        changed = np.minimum(distances[:, :-1] + (labels != label), distances[:, 1:] + 1)
+        without = np.concatenate([deletions, changed], axis=1) - columns
+        distances = np.minimum.accumulate(without, axis=1) + columns
+    return np.take_along_axis(distances, sizes[:, None], axis=1)[:, 0].tolist()
+
+
+def repetitions(labels: Sequence[int], n: int = 3) -> int:
+    """How often `n` labels in a row occur again.
+
+    >>> repetitions([1, 2, 3, 1, 2, 3]), repetitions([1, 1, 1, 1, 1]), repetitions([1, 2, 3])
+    (1, 2, 0)
+    """
+    counts = Counter(zip(*(labels[i:] for i in range(n)), strict=False))
+    return sum(counts.values()) - len(counts)
+
+
+def trees_of(found: Found | Iterable[Found]) -> list[Tree]:
+    """The trees of one or several searches, in order."""
+    if not isinstance(found, Found | Iterable):
+        raise SearchError("report: this is not the result of a search", got=type(found).__name__, expected="a Found")
+    searches = [found] if isinstance(found, Found) else list(found)
+    for item in searches:
+        if not isinstance(item, Found):
+            raise SearchError("report: this is not the result of a search", got=type(item).__name__, expected="a Found")
+    return [tree for item in searches for tree in item.tree]
+
+
+def for_each(trees: Sequence[Tree], given: Any, what: str) -> list[Any]:
+    """What is given for each tree: a mapping by tag, a Tensor with the sequences as a dim, or one entry for each.
+
+    Raises SearchError if a sequence has none.
+    """
+    if isinstance(given, Mapping):
+        missing = [tree.name for tree in trees if tree.tag not in given]
+        if missing:
+            raise SearchError(
+                f"report: a sequence has no {what}", got=", ".join(map(repr, missing[:8])), expected="one for each tag"
+            )
+        return [given[tree.tag] for tree in trees]
+    entries = _entries(given, what)
+    if len(entries) != len(trees):
+        raise SearchError(
+            f"report: {what}s and sequences differ in number",
+            got=f"{len(entries)} {what}s",
+            expected=f"{len(trees)}, or a mapping from tags",
+        )
+    return entries
+
+
+def _entries(given: Any, what: str) -> list[Any]:
+    if isinstance(given, Tensor):
+        return _of_tensor(given)
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise SearchError(
+            f"report: this is not a list of {what}s", got=type(given).__name__, expected="one for each sequence"
+        )
+    entries = list(given)
+    if entries and all(isinstance(entry, Tensor) and entry.dims for entry in entries):  # a batch for each search
+        return [row for entry in entries for row in _of_tensor(entry)]
+    return entries
+
+
+def _of_tensor(x: Tensor) -> list[Any]:
+    """The entries of each sequence, without padding."""
+    batch = next((dim for dim in x.dims if dim.is_batch_dim()), x.dims[0])
+    axes = [dim for dim in x.dims if dim != batch]
+    numbers = np.asarray(x.copy_transpose([batch, *axes]).tolist())
+    if not axes:
+        return numbers.tolist()
+    if len(axes) > 1:
+        raise SearchError("report: a Tensor of references has the dims of sequences and labels", got=x.dims)
+    lengths = np.broadcast_to(x.size_of(axes[0]).over((batch,)), numbers.shape[:1])
+    return [row[:length].tolist() for row, length in zip(numbers, lengths, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One sequence of a report.
+
+    Args:
+        where: where the reference is in the beam, and the verdict.
+        reference: the reference that the output is nearest to, if there are several.
+        output: the text of the best hypothesis; None if no hypothesis is left.
+        errors: how many labels of the output are wrong. oracle_errors: of the hypothesis that is nearest to a
+            reference; oracle_rank: its rank.
+        left: how many hypotheses were left. distinct: how many texts they have; white space does not count.
+        repetitions: how often three labels in a row occur again in the output.
+    """
+
+    where: Where
+    reference: Reference
+    output: str | None
+    errors: int
+    oracle_errors: int
+    oracle_rank: int | None
+    left: int
+    distinct: int
+    repetitions: int
+
+    @property
+    def name(self) -> str:
+        """The name of the sequence."""
+        return self.where.tree.name
+
+    @property
+    def verdict(self) -> str:
+        """The class of the output: "correct", "search error", …"""
+        return self.where.verdict
+
+    @property
+    def length(self) -> int:
+        """The number of labels of the reference."""
+        return len(self.reference.labels)
+
+    @property
+    def needed(self) -> int | None:
+        """The size of the beam that would have kept the reference where it fell out, if it was recorded."""
+        fall = self.where.fall
+        return fall.rank if fall is not None and fall.candidate is not None else None
+
+    def table_row(self) -> dict[str, Any]:
+        """The row as plain values."""
+        fall = self.where.fall
+        names = "name verdict output errors length oracle_errors oracle_rank left distinct repetitions".split()
+        row = {name: getattr(self, name) for name in names}
+        row["reference"] = self.reference.text
+        row["fell out at"], row["beam needed"] = fall.step if fall else None, self.needed
+        row["score"] = self.where.output.score if self.where.output else None
+        return row | {"reference score": self.where.score}
+
+
+def row_of(tree: Tree, given: Any, forced: Any) -> Row:
+    """The row of a sequence. given: its references; forced: their scores, or None."""
+    references = references_of(given, tree)
+    hypotheses = [content(item, tree) for item in tree.hypotheses]
+    by_reference = [edit_distances(item.labels, hypotheses or [()]) for item in references]
+    nearest = min(range(len(references)), key=lambda i: by_reference[i][0])
+    best = [min(distances) for distances in zip(*by_reference, strict=True)]
+    oracle = min(range(len(best)), key=lambda i: best[i])
+    return Row(
+        where=tree.where(given, forced),
+        reference=references[nearest],
+        output=tree.best.text if tree.best else None,
+        errors=best[0],
+        oracle_errors=best[oracle],
+        oracle_rank=oracle + 1 if hypotheses else None,
+        left=len(hypotheses),
+        distinct=len({" ".join(item.text.split()) for item in tree.hypotheses}),
+        repetitions=repetitions(hypotheses[0]) if hypotheses else 0,
+    )
+
 
 SHOWN = 10
 """Wrong outputs that the text of a report shows."""

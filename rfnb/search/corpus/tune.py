@@ -12,9 +12,8 @@ from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.corpus.edit_distance import edit_distances
-from rfnb.search.corpus.pairs import for_each, trees_of
-from rfnb.search.explain.reference import references_of
+from rfnb.search.corpus.report import edit_distances, for_each, trees_of
+from rfnb.search.explain.life import references_of
 from rfnb.search.explain.where import content
 from rfnb.search.found import Found
 from rfnb.search.tree import Tree

@@ -1,9 +1,7 @@
 """Why a search found what it found, from its trace alone.
 
-reference  What should have been found, as text, labels or numbers.
-life       A sequence of labels followed through the beam: its rank at each step, and where and why it fell out.
-forced     The scores that the model gives to references, where a search was recorded.
-where      The life of a reference, and whether search or model is to blame; why: that of any hypothesis.
-keep       A pruned candidate that is kept after all: a fork of the recorded run.
-rerank     The same candidates under other scales; compare: the first step at which two searches differ.
+life     What should have been found, followed through the beam: its rank at each step, where and why it fell out.
+where    The life of a reference, and whether search or model is to blame; why: that of any hypothesis.
+keep     A pruned candidate that is kept after all: a fork of the recorded run.
+rerank   The same candidates under other scales; compare: the first step at which two searches differ.
 """

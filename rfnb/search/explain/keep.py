@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.errors import SearchError
-from rfnb.search.explain.reference import references_of
+from rfnb.search.explain.life import references_of
 from rfnb.search.trace import Trace
 
 if TYPE_CHECKING:
-    from rfnb.search.replayed.steps import SearchSteps
+    from rfnb.search.replayed import SearchSteps
     from rfnb.search.tree import Tree
     from rfnb.trace.run.run import Run
 

@@ -1,20 +1,128 @@
-"""A sequence of labels, followed through the beam: its place at each step, and where it fell out."""
+"""What became of labels from outside: where they were, where they fell out, and what the model gives to them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.errors import DimError, SearchError
 from rfnb.printable import printable_name
-from rfnb.search.explain.frames import next_label, places_of_prefixes
-from rfnb.search.node import Node
+from rfnb.search.trace import by_length
+from rfnb.search.tree_arrays import Node
 from rfnb.search.words import number
 
 if TYPE_CHECKING:
+    from rfnb.core.vocab import Vocab
     from rfnb.search.tree import Tree
+
+
+FORMS = 'text ("L AE F"), labels (["L", "AE", "F"]) or numbers ([4, 1, 3]); several as a set or as a list of lists'
+"""The forms of a reference."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A sequence of labels that a search should have found, without an end label, and its text."""
+
+    labels: tuple[int, ...]
+    text: str
+
+
+def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]:
+    """All references for the sequence of a tree; they are read with the vocabulary of the search.
+
+    A list of strings is one reference if all of them are labels, and several texts otherwise. An end label at the end
+    of a reference is left out, unless `ends`. Raises SearchError for anything else than references, or for unknown
+    labels.
+    """
+    vocab = tree.own.vocab
+    sequences = [_numbers(entry, vocab) for entry in _several(given, vocab)]
+    if not sequences:
+        raise SearchError("reference: the sequence has no reference", expected=FORMS)
+    sequences = sequences if ends else [_without_end(entry, tree) for entry in sequences]
+    return [Reference(labels, tree.text_of(labels)) for labels in sequences]
+
+
+def _several(given: Any, vocab: Vocab | None) -> list[Any]:
+    if isinstance(given, Set):
+        return sorted(given, key=repr)
+    if isinstance(given, list | tuple) and given:
+        if all(isinstance(entry, str) for entry in given):
+            return [given] if vocab is None or all(entry in vocab for entry in given) else list(given)
+        if not any(isinstance(entry, Integral) for entry in given):
+            return list(given)
+    return [given]
+
+
+def _numbers(given: Any, vocab: Vocab | None) -> tuple[int, ...]:
+    given = getattr(given, "raw_tensor", given)
+    given = given.tolist() if hasattr(given, "tolist") else given
+    texts = isinstance(given, str) or (isinstance(given, Sequence) and all(isinstance(entry, str) for entry in given))
+    if texts and len(given):
+        return _encoded(given, vocab)
+    if not isinstance(given, Sequence) or not all(isinstance(entry, Integral) for entry in given):
+        raise SearchError("reference: this is not a reference", got=type(given).__name__, expected=FORMS)
+    size = None if vocab is None else len(vocab)
+    for label in given:
+        if label < 0 or (size is not None and label >= size):
+            expected = "0 or more" if size is None else f"0 to {size - 1}"
+            raise SearchError("reference: no label has this number", got=label, expected=expected)
+    return tuple(int(label) for label in given)
+
+
+def _encoded(given: Iterable[str], vocab: Vocab | None) -> tuple[int, ...]:
+    if vocab is not None:
+        try:
+            return tuple(vocab.encode(given))
+        except DimError as error:
+            raise SearchError(
+                "reference: the vocabulary of the search does not have this label",
+                got=error.got,
+                expected=error.expected,
+                hint=error.hint,
+            ) from None
+    words = given.split() if isinstance(given, str) else list(given)
+    if not all(word.isdecimal() for word in words):
+        raise SearchError(
+            "reference: the labels of the search have no vocabulary",
+            got=repr(given)[:60],
+            expected="numbers: [4, 1, 3]",
+        )
+    return tuple(map(int, words))
+
+
+def _without_end(labels: tuple[int, ...], tree: Tree) -> tuple[int, ...]:
+    while labels and labels[-1] in tree.end_labels:
+        labels = labels[:-1]
+    return labels
+
+
+def places_of_prefixes(tree: Tree, labels: Sequence[int]) -> Iterator[np.ndarray]:
+    """By step, the places from which the labels can still come: [beam] bool.
+
+    Those are hypotheses whose labels are the first of these; of hypotheses that have ended, and in the last step, those
+    with exactly these labels.
+    """
+    targets = np.array([*labels, -1])  # behind the labels, no label fits
+    length, fits = np.zeros(tree.beam, int), np.ones(tree.beam, bool)
+    for step in range(tree.steps):
+        parents, counts = tree.parents[step], tree.counts[step]
+        length, fits = length[parents], fits[parents]
+        fits = fits & (~counts | (tree.labels[step] == targets[np.minimum(length, len(labels))]))
+        length = length + counts
+        over = tree.ended[step] | tree.ends[step] | (step == tree.steps - 1)
+        yield tree.alive[step] & fits & (~over | (length == len(labels)))
+
+
+def next_label(tree: Tree, labels: Sequence[int], step: int, places: np.ndarray | None) -> int | None:
+    """The label that comes next for the longest of the prefixes at some places after the step before; blank if that has
+    all labels."""
+    counts = [len(tree.prefix(step - 1, int(place))) for place in np.flatnonzero(places)] if places is not None else [0]
+    return labels[max(counts)] if max(counts) < len(labels) else tree.own.blank
 
 
 DEEP = 256
@@ -226,3 +334,45 @@ def scaled_parts(tree: Tree, node: Node) -> dict[str, float]:
         score = 0.0 if node.ended else node.parts.get(name, 0.0)
         scores[name] = (prefix + score) * tree.own.scales.get(name, 1.0)
     return scores
+
+
+Scores = list[float | None]
+"""The scores of the references of a sequence; None where a score is not known."""
+
+
+def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference]]) -> list[Scores]:
+    """The final scores of the references of each tree. Trees of one search are computed together.
+
+    A score is not known if the search was not recorded, if labels have blanks between them, if hypotheses do not end by
+    a label that is known, if the reference has such a label inside, or if it needs more steps than are allowed.
+    """
+    scores: list[Scores] = [[None] * len(item) for item in references]
+    searches = {id(tree.trace): tree.trace for tree in trees}
+    for trace in searches.values():
+        steps = trace.replayed
+        rows = [i for i, tree in enumerate(trees) if tree.trace is trace]
+        full = {i: [_full(trees[i], item) for item in references[i]] for i in rows}
+        if steps is None or not any(item for sequences in full.values() for item in sequences):
+            continue
+        sums = steps.forced({trees[i].sequence: [item or () for item in sequences] for i, sequences in full.items()})
+        for i, sequences in full.items():
+            exponent, offset = trace.length_normalization_exponent, trace.length_normalization_offset
+            pairs = zip(sequences, sums[trees[i].sequence], strict=True)
+            scores[i] = [
+                None if score is None or labels is None else float(score / by_length(len(labels), exponent, offset))
+                for labels, score in pairs
+            ]
+    return scores
+
+
+def _full(tree: Tree, reference: Reference) -> tuple[int, ...] | None:
+    """The labels of a reference with its end; None if its score cannot be computed, or need not be."""
+    trace, labels = tree.own, reference.labels
+    if trace.blank is not None or (tree.best is not None and tree.best.labels == labels):
+        return None
+    if trace.framewise:
+        return labels if len(labels) == tree.steps else None
+    if len(tree.end_labels) != 1 or tree.end_labels & set(labels):
+        return None
+    limit = None if trace.limit is None else int(trace.limit[0])
+    return (*labels, *tree.end_labels) if limit is None or len(labels) < limit else None

@@ -10,11 +10,9 @@ import numpy as np
 
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.explain.forced import forced_scores
-from rfnb.search.explain.life import Fall, Life, follow
-from rfnb.search.explain.reference import Reference, references_of
-from rfnb.search.node import Hypothesis, Node
+from rfnb.search.explain.life import Fall, Life, Reference, follow, forced_scores, references_of
 from rfnb.search.trace import NOT_REPLAYED, Trace, by_length
+from rfnb.search.tree_arrays import Hypothesis, Node
 from rfnb.search.words import InWords, number
 
 if TYPE_CHECKING:

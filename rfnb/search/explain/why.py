@@ -11,10 +11,9 @@ import numpy as np
 
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.explain.life import Life, follow, scaled_parts
-from rfnb.search.explain.reference import references_of
+from rfnb.search.explain.life import Life, follow, references_of, scaled_parts
 from rfnb.search.explain.where import content
-from rfnb.search.node import Hypothesis, Node
+from rfnb.search.tree_arrays import Hypothesis, Node
 from rfnb.search.words import InWords, number
 
 if TYPE_CHECKING:

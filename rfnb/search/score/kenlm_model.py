@@ -24,8 +24,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import equal, logical_or, where
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left
-from rfnb.search.score.arpa import LN10
-from rfnb.search.score.ngram import END, words_of
+from rfnb.search.score.ngram import END, LN10, words_of
 from rfnb.trace.record.record import current_recorder, unwrap
 
 NONE = -1

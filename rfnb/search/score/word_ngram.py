@@ -22,9 +22,8 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import equal, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 from rfnb.ops.sort import search_sorted
-from rfnb.search.score.arpa import read_arpa
-from rfnb.search.score.ngram import NGram
-from rfnb.search.variants.constraint import number_of
+from rfnb.search.score.ngram import NGram, read_arpa
+from rfnb.search.variants.constraints import number_of
 
 Marker = Literal["▁", "@@", " "]
 

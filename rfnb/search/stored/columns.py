@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.check import FROM_FILE, checked, roles_of, vocab_with
+from rfnb.search.stored.file import FROM_FILE, checked, roles_of, vocab_with
 from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
 

@@ -1,14 +1,17 @@
-"""The best of the candidates that find no place in a step: which they are, and what is kept of them."""
+"""What is kept of a step: the best of the candidates that find no place, and several labels by several choices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
@@ -17,11 +20,11 @@ from rfnb.ops.reduce import reduce_any
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import slice as slice_along
 from rfnb.ops.sort import top_k
-from rfnb.search.variants.several_labels import keep_pruned_labels
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
     from rfnb.loop.body.hypotheses import Hypotheses
+
 
 PRUNED = "pruned "
 """Beginning of the names of what is kept of pruned candidates."""
@@ -123,3 +126,56 @@ def follow_sums(hypotheses: Hypotheses) -> None:
     for name in [name for name in hypotheses.kept if name.startswith((PART, "final "))]:
         followed: Any = hypotheses.follow(hypotheses.kept[name])
         hypotheses.kept[name] = followed.copy_transpose(order)
+
+
+LABELS = "labels of "
+"""Beginning of the names of the labels that are kept of each choice."""
+
+PRUNED_LABELS = f"pruned {LABELS}"
+"""Beginning of the names of the labels of pruned candidates, by choice."""
+
+
+def keep_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) -> None:
+    """Keeps the labels of all choices of the step so far, {…, newest beam}, if there are several."""
+    search = hypotheses.search
+    search.labels[:] = labels
+    search.vocabs[:] = [None if x.sparse_dim is None else x.sparse_dim.vocab for x in labels]
+    if len(labels) > 1:
+        order = hypotheses.scores.dims
+        columns = {f"{LABELS}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
+        hypotheses.kept |= columns
+
+
+def keep_pruned_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) -> None:
+    """Keeps the labels of the pruned candidates of the last choice, {…, candidates}, likewise."""
+    search = hypotheses.search
+    search.pruned_labels[:] = labels
+    if len(labels) > 1:
+        order = search.pruned[-1].dims
+        columns = {f"{PRUNED_LABELS}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
+        hypotheses.kept |= columns
+
+
+def join_labels(kept: dict[str, np.ndarray], vocabs: Sequence[Vocab | None]) -> Vocab:
+    """Makes one label of those that a hypothesis got in a step, and of those of a pruned candidate; returns the texts:
+    "AE/1".
+
+    Only combinations that occur have a number.
+    """
+    columns = np.stack([kept[f"{LABELS}{i}"] for i in range(len(vocabs))], axis=-1)
+    if f"{PRUNED_LABELS}0" in kept:
+        pruned = np.stack([kept[f"{PRUNED_LABELS}{i}"] for i in range(len(vocabs))], axis=-1)
+        columns = np.concatenate([columns, pruned], axis=2)
+    unique, numbers = np.unique(columns.reshape(-1, len(vocabs)), axis=0, return_inverse=True)
+    texts = ["/".join(_text(*pair) for pair in zip(row, vocabs, strict=True)) for row in unique.tolist()]
+    if len(set(texts)) < len(texts):  # labels with a slash
+        texts = ["/".join(map(str, row)) for row in unique.tolist()]
+    numbers = numbers.reshape(columns.shape[:-1])
+    size = kept["labels"].shape[-1]
+    kept["labels"], kept["pruned labels"] = numbers[..., :size], numbers[..., size:]
+    return Vocab(texts)
+
+
+def _text(number: int, vocab: Vocab | None) -> str:
+    valid = vocab is not None and 0 <= number < len(vocab)
+    return str(vocab.decode(number)) if vocab is not None and valid else str(number)

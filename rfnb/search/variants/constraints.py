@@ -1,19 +1,22 @@
-"""Constraints on the labels of a hypothesis: which, how many, which first, and none in a row twice."""
+"""Scores that say which labels a hypothesis may have next: 0 if it may, -∞ if not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
+from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, ParameterError
-from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.convert import convert_to_tensor, copy_to_device
 from rfnb.ops.create import full, range_over_dim, zeros
 from rfnb.ops.index import gather, scatter
 from rfnb.ops.mask import get_size_tensor
@@ -32,18 +35,123 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left, shift_right
+from rfnb.ops.sort import search_sorted
 from rfnb.search.rules import check_count
-from rfnb.search.variants.constraint import (
-    Constraint,
-    Requirement,
-    as_list,
-    beside,
-    is_label,
-    labels_of,
-    number_of,
-    numbers_of,
-    of_sequences,
-)
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """A scorer that allows some labels only; a hypothesis to which none is allowed dies.
+
+    Args:
+        start: the state of hypotheses without labels, from their dims.
+        allows: which labels may follow, {…, beam, labels} bool, and the new state; from the last label of each
+            hypothesis, which is the start label in the first step, and the state. The last dim of the labels,
+            {…, beam}, is the beam.
+    """
+
+    only_falls: ClassVar[bool] = True  # scores are 0 or -∞
+    scores_ends: ClassVar[bool] = True
+    start: Callable[[Sequence[Dim]], Any]
+    allows: Callable[[Tensor, Any], tuple[Tensor, Any]]
+
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+        """The state of hypotheses without labels; the last of `batch_dims` is the beam."""
+        return self.start(batch_dims)
+
+    @broadcast_allowed()
+    def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """0 for labels that are allowed, -∞ for others, and the new state. {…, beam} → {…, beam, labels}"""
+        labels_of(label)
+        allowed, state = self.allows(label, state)
+        return where(allowed, 0.0, -np.inf), state
+
+
+@dataclass(frozen=True, eq=False)
+class Requirement(Constraint):
+    """A constraint that whole hypotheses must meet, also those that no label ends.
+
+    Args:
+        may_end: which hypotheses may end, {…, beam} bool, from their state.
+    """
+
+    may_end: Callable[[Any], Tensor]
+
+    @broadcast_allowed()
+    def final(self, state: Any) -> Tensor:
+        """0 for hypotheses that may end, -∞ for others. {…, beam}"""
+        return where(self.may_end(state), 0.0, -np.inf)
+
+
+def labels_of(label: Tensor) -> Dim:
+    """The dim that labels are numbers of. Raises DimError if they do not say it."""
+    if label.sparse_dim is None:
+        raise DimError(
+            "constraint: which labels are there?",
+            got=label.describe_dims(),
+            expected="labels with a sparse_dim",
+            hint='loop.state.prev = rf.zeros([batch_dim, beam], dtype="int64", sparse_dim=labels)',
+        )
+    return label.sparse_dim
+
+
+def is_label(which: int | str, labels: Dim, device: str | None) -> Tensor:
+    """Which of the labels it is. {labels} bool"""
+    return equal(range_over_dim(labels, device=device), number_of(which, labels))
+
+
+def number_of(which: int | str, labels: Dim) -> int:
+    """The number of a label. Raises ParameterError for one that the dim does not have."""
+    if isinstance(which, str):
+        return int(_vocab_of(labels, which).encode([which])[0])
+    integral = isinstance(which, int | np.integer) and not isinstance(which, bool)
+    if not integral or not 0 <= which < labels.get_dim_value():
+        raise ParameterError(
+            "constraint: there is no such label", got=which, expected=f"0 to {labels.get_dim_value() - 1}"
+        )
+    return int(which)
+
+
+def numbers_of(given: str | Sequence[int | str], labels: Dim) -> list[int]:
+    """The numbers of the labels of a text, or of labels. Raises ParameterError for those that the dim does not have."""
+    if isinstance(given, str):
+        return [int(number) for number in _vocab_of(labels, given).encode(given)]
+    return [number_of(label, labels) for label in given]
+
+
+def _vocab_of(labels: Dim, text: str) -> Vocab:
+    if labels.vocab is None:
+        raise ParameterError(
+            f"constraint: {text!r} is a text, and {labels.name} has no vocabulary",
+            hint=f"rf.Dim(…, name={labels.name!r}, vocab=[…]), or the numbers of labels",
+        )
+    return labels.vocab
+
+
+def of_sequences(name: str, value: int | Sequence[int] | Tensor, label: Tensor) -> Tensor | int:
+    """A number for all sequences, or one for each. label: {…, beam}, the last of whose dims is the beam"""
+    if isinstance(value, Tensor | int):
+        return beside(value, label)
+    numbers, dims = np.asarray(as_list(value)), label.dims[:-1]
+    sizes = tuple(dim.get_dim_value() for dim in dims)
+    if numbers.shape != sizes or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise ParameterError(
+            f"constraint: `{name}` has a number for each sequence",
+            got=value,
+            expected=f"whole numbers of shape {sizes}",
+        )
+    return convert_to_tensor(numbers.astype("int64"), dims=dims, device=label.device)
+
+
+def as_list(values: Any) -> Any:
+    """An array or a tensor of torch as a list; other values as they are."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def beside(value: Any, label: Tensor) -> Any:
+    """A value on the device of the labels."""
+    return copy_to_device(value, label.device) if isinstance(value, Tensor) else value
+
 
 Count = int | Sequence[int] | Tensor
 """A number for all sequences, or one for each."""
@@ -239,3 +347,74 @@ def _padded(prefix: Prefix | Sequence[Prefix], label: Tensor) -> Tensor:
     for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row
     return convert_to_tensor(padded, dims=[*batch, Dim(padded.shape[1], name="prefix")], device=label.device)
+
+
+@guarded
+def trie(words: Iterable[str | Sequence[int | str]], *, labels: Dim, end: int | str | None) -> Constraint:
+    """Hypotheses that are one of `words`.
+
+    >>> label = rf.Dim(4, name="label", vocab=["</s>", "a", "b", "c"])
+    >>> words = rf.search.trie(["ab", "acc", "ac"], labels=label, end="</s>")
+    >>> state = words.initial_state(batch_dims=[])
+    >>> for last in [0, 1, 3]:  # the start, and "ac"
+    ...     scores, state = words.score(rf.convert_to_tensor(last, sparse_dim=label), state)
+    >>> scores.tolist()
+    [0.0, -inf, -inf, 0.0]
+
+    Args:
+        words: each a text, or a sequence of labels.
+        labels: the dim of the labels. end: the label that ends a hypothesis, which follows each word; None if nothing
+            ends them, so that hypotheses die if another label follows their word.
+
+    Where no label ends hypotheses, as in a search over frames, only whole words are left at the end. A hypothesis that
+    reaches the limit of steps without its end label may be the beginning of a word.
+
+
+    Memory is that of the different beginnings of the words. Raises ParameterError for a label that does not exist.
+    """
+    ending = [] if end is None else [number_of(end, labels)]
+    count = labels.get_dim_value()
+    edges, finals = _edges((numbers_of(word, labels) for word in words), ending, count)
+    edge, node = Dim(len(edges[0]), name="edges of the trie"), Dim(len(finals), name="nodes of the trie")
+    keys, targets = (convert_to_tensor(array, dims=[edge]) for array in edges)
+    words_end = convert_to_tensor(finals, dims=[node])
+
+    def target(node: Tensor, label: Tensor) -> Tensor:
+        key = node * count + cast(label, "int64")
+        place = search_sorted(beside(keys, label), key, axis=edge)
+        exists = equal(gather(beside(keys, label), indices=place, axis=edge), key)
+        return where(exists, gather(beside(targets, label), indices=place, axis=edge), DEAD)
+
+    def allows(label: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        before = beside(before, label)
+        child = where(equal(before, START), ROOT, target(before, label))
+        every = range_over_dim(labels_of(label), device=label.device)
+        return not_equal(target(child, every), DEAD), child
+
+    def may_end(state: Tensor) -> Tensor:
+        return gather(beside(words_end, state), indices=state, axis=node)
+
+    return Requirement(partial(zeros, dtype="int64"), allows, may_end)
+
+
+START, ROOT, DEAD = range(3)
+"""The first nodes: before the start label, after it, and where no word leads to."""
+
+
+def _edges(
+    words: Iterable[Sequence[int]], after: Sequence[int], labels: int
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """The edges of the trie of words and what follows them, sorted: node · labels + label, and the node that the edge
+    leads to; and for each node whether it is a whole word."""
+    targets: dict[int, int] = {}
+    finals: set[int] = set()
+    for word in words:
+        node = ROOT
+        for number, label in enumerate([*word, *after]):
+            finals.update([node] if number == len(word) else [])
+            node = targets.setdefault(node * labels + label, DEAD + 1 + len(targets))
+        finals.add(node)
+    keys = np.sort(np.fromiter(targets, "int64", len(targets)))
+    beyond = np.iinfo("int64").max  # so that each key has a place among them
+    edges = np.append(keys, beyond), np.array([*(targets[key] for key in keys.tolist()), DEAD], "int64")
+    return edges, np.isin(np.arange(DEAD + 1 + len(targets)), [*finals])

@@ -91,7 +91,7 @@ def _storage(raw: Any) -> tuple[Any, int]:
 def placed(run: Run) -> dict[int, str]:
     """Where the ops of a loop were computed, by id of their nodes."""
     replay: Any = run.replay
-    data = replay.plan.explanation_data
+    data = replay.step.explanation_data
     return {} if data is None else {id(placement.node): placement.place for placement in data.placements}
 
 

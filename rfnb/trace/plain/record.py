@@ -116,9 +116,20 @@ def record_loop(
         place = None if text is None or running is None else text.places.get(running.f_lasti)
         number = None if text is None or place is None else text.headers.get(place.statement)
         if running is not None and number is not None and not is_compiled(running.f_code):
-            _start(OneLoop(number, name, dims, stores, pausing), running, caller, number)
+            first = _name_of(running, number)
+            if caller == "steps" and name is not None and first not in (None, name):
+                warn(f"steps: this loop is one run, which is named {first!r}: the name {name!r} is not used")
+            else:
+                _start(OneLoop(number, name, dims, stores, pausing), running, caller, number)
             return True
     return False
+
+
+def _name_of(frame: FrameType, number: int) -> str | None:
+    """The name of a loop that begins, if another iterable of its header has given one."""
+    recorder = recording_here().frames.get(frame)
+    names = () if recorder is None else (client.name(number) for client in recorder.clients)
+    return next((name for name in names if name is not None), None)
 
 
 def _until_the_end(items: Iterator[T]) -> Iterator[T]:

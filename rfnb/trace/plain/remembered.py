@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,8 +43,9 @@ from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.plain_steps import PlainSteps
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.stacked import over_steps
+from rfnb.trace.run.stacked import stacked_variable
 from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
+from rfnb.trace.run.variables import NUMPY, SHOWN_PARTS, Container, Growing, GrownRows, Leaf, Lost, array_of
 from rfnb.trace.run.when import bad_entries
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from rfnb.trace.plain.log import Entry
 
 FORGOTTEN = "no longer kept"
-SHOWN_PARTS = 64
-"""Largest number of parts of a variable that a step has as values."""
 
 
 class Remembered(PlainSteps):
@@ -89,24 +88,17 @@ class Remembered(PlainSteps):
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """Tensors and numbers that the lines of a step assigned, in order; of loops in it, the last of each line."""
-        rows, check = self.numbers_and_values(step)
-        return [_with_tensor(row) for row in rows], check
-
-    def numbers_and_values(self, step: int) -> tuple[list[StepValue], str]:
-        """The same, with numbers as they are in place of Tensors, which takes less time."""
         rows = [row for entry in self.iterations.entries(step) for row in self._rows(entry)]
-        values = [row for row in rows if type(row) is StepValue]
-        return values, KEPT if self.raised_in is None else "from the traceback"
+        return [_with_tensor(row) for row in rows if type(row) is StepValue], self._check
+
+    @property
+    def _check(self) -> str:
+        return KEPT if self.raised_in is None else "from the traceback"
 
     def texts(self, step: int) -> list[StepText]:
         """Everything else that they assigned."""
         entries = [entry for entry in self.iterations.entries(step) if not self._has_numbers(entry)]
         return [row for entry in entries for row in self._rows(entry) if type(row) is StepText]
-
-    def number_or_state(self, name: str, step: int) -> Any:
-        """The same as `state`, with a number as it is in place of a Tensor."""
-        kept = self._before(name, step)
-        return kept if self._is_number(name, kept) else None if kept is MISSING else self._tensor(name, kept)
 
     def _has_numbers(self, entry: Entry) -> bool:
         """Whether a value is a number, or a raw tensor as it was."""
@@ -167,27 +159,85 @@ class Remembered(PlainSteps):
                 return _plain(name, kept)
         return self._tensor(name, kept)
 
+    # -- for files
+
+    def rows(self, step: int) -> tuple[list[StepValue | StepText | GrownRows], str]:
+        """All that the lines of a step assigned, in order, with numbers as they are, and the check."""
+        rows: list[Any] = []
+        for entry in self.iterations.entries(step):
+            is_plain = entry.version is not None or type(entry.value) in PLAIN
+            rows += self._rows(entry) if is_plain else self._grown_rows(entry.name, entry.value, entry)
+        return rows, self._check
+
+    def _grown_rows(self, name: str, kept: Any, entry: Entry) -> Iterator[StepValue | StepText | GrownRows]:
+        """The rows of a value, with one for each list that grows."""
+        growth = None if getattr(kept, "note", "") or name in self.names.of else growth_of(kept)
+        if growth is not None:
+            growing, rows = (
+                self._growing(name, growth, kept.value.length),
+                partial(self._part_rows, entry, name, growth),
+            )
+            yield GrownRows(name, "list", entry.line + self._shift, growing, rows)
+            return
+        for leaf, part in _leaves(name, kept, depth=1):
+            yield from [self._row(name, kept, entry)] if part is kept else self._grown_rows(leaf, part, entry)
+
+    def _part_rows(self, entry: Entry, name: str, growth: Growth, number: int) -> list[StepValue | StepText]:
+        parts = _leaves(f"{name}.{number}", growth.parts[number])
+        return [self._row(name, part, entry) for name, part in parts]
+
     def odd_names(self, step: int) -> list[str]:
-        """The variables that a step assigned, and that are neither tensors nor numbers after it."""
-        if step == 0 and self.iterations.first:
-            return list(self._places)
+        """The variables whose value after a step that assigned them is not that of their last row."""
         last = {entry.name: entry for entry in self.iterations.entries(step)}
         odd = (name for name, entry in last.items() if not self._has_numbers(entry))
-        return [name for name in odd if not _is_shown_as_tensor(self._before(name, step, after=True))]
+        return [name for name in odd if not self._is_as_in_row(name, self._before(name, step, after=True))]
 
-    def growing(self, name: str, step: int) -> tuple[Growth | None, int]:
-        """Of a list that grows, what its values share, and how many parts it has after a step."""
-        kept = self._before(name, step, after=True)
-        growth = None if getattr(kept, "note", "") else growth_of(kept)
-        return growth, 0 if growth is None else kept.value.length
+    def _is_as_in_row(self, name: str, kept: Any) -> bool:
+        """Whether a value is a Tensor in its row, which has the types of all numbers."""
+        if not _is_shown_as_tensor(kept):
+            return False
+        parts = kept.value if isinstance(kept, Kept) else kept
+        if not isinstance(parts, Parts) or name in self.names.of:
+            return not isinstance(parts, np.bool_) and (name in self.names.of or _is_in_torch(parts))
+        if parts.growth is not None or parts.kind not in (list, tuple):
+            return False
+        kinds = {*map(type, parts.items)}
+        return len(kinds) == 1 and kinds <= {*NUMBERS} and (int not in kinds or _numbers(parts).dtype.kind in "iu")  # type: ignore[union-attr]
 
-    def parts(self, name: str, shared: Growth, start: int, end: int) -> Iterator[Any]:
-        """Parts of a list that grows, as code has them."""
-        return (_part(f"{name}.{number}", shared.parts[number]) for number in range(start, end))
+    def kept_value(self, name: str, step: int, *, after: bool = False) -> Any:
+        """A variable before or after `step`, as `run/variables.py` says. Raises KeyError if there is none."""
+        kept = self._before(name, step, after)
+        if kept is MISSING:
+            raise KeyError(name)
+        if name in self.names.of and _is_shown_as_tensor(kept):
+            return Leaf(self._tensor(name, kept), _kind(kept))
+        return self._described(name, kept)
 
-    def initial_names(self) -> list[str]:
-        """The variables that had a value before the first step."""
-        return list(self._initial)
+    def _described(self, name: str, kept: Any) -> Any:
+        value = kept.value if isinstance(kept, Kept) else kept
+        if isinstance(value, Summary):
+            return Lost(value.words, value.words, False, value.finite, value.largest)
+        if isinstance(kept, Kept) and (kept.note or kept.changed()):
+            return Lost("changed later" if kept.changed() else kept.note, kept.note or self._mark(kept))
+        if isinstance(value, Opaque):
+            return Lost(f"only its type was kept: {value.kind}", repr(value), True)
+        if isinstance(value, Parts):
+            if value.growth is not None:
+                return self._growing(name, value.growth, value.length)
+            parts = [self._described(f"{name}.{key}", item) for key, item in value.named()]
+            kind, is_sequence = value.kind, issubclass(value.kind, list | tuple)
+            if value.keys is not None:
+                fields = dict(zip(value.keys, parts, strict=True))
+                return fields if kind is dict else Container(kind.__name__, fields, is_sequence)
+            if is_sequence:
+                return tuple(parts) if issubclass(kind, tuple) else parts
+            return Container(kind.__name__, parts)
+        is_number = type(value) in NUMBERS or (isinstance(value, np.generic) and value.dtype.char in NUMPY)
+        is_tensor = not is_number and _is_array(kept) and _is_in_torch(value)
+        return Leaf(self._tensor(name, kept), _kind(kept)) if is_tensor else value
+
+    def _growing(self, name: str, growth: Growth, length: int) -> Growing:
+        return Growing(growth, length, lambda number: self._described(f"{name}.{number}", growth.parts[number]))
 
     def _before(self, name: str, step: int, after: bool = False) -> Any:
         """What was kept of a variable before or after `step`, at the end of which a fork may have edited it; MISSING if
@@ -259,21 +309,7 @@ class Remembered(PlainSteps):
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A variable after each step, stacked. → {axis, …}"""
-        tensors: list[Tensor] = []
-        for step in range(len(self.iterations.starts)):
-            value = self.state(name, step + 1)
-            if not isinstance(value, Tensor):
-                raise LoopError(f"{name!r} cannot be stacked: it is not a tensor at step {step}", got=value)
-            if tensors and value.dims != tensors[0].dims:
-                raise LoopError(
-                    f"{name!r} cannot be stacked: its sizes differ",
-                    got=f"{value.describe_dims()} at step {step}",
-                    expected=f"{tensors[0].describe_dims()}, as at step 0",
-                )
-            tensors.append(value)
-        if not tensors:
-            raise LoopError(f"{name!r} cannot be stacked: the loop has no steps")
-        return over_steps(tensors, self.axis, Size([], len(tensors))).with_name(name)
+        return stacked_variable(self, name)
 
     def _values(self, entry: Entry) -> Iterator[StepValue | StepText]:
         return map(_with_tensor, self._rows(entry))
@@ -484,17 +520,17 @@ def block_of(iterations: Iterations) -> Block:
     )
 
 
-def _leaves(name: str, kept: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a value that are shown, with their names."""
+def _leaves(name: str, kept: Any, depth: int | None = None) -> Iterator[tuple[str, Any]]:
+    """The parts of a value that are shown, with their names; of so many levels."""
     value = kept.value if isinstance(kept, Kept) else kept
     is_marked = isinstance(kept, Kept) and bool(kept.note)
-    if not isinstance(value, Parts) or _is_array(kept) or not value.length or is_marked:
+    if depth == 0 or not isinstance(value, Parts) or _is_array(kept) or not value.length or is_marked:
         yield name, kept
         return
     for number, (key, item) in enumerate(value.named()):
         if number == SHOWN_PARTS:
             break
-        yield from _leaves(f"{name}.{key}", item)
+        yield from _leaves(f"{name}.{key}", item, depth and depth - 1)
 
 
 def _plain(name: str, kept: Any) -> Any:
@@ -551,13 +587,7 @@ def _numbers(value: Any) -> np.ndarray | None:
     """An array, number or list of numbers as an array; None for other values."""
     if type(value) is Parts:
         value = value.numbers()
-        value = None if value is None else np.asarray(value)
-    if not isinstance(value, bool | int | float | np.generic | np.ndarray):
-        return None
-    array = np.asarray(value)
-    if array.dtype.char in "QgG":  # which torch does not have, as of whole numbers from 2**63 on
-        array = array.astype({"Q": "uint64", "g": "float64", "G": "complex128"}[array.dtype.char])
-    return array if array.dtype.kind in "biufc" else None
+    return array_of([*value] if isinstance(value, tuple) else value)
 
 
 def _is_array(kept: Any) -> bool:
@@ -565,6 +595,11 @@ def _is_array(kept: Any) -> bool:
     value = kept.value if isinstance(kept, Kept) else kept
     is_tensor = isinstance(value, Tensor) or (isinstance(kept, Kept) and kept.backend is not None)
     return is_tensor or _numbers(value) is not None
+
+
+def _is_in_torch(value: Any) -> bool:
+    """Whether a Tensor has all digits of a number or array."""
+    return not isinstance(value, np.generic | np.ndarray) or value.dtype.char not in "gG"
 
 
 def _words(kept: Any) -> str:

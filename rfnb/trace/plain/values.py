@@ -10,7 +10,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
-from itertools import chain, compress, islice, repeat, takewhile
+from itertools import chain, compress, islice, repeat
 from operator import attrgetter, call, is_, is_not
 from types import (
     BuiltinMethodType,
@@ -29,6 +29,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.trace.plain.attributes import attributes_in, fields_of
 from rfnb.trace.plain.memory import places_in
 from rfnb.trace.record.traced import Pending, Traced
+from rfnb.trace.run.variables import NUMBERS, Grown
 
 SMALL = 2**16
 """Bytes of a value without a counter of changes that is compared at each line that reads it."""
@@ -53,7 +54,6 @@ DEEPEST = 6
 MAY = "may have changed later"
 PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes))
 """Types of values that cannot change, and that are compared as they are."""
-NUMBERS = (bool, int, float)
 ATOMS = (NoneType, bool, int, float, complex, str, bytes, range, slice, type, Enum, np.generic)
 
 
@@ -81,7 +81,7 @@ class Attributed:
     """Stands for the attributes of a container, which are not kept."""
 
 
-class Growth:
+class Growth(Grown):
     """The parts of a list that grows, which its values after several lines share.
 
     entries: in how many entries of the log it is. held: of how many parts the memory is counted. has_kept: whether some
@@ -89,28 +89,14 @@ class Growth:
     reference that need no look at each step.
     """
 
-    __slots__ = (
-        "_array",
-        "_died",
-        "_looked",
-        "_numbers",
-        "_places",
-        "_watched",
-        "counted",
-        "entries",
-        "has_kept",
-        "held",
-        "is_plain",
-        "parts",
-    )
+    __slots__ = ("_died", "_places", "_watched", "counted", "entries", "has_kept", "held", "is_plain")
 
     def __init__(self, parts: Iterable[Any]):
-        self.parts: list[Any] = []
-        self.entries = self.held = self.counted = self._looked = self._numbers = 0
+        super().__init__()
+        self.entries = self.held = self.counted = 0
         self.has_kept, self.is_plain, self._places = False, True, b""
         self._watched: list[Any] = []  # references to the objects of parts
         self._died: list[Any] = []  # those of them that are gone, so that other objects may be where they were
-        self._array: Any = ()
         self.add(parts, None, False)
 
     def add(self, parts: Iterable[Any], value: list[Any] | None, is_known: bool) -> None:
@@ -134,18 +120,6 @@ class Growth:
         if not self.is_plain or (self.has_kept and length <= LONG) or self._died or 8 * length > len(self._places):
             return False
         return places_in(value, length) == self._places[: 8 * length]
-
-    def numbers(self, length: int) -> Any:
-        """So many first parts, as an array where all have one type; None if some are no numbers."""
-        if self._looked < len(self.parts):
-            kinds = [*map(type, self.parts)]
-            self._looked = len(kinds)
-            self._numbers = next((at for at, kind in enumerate(kinds) if not issubclass(kind, NUMBERS)), len(kinds))
-            array = np.asarray([*takewhile(lambda part: type(part) is kinds[0], self.parts[: self._numbers])])
-            self._array = array if array.dtype.kind in "bf" or array.dtype == np.int64 else ()
-        if length > self._numbers:
-            return None
-        return self._array[:length] if length <= len(self._array) else self.parts[:length]
 
 
 class Parts:
@@ -543,9 +517,14 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
     origin = _reference(value)
     is_long = kind is list and len(value) > left[0]
     last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
-    if kind is list and last is not None and last.kind is list and not is_long and last.length < len(value):
+    if kind is list and last is not None and last.kind is list and not is_long and last.length <= len(value):
         growth = last.growth
         is_known = growth is not None and growth.begins(value, last.length)
+        if growth is not None and last.length == len(value):
+            if is_known or _begins_with(tuple(value), last, SMALL, False):  # as it was since it has grown
+                left[0] -= len(value)
+                return Kept(Parts(list, None, growth, last.length), origin)
+            is_known = False
         if is_known or _has_grown(last, value):
             left[0] -= len(value)
             if growth is None or len(growth.parts) > last.length:

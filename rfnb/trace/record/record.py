@@ -390,6 +390,12 @@ def current_recorder() -> Recorder | None:
     return listener if isinstance(listener, Recorder) else None
 
 
+def current_side() -> Recorder | None:
+    """The recorder of the branch side that is being traced, if any."""
+    who = current_recorder()
+    return who if who is not None and who.within is not None else None
+
+
 def unwrap(leaf: Any) -> Any:
     """The tensor of the traced frame, for a value of this body or an outer one. Other leaves are returned unchanged."""
     if not isinstance(leaf, Traced):

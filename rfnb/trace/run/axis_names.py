@@ -50,6 +50,12 @@ class AxisNames:
                 self._given[dim.name] = dim
                 self._lengths[dim] = current_lengths([dim]).size(dim)
 
+    def adopt(self, variable: str, dims: Sequence[Dim]) -> None:
+        """Takes the dims that a file has for the axes of a variable without names."""
+        for axis, dim in enumerate(dims):
+            if dim.name == f"axis{axis}" and dim.dimension is not None:
+                self._dims.setdefault((variable, axis, dim.dimension), dim)
+
     def rename(self, variable: str, axes: Sequence[str | Dim] | None, values: Iterable[Tensor]) -> None:
         """The same, unless the names fit none of the values, which have them already where they do.
 

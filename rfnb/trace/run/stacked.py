@@ -78,6 +78,25 @@ def stacked(run: Run, what: str, resolve: bool = True) -> Tensor:
     return (by_hypothesis(result, run.axis, run.replay.lineages) if resolve else result).with_name(what)
 
 
+def stacked_variable(replay: Any, name: str) -> Tensor:
+    """A variable of plain Python after each step, stacked. → {axis, …}"""
+    tensors: list[Tensor] = []
+    for step in range(replay.begun.max):
+        value = replay.state(name, step + 1)
+        if not isinstance(value, Tensor):
+            raise LoopError(f"{name!r} cannot be stacked: it is not a tensor at step {step}", got=value)
+        if tensors and value.dims != tensors[0].dims:
+            raise LoopError(
+                f"{name!r} cannot be stacked: its sizes differ",
+                got=f"{value.describe_dims()} at step {step}",
+                expected=f"{tensors[0].describe_dims()}, as at step 0",
+            )
+        tensors.append(value)
+    if not tensors:
+        raise LoopError(f"{name!r} cannot be stacked: the loop has no steps")
+    return over_steps(tensors, replay.axis, Size([], len(tensors))).with_name(name)
+
+
 def over_steps(values: Sequence[Tensor], axis: Dim, size: Size) -> Tensor:
     """Stacks values with the same dims, one for each step, along `axis`. → {axis, …}"""
     first = values[0]

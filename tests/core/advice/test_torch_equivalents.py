@@ -8,7 +8,7 @@ import torch
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError
-from rfnb.search.score.module import ModuleScorer
+from rfnb.search.score.scorer import ModuleScorer
 
 time, feat, other = rf.Dim(3, name="time"), rf.Dim(4, name="feat"), rf.Dim(6, name="other")
 frames, places = rf.Dim(None, name="frames"), rf.Dim(2, name="places")

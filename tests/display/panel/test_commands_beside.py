@@ -137,7 +137,7 @@ def test_user_code_is_not_run_beside_the_cell(dispatcher):
 
 
 def test_weights_without_a_copy_are_read_after_the_cell(dispatcher, monkeypatch):
-    monkeypatch.setattr("rfnb.loop.replay.recorded.SNAPSHOT_BUDGET", 0)
+    monkeypatch.setattr("rfnb.loop.replay.replay.SNAPSHOT_BUDGET", 0)
     weight = rf.Parameter([])
     weight.initial = 2.0
     assert handled_elsewhere(dispatcher, recorded(lambda n: n * weight), step=1) == "busy"

@@ -57,7 +57,7 @@ def assert_same(a, b, steps):
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data(), st.sampled_from([2, 3, 20_000]))
 def test_with_nothing_edited_it_is_the_run_itself_bit_for_bit(lengths, data, kept):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rfnb.loop.steps.execute.MAX_STATES", kept)
+        patch.setattr("rfnb.loop.step.MAX_STATES", kept)
         run = labels(lengths)
         step = data.draw(st.integers(0, run.steps - 1))
         fork = run.fork(step)
@@ -151,10 +151,11 @@ def test_gradients_of_a_fork_end_at_the_entries_that_were_edited(step, edit):
     time, steps, number = Dim(None, name="time"), 3, edit.get("sequence")
     torch.manual_seed(2)
     x = torch.randn(3, steps)
+    frames = rf.convert_to_tensor(x, dims=[batch_dim, time])
     loop = rf.Loop(axis=time, debug=True)
     loop.state.h = rf.ones([batch_dim])
     with loop:
-        loop.state.h = rf.tanh(loop.state.h * 1.5) * loop.unstack(rf.convert_to_tensor(x, dims=[batch_dim, time]))
+        loop.state.h = rf.tanh(loop.state.h * 1.5) * loop.unstack(frames)
     found = loop.run.fork(step, **edit).fork(steps - 1).gradients("h")
     h = start = torch.ones(3, requires_grad=True)
     new = torch.tensor(edit["h"]).expand(3)

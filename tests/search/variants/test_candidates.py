@@ -9,10 +9,10 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb.errors import SearchError
 from tests.examples import examples
-from tests.search.blank.alignments import prefix_search
-from tests.search.blank.test_in_loop import Transducer, search as search_frames
+from tests.search.alignments import prefix_search
 from tests.search.test_choice import Net, search
-from tests.search.variants.test_several_labels import PHONES, TONES, searched
+from tests.search.test_frames import Transducer, search as search_frames
+from tests.search.variants.test_candidates_of_labels import PHONES, TONES, searched
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 

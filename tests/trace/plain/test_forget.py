@@ -188,8 +188,8 @@ def test_the_oldest_steps_are_lost_and_the_others_are_as_they_were(monkeypatch, 
         assert not again[first - 2].values()
         assert len(again[first].values()) == 3 and again[first].before.h.dims == again[first].h.dims
         assert again[2999].loss.item() == run[2999].loss.item() != loss
-    assert run[5].loss == "no longer kept"
-    assert run[first].rate.item() == 0.25 and run[first].before.rate.item() == 0.25  # set at the first step
+        assert again[first].rate.item() == again[first].before.rate.item() == 0.25  # set at the first step
+        assert again[5].loss == again[5].rate == "no longer kept" and again.replay.kept_from == first
     with pytest.warns(LoopWarning, match=f"could not be tested at {first - 1} steps from 0 to {first - 2}"):
         assert run.find("loss > 1e9") == []
     assert math.isclose(run[2999].before.loss.item(), run[2998].loss.item())

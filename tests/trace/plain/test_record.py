@@ -94,6 +94,18 @@ def test_the_name_is_that_of_the_function_or_the_text_of_the_loop():
     assert [run.name for run in rf.runs][:2] == ["for i in rf.steps('ab')", "for _ in rf.steps(range(1))"]
 
 
+def test_a_second_name_for_one_loop_is_told():
+    for names in (("source", "source"), ("source", None), (None, "source")):
+        for _ in zip(*(rf.steps(range(3), name=name) for name in names), strict=True):
+            pass
+    with pytest.warns(
+        LoopWarning, match="this loop is one run, which is named 'source': the name 'target' is not used"
+    ):
+        for _ in zip(rf.steps(range(3), name="source"), rf.steps(range(3), name="target"), strict=True):
+            pass
+    assert [(run.name, run.steps) for run in rf.runs] == [("source", 3)] * 4
+
+
 def test_around_enumerate_zip_and_tqdm():
     def loops():
         for _ in enumerate(rf.steps("abc", name="enumerate")):

@@ -89,14 +89,14 @@ def test_a_saved_run_has_the_same_values(tmp_path):
 
 
 def test_what_is_not_in_a_file_is_said(tmp_path):
-    given = np.ones(3)
+    given = slice(3)
     for t in rf.steps(range(4)):
-        odd, total = {(t,): "s"}, given.sum() + t
+        odd, total = range(t), given.stop + t
     run = run_of()
     again = rf.load_run(run.save(tmp_path / "x.rfrun"))
     assert again[2].total.item() == run[2].total.item() == total - 1 and odd
     for name in ("odd", "given"):
-        with pytest.raises(rf.errors.LoopNameError, match=f"`{name}`.* is not in the file"):
+        with pytest.raises(rf.errors.LoopNameError, match=f"`{name}` is not in the file"):
             again[2][name]
 
 
@@ -108,9 +108,8 @@ def test_a_saved_run_says_what_was_no_longer_kept(tmp_path, monkeypatch):
     run = run_of(20)
     again = rf.load_run(run.save(tmp_path / "x.rfrun"))
     assert again.find("loss < 5") == run.find("loss < 5") == [0, 1, 2, 3, 4] and loss == 19
-    with pytest.raises(rf.errors.LoopNameError, match="μ 3, no longer kept"):
-        again[3].x  # noqa: B018
-    assert "μ 3, no longer kept" in again[3].texts()[0].text
+    assert again[3].x == run[3].x == again[3].texts()[0].text and "μ 3, no longer kept" in run[3].x
+    assert again.find(rf.when.over(3.5, "x")) == run.find(rf.when.over(3.5, "x")) == [*range(4, 20)]
 
 
 def test_the_bytes_of_a_run_count_its_log():

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 import rfnb as rf
+from rfnb.errors import RunFileError
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +47,15 @@ def texts(n):
     return rest
 
 
+def lists_of_numbers(n):
+    tokens, losses, nested = [], [], [[], []]
+    for i in range(n):
+        tokens.append(i)
+        losses.append(np.float64(i * 0.5))
+        nested[i % 2].append(i)
+    return tokens, losses, nested
+
+
 def lists_of_tensors(n):
     h, outputs = torch.zeros(4), []
     for _ in range(n):
@@ -75,7 +87,7 @@ def other_kinds(n):
     return total
 
 
-LOOPS = [numbers, tensors, texts, lists_of_tensors, inner, large, other_kinds]
+LOOPS = [numbers, tensors, texts, lists_of_numbers, lists_of_tensors, inner, large, other_kinds]
 
 
 def recorded(loop, n):
@@ -89,11 +101,6 @@ def as_code(step, name):
     """A variable after a step, as code has it."""
     value = step.run.replay.variable(name, step.step, after=True)
     return type(value), str(value)
-
-
-def format_of(path):
-    with safe_open(path, "pt") as file:
-        return json.loads(file.metadata()["rfnb.run"])["format"]
 
 
 def calls_of(action):
@@ -143,11 +150,6 @@ def test_a_growing_list_of_texts_has_all_parts_at_each_step(tmp_path):
             assert again[step].eval(name) == run[step].eval(name) and len(again[step].eval(name)) == step + 1
 
 
-def test_only_runs_with_growing_lists_of_texts_need_the_new_format(tmp_path):
-    formats = {loop.__name__: format_of(recorded(loop, 5).save(tmp_path / "x.rfrun")) for loop in LOOPS}
-    assert formats.pop("texts") == 3 and set(formats.values()) == {2}
-
-
 def several_lines(n):
     x, rate = 0, 1
     for i in range(n):
@@ -172,3 +174,71 @@ def test_a_saved_run_has_what_a_step_assigned_last_of_several_lines(tmp_path):
             assert as_code(theirs, name) == as_code(ours, name)
     assert [step.x.item() for step in again] == [x * (-1) ** x for x in range(12)]
     assert again.save(tmp_path / "y.rfrun").read_bytes() == (tmp_path / "x.rfrun").read_bytes()
+
+
+def test_numbers_in_lists_have_their_types_in_a_saved_run(tmp_path):
+    def loop(n):
+        more = []
+        for i in range(n):
+            mixed, large, pair = [1.0, 0, True], [2**63 + i, 1], (0.5, i)
+            more = [*more, i if i % 2 else float(i)]
+        return mixed, large, pair
+
+    run = recorded(loop, 4)
+    again = rf.load_run(run.save(tmp_path / "x.rfrun"))
+    for name, value in {
+        "mixed": [1.0, 0, True],
+        "large": [2**63 + 3, 1],
+        "pair": (0.5, 3),
+        "more": [0.0, 1, 2.0, 3],
+    }.items():
+        assert [as_code(step, name) for step in again] == [as_code(step, name) for step in run]
+        assert repr(again.replay.variable(name, 3, after=True)) == repr(value)
+        assert torch.equal(again[3][name].raw_tensor, run[3][name].raw_tensor)
+
+
+def test_a_list_that_grows_is_in_a_file_once_with_its_tensors(tmp_path):
+    sizes = {
+        loop: recorded(loop, 1000).save(tmp_path / "x.rfrun").stat().st_size
+        for loop in (lists_of_numbers, lists_of_tensors)
+    }
+    assert sizes[lists_of_numbers] < 400_000 and sizes[lists_of_tensors] < 400_000
+    run = rf.load_run(tmp_path / "x.rfrun")
+    outputs = run.replay.variable("outputs", 999, after=True)
+    assert len(outputs) == 1000 and all(torch.equal(h, torch.full((4,), i + 1.0)) for i, h in enumerate(outputs))
+
+
+def put(*where, value):
+    def change(data):
+        for key in where[:-1]:
+            data = data[key]
+        data[where[-1]] = value
+
+    return change
+
+
+VARIABLES = ("runs", 0, "variables")
+DAMAGE = {
+    "tensor of no series": put(*VARIABLES, "values", "outputs", 0, 1, value={"tensor": [99, 0, "Tensor"]}),
+    "tensor of no place": put(*VARIABLES, "values", "outputs", 0, 1, value={"tensor": [0, 99, "Tensor"]}),
+    "more parts than there are": put(*VARIABLES, "values", "outputs", 2, 1, value={"first": [0, 99]}),
+    "a length at no step": put(*VARIABLES, "grown", 0, "lengths", 0, value=[99, 1]),
+    "a list without rows": put(*VARIABLES, "grown", 0, "rows", value=None),
+    "few rows": put(*VARIABLES, "grown", 0, "rows", value=[]),
+    "number of numpy": put(*VARIABLES, "lists", 0, 0, value={"numpy": ["object", 1]}),
+    "words are a number": put(*VARIABLES, "values", "outputs", 0, 1, value={"lost": 1}),
+    "step far off": put(*VARIABLES, "values", "outputs", 0, 0, value=99),
+    "order without a series": put("runs", 0, "orders", 0, value=[-1]),
+    "order of no row": put("runs", 0, "orders", 0, 0, value=-99),
+}
+
+
+@pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_of_a_plain_loop_is_refused(change, tmp_path):
+    path = recorded(lists_of_tensors, 5).save(tmp_path / "x.rfrun")
+    with safe_open(path, "pt") as file:
+        tensors, data = {key: file.get_tensor(key) for key in file.keys()}, json.loads(file.metadata()["rfnb.run"])  # noqa: SIM118
+    change(data)
+    save_file(tensors, path, {"rfnb.run": json.dumps(data)})
+    with pytest.raises(RunFileError, match="cannot be read"):
+        rf.load_run(path)

@@ -295,7 +295,7 @@ def test_statistics_leave_padding_out(tmp_path):
 
 
 def test_states_of_a_long_run_are_those_that_were_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("rfnb.loop.steps.execute.MAX_STATES", 3)
+    monkeypatch.setattr("rfnb.loop.step.MAX_STATES", 3)
     time, x = ragged([[1.0] * 10])
     loop = rf.Loop(axis=time)
     loop.state.s = rf.zeros([batch_dim])
@@ -552,9 +552,9 @@ def test_each_step_is_computed_once_when_a_run_is_saved(tmp_path, monkeypatch):
         loop.state.h = double + 1.0
     replay = loop.run.replay
     assert replay.every >= 8
-    steps, computed = type(replay).step, []
+    steps, computed = type(replay).compute, []
     monkeypatch.setattr(
-        type(replay), "step", lambda self, step, *a, **k: computed.append(step) or steps(self, step, *a, **k)
+        type(replay), "compute", lambda self, step, *a, **k: computed.append(step) or steps(self, step, *a, **k)
     )
     again = rf.load_run(loop.run.save(tmp_path / "x.rfrun"))
     assert computed == list(range(8))

@@ -122,7 +122,7 @@ def test_weights_that_changed_do_not_change_what_is_shown():
 
 
 def test_a_run_that_has_no_snapshot_says_so(monkeypatch):
-    monkeypatch.setattr("rfnb.loop.replay.recorded.SNAPSHOT_BUDGET", 0)
+    monkeypatch.setattr("rfnb.loop.replay.replay.SNAPSHOT_BUDGET", 0)
     time = rf.Dim(None, name="time")
     x = rf.convert_to_tensor(torch.ones(1, 3), dims=[batch_dim, time])
     weight = rf.Parameter([], initial=2.0)
@@ -202,7 +202,7 @@ def test_the_growing_axis_is_replayed():
 
 
 def test_a_long_run_keeps_some_states_and_computes_the_others_again(monkeypatch):
-    monkeypatch.setattr("rfnb.loop.steps.execute.MAX_STATES", 8)
+    monkeypatch.setattr("rfnb.loop.step.MAX_STATES", 8)
     loop = rf.Loop(max_seq_len=100, name="long")
     loop.state.n = rf.zeros([])
     with loop:

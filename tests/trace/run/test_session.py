@@ -199,7 +199,7 @@ def test_the_budget_of_many_steps_is_flat():
 def trained(fused, snapshot, monkeypatch):
     """A run, and a training step of fused Adam after it."""
     if not snapshot:
-        monkeypatch.setattr("rfnb.loop.replay.recorded.SNAPSHOT_BUDGET", 0)
+        monkeypatch.setattr("rfnb.loop.replay.replay.SNAPSHOT_BUDGET", 0)
     time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")
     x = rf.convert_to_tensor(torch.ones(3, 2), dims=[time, feat])
     layer = rf.Linear(feat, feat)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,12 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         raise RunFileError("the number of steps in the file does not fit the rest")
     graph, axis = read_graph(get(data, "graph", dict), dims), dims.dim(data["axis"])
     dims.bind(axis, size)
-    variables = None if data.get("variables") is None else get(data, "variables", dict)
-    replay: Any = StoredReplay if variables is None else StoredVariables
     series = [Series.read(entry, dims, raws, steps) for entry in get(data, "values", list)]
+    fields, table = {}, list[Any]()
+    replay: Any = StoredReplay
+    if data.get("variables") is not None:
+        fields, replay = read_variables(get(data, "variables", dict), series, dims, raws, len(checks)), StoredVariables
+        table = fields.pop("table")
     stored = replay(
         axis=axis,
         size=size,
@@ -130,8 +134,8 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         why=list_of(data, "ends", str) if data.get("ends") is not None else None,
         lineages=[_lineage(entry, dims, raws, steps) for entry in data.get("lineages") or ()],
         searched=_found(data.get("found"), raws),
-        order=_order(data, series, len(checks)),
-        **({} if variables is None else read_variables(variables, len(checks))),
+        order=_order(data, series, table, len(checks)),
+        **fields,
     )
     return Run(
         name=get(data, "name", str),
@@ -146,11 +150,19 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
     )
 
 
-def _order(data: Any, series: list[Series], steps: int) -> dict[int, list[Series]]:
-    """The series at the steps whose values are in another order."""
-    orders = [[chosen(series, number, "orders") for number in order] for order in data.get("orders", ())]
-    rows = [list_of({"order": row}, "order", int) for row in data.get("order", ())]
-    return {count({"step": step}, "step", steps): chosen(orders, number, "orders") for step, number in rows}
+def _order(data: Any, series: list[Series], table: list[Any], steps: int) -> dict[int, list[Any]]:
+    """The rows of steps that are not the values of the series in their order."""
+    orders = [
+        [chosen(series, number, "orders") if number >= 0 else chosen(table, -1 - number, "rows") for number in order]
+        for order in data.get("orders", ())
+    ]
+    order = {count({"step": step}, "step", steps): chosen(orders, at, "orders") for step, at in data.get("order", ())}
+    counts = Counter(step for entry in series for step in entry.steps)
+    for step, rows in order.items():
+        is_there = all(step in getattr(row, "steps", getattr(row, "lengths", (step,))) for row in rows)
+        if not is_there or len({id(row) for row in rows if isinstance(row, Series)}) != counts[step]:
+            raise RunFileError("the order of the values in the file does not fit the rest")
+    return order
 
 
 def _lineage(data: Any, dims: DimReader, raws: RawReader, steps: int) -> Lineage:

@@ -114,6 +114,12 @@ def stacked(raws: Sequence[Any]) -> Any:
     return torch.stack(list(raws)).resolve_conj().resolve_neg()
 
 
+def memory_of(raw: Any) -> tuple[Any, ...]:
+    """Where the numbers of a tensor are, and how they are read: the same for the same numbers, while it exists."""
+    form = raw.dtype, raw.shape, raw.stride(), raw.is_conj(), raw.is_neg()
+    return raw.device, raw.data_ptr(), *form
+
+
 def _on_host(raw: Any) -> Any:
     return raw.detach().cpu().resolve_conj().resolve_neg()
 

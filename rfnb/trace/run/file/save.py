@@ -7,8 +7,6 @@ import math
 import os
 import platform
 import sys
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,16 +23,17 @@ from rfnb.trace.run.file.found import write_found
 from rfnb.trace.run.file.graph import write_graph
 from rfnb.trace.run.file.raws import RawWriter
 from rfnb.trace.run.file.series import Series, form_of
-from rfnb.trace.run.file.variables import write_variables
+from rfnb.trace.run.file.values import SavedValues, fit
+from rfnb.trace.run.file.variables import SavedVariables
+from rfnb.trace.run.names import variable_names
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.stacked import Lineage
 
-FORMAT = 4
-"""Version of the format, increased when the meaning of an entry changes. `earlier_formats.py` reads all before it. Each
-file has the first format that can say all that it has: 4 for values in another order at some steps, 3 for lists that
-grow, else 2; earlier versions of rfnb read those that they know, and refuse the others."""
+FORMAT, LOOPS = 4, 2
+"""Version of the format, increased when the meaning of an entry changes; `earlier_formats.py` reads all before it. Runs
+of an `rf.Loop` are as they were in format 2, and are written so that earlier versions of rfnb can read them."""
 
 KEY = "rfnb.run"
 """Key of the JSON in the metadata of the file."""
@@ -54,7 +53,8 @@ def write_run_file(run: Run, path: Path, limit: int | None, states: float = math
         family.append(parent)
     share = (LIMIT if limit is None else limit) // len(family)
     runs = [_describe(member, dims, raws, share, states / len(family)) for member in family]
-    data = {"format": max(map(_format, runs)), "versions": versions(), **dims.json(), "runs": runs}
+    has_variables = any(described["variables"] is not None for described in runs)
+    data = {"format": FORMAT if has_variables else LOOPS, "versions": versions(), **dims.json(), "runs": runs}
     with replacing(path) as unfinished:
         raws.write(unfinished, {KEY: json.dumps(data)})
     return path
@@ -97,19 +97,16 @@ def versions() -> dict[str, str]:
     }
 
 
-def _format(described: dict[str, Any]) -> int:
-    """The first format that can say what there is to say about a run."""
-    if "order" in described:
-        return 4
-    return 3 if (described["variables"] or {}).get("lists") else 2
-
-
 def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_limit: float) -> dict[str, Any]:
     source, replay, failed = run.source, run.replay, run.failed
-    values = SavedValues(limit)
-    checks = values.collect(run)
-    states = [_state(run, name) for name in run.states]
-    left_out = fit([series for state in states for series in state.series.values()], states_limit)
+    is_plain = bool(variable_names(run.replay))
+    values = SavedVariables(run, limit) if is_plain else SavedValues(run, limit)
+    checks = values.collect()
+    states = [SavedState(name) if is_plain else _state(run, name) for name in run.states]
+    of_states = [series for state in states for series in state.series.values()]
+    if is_plain:
+        of_states = [series for series in values.series.values() if series.name in run.states]
+    left_out = fit(of_states, states_limit)
     order = {} if not values.order else {"orders": [*values.orders], "order": [*values.order.items()]}
     return {
         "name": run.name,
@@ -136,7 +133,7 @@ def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_lim
         "graph": write_graph(run.graph, replay.name_of, dims),
         "lineages": [_lineage(lineage, dims, raws) for lineage in replay.lineages],
         "found": _found(run, raws),
-        "variables": write_variables(run),
+        "variables": values.json(dims, raws) if isinstance(values, SavedVariables) else None,
         **order,
     }
 
@@ -167,11 +164,10 @@ class SavedState:
 
 
 def _state(run: Run, name: str) -> SavedState:
-    record, state_of = SavedState(name), getattr(run.replay, "number_or_state", run.replay.state)
-    kinds: Any = (Tensor, bool, int, float) if hasattr(run.replay, "number_or_state") else Tensor
+    record = SavedState(name)
     for step in sorted({*range(0, run.steps, run.replay.every), run.steps}):
-        state = state_of(name, step)
-        if isinstance(state, kinds):
+        state = run.replay.state(name, step)
+        if isinstance(state, Tensor):
             if (series := record.series.get(form_of(state))) is None:
                 series = record.series[form_of(state)] = Series.like(state, name)
             series.add(step, state)
@@ -186,69 +182,3 @@ def _write_state(state: SavedState, dims: DimWriter, raws: RawWriter, steps: int
     written = [series.write(dims, raws, steps + 1) for series in state.series.values()]
     fields = {"name": state.name, "series": written[0] if written else None, "sizes": state.sizes, "empty": state.empty}
     return {**fields, "more": written[1:]} if written[1:] else fields
-
-
-def fit(series: Collection[Series], limit: float) -> list[Series]:
-    """Drops the tensors of the largest until all use at most `limit` bytes; returns those that were dropped now."""
-    queue = sorted((entry for entry in series if entry.raws is not None), key=lambda entry: entry.bytes)
-    size, dropped = sum(entry.bytes for entry in queue), []
-    while size > limit:
-        dropped.append(queue.pop())
-        dropped[-1].raws = None
-        size -= dropped[-1].bytes
-    return dropped
-
-
-class SavedValues:
-    """Collects the values of the body, step by step. Above `limit` bytes, only statistics of the largest are kept.
-
-    order: by step, which of `orders` its values have, if it is not that of the series. orders: numbers of series.
-    """
-
-    def __init__(self, limit: int):
-        self.series: dict[tuple[Any, ...], Series] = {}
-        self.order: dict[int, int] = {}
-        self.orders: dict[tuple[int, ...], int] = {}
-        self._numbers: dict[tuple[Any, ...], int] = {}
-        self.words: list[str] = []
-        self._limit, self._bytes = limit, 0
-        self._failed: str | None = None
-
-    def collect(self, run: Run) -> list[str]:
-        """Collects all steps, including one that failed. Returns the result of the replay check for each."""
-        values_of = getattr(run.replay, "numbers_and_values", run.replay.values)
-        with run.replay.in_order():
-            checks = [self._step(values_of, step) for step in range(run.steps + (run.failed is not None))]
-        self.words = list(dict.fromkeys(checks))
-        return checks
-
-    def _step(self, values_of: Callable[[int], tuple[list[Any], str]], step: int) -> str:
-        try:
-            values, check = values_of(step)
-        except Exception as error:
-            self._failed = self._failed or f"step {step} could not be computed again: {type(error).__name__}"
-            return "not in the file"
-        counts: Counter[tuple[Any, ...]] = Counter()
-        numbers = []
-        for name, op, line, tensor, *_ in values:
-            form = (name, op, line, *form_of(tensor))
-            counts[form] += 1
-            key = *form, counts[form]
-            numbers.append(self._numbers.setdefault(key, len(self._numbers)))
-            if numbers[-1] == len(self.series):
-                self.series[key] = Series.like(tensor, name, op, line)
-            series = self.series[key]
-            n_bytes = series.add(step, tensor)
-            self._bytes += n_bytes if series.raws is not None else 0
-        if numbers != sorted(numbers):
-            self.order[step] = self.orders.setdefault(tuple(numbers), len(self.orders))
-        if self._bytes > self._limit:
-            self._bytes -= sum(entry.bytes for entry in fit(self.series.values(), self._limit))
-        return check
-
-    def note(self, states: Sequence[Series]) -> str | None:
-        """A note on what the file does not contain, or None. states: those that were left out."""
-        out = [series for series in self.series.values() if series.raws is None]
-        names = [f"{series.name} ({series.bytes / 2**20:.1f} MiB)" for series in [*states, *out]]
-        parts = [f"only statistics of {', '.join(names)}"] if names else []
-        return "; ".join([*parts, *([self._failed] if self._failed else [])]) or None

@@ -23,7 +23,7 @@ PENDING, MANY = 2**18, 1024
 """Bytes and number of tensors whose statistics are computed together."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Series:
     """The values of one line of the body, at the steps in which it ran.
 
@@ -101,7 +101,10 @@ class Series:
 
     def tensor(self, step: int) -> Tensor:
         """The value at a step. Raises KeyError if there is none."""
-        at = self.steps[step]
+        return self.at(self.steps[step])
+
+    def at(self, at: int) -> Tensor:
+        """The value at a place."""
         tensor = AbsentTensor(self, at) if self.raws is None else tensor_of(self.raws[at], self.sig, self.lengths[at])
         tensor.name = self.name
         return tensor

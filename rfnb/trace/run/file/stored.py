@@ -79,7 +79,7 @@ class StoredReplay:
     why: list[str] | None = None
     lineages: Sequence[Lineage] = ()
     searched: Any = None
-    order: Mapping[int, Sequence[Series]] = field(default_factory=dict)
+    order: Mapping[int, Sequence[Any]] = field(default_factory=dict)
     _by_step: dict[int, list[Series]] | None = field(default=None, init=False)
 
     @property
@@ -98,7 +98,10 @@ class StoredReplay:
 
     def storages(self) -> dict[Any, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
-        all_series = [*self.series, *(series for state in self.states for series in state.series)]
+        return self.storages_of([*self.series, *(series for state in self.states for series in state.series)])
+
+    def storages_of(self, all_series: Sequence[Series]) -> dict[Any, int]:
+        """The storages of some series."""
         raws = [raw for entry in all_series if entry.raws is not None for raw in entry.raws[:1]]
         return dict(backend_of_raw(raw).storage_raw(raw) for raw in raws)
 
@@ -125,16 +128,15 @@ class StoredReplay:
         check = self.checks[step] if step < len(self.checks) else "not in the file"
         return [StepValue(series.name, series.op, series.line, series.tensor(step)) for series in all_series], check
 
-    def series_at(self, step: int) -> list[Series]:
+    def series_at(self, step: int) -> Sequence[Any]:
         """The series that have a value at a step, in the order in which it computed them."""
+        if step in self.order:
+            return self.order[step]
         if self._by_step is None:
             self._by_step = {}
             for series in self.series:
                 for at in series.steps:
                     self._by_step.setdefault(at, []).append(series)
-            for at, order in self.order.items():
-                places = {id(series): place for place, series in enumerate(order)}
-                self._by_step.get(at, []).sort(key=lambda series, places=places: places.get(id(series), -1))  # type: ignore[misc]
         return self._by_step.get(step, [])
 
     def lines(self, step: int) -> StepLines | None:
