@@ -64,6 +64,23 @@ def objects_in_objects():
         total = total + clock.tick()
 
 
+class Hand:
+    """Has nothing but another object."""
+
+    def __init__(self):
+        self.ticks = Ticks()
+
+    def tick(self):
+        self.ticks.n += 1
+        return self.ticks.n
+
+
+def an_object_that_only_has_another_one():
+    hand, total = keep(Hand()), 0
+    for _ in range(4):
+        total = total + hand.tick()
+
+
 def a_method_as_a_variable():
     clock, total = Clockwork(), 0
     tick = keep(clock).tick
@@ -255,8 +272,8 @@ def tensors_changed_by_a_function():
     for row in KEPT[-1]:
         total = total + row
         clip_all([row, total])
-    clip_all(rows)
-    rows[0].zero_()
+    for row in rows:
+        row.zero_()
 
 
 def rows_that_are_read_by_their_list():
