@@ -271,9 +271,8 @@ def tensors_changed_by_a_function():
     total = torch.zeros(2)
     for row in KEPT[-1]:
         total = total + row
-        clip_all([row, total])
-    for row in rows:
-        row.zero_()
+        clip_all([total])
+    torch._foreach_zero_(rows)
 
 
 def rows_that_are_read_by_their_list():
