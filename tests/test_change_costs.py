@@ -79,8 +79,8 @@ CELL: Edits = {
 from __future__ import annotations
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.tensor_dict import State
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.nn.cells.simple import BasicRNN
 
 

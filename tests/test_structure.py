@@ -31,18 +31,17 @@ ORDER = "printable errors core backend ops data trace loop nn search checkpoint 
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run_ctx",
-    "data": "dataset batching writing public",
+    "data": "dataset writing public",
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program step ends steps body replay check run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants found corpus "
     "frames score choice ctc with_tensors decoding register public",
-    "checkpoint": "bundle stored entries contents mapping plain_values training report variables foreign save load "
-    "public",
+    "checkpoint": "bundle entries mapping training report variables foreign save load public",
     "network": "versions axes resolve options layer_call spec layer extern_data losses holder params build rec builder "
     "inner_net config report interface network weights public",
-    "layers": "activations initializers basic batches chunks conv create eval grad loss matmul norm random "
-    "range rec reduce run shape shift signal slice softmax time concat wrap register",
+    "layers": "activations initializers batches basic chunks conv create eval loss matmul norm "
+    "rec reduce run shape shift signal slice time concat wrap register",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
 }

@@ -1,4 +1,7 @@
-"""The entries of a checkpoint from any source: a file of one of several programs, a folder, or tensors by name."""
+"""The entries of a checkpoint from any source: a file of one of several programs, a folder, or tensors by name.
+
+What is known of each before its values are read is `Stored`; `CheckpointFile` shows all of a file, and reads values.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,59 @@ import pickle
 import zipfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from safetensors import safe_open
 
 from rfnb.checkpoint.bundle.reader import Bundle, index_of
-from rfnb.checkpoint.stored import Checkpoint, Layout, StoredEntry
+from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import public_function
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import CheckpointError
 from rfnb.nn.bridge.mirror import VERSION
+
+Layout = Literal["rfnb", "torch", "as it is"]
+"""Which axis of a weight is which: {in, out} in rfnb, {out, in} in torch; or the same as in the module."""
+
+TRAINING = "training:"
+"""Prefix of entries that belong to optimizers and the like. No parameter has it, since attributes have no colon."""
+
+
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry of a checkpoint, whose values have not been read yet."""
+
+    key: str  # the name in the file, which renaming does not change
+    shape: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...] | None = None  # the names of the dims when it was saved
+
+    def __str__(self) -> str:
+        if self.dims is None:
+            return f"shape {self.shape}"
+        return f"{{{', '.join(f'{name}:{size}' for name, size in zip(self.dims, self.shape, strict=True))}}}"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The entries of a checkpoint by name, and a function that reads them."""
+
+    name: str
+    entries: Mapping[str, StoredEntry]
+    read: Callable[[str], torch.Tensor]  # by key
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "tensors by name"
+    apart: Mapping[str, StoredEntry] = field(default_factory=dict)  # of optimizers, steps, and what is not read
+    separator: str = "."  # between the parts of a name
+    layout: Callable[[StoredEntry], Layout | None] = lambda _: None  # None: not known
+
 
 _INDEX = ".index.json"
 _NAMES = ("model.safetensors", f"model.safetensors{_INDEX}", "pytorch_model.bin", f"pytorch_model.bin{_INDEX}")
@@ -131,19 +174,15 @@ def of_npz(path: Path, files: ExitStack) -> Checkpoint:
         for member in members.namelist():
             name = member.removesuffix(".npy")
             with members.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else _header_2
-                shape, _, dtype = read_header(file)
+                form = np.lib.format
+                first = form.read_magic(file) == (1, 0)
+                shape, _, dtype = (form.read_array_header_1_0 if first else form.read_array_header_2_0)(file)
             _add(entries, apart, name, shape, dtype)
 
     def read(key: str) -> torch.Tensor:
         return _as_torch(opened[key], key, path)
 
     return Checkpoint(str(path), entries, read, kind="npz", apart=apart, separator=_separator(entries))
-
-
-def _header_2(file: Any) -> Any:
-    return np.lib.format.read_array_header_2_0(file)
 
 
 def of_hdf(path: Path, files: ExitStack) -> Checkpoint:
@@ -421,3 +460,100 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
     for letter, kind in {"I": "int", "U": "uint", "C": "complex"}.items()
     for bits in (8, 16, 32, 64)
 }
+
+
+class CheckpointFile(Shown):
+    """A checkpoint that is open: `file["encoder/W"]` is a value, `file.entries` has the shapes of all.
+
+    A notebook shows it as a tree. `apart` are the entries of optimizers, steps, and values that are not numbers.
+    It can be used in a `with` statement, which closes the file.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, files: ExitStack):
+        self._checkpoint, self._files = checkpoint, files
+
+    @property
+    def path(self) -> str:
+        """The path; for a checkpoint of TensorFlow its prefix."""
+        return self._checkpoint.name
+
+    @property
+    def kind(self) -> str:
+        """What wrote it: "TensorFlow", "safetensors", "torch", "npz" or "HDF"."""
+        return self._checkpoint.kind
+
+    @property
+    def separator(self) -> str:
+        """What stands between the parts of a name."""
+        return self._checkpoint.separator
+
+    @property
+    def entries(self) -> Mapping[str, StoredEntry]:
+        """By name the shape and the dtype."""
+        return self._checkpoint.entries
+
+    @property
+    def apart(self) -> Mapping[str, StoredEntry]:
+        """By name the shape and the dtype of entries of optimizers, of steps, and of values that are not numbers."""
+        return self._checkpoint.apart
+
+    @guarded
+    def __getitem__(self, name: str) -> torch.Tensor:
+        entry = self.entries.get(name) or self.apart.get(name)
+        if entry is None:
+            hint = did_you_mean(name, [*self.entries, *self.apart], most=3)
+            raise CheckpointError(f"{self.path} has no entry {name!r:.100}", hint=hint)
+        return self._checkpoint.read(entry.key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries or name in self.apart
+
+    def keys(self) -> list[str]:
+        """The names, without those of `apart`. `dict(file)` reads all values."""
+        return list(self.entries)
+
+    def close(self) -> None:
+        """Closes the file. Values that were read stay as they are."""
+        self._files.close()
+
+    def __enter__(self) -> CheckpointFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@guarded
+def open_checkpoint(path: str | os.PathLike[str], *, verify: bool = False) -> CheckpointFile:
+    """What is in a checkpoint: names, shapes, dtypes and sizes as a tree; `file[name]` is a value, a torch tensor.
+
+    >>> model = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"))
+    >>> file = rf.open_checkpoint(rf.save(model, folder / "model.safetensors"))
+    >>> file.entries["weight"].shape, file["bias"]
+    ((3, 2), tensor([0., 0.]))
+    >>> print(rf.show(file).text.partition(":")[2].strip())
+    2 entries, 8 values, 32 B
+      bias    2    float32
+      weight  3×2  float32
+
+    Args:
+        path: a checkpoint of TensorFlow, by its prefix, one of its files, or its folder; a file of safetensors, torch,
+            npz, or HDF. Files are read as data only.
+        verify: whether the checksums of values are compared when they are read, which files of TensorFlow have.
+
+    Raises CheckpointError if the file cannot be read.
+    """
+    files = ExitStack()
+    with ExitStack() as failed:
+        failed.push(files)
+        checkpoint = files.enter_context(opened(path, verify=verify))
+        failed.pop_all()
+    return CheckpointFile(checkpoint, files)

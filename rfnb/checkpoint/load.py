@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import torch
 
-from rfnb.checkpoint import plain_values, training as training_state
-from rfnb.checkpoint.entries import Source, config_of, opened
+from rfnb.checkpoint import training as training_state
+from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, StoredEntry, config_of, opened
 from rfnb.checkpoint.foreign import settings
 from rfnb.checkpoint.foreign.convert import Converted, converted, unfold_lstms
 from rfnb.checkpoint.foreign.settings import from_config
@@ -32,7 +32,6 @@ from rfnb.checkpoint.mapping import (
     targets,
 )
 from rfnb.checkpoint.report import LoadReport
-from rfnb.checkpoint.stored import TRAINING, Checkpoint, StoredEntry
 from rfnb.core.ground.hook import ClassHook
 from rfnb.core.ground.source import public_function
 from rfnb.core.tensor.op import guarded
@@ -176,7 +175,7 @@ def load_config(path: str | os.PathLike[str]) -> Any:
     with opened(path) as checkpoint:
         if "config" not in checkpoint.metadata:
             raise CheckpointError(f"load_config: {checkpoint.name} has no config", hint="rf.save(…, config=…)")
-        return plain_values.read(checkpoint.metadata["config"], "the config").get("config")
+        return training_state.read(checkpoint.metadata["config"], "the config").get("config")
 
 
 def _check(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from posixpath import commonpath
 from typing import Any, NamedTuple, TypeVar
 
-from rfnb.checkpoint.stored import StoredEntry
+from rfnb.checkpoint.entries import StoredEntry
 from rfnb.core.ground.source import public_function
 from rfnb.core.ground.text import did_you_mean, nearest
 from rfnb.core.tensor.parameter import Parameter

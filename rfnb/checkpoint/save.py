@@ -13,9 +13,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from rfnb.checkpoint import plain_values, training as training_state
+from rfnb.checkpoint import training as training_state
+from rfnb.checkpoint.entries import TRAINING
 from rfnb.checkpoint.mapping import targets
-from rfnb.checkpoint.stored import TRAINING
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import CheckpointError
@@ -68,7 +68,7 @@ def save(
         "tied": json.dumps({name: target.name for target in parameters for name in target.names[1:]}),
     }
     if config is not None:
-        metadata["config"] = plain_values.Writer().json({"config": config})
+        metadata["config"] = training_state.Writer().json({"config": config})
     if training is not None:
         metadata["training"], tensors = training_state.describe(training, module)
         raw |= tensors

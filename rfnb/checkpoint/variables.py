@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from rfnb.checkpoint.entries import Checkpoint, StoredEntry
 from rfnb.checkpoint.mapping import Choice, chooser, missing_prefix
 from rfnb.checkpoint.report import LoadReport, ValueOrigin
-from rfnb.checkpoint.stored import Checkpoint, StoredEntry
 from rfnb.core.ground.source import public_function
 from rfnb.core.ground.text import nearest
 from rfnb.core.tensor.parameter import Parameter

@@ -9,14 +9,13 @@ import numpy as np
 
 from rfnb.display.kit import window
 from rfnb.display.kit.data import Data, read, to_numpy
-from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
+from rfnb.display.kit.note import Notes
 from rfnb.display.kit.schema import DimView, MarkedPicture
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, facts_html, table_html
+from rfnb.display.markup.elements import Table, chip, facts_html, fold, note_html, note_text, table_html
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import short
-from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text
 from rfnb.errors import fact_lines
 from rfnb.loop.check.finiteness import FiniteReport, NotFinite
 from rfnb.loop.check.invariance import BatchDifference, BatchReport

@@ -9,14 +9,13 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import window
 from rfnb.display.kit.data import Axis
-from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
+from rfnb.display.kit.note import Notes
 from rfnb.display.kit.schema import DimView, MarkedPicture
-from rfnb.display.markup import style, widgets_html
-from rfnb.display.markup.grid import Table, aligned, facts_html
+from rfnb.display.markup import elements, style
+from rfnb.display.markup.elements import Table, aligned, chip, facts_html, fold, note_html, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, plain, real, short
-from rfnb.display.markup.widgets_html import chip, fold, note_html, quiet
 from rfnb.errors import fact_lines
 
 if TYPE_CHECKING:
@@ -257,7 +256,7 @@ def _folded(words: str, rows: list[Difference]) -> Html:
 
 
 def _row(row: Difference) -> Html:
-    return widgets_html.row(el("b", row["name"]), _line(row), _step(row), row["text"])
+    return elements.row(el("b", row["name"]), _line(row), _step(row), row["text"])
 
 
 def _percent(share: Number) -> str:

@@ -16,14 +16,13 @@ from rfnb.core.graph.call_recorder import note_of
 from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.display.kit import options
-from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import colour_of, describe_dim, dim_word, dims_text
+from rfnb.display.kit.note import Notes
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, chip, note_text, quiet
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import Number, amount, plain, real, short, size
-from rfnb.display.markup.widgets_html import chip, note_text, quiet
 from rfnb.nn.module.module import Module
 
 

@@ -7,9 +7,8 @@ import re
 from typing import Literal, TypedDict
 
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import aligned
+from rfnb.display.markup.elements import aligned, quiet, row
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.widgets_html import quiet, row
 
 
 class Call(TypedDict):

@@ -42,7 +42,7 @@ VIEWS = {
     "attention": ("attention.view", ""),
     "attention_list": ("attention.list_view", "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen"),
     "load_report": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
-    "checkpoint": ("checkpoint.contents_view", "rfnb.checkpoint.contents.CheckpointFile"),
+    "checkpoint": ("checkpoint.contents_view", "rfnb.checkpoint.entries.CheckpointFile"),
     "progress": ("training.progress", "rfnb.display.training.progress.Progress"),
     "gradient_norms": ("training.gradient_norms", "rfnb.display.training.gradient_norms.GradientNorms"),
     "probe": ("training.probe_view", "rfnb.trace.probe.probe.Probe"),

@@ -7,9 +7,8 @@ from typing import Literal, TypedDict
 from rfnb.core.ground.text import count_of
 from rfnb.display.beam.view import verdict_colour
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, table_html
+from rfnb.display.markup.elements import Table, chip, note_html, quiet, row, table_html
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.widgets_html import chip, note_html, quiet, row
 from rfnb.errors import ViewError
 from rfnb.search.corpus.report import RATES, Row, SearchReport, SearchReports
 from rfnb.search.explain.where import VERDICTS

@@ -14,14 +14,13 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, read
-from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.kit.dims import describe_axes, describe_dim, dims_html, dims_text
+from rfnb.display.kit.note import Notes, reason
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, chip, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import percent, short, size
-from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
 from rfnb.display.tensor.arrays import class_of, data_of, is_array
 from rfnb.display.tensor.stats import measure, moments
 from rfnb.display.tensor.value import value_text

@@ -20,14 +20,13 @@ from rfnb.network.layer import Layer
 from rfnb.network.layer_call.param_changes import input_first, renamed, renaming
 from rfnb.network.options import REQUIRED, layer, value
 from rfnb.network.versions import holds
-from rfnb.ops.conv import conv, pool, transposed_conv
+from rfnb.ops.conv import conv, make_conv_out_spatial_dims, pool, transposed_conv
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import ones_like, range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, compare_bc, logical_and, maximum, minimum, where
 from rfnb.ops.shape import expand_dim, replace_dim_v2, set_feature_dim, split_dims, squeeze
-from rfnb.ops.slide import make_conv_out_spatial_dims
 
 
 class Spatial(Layer):

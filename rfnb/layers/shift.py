@@ -11,7 +11,7 @@ from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.batches import with_lengths, with_padding
-from rfnb.layers.range import cast_number
+from rfnb.layers.create import cast_number
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, value
 from rfnb.ops.create import full, range_over_dim

@@ -9,7 +9,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.layers.batches import with_padding
-from rfnb.layers.range import cast_number
+from rfnb.layers.create import cast_number
 from rfnb.network.axes import time_of
 from rfnb.network.layer import Layer
 from rfnb.network.options import axis, layer, value

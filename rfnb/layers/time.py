@@ -10,7 +10,7 @@ from rfnb.core.tensor.arguments import Count, Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.layers.range import cast_number
+from rfnb.layers.create import cast_number
 from rfnb.network.layer import Layer, SteppingLayer
 from rfnb.network.options import axes, axis, layer, value
 from rfnb.network.versions import holds

@@ -32,8 +32,8 @@ from rfnb.network.rec.order import order_of, outside_needs
 from rfnb.network.rec.run import RecRun
 from rfnb.network.rec.search import searched_net, searching
 from rfnb.network.report.findings import NetworkReport, report_of
-from rfnb.network.report.lenient import construct_what_can
 from rfnb.network.report.outline import Entry, outline
+from rfnb.network.report.rehearsal import construct_what_can
 from rfnb.network.versions import default_behavior_version
 from rfnb.ops.grad import stop_gradient_scope
 from rfnb.search.found import Found

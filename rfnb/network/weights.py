@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rfnb.checkpoint.entries import Checkpoint, StoredEntry
 from rfnb.checkpoint.load import RESTORE, load
 from rfnb.checkpoint.mapping import Choice
 from rfnb.checkpoint.report import LoadReport
-from rfnb.checkpoint.stored import Checkpoint, StoredEntry
 from rfnb.checkpoint.variables import Import, Model, Restored, RestoreOptions
 from rfnb.core.ground.source import public_function
 from rfnb.core.ground.text import did_you_mean

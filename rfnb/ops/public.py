@@ -266,7 +266,11 @@ from rfnb.ops.slice import (
 # isort: split
 # windows and signals
 from rfnb.ops.conv import (
+    calc_conv_out_length as calc_conv_out_length,
+    calc_transposed_conv_out_length as calc_transposed_conv_out_length,
     conv as conv,
+    make_conv_out_spatial_dims as make_conv_out_spatial_dims,
+    make_transposed_conv_out_spatial_dims as make_transposed_conv_out_spatial_dims,
     max_pool as max_pool,
     max_pool1d as max_pool1d,
     pool as pool,
@@ -276,12 +280,6 @@ from rfnb.ops.conv import (
     transposed_conv as transposed_conv,
 )
 from rfnb.ops.signal import stft as stft, window as window
-from rfnb.ops.slide import (
-    calc_conv_out_length as calc_conv_out_length,
-    calc_transposed_conv_out_length as calc_transposed_conv_out_length,
-    make_conv_out_spatial_dims as make_conv_out_spatial_dims,
-    make_transposed_conv_out_spatial_dims as make_transposed_conv_out_spatial_dims,
-)
 
 # isort: split
 # building blocks of networks

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+from rfnb.backend.base.conv import Window
 from rfnb.backend.base.sizes import derived
-from rfnb.backend.base.slide import Window
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
-from rfnb.ops.slide import masked
+from rfnb.ops.conv import masked
 
 
 @op(frames="any")

@@ -37,6 +37,8 @@ def of_scores(make):
         ({"start": torch.tensor([0, 1, 2])}, ParameterError, "a list of 2"),
         ({"tags": ["laugh"]}, ParameterError, "a name for each sequence"),
         ({"length_normalization_exponent": math.inf}, ParameterError, "finite number"),
+        ({"threshold": math.nan}, ParameterError, "`threshold` is not a finite number"),
+        ({"groups": 2, "early_stop": 1}, ParameterError, "`groups` is not possible"),
         ({"length_penalty": 0.6}, ParameterError, "length_normalization_exponent=…"),
         ({"num_beams": 4}, ParameterError, "beam=4"),
         ({"step": lambda prev, state: torch.zeros(len(prev), 4)}, SearchError, r"Tensor(.|\n)*return scores, state"),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.backend.base.conv import Window, one_axis, several_axes
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, fitted, size_in
-from rfnb.backend.base.slide import Window, one_axis, several_axes
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
-from rfnb.backend.base.slide import Spread, Window
+from rfnb.backend.base.conv import Spread, Window
 from rfnb.backend.torch.reduce import lowest
 
 _CONV: dict[int, Any] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import torch
 
+from rfnb.checkpoint.entries import Checkpoint, Layout, StoredEntry
 from rfnb.checkpoint.foreign.tables import TableRow, rows_for
 from rfnb.checkpoint.mapping import Owners, Target, fits
 from rfnb.checkpoint.report import ValueOrigin
-from rfnb.checkpoint.stored import Checkpoint, Layout, StoredEntry
 from rfnb.core.ground.source import public_function
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError

@@ -14,14 +14,14 @@ from rfnb.display.attention.schema import AttentionHead, AttentionView
 from rfnb.display.attention.weights import SEVERAL
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Axis, read
-from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import dim_pill
+from rfnb.display.kit.note import Notes
 from rfnb.display.markup import png, style
+from rfnb.display.markup.elements import chip, fold, quiet
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for
 from rfnb.display.markup.svg import data_uri
-from rfnb.display.markup.widgets_html import chip, fold, quiet
 from rfnb.display.tensor.describe import sequence
 from rfnb.display.tensor.entries import shown, tokens
 from rfnb.errors import ViewError

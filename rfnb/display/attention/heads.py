@@ -26,7 +26,7 @@ from rfnb.display.attention import drawing
 from rfnb.display.attention.schema import AttentionHead
 from rfnb.display.attention.weights import Weights
 from rfnb.display.kit import options
-from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.note import Notes
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import pooled
 

@@ -42,15 +42,14 @@ from rfnb.display.attention.heads import best_path, describe_heads
 from rfnb.display.attention.schema import AttentionHead, AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.attention.weights import SEVERAL, Side, choose, read_weights
 from rfnb.display.kit import options
-from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_axes, dim_word
+from rfnb.display.kit.note import Notes
 from rfnb.display.markup import png, style
+from rfnb.display.markup.elements import Table, fold, note_html, note_text, quiet, table_html
 from rfnb.display.markup.figures import figure_class, literal
-from rfnb.display.markup.grid import Table, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp
-from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.tensor.entries import shown
 from rfnb.errors import ViewError
 

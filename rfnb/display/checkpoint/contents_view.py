@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any, Literal, TypedDict
 
-from rfnb.checkpoint.contents import CheckpointFile
-from rfnb.checkpoint.stored import StoredEntry
+from rfnb.checkpoint.entries import CheckpointFile, StoredEntry
 from rfnb.display.kit import options
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import amount, size
-from rfnb.display.markup.widgets_html import quiet
 
 DEEPEST = 12
 """Names with more parts keep the rest in one."""

@@ -7,10 +7,9 @@ from typing import Literal, TypedDict
 from rfnb.checkpoint.report import LoadReport
 from rfnb.core.ground.text import count_of
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, chip, fold, quiet, row
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, plain, short
-from rfnb.display.markup.widgets_html import chip, fold, quiet, row
 
 
 class LoadedNames(TypedDict):

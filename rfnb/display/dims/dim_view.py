@@ -9,9 +9,8 @@ from rfnb.display.kit import options
 from rfnb.display.kit.dims import describe_dim, dim_pill, dim_word, origin
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, quiet
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.tensor.entries import shown
 from rfnb.display.tensor.view import bars_html
 

@@ -22,11 +22,10 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.display.dims.dim_view import DimRow, DimTableView
 from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, names_of, origin, size_word
-from rfnb.display.markup import style, widgets_html
-from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup import elements, style
+from rfnb.display.markup.elements import Table, aligned, chip, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import bars
-from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
 from rfnb.nn.module.module import Module
 
 MOST = 20_000
@@ -307,7 +306,7 @@ def to_html(view: DimTableView) -> Html:
     """The table with each dim in its colour."""
     if not view["rows"]:
         return el("div", f"({view['note']})", style=f"{style.BOX};{style.QUIET}")
-    head = el("thead", widgets_html.row(*COLUMNS, look=_HEAD, tag="th"))
+    head = el("thead", elements.row(*COLUMNS, look=_HEAD, tag="th"))
     rows = [_html_row(row) for row in view["rows"]]
     return el("div", el("table", head, el("tbody", rows), style=_TABLE), note_html(view["note"]), style=style.BOX)
 

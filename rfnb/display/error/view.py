@@ -14,12 +14,12 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.source import Source, innermost_call, is_own, is_users, steps_of
 from rfnb.display.error.failed_call import Argument, OperandCell, aligned, dims_in, failed_call
-from rfnb.display.kit.degrade import Notes
 from rfnb.display.kit.dims import describe_dim, dim_word, named_pill, names_of, size_word
+from rfnb.display.kit.note import Notes
 from rfnb.display.kit.schema import DimView
-from rfnb.display.markup import grid, style
+from rfnb.display.markup import elements, style
+from rfnb.display.markup.elements import fold, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.errors import fact_lines
 from rfnb.printable import error_text, printable_name
 
@@ -244,7 +244,7 @@ def strips_text(rows: Sequence[StripRow]) -> list[str]:
         widths = [max(len(cell["word"]) if cell else 0 for cell in column) for column in columns]
         marks = ["^" * size if wrong else "" for wrong, size in zip(odd, widths, strict=True)]
         table.append(["", "", "", *marks])
-    return grid.aligned(table)
+    return elements.aligned(table)
 
 
 def _heads(rows: Sequence[StripRow]) -> list[list[str]]:

@@ -12,10 +12,9 @@ from rfnb.display.explain.life import (
     rounded,
 )
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, aligned, facts_html
+from rfnb.display.markup.elements import Table, aligned, chip, facts_html, fold, note_html, note_text, quiet
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import real
-from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
 from rfnb.search.tree import Tree

@@ -11,12 +11,11 @@ from typing import Any, Literal, TypedDict
 
 from rfnb.display.beam.schema import BeamView
 from rfnb.display.beam.view import drawn_steps
-from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.note import Notes
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.elements import Table, aligned, fold, quiet
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import Number, plain, real
-from rfnb.display.markup.widgets_html import fold, quiet
 from rfnb.printable import printable_name
 from rfnb.search.explain.life import Fall, Life, competing, scaled_parts
 from rfnb.search.tree import Tree

@@ -6,11 +6,10 @@ from typing import Literal
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.explain.life import WhyView, describe_life, labels_html, life_html, life_lines, life_table
-from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.note import Notes
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, chip, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
 from rfnb.search.explain.why import Why
 
 STATES = {

@@ -12,10 +12,9 @@ from rfnb.core.ground.text import count_of
 from rfnb.display.graph.names import class_of, path_of
 from rfnb.display.graph.schema import GraphMeasured, GraphView, NodeNumber
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import duration, percent, short, size
-from rfnb.display.markup.widgets_html import quiet
 
 ROWS = 400
 """Largest number of rows of the sorted table."""

@@ -50,9 +50,8 @@ from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.schema import GraphFailure, GraphView
 from rfnb.display.graph.unfold import opened, to_table as boxes
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.grid import Table, table_html
+from rfnb.display.markup.elements import Table, fold, note_text, quiet, table_html
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.widgets_html import fold, note_text, quiet
 
 LEGIBLE = 0.75
 """Smallest scale of the picture in a narrow cell; beyond, it scrolls sideways."""

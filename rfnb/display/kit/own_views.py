@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rfnb.display.kit import note
-from rfnb.display.kit.degrade import reason
+from rfnb.display.kit.note import reason
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
 

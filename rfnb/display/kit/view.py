@@ -12,10 +12,10 @@ from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
 from rfnb.core.tensor.op import guarded
 from rfnb.display.kit import note, page
-from rfnb.display.kit.degrade import reason
+from rfnb.display.kit.note import reason
 from rfnb.display.kit.own_views import check_choice
 from rfnb.display.kit.page import MIME
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
 from rfnb.printable import encodable, visible

@@ -9,9 +9,9 @@ import numpy as np
 
 from rfnb.display.kit.schema import MarkedPicture
 from rfnb.display.markup import png, style
+from rfnb.display.markup.elements import quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import short
-from rfnb.display.markup.widgets_html import quiet
 
 CELLS = (16, 48)
 """Largest number of rows and of columns around the place."""

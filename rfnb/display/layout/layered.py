@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rfnb.display.layout.layers import BoxSize, Layers, Link, layers, order, ranks, turned
-from rfnb.display.layout.place import places
+from rfnb.display.layout.layers import BoxSize, Layers, Link, layers, order, places, ranks, turned
 from rfnb.display.layout.route import LANE, Box, Drawing, Grid, Lanes, Router, lanes
 
 MOST = 6

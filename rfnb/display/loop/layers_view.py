@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.elements import Table, aligned, quiet, row
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import duration, percent
-from rfnb.display.markup.widgets_html import quiet, row
 
 if TYPE_CHECKING:
     from rfnb.network.rec.explain import ExplainedLayer, NetExplanation

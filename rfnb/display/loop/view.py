@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import duration, percent
-from rfnb.display.markup.widgets_html import quiet
 
 if TYPE_CHECKING:
     from rfnb.loop.steps.explain import ExplainedOp, Explanation

@@ -5,9 +5,8 @@ from __future__ import annotations
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.cards import amount
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, row
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet, row
 from rfnb.display.network.schema import NetworkReportView, ReportFinding
 from rfnb.network.report.findings import LEVELS, NetworkReport
 

@@ -21,9 +21,8 @@ from rfnb.display.kit.data import Axis
 from rfnb.display.kit.dims import UNKNOWN, colour_of, describe_axis, dim_word, dims_text
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, table_html
+from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, table_html
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.display.network.fold import NetFolder, Status, as_computed, loops_of
 from rfnb.display.network.schema import LayerCard, LayerOption, LayerParam, NetworkView, TakenFrames, TakenRow
 from rfnb.errors import ViewError

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rfnb.display import comparison as comparison_view
-from rfnb.display.beam.beam_at_step import tree_of
 from rfnb.display.beam.schema import NodeAt
-from rfnb.display.beam.view import PRUNED
+from rfnb.display.beam.view import PRUNED, tree_of
 from rfnb.display.comparison import ComparisonView
 from rfnb.display.markup.numbers import plain
 from rfnb.display.panel.axes import axes_typed

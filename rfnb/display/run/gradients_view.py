@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.elements import Table, aligned, chip, note_html, row
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import BLOCKS, Number, plain, real, short
-from rfnb.display.markup.widgets_html import chip, note_html, row
 from rfnb.display.run.schema import Curve, GradientsView
 from rfnb.display.run.step import spread
 from rfnb.loop.replay.gradients import verdict

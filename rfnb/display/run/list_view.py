@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, chip, row
 from rfnb.display.markup.html import Child, Html, el
-from rfnb.display.markup.widgets_html import chip, row
 from rfnb.display.run.schema import Origin, RunItem, RunsView
 from rfnb.trace.run.plain_steps import PlainSteps
 

@@ -15,12 +15,11 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, read, thin_mask, thinned, to_numpy
 from rfnb.display.kit.dims import dims_html, dims_text
 from rfnb.display.kit.schema import DimView
-from rfnb.display.markup import png, style, widgets_html
-from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup import elements, png, style
+from rfnb.display.markup.elements import Table, aligned, chip
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import Number, bars, short
 from rfnb.display.markup.png import block_for, extremes, pooled
-from rfnb.display.markup.widgets_html import chip
 from rfnb.display.run.schema import HistoryView, StateRow, StateStrip
 from rfnb.display.run.step import live_at, of_sequence, spread
 from rfnb.display.tensor.entries import PAD
@@ -295,7 +294,7 @@ def _state_html(row: StateLine) -> Html:
     middle = f"{style.LEFT_CELL};vertical-align:middle"
     sparkline = [picture, el("div", row.sparkline, style="opacity:0.65;white-space:nowrap")]
     odd = [chip(flag, style.WARN) for flag in row.odd]
-    return widgets_html.row(el("b", row.name), dims_html(row.dims), sparkline, odd, look=middle)
+    return elements.row(el("b", row.name), dims_html(row.dims), sparkline, odd, look=middle)
 
 
 def _marked(cell: str) -> list[Child]:

@@ -15,12 +15,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rfnb.core.dims.lengths import going_on_mask
-from rfnb.display.beam.beam_at_step import describe_beam, line, tree_of
 from rfnb.display.beam.schema import NodeAt
+from rfnb.display.beam.view import describe_beam, line, tree_of
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, read, to_numpy
-from rfnb.display.kit.degrade import Notes, reason
 from rfnb.display.kit.dims import describe_axes
+from rfnb.display.kit.note import Notes, reason
 from rfnb.display.markup.numbers import Number, plain, short
 from rfnb.display.run.schema import LineValue, OpRow, OpsView, OpView, StateRow, StepView, WatchRow
 from rfnb.display.tensor.schema import ValueView

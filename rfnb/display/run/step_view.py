@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, table_html
+from rfnb.display.markup.elements import Table, quiet, table_html
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.run.schema import RunStepView
 from rfnb.display.run.step import describe_step
 from rfnb.display.run.view import body_html, body_text, chosen, describe_run

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.beam import view as beam_view
-from rfnb.display.beam.beam_at_step import tree_of
 from rfnb.display.beam.schema import BeamView
-from rfnb.display.kit.degrade import Notes, reason
+from rfnb.display.beam.view import tree_of
+from rfnb.display.kit.note import Notes, reason
 from rfnb.display.loop import view as explanation_view
 from rfnb.display.loop.view import LoopExplanationView
 from rfnb.display.markup import style
+from rfnb.display.markup.elements import fold, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import Number, plain, size
-from rfnb.display.markup.widgets_html import fold, note_html, note_text, quiet
 from rfnb.display.run.list_view import LAST_ONLY, describe_origin
 from rfnb.display.run.schema import (
     FailureView,

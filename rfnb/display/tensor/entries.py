@@ -13,10 +13,10 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import png, style
+from rfnb.display.markup.elements import quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for, extremes, pooled
-from rfnb.display.markup.widgets_html import quiet
 from rfnb.display.tensor.schema import BadView, LabelCount
 from rfnb.display.tensor.stats import Measured, place_of, reduced
 

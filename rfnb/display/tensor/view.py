@@ -10,10 +10,9 @@ from rfnb.display.kit import options
 from rfnb.display.kit.dims import colour_of, dim_pill, dim_word, dims_html, dims_text, origin
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.grid import Table
+from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, bars, percent, real, short, size as size_text
-from rfnb.display.markup.widgets_html import chip, fold, note_html, note_text, quiet
 from rfnb.display.tensor.describe import describe as describe, describe_data as describe_data
 from rfnb.display.tensor.entries import counts_text, labels_html, labels_text, table_html, table_text
 from rfnb.display.tensor.schema import BadView, GradView, LengthsView, TensorStats, TensorView

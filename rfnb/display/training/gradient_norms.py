@@ -10,10 +10,9 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.elements import Table, aligned, chip, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
-from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
 from rfnb.display.training.schema import GradientNorm, GradientNormsView
 from rfnb.errors import ParameterError
 

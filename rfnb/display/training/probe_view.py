@@ -16,13 +16,12 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.attention import drawing, view as attention_view
-from rfnb.display.kit.degrade import Notes
+from rfnb.display.kit.note import Notes
 from rfnb.display.kit.view import View, view_of
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.elements import Table, aligned, chip, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short, size
-from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
 from rfnb.display.run.step import live_at, of_sequence, spread
 from rfnb.display.run.view import chosen
 from rfnb.display.tensor.arrays import data_of, is_array

@@ -13,14 +13,13 @@ from weakref import ref
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.run_ctx import Loss, get_run_ctx
-from rfnb.display.kit.degrade import reason
+from rfnb.display.kit.note import reason
 from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.markup import style
-from rfnb.display.markup.grid import Table, aligned
+from rfnb.display.markup.elements import Table, aligned, chip, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, plain, short
 from rfnb.display.markup.svg import data_uri
-from rfnb.display.markup.widgets_html import chip, note_html, note_text, quiet
 from rfnb.display.training.history import BinnedCurve, History
 from rfnb.display.training.plot import to_figure as to_figure
 from rfnb.display.training.schema import LossCurve, ProgressView
@@ -32,7 +31,7 @@ from rfnb.trace.run.options import in_notebook
 from rfnb.trace.run.session import should_record, should_store, waits_for
 
 if TYPE_CHECKING:
-    from rfnb.display.markup.grid import Table
+    from rfnb.display.markup.elements import Table
 
 
 if TYPE_CHECKING:

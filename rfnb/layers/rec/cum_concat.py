@@ -1,19 +1,24 @@
-"""cum_concat: all frames so far, along an axis of their own."""
+"""cum_concat: all frames so far, along an axis of their own; and such frames as a state."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
-from rfnb.layers.rec.so_far import no_frames, with_frame
 from rfnb.network.layer import SteppingLayer
 from rfnb.network.options import axis, value
+from rfnb.ops.concat import cum_concat_step
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros
+from rfnb.ops.math import compare_bc, where
 from rfnb.ops.shape import replace_dim, set_feature_dim
 from rfnb.ops.slice import slice as slice_
+
+if TYPE_CHECKING:
+    from rfnb.network.layer import Layer
 
 
 class CumConcat(SteppingLayer, layer_class="cum_concat", can_leave=False):
@@ -67,3 +72,23 @@ class CumConcat(SteppingLayer, layer_class="cum_concat", can_leave=False):
 
 def _without(dims: Sequence[Dim], dim: Dim | None) -> list[Dim]:
     return [d for d in dims if d is not dim]
+
+
+def no_frames(layer: Layer, batch: Sequence[Dim]) -> dict[str, Tensor]:
+    """The part of a first state that counts the frames of each sequence; nothing if each step is a frame."""
+    return {"count": zeros(batch, dtype="int32")} if layer.spec.by_mask else {}
+
+
+def with_frame(x: Tensor, state: State, name: str) -> tuple[Tensor, Dim, dict[str, Tensor]]:
+    """The frames in a state with those of this step, their axis, and their count. {…}, {…, so_far} → {…, so_far + 1}
+
+    They stand after the frames of each sequence that count. In a sequence where a mask is false, the count stays as it
+    was, and the next frame takes this place.
+    """
+    y, so_far = cum_concat_step(x, prev_accum=state[name], axis=state["so_far"])
+    if "count" not in state:
+        return y, so_far, {}
+    count: Tensor = state["count"]
+    place = compare_bc(range_over_dim(so_far), "==", count)
+    y = where(place, x, y, allow_broadcast_all_sources=True)
+    return set_feature_dim(y, x.feature_dim), so_far, {"count": count + 1}

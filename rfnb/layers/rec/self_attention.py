@@ -10,7 +10,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.layers.initializers import initial_values
-from rfnb.layers.rec.so_far import no_frames, with_frame
+from rfnb.layers.rec.cum_concat import no_frames, with_frame
 from rfnb.network.layer import SteppingLayer
 from rfnb.network.options import axis, layer, value
 from rfnb.ops.attention import attend

@@ -27,9 +27,8 @@ from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import ModuleList, Sequential
 from rfnb.nn.module.module import Module, NotSpecified, layer_numbers
 from rfnb.ops.activation import gating, relu, silu
-from rfnb.ops.conv import pool2d
+from rfnb.ops.conv import make_conv_out_spatial_dims, pool2d
 from rfnb.ops.shape import merge_dims, split_dims
-from rfnb.ops.slide import make_conv_out_spatial_dims
 
 __all__ = [
     "ConformerConvBlock",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from rfnb.backend.base.slide import Padding, PerAxis
+from rfnb.backend.base.conv import Padding, PerAxis
 from rfnb.core.dims.dim import Dim, as_dim, check_dims
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
@@ -13,8 +13,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.nn.layers.linear import weight
 from rfnb.nn.module.module import Module
-from rfnb.ops.conv import conv, transposed_conv
-from rfnb.ops.slide import Sizes
+from rfnb.ops.conv import Sizes, conv, transposed_conv
 
 
 class _Sliding(Module):

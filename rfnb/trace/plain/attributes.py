@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from functools import cache
 from types import GetSetDescriptorType, MemberDescriptorType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -134,3 +136,43 @@ def _item(owner: Any, key: Any) -> Any:
         return owner[key]
     except (LookupError, TypeError):
         return MISSING
+
+
+def attributes_in(value: Any) -> Mapping[str, Any]:
+    """What is in the `__dict__` and the slots of an object, read without code of its class."""
+    kind = type(value)
+    slots = _slots.get(kind)
+    if slots is None:
+        slots = _slots[kind] = slots_of(kind)
+    try:
+        attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        attributes = {}
+    if not slots:
+        return attributes
+    filled = {}
+    for name, slot in slots.items():
+        with suppress(AttributeError):  # an empty slot
+            filled[name] = slot.__get__(value)
+    return {**filled, **attributes}
+
+
+def slots_of(kind: type) -> dict[str, Any]:
+    """The slots of a class of Python, by the names of their attributes."""
+    insides = [type.__dict__["__dict__"].__get__(base) for base in reversed(type.__dict__["__mro__"].__get__(kind))]
+    return {
+        name: slot
+        for namespace in insides
+        if "__slots__" in namespace
+        for name, slot in namespace.items()
+        if type(slot) is MemberDescriptorType
+    }
+
+
+_slots: dict[type, dict[str, Any]] = {}
+
+
+@cache
+def fields_of(kind: Any) -> tuple[str, ...]:
+    """The names of the fields of a dataclass."""
+    return tuple(field.name for field in fields(kind))

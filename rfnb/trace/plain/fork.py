@@ -19,7 +19,8 @@ from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Entry, Log
-from rfnb.trace.plain.rebuild import Rebuilder, reason_lost
+from rfnb.trace.plain.rebuild import Rebuilder
+from rfnb.trace.plain.recorder import STALE
 from rfnb.trace.plain.recording import recording_here
 from rfnb.trace.plain.remembered import continue_from, locked_variables
 from rfnb.trace.plain.same_steps import CLOCKS, difference, has_other_devices
@@ -52,7 +53,7 @@ class Forked(Iterations):
     ):
         super().__init__(parent.code, parent.outline, parent.number, Log())
         self._parent, self._at, self.notes = parent, at, notes
-        self.forked_at, self.first = at, parent.first
+        self.forked_at, self.first, self.inputs = at, parent.first, parent.inputs if at else {}
         self.name, self.around = parent.name, parent.around
         cut, ran = parent.starts[at], parent.ran[at]
         self.log.extend(parent.log, cut, ran)
@@ -65,7 +66,12 @@ class Forked(Iterations):
 
     def _go_on(self, own: Iterations, edited: Collection[str], ran: int) -> None:
         """Takes the iterations of its own. What was edited belongs to no iteration, and is there before the first."""
-        header, entries = self.outline.header_of(self.number), own.before(0)
+        header = self.outline.header_of(self.number)
+        for name, entry in self._parent.before(self._at).items():
+            at = own.places.get(name, -1)
+            if at >= 0 and own.log.values[at] is STALE:
+                own.log.values[at], own.log.versions[at] = entry.value, entry.version
+        entries = own.before(0)
         for name in self._parent.before(self._at):
             if name not in entries:  # other names may change it
                 self.log.add(Use(name, header, self.text.first, False, True), GONE, None)
@@ -174,15 +180,23 @@ def _continued(
     trial: bool = False,
 ) -> Own:
     """Runs the loop. trial: without the edits, for a while. Raises LoopError if it is not what it was without them."""
-    node, around, entries, targets, anew, rebuilder = _plan(loop, lines, step)
+    for follows in (True, False):
+        try:
+            node, around, entries, targets, anew, rebuilder = _plan(loop, lines, step, follows)
+            values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets}, anew)
+        except LoopError:
+            if not follows:
+                raise
+        else:
+            if not rebuilder.notes:
+                break
     items = list(_items(node, loop, step)) if isinstance(node, ast.For) else []
-    cells, changing = rebuilder.cells, rebuilder.changing
-    values = rebuilder.values({name: entry for name, entry in entries.items() if name not in targets}, anew)
+    cells = rebuilder.cells
     changes = _edited(edits, values, targets, loop)
     for name, value in (values | ({} if trial else changes)).items():
         cells[name].cell_contents = value
     clock = _Clock(10 * len(loop.starts) + 1000, time.monotonic() + SECONDS if trial else None)
-    cells[ITEMS].cell_contents = _Items(loop, step, items, changing, None if seed is not None else around, clock)
+    cells[ITEMS].cell_contents = _Items(loop, step, items, rebuilder, None if seed is not None else around, clock)
     cells[MORE].cell_contents = clock
     function = _compiled(node, loop, cells)
     attributes = _attributes(loop, step, values, rebuilder)
@@ -215,8 +229,11 @@ variables, these by name, those that the header assigns, those that an iteration
 """
 
 
-def _plan(loop: Iterations, lines: Sequence[str], step: int) -> Plan:
-    """Raises LoopError for a loop that cannot be continued, as far as its syntax tells, and what it has changed."""
+def _plan(loop: Iterations, lines: Sequence[str], step: int, follows: bool = False) -> Plan:
+    """Raises LoopError for a loop that cannot be continued, as far as its syntax tells, and what it has changed.
+
+    follows: with the variables, too, that only the iterable or other functions name, so that the fork records them.
+    """
     around, node = loop.around, _loop_of(loop, lines)
     if around is None:
         raise LoopError(
@@ -232,10 +249,18 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int) -> Plan:
             hint="run it again",
         )
     names, outside = _names(node, loop, step)
+    used = _words_in(node.iter) if isinstance(node, ast.For) else set()
+    before = loop.before(step)
+    if follows:
+        names |= {
+            name for name in used | loop.outline.shared if name in before and not _is_constant(before[name].value)
+        }
     cells = {name: CellType() for name in (*names, ITEMS, MORE)}
     codes = {part for code in loop.codes() for part in _codes_in(code)}
-    rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, codes.__contains__)
-    entries = {name: entry for name, entry in (outside | loop.before(step)).items() if name in names}
+    inputs = {} if step else loop.inputs
+    rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, codes.__contains__, inputs)
+    entries = {name: entry for name, entry in (outside | before).items() if name in names}
+    rebuilder.lasting = set[int]().union(*(rebuilder.inside(entries[name].value) for name in used if name in entries))
     return node, around, entries, _target_names(node), _stored(node) - {*loop.text.carried}, rebuilder
 
 
@@ -327,9 +352,13 @@ def _line(node: Any, loop: Any) -> int:
 
 def _words(loop: Any) -> set[str]:
     """All names in a loop; a fork does not evaluate the iterable."""
-    words: set[str] = set()
     parts = [part for part in ast.iter_child_nodes(loop) if part is not getattr(loop, "iter", None)]
-    for node in (node for part in parts for node in ast.walk(part)):
+    return set[str]().union(*map(_words_in, parts))
+
+
+def _words_in(part: ast.AST) -> set[str]:
+    words: set[str] = set()
+    for node in ast.walk(part):
         for field in ("id", "name", "rest"):
             word = getattr(node, field, None)
             if isinstance(word, str):
@@ -461,8 +490,9 @@ def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Ent
         targets = loop.targets(number)
         if names != {*targets} or reassigned:
             raise LoopError(f"fork: the item of step {number} is not kept")
+        rebuilder = Rebuilder({}, set(), {}, ().__contains__, {} if number else loop.inputs)
         for name, entry in targets.items():
-            if (reason := reason_lost(entry)) is not None:
+            if (reason := rebuilder.reason_lost(entry)) is not None:
                 raise LoopError(f"fork: `{name}` of step {number} cannot be had again: {reason}")
         yield targets
 
@@ -475,11 +505,11 @@ class _Items:
         loop: Iterations,
         step: int,
         items: list[dict[str, Entry]],
-        changing: set[int],
+        rebuilder: Rebuilder,
         around: Around | None,
         clock: _Clock,
     ):
-        self._loop, self._step, self._items, self._changing, self._around = loop, step, items, changing, around
+        self._loop, self._step, self._items, self._rebuilder, self._around = loop, step, items, rebuilder, around
         self._clock = clock
         self.target: Any = None
 
@@ -488,7 +518,9 @@ class _Items:
             if number > self._step and not self._clock(True):
                 return
             moment = self._loop.moments[number]
-            values = Rebuilder(moment.objects, self._changing, {}, ().__contains__).values(entries)
+            inputs = {} if number else self._loop.inputs
+            first = self._rebuilder
+            values = Rebuilder(moment.objects, first.changing, {}, ().__contains__, inputs, first).values(entries)
             if self._around is not None:
                 set_numbers(moment.numbers, self._around)
             yield _item(self.target, values)
@@ -540,8 +572,15 @@ def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[st
 def _attributes(
     loop: Iterations, step: int, values: Mapping[str, Any], rebuilder: Rebuilder
 ) -> dict[str, tuple[Any, str, Any]]:
-    """The attributes of modules that the loop writes: the module, the name, and the value that it had."""
+    """The attributes of modules that the loop changes: the module, the name, and the value that it had."""
     before, attributes = loop.before(step), {}
+    for state in loop.moments[step].modules.values():
+        owner, kept = state.owner.object, state.kept
+        if kept is None:
+            raise LoopError(f"fork: the attributes of the {state.owner.value.kind} are no longer kept")
+        entries = {name: Entry(name, 0, item) for name, item in zip(kept.value.keys, kept.value.items, strict=True)}
+        for name, value in rebuilder.values(entries).items() if owner is not None else ():
+            attributes[f"{state.identity}.{name}"] = owner, name, value
     for text, path in loop.outline.paths.items():
         owner = values.get(path.root)
         if path.written and len(path.steps) == 1 and text in before and role_of(type(owner)) == MODULE:
@@ -583,7 +622,7 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
         loop.test = ast.copy_location(call, loop.test)
         ast.copy_location(call.func, loop.test)
     arguments = ast.arguments([], [], None, [], [], None, [])
-    inner = ast.FunctionDef(code.co_name.strip("<>"), arguments, [ast.Nonlocal([*cells]), loop], [])
+    inner = ast.FunctionDef(".loop", arguments, [ast.Nonlocal([*cells]), loop], [])
     first = ast.Assign([ast.Name(name, ast.Store()) for name in cells], ast.Constant(None))
     outer: ast.stmt = ast.FunctionDef("around", arguments, [first, inner], [])
     owner = code.co_qualname.split(".")[-2:-1]
@@ -629,7 +668,7 @@ def _run(
     around, client, recording = loop.around, _Client(function.__code__, loop.number), recording_here()
     assert around is not None
     backend: Any = tensor_backend()
-    recording.problem = None
+    recording.problem, recording.stale = None, _stale(loop, step)
     try:
         recording.add(client)
     except Busy as error:
@@ -643,11 +682,20 @@ def _run(
             except BaseException as error:
                 problem = error
     finally:
+        recording.stale = frozenset()
         recording.remove(client)
     if client.loop is None and recording.problem is not None:
         words = f"{type(recording.problem).__name__}: {recording.problem}"
         raise LoopError(f"fork: its steps could not be recorded: {words}", hint="the fork without these edits")
     return client.loop, problem
+
+
+def _stale(loop: Iterations, step: int) -> frozenset[str]:
+    """The attributes of items that an iteration has taken from its item, as the one before had another."""
+    start, end = loop.span(step)
+    header, used = loop.outline.header_of(loop.number), loop.outline.paths.keys() & loop.before(step).keys()
+    uses = [use for use in loop.log.uses[start:end] if use.statement == header and use.reads]
+    return frozenset(use.name for use in uses if use.name in used)
 
 
 @contextlib.contextmanager
@@ -663,7 +711,7 @@ def _untouched(modules: Sequence[Any], objects: Sequence[Any], weights: Sequence
 
     parts = {id(part): part for module in modules for part in module.modules()}
     tables = [table for part in parts.values() for table in (part.__dict__, part._buffers)]
-    tables += [vars(owner) for owner in objects]
+    tables += [vars(owner) for owner in objects if hasattr(owner, "__dict__")]
     saved = [(table, {**table}) for table in tables]
     parameters = {id(parameter): parameter for module in modules for parameter in module.parameters()}
     gradients = [(parameter, parameter.grad) for parameter in parameters.values()]

@@ -6,17 +6,29 @@ import dataclasses
 import io
 import random
 import sys
+import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from functools import cache, partial
 from itertools import chain
-from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    BuiltinMethodType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.attributes import MISSING, attributes_in, slots_of
 from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed, torch_memory
+from rfnb.trace.plain.iterators import ITERATORS, iterator_contents
 from rfnb.trace.plain.values import (
     LARGE,
     MEDIUM,
@@ -25,7 +37,9 @@ from rfnb.trace.plain.values import (
     SMALL,
     Kept,
     Opaque,
+    Parts,
     drop,
+    growth_of,
     has_objects,
     hold,
     is_same,
@@ -40,14 +54,20 @@ CHUNK = 512
 CHUNKS, OTHERS, STATE, REFERENCE = 1024, 28_000, 1024, 64
 """Bytes of a state of a generator of torch, of those of Python and numpy, of an object, and of one of its references at
 a moment."""
+INPUTS = 2**20
+"""Bytes of all buffers of which copies are taken before a loop."""
 MOST_OBJECTS = 256
 """Number of objects of which the attributes are kept; of more, none are."""
 MOST_ATTRIBUTES = 256
 """Number of attributes of an object that are kept; of objects with more, none are."""
-VALUE, CONSTANT, OBJECT, RANDOM, MODULE, LOST = "value", "constant", "object", "random", "module", "lost"
+VALUE, CONSTANT, OBJECT, RANDOM = "value", "constant", "object", "random"
+ITERATOR, MODULE, LOST = "iterator", "module", "lost"
 VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
-SHOWING = ("IPython.", "ipykernel.", "ipywidgets.", "matplotlib.", "rfnb.display.", "tqdm.", "traitlets.")
+SHOWING = ("IPython.", "ipykernel.", "ipywidgets.", "logging.", "matplotlib.", "rfnb.display.", "tqdm.", "traitlets.")
 """Packages whose objects show what a loop does, and are no part of it: they stay as they are."""
+LOCKS = {type(make()): make for make in (threading.Lock, threading.RLock)}
+IMMUTABLE = 1 << 8
+"""The flag of types that are not made by Python code, to whose instances it gives no state."""
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
 
 
@@ -65,24 +85,26 @@ class Numbers(NamedTuple):
 class ObjectState:
     """What is in an object: attributes as a `Kept`, or the state of a generator; None if it is no longer kept.
 
-    identity: the `id` that the object had. inside: the objects in it.
+    identity: the `id` that the object had. owner: stands for the object. inside: the objects in it.
     """
 
-    __slots__ = ("identity", "inside", "kept")
+    __slots__ = ("identity", "inside", "kept", "owner")
 
-    def __init__(self, identity: int, kept: Any):
-        self.identity, self.kept = identity, kept
+    def __init__(self, identity: int, kept: Any, owner: Kept):
+        self.identity, self.kept, self.owner = identity, kept, owner
         self.inside = tuple(filter(_changes, objects_in(kept))) if isinstance(kept, Kept) else ()
 
 
 class Moment(NamedTuple):
-    """The beginning of an iteration: the random numbers, and the states of objects by the `id` of the `Kept`."""
+    """The beginning of an iteration: the random numbers, the states of objects by the `id` of the `Kept`, and those of
+    modules by their `id`."""
 
     numbers: Numbers
     objects: dict[int, ObjectState]
+    modules: dict[int, ObjectState]
 
 
-NO_MOMENT = Moment(Numbers((), None), {})
+NO_MOMENT = Moment(Numbers((), None), {}, {})
 """Stands for the beginning of an iteration that was forgotten."""
 
 Copies = list[tuple[Any, Any]]
@@ -122,12 +144,13 @@ class Hidden:
 
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
-        self._attributes: list[tuple[str, Any, dict[str, Any]]] = []  # of the modules, before the loop
+        self._modules: ModuleStates | None = None
         self._all = any(map(_draws, words := _words_of(code), map(names.get, words)))
         self._numbers, self._last = Numbers((), None), [b""]
         self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
         self._objects: dict[int, ObjectState] = {}
+        self._is_first = True  # before the first iteration
         self._too_many: set[int] = set()  # by id, values that lead to more objects than are kept
         self._values: list[Kept] = []
         self.states: list[ObjectState] = []  # all that need memory, the oldest first
@@ -166,10 +189,12 @@ class Hidden:
             large = type(value) is np.ndarray and value.nbytes > SMALL
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
                 self._around.outside[name] = keep(value)
+        parts: dict[int, tuple[str, Any]] = {}
         for name, value in chain(initial.items(), outside.items()):
             for module in _modules(value):
                 self._around.modules.append((name, weakref.ref(module), weights_of(module)))
-                self._attributes += attributes_of(name, module)
+                parts = {id(part[1]): part for part in parts_of(name, module)} | parts
+        self._modules = ModuleStates(parts.values(), self._take) if parts else None
         self._around.others = None if self._all else other_numbers()
         return self._around
 
@@ -194,6 +219,7 @@ class Hidden:
         todo = [part for _, members in parts.values() for part in members]
         objects: dict[int, ObjectState] = {}
         states: dict[int, ObjectState] = {}  # by id of the object
+        last: dict[int, ObjectState] = {}  # the same of the states before
         self._too_many, changed = set(), False
         while todo:
             part = todo.pop()
@@ -205,10 +231,17 @@ class Hidden:
                 if len(states) >= MOST_OBJECTS:
                     objects, self._too_many = {}, {number for number, (_, members) in parts.items() if members}
                     break
-                state = states[id(value)] = self._state(part, value, self._objects.get(id(part)))
+                old = self._objects.get(id(part))
+                if old is None:  # another value has the object, or the same one, if nothing can refer to it weakly
+                    last = last or {state.identity: state for state in self._objects.values()}
+                    old = last.get(id(value))
+                    if old is not None and isinstance(old.owner.origin, weakref.ref) and old.owner.object is not value:
+                        old = None
+                state = states[id(value)] = self._state(part, value, old)
                 changed = changed or state is not self._objects.get(id(part))
                 todo += state.inside
             objects[id(part)] = state
+        self._is_first = False
         if changed or len(objects) != len(self._objects):
             self._objects = objects
             self.bytes += REFERENCE * len(objects)
@@ -218,20 +251,30 @@ class Hidden:
         if old is not None and old.kept is not None and is_same_state(contents, old.kept):
             return old
         if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
-            return ObjectState(id(value), contents if type(contents) is not dict else None)
+            return ObjectState(id(value), contents if type(contents) is not dict else None, part)
         before = None if old is None else old.kept
-        copied = self._hides or part.gradient == 1 or any(tensor.changed() for tensor in tensors_in(before))
-        state = ObjectState(id(value), keep(contents, copied, before))
-        if old is not None and isinstance(old.kept, Kept):
-            old.kept.let_go()
+        state = ObjectState(id(value), _contents_kept(contents, self._hides or part.gradient == 1, before), part)
+        for tensor in tensors_in(state.kept) if self._is_first else ():  # later, only what has changed in place is
+            if tensor.bytes <= SMALL:
+                tensor.separate()
+        if isinstance(before, Kept):
+            _let_go(before, state.kept)
+        self._take(state)
+        return state
+
+    def _take(self, state: ObjectState) -> None:
+        """Counts a new state that needs memory."""
         self._spent(hold(state.kept))
         self.states.append(state)
         self.bytes += STATE
-        return state
+
+    def modules(self) -> dict[int, ObjectState]:
+        """The states of the modules that change in the loop."""
+        return {} if self._modules is None else self._modules.moment()
 
     def forget(self, moment: Moment) -> None:
         """Keeps no states that were there only before this moment."""
-        ids = set(map(id, moment.objects.values()))
+        ids = {id(state) for states in (moment.objects, moment.modules) for state in states.values()}
         last = max((at for at, state in enumerate(self.states) if id(state) in ids), default=0)
         old, self.states = self.states[:last], self.states[last:]
         for state in old:
@@ -256,8 +299,11 @@ class Hidden:
         """The outermost loop has ended: no object is kept alive, but small modules. others: all but raw tensors."""
         around, self._around = self._around, None
         if around is not None:
+            followed = set() if self._modules is None else self._modules.names
             around.trained = [
-                name for name, module, weights in around.modules if module() and weights_of(module())[0] != weights[0]
+                name
+                for name, module, weights in around.modules
+                if module() and _is_trained(name, module(), weights, followed)
             ]
             modules: dict[int, Any] = {}  # modules that lines of the loop assigned
             for value in others:
@@ -270,10 +316,7 @@ class Hidden:
                 if name not in around.trained and module() is not None and _bytes_of(module()) <= LARGE:
                     copies = around.held[module()] = copies_of(module())
                     around.sizes[id(copies)] = 2 * _bytes_of(module())
-            for name, part, before in self._attributes:
-                now = _attributes(part)
-                changed = [key for key in now | before if now.get(key, MISSING) is not before.get(key, MISSING)]
-                around.stateful.update(f"{name}.{key}" for key in changed)
+            around.stateful |= set() if self._modules is None else self._modules.changed_names()
             around.drew = around.others is not None and around.others != other_numbers()
             for name, original in around.outside.items():
                 if not is_same(around.names.get(name), original):
@@ -282,20 +325,112 @@ class Hidden:
         for state in self.states:
             if isinstance(state.kept, Kept):
                 state.kept.let_go()
-        self.states, self._objects, self._parts, self._values, self._attributes = [], {}, {}, [], []
-        self._too_many = set()
+        self.states, self._objects, self._parts, self._values, self._modules = [], {}, {}, [], None
+        self._too_many, self._is_first = set(), True
 
 
-def attributes_of(name: str, module: Any) -> list[tuple[str, Any, dict[str, Any]]]:
-    """The modules in a module, each with its name and what it has."""
-    kind = sys.modules["torch"].nn.Module
-    return [
-        (".".join(filter(None, (name, path))), part, _attributes(part)) for path, part in kind.named_modules(module)
-    ]
+class ModuleStates:
+    """Follows the attributes and buffers of modules that have changed when the second iteration of a loop begins.
+
+    Args:
+        parts: the modules, with names.
+        new: takes the states that need memory.
+    """
+
+    def __init__(self, parts: Iterable[tuple[str, Any]], new: Callable[[ObjectState], None]):
+        self._parts = [(name, part, attributes_of(part)) for name, part in parts]
+        self._new, left = new, INPUTS
+        self._first: dict[tuple[int, str], Kept] = {}  # containers and buffers before the loop
+        self._versions: dict[tuple[int, str], int | None] = {}  # of tensors before the loop
+        self._followed: list[tuple[Any, tuple[str, ...]]] = []
+        self._moments: list[dict[int, ObjectState]] = []  # the first, and the last one
+        self.names: set[str] = set()  # of the attributes that are followed
+        for _, part, attributes in self._parts:
+            for name, value in attributes.items():
+                if type(value) in (list, dict, set):
+                    self._first[id(part), name] = keep(value)
+                elif (version := _version_of(value)) is not None:
+                    self._versions[id(part), name] = version
+                    if name in part._buffers and value.nbytes <= min(SMALL, left):
+                        left -= value.nbytes
+                        self._first[id(part), name] = keep(value, True)
+
+    def moment(self) -> dict[int, ObjectState]:
+        """The states when an iteration begins, by `id`; those of the first one are added when the second one begins."""
+        if len(self._moments) == 1:
+            self._look()
+        states = {id(part): self._state(part, names) for part, names in self._followed}
+        self._moments[1:] = [states]
+        return states
+
+    def _look(self) -> None:
+        for label, part, before in self._parts:
+            names = tuple(self._changed(part, before))
+            if not names:
+                continue
+            contents = {name: self._first.get((id(part), name), before[name]) for name in names if name in before}
+            items = [
+                value if isinstance(value, Kept) else self._kept(part, *i) for i in contents.items() for value in i[1:]
+            ]
+            self._add(self._moments[0], part, Kept(Parts(dict, tuple(contents), tuple(items), len(items))))
+            self._followed.append((part, names))
+            self.names.update(f"{label}.{name}" for name in names)
+
+    def _kept(self, part: Any, name: str, value: Any) -> Kept:
+        kept = keep(value)
+        if self._versions.get((id(part), name)) != _version_of(value):
+            kept.note = "it was changed later, by a line that the recording did not see"
+        return kept
+
+    def _add(self, states: dict[int, ObjectState], part: Any, kept: Kept) -> None:
+        state = states[id(part)] = ObjectState(id(part), kept, keep(part))
+        self._new(state)
+
+    def _state(self, part: Any, names: Container[str]) -> ObjectState:
+        contents, last = {n: v for n, v in attributes_of(part).items() if n in names}, self._moments[-1].get(id(part))
+        if last is not None and last.kept is not None and is_same_state(contents, last.kept):
+            return last
+        states: dict[int, ObjectState] = {}
+        self._add(states, part, _contents_kept(contents, False, None if last is None else last.kept))
+        return states[id(part)]
+
+    def _changed(self, part: Any, before: dict[str, Any]) -> Iterator[str]:
+        now = attributes_of(part)
+        for name in before | now:
+            value, first = now.get(name, MISSING), self._first.get((id(part), name))
+            if (
+                value is not before.get(name, MISSING)
+                or (first is not None and not is_same(value, first, MEDIUM, closely=True))
+                or self._versions.get((id(part), name)) != _version_of(value)
+            ):
+                yield name
+
+    def changed_names(self) -> set[str]:
+        """The attributes that have changed in the loop, and are not followed."""
+        changed = {f"{label}.{name}" for label, part, before in self._parts for name in self._changed(part, before)}
+        return changed - self.names
 
 
-def _attributes(module: Any) -> dict[str, Any]:
-    return {**module.__dict__, **module.__dict__.get("_buffers", {})}
+def parts_of(name: str, module: Any) -> Iterator[tuple[str, Any]]:
+    """The modules in a module, each with its name."""
+    for path, part in sys.modules["torch"].nn.Module.named_modules(module):
+        yield ".".join(filter(None, (name, path))), part
+
+
+def attributes_of(module: Any) -> dict[str, Any]:
+    """The attributes and buffers of a module, without what all modules have for themselves."""
+    usual = _usual()
+    return {name: v for name, v in module.__dict__.items() if name not in usual} | module.__dict__.get("_buffers", {})
+
+
+@cache
+def _usual() -> frozenset[str]:
+    return frozenset(vars(sys.modules["torch"].nn.Module())) - {"training"}
+
+
+def _version_of(value: Any) -> int | None:
+    kind: Any = sys.modules["torch"].Tensor
+    return int(tensor_backend().version_raw(value)) if isinstance(value, kind) else None
 
 
 def copies_of(module: Any) -> Copies:
@@ -313,10 +448,18 @@ _copies: weakref.WeakKeyDictionary[Any, tuple[Any, Copies]] = weakref.WeakKeyDic
 
 
 def weights_of(module: Any) -> Any:
-    """The memory and the versions of the parameters and buffers of a module, and its modes."""
-    kind = sys.modules["torch"].nn.Module
-    tensors = [*kind.parameters(module), *kind.buffers(module)]
-    return [(_address(tensor), tensor._version) for tensor in tensors], [part.training for part in kind.modules(module)]
+    """The memory and the versions of the parameters and buffers of a module, these by name, and its modes."""
+    kind, version = sys.modules["torch"].nn.Module, tensor_backend().version_raw
+    parameters = [(_address(tensor), version(tensor)) for tensor in kind.parameters(module)]
+    buffers = {name: (_address(tensor), version(tensor)) for name, tensor in kind.named_buffers(module)}
+    return (parameters, buffers), [part.training for part in kind.modules(module)]
+
+
+def _is_trained(name: str, module: Any, before: Any, followed: Container[str]) -> bool:
+    """Whether other tensors than buffers that are followed have changed."""
+    (parameters, buffers), (now, now_buffers) = before[0], weights_of(module)[0]
+    changed = (path for path in buffers | now_buffers if buffers.get(path) != now_buffers.get(path))
+    return parameters != now or any(f"{name}.{path}" not in followed for path in changed)
 
 
 def _bytes_of(module: Any) -> int:
@@ -371,9 +514,40 @@ def contents_of(value: Any, part: Kept) -> Any:
     role = role_of(type(value))
     if role == RANDOM:
         return random_state(value)
+    if role == ITERATOR:
+        return iterator_contents(value)
     if type(value) is FunctionType:
         return dict(zip(value.__code__.co_freevars, map(_content, value.__closure__ or ()), strict=True))
-    return object.__getattribute__(value, "__dict__") if role == OBJECT else None
+    if type(value) in (MethodType, BuiltinMethodType, MethodWrapperType):
+        return {"0": value.__self__}
+    if type(value) is partial:
+        return {"0": value.func, "1": value.args, "2": value.keywords}
+    return attributes_in(value) if role == OBJECT else None
+
+
+def _contents_kept(contents: dict[str, Any], copied: bool, before: Any) -> Kept:
+    """What is in an object, as it is now: what is the same as before is the same `Kept`. copied: all tensors.
+
+    A tensor that has changed in place is copied from then on.
+    """
+    last = dict(zip(before.value.keys, before.value.items, strict=True)) if isinstance(before, Kept) else {}
+    items: list[Any] = []
+    for name, value in contents.items():
+        old = last.get(name)
+        if isinstance(old, Kept) and not old.note and is_same(value, old, MEDIUM, closely=True):
+            items.append(old)
+            continue
+        changes = any(tensor.version is None or tensor.changed() for tensor in tensors_in(old))
+        items.append(value if type(value) in PLAIN else keep(value, copied or changes, old))
+    return Kept(Parts(dict, tuple(contents), tuple(items), len(items)))
+
+
+def _let_go(old: Kept, new: Kept) -> None:
+    """Keeps alive no longer what is no longer in an object."""
+    last = dict(zip(new.value.keys, new.value.items, strict=True))
+    for name, item in zip(old.value.keys, old.value.items, strict=True):
+        if isinstance(item, Kept) and last.get(name) is not item:
+            item.let_go(parts=growth_of(last.get(name)) is None)
 
 
 def is_same_state(contents: Any, kept: Any) -> bool:
@@ -417,9 +591,9 @@ def _changes(part: Kept) -> bool:
     if part.gradient == 1:
         return True
     assert isinstance(part.value, Opaque)
-    if part.value.type is FunctionType:
-        return part.value.inside is not None and bool(part.value.inside.items)
-    return role_of(part.value.type) in (OBJECT, RANDOM)
+    if part.value.inside is not None:
+        return bool(part.value.inside.items)
+    return role_of(part.value.type) in (OBJECT, RANDOM, ITERATOR) and part.value.type is not partial
 
 
 def role_of(kind: type) -> str:
@@ -447,13 +621,18 @@ def _role(kind: type) -> str:
     names = {name for namespace in insides for name in namespace}
     if f"{insides[0].get('__module__')}.".startswith(SHOWING):
         return CONSTANT
+    if kind in ITERATORS:
+        return ITERATOR
+    if kind in LOCKS or (kind.__flags__ & IMMUTABLE and "__call__" in names):
+        return CONSTANT
     optimizer = sys.modules.get("torch.optim.optimizer")
-    if "__next__" in names or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
+    is_lazy = "__next__" in names and any("__next__" in b.__dict__ and b.__flags__ & IMMUTABLE for b in kind.__mro__)
+    if is_lazy or issubclass(kind, io.IOBase) or {"acquire", "release"} <= names:
         return LOST
     if optimizer is not None and issubclass(kind, optimizer.Optimizer):
         return LOST
     table = next((namespace["__dict__"] for namespace in insides if "__dict__" in namespace), None)
-    return OBJECT if type(table) is GetSetDescriptorType else CONSTANT
+    return OBJECT if type(table) is GetSetDescriptorType or slots_of(kind) else CONSTANT
 
 
 def _words_of(code: CodeType) -> list[str]:

@@ -16,6 +16,7 @@ from rfnb.trace.run.failure import Failure
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Around, Moment
     from rfnb.trace.plain.pause import LoopPauses
+    from rfnb.trace.plain.values import Kept
     from rfnb.trace.run.run import Run
 
 
@@ -25,8 +26,8 @@ class Iterations:
     code, number: the code object, and which of its loops it is. log: what all loops of the frame assigned. starts, end:
     where in it each iteration begins, and where the last one ends. inner: the loops inside of iterations, in order.
     moments: what no line shows, at the beginning of each iteration. places: where in the log the variables before the
-    first one are. around: of the loop, or of the outermost one. first: the first iteration whose beginning was not
-    forgotten.
+    first one are. inputs: by `id`, copies of tensors that the first one begins with, and that were changed later.
+    around: of the loop, or of the outermost one. first: the first iteration whose beginning was not forgotten.
     """
 
     def __init__(self, code: CodeType, outline: Outline, number: int, log: Log):
@@ -34,6 +35,7 @@ class Iterations:
         self.starts: list[int] = []
         self.moments: list[Moment] = []
         self.around: Around | None = None
+        self.inputs: dict[int, Kept] = {}
         self.forked_at: int | None = None  # of a fork, its first iteration of its own
         self.notes: Sequence[str] = ()  # of a fork: what is not as it was
         self.ran: list[int] = []  # where in the statements of the log each iteration begins

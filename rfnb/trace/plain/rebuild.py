@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType
+from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, MethodWrapperType
 from typing import Any
 
 import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import BackendError, LoopError
+from rfnb.trace.plain.attributes import slots_of
 from rfnb.trace.plain.generators import thawed
 from rfnb.trace.plain.hidden import (
+    ITERATOR,
+    LOCKS,
     LOST,
     MODULE,
     OBJECT,
@@ -25,9 +29,19 @@ from rfnb.trace.plain.hidden import (
     is_same_state,
     role_of,
 )  # fmt: skip
+from rfnb.trace.plain.iterators import iterator_of
 from rfnb.trace.plain.log import Entry
 from rfnb.trace.plain.summary import Summary
-from rfnb.trace.plain.values import Kept, OddKey, Opaque, Parts, tensor_backend, tensors_in
+from rfnb.trace.plain.values import (
+    Attributed,
+    Kept,
+    OddKey,
+    Opaque,
+    Parts,
+    objects_in,
+    tensor_backend,
+    tensors_in,
+)
 
 
 class Lost(Exception):
@@ -42,6 +56,8 @@ class Rebuilder:
         changing: the identities of the objects that have other states at other moments.
         cells: the variables of the fork, which functions that were made in the same function share with it.
         shares: whether the code of a function is inside of that of the loop's function.
+        inputs: copies of tensors at this moment, by the `id` of the tensor, in place of those that were changed later.
+        around: what made the variables with which a fork begins, whose objects are taken for items.
     """
 
     def __init__(
@@ -50,8 +66,15 @@ class Rebuilder:
         changing: set[int],
         cells: Mapping[str, CellType],
         shares: Callable[[CodeType], bool],
+        inputs: Mapping[int, Kept],
+        around: Rebuilder | None = None,
     ):
+        self._inputs, self._around = inputs, around
+        self._origins: dict[int, Any] = {}  # by the `id` of what was made, what gave the object
+        self.lasting: set[int] = set()  # the identities of what is in the iterable, which lives as long as the loop
         self._objects, self.changing, self.cells, self._shares = objects, changing, cells, shares
+        self._different = _different(objects, changing)
+        self._owners = {state.identity: state.owner for state in objects.values()}
         self._by_identity: dict[int, Any] = {}
         self._seen: set[int] = set()  # the objects of which the tensors were listed
         self.notes: dict[str, None] = {}
@@ -64,7 +87,7 @@ class Rebuilder:
         values: dict[str, Any] = {}
         for name, entry in entries.items():
             try:
-                values |= {name: self._value(name, _as_kept(entry))} if not _is_left_out(entry, anew) else {}
+                values |= {name: self._value(name, _as_kept(entry))} if not self._is_left_out(entry, anew) else {}
             except Lost as reason:
                 if name not in anew:
                     raise _lost(name, str(reason)) from None
@@ -77,8 +100,11 @@ class Rebuilder:
         """
         once: dict[int, tuple[str, Kept]] = {}
         for name, entry in entries.items():
-            for part, value in () if _is_left_out(entry, anew) else self._parts(name, _as_kept(entry)):
+            for part, value in () if self._is_left_out(entry, anew) else self._parts(name, _as_kept(entry)):
+                if self._has(value) or (isinstance(value, Kept) and value.identity in self._by_identity):
+                    continue
                 if _is_tensor(value):
+                    value = self._unchanged(value)
                     once[value.identity or id(value)] = part, value
                 elif name not in anew and (reason := self._reason(value)) is not None:
                     raise _lost(name, reason)
@@ -87,14 +113,56 @@ class Rebuilder:
                 raise _lost(name, reason)
         return once
 
+    def _has(self, value: Any) -> bool:
+        """Whether an object is one with which the fork began."""
+        around = self._around
+        if around is None or not isinstance(value, Kept) or value.identity not in around._by_identity:
+            return False
+        is_same = isinstance(value.origin, weakref.ref) and around._origins.get(value.identity) is value.origin
+        return is_same or value.identity in around.lasting
+
+    def inside(self, value: Any) -> set[int]:
+        """The identities of the containers and objects in a value, and of the value."""
+        todo, identities = [value], set[int]()
+        while todo:
+            part = todo.pop()
+            if isinstance(part, Kept) and part.identity not in identities:
+                identities.add(part.identity)
+                contents = self._inside(part)
+                todo += contents.items if isinstance(contents, Parts) else ()
+        return identities
+
+    def _unchanged(self, kept: Kept) -> Kept:
+        """A tensor, or the copy of it that was taken before it was changed."""
+        return self._inputs.get(kept.identity, kept) if kept.changed() else kept
+
+    def _is_left_out(self, entry: Entry, anew: Container[str]) -> bool:
+        """Whether a variable is lost that need not be had again."""
+        return entry.name in anew and self.reason_lost(entry) is not None
+
+    def reason_lost(self, entry: Entry) -> str | None:
+        """The reason why a value cannot be had again, as far as tensors go."""
+        value = _as_kept(entry)
+        if isinstance(value, Summary):
+            return "no longer kept"
+        reasons = (_reason_of_tensor(self._unchanged(part)) for part in tensors_in(value))
+        return next(filter(None, reasons), None)
+
     def _parts(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        """A value and all in it, also in objects."""
-        if isinstance(value, Kept) and isinstance(value.value, Opaque) and value.identity:
+        """A value and all in it, also in objects; of those that stay as they are today, only what can never be had."""
+        if not isinstance(value, Kept):
+            yield name, value
+            return
+        if isinstance(value.value, Opaque) and value.identity:
             if value.identity in self._seen:
                 return
             self._seen.add(value.identity)
         yield name, value
-        if not isinstance(value, Kept):
+        if self._has(value):
+            return
+        if self._stays(value):
+            inside = objects_in(self._inside(value))
+            yield from ((name, part) for part in inside if self._stays(part) is None)
             return
         if _is_tensor(value) and (grad := self._objects.get(id(value))) is not None:
             yield from self._parts(f"{name}.grad", grad.kept)
@@ -104,6 +172,15 @@ class Rebuilder:
         for key, item in contents.named() if isinstance(contents, Parts) else ():
             if key not in cells:
                 yield from self._parts(f"{name}.{key}", item)
+
+    def _stays(self, kept: Kept) -> bool | None:
+        """Whether it is an object that a fork has as it is today; None for one that no fork can have."""
+        if not isinstance(kept.value, Opaque):
+            return False
+        role, state = role_of(kept.value.type), self._objects.get(id(kept))
+        if role == LOST:
+            return None
+        return role == OBJECT and state is not None and state.identity not in self._different
 
     def _inside(self, kept: Kept) -> Any:
         """The parts of a value, or of an object."""
@@ -122,7 +199,7 @@ class Rebuilder:
         except BackendError as error:
             raise LoopError(f"fork: {error}", got=", ".join(dict.fromkeys(name for name, _ in once.values()))) from None
         for (identity, (_, kept)), copy in zip(once.items(), copies, strict=True):
-            self._by_identity[identity] = self._with_gradient(kept, copy)
+            self._by_identity[identity], self._origins[identity] = self._with_gradient(kept, copy), kept.origin
         for identity, (name, kept) in once.items():
             if (state := self._objects.get(id(kept))) is not None and isinstance(state.kept, Kept):
                 self._by_identity[identity].grad = self._items(name, state.kept.value, 0)[0]
@@ -145,35 +222,43 @@ class Rebuilder:
             return value.note
         if isinstance(value.value, Opaque):
             return self._reason_of_object(value)
-        odd = isinstance(value.value, Parts) and any(isinstance(key, OddKey) for key in value.value.keys or ())
-        return "some of its keys are not kept" if odd else None
+        if not isinstance(value.value, Parts):
+            return None
+        if value.value.extra is Attributed:
+            return f"the attributes of {value.value.kind.__name__} objects are not kept"
+        odd = (key for key in value.value.keys or () if isinstance(key, OddKey))
+        return "some of its keys no longer exist" if any(key.origin() is None for key in odd) else None
 
     def _reason_of_object(self, kept: Kept) -> str | None:
         opaque, today = kept.value, kept.object
         role, state = role_of(opaque.type), self._objects.get(id(kept))
         if role == LOST:
             return f"the state of {opaque.kind} objects is not kept"
-        if opaque.inside is not None or (role == RANDOM and state is not None and state.kept is not None):
+        if opaque.inside is not None:
             return None
+        if role in (RANDOM, ITERATOR) and state is not None and state.kept is not None:
+            return None
+        if role == ITERATOR:
+            return f"the state of {opaque.kind} objects is not kept"
         if role == VALUE and not hasattr(opaque.type, "layout"):
             return f"the parts of {opaque.kind} objects are not kept"
-        if role == OBJECT and state is not None and self._changed(state.identity, today, kept, state):
+        if role == OBJECT and state is not None and state.identity in self._different:
             if state.kept is None:
                 return f"the attributes of the {opaque.kind} are no longer kept"
-            slots = [base.__dict__.get("__slots__") for base in opaque.type.__mro__]
-            if any(part not in ((), [], None, ("__dict__",), ("__weakref__",)) for part in slots):
-                return f"{opaque.kind} objects cannot be copied"
-            return None
-        return f"the {opaque.kind} no longer exists" if today is None else None
+            return None if _can_be_copied(opaque.type) else f"{opaque.kind} objects cannot be copied"
+        return f"the {opaque.kind} no longer exists" if today is None and opaque.type not in LOCKS else None
 
     def _value(self, name: str, kept: Any, depth: int = 0) -> Any:
         identity = kept.identity or id(kept) if isinstance(kept, Kept) else None
         if identity in self._by_identity:
             return self._by_identity[identity]
+        if self._around is not None and self._has(kept):
+            return self._around._by_identity[kept.identity]
         if (reason := self._reason(kept)) is not None:
             raise Lost(reason)
         if not isinstance(kept, Kept) or identity is None:
             return kept
+        self._origins[identity] = kept.origin
         if isinstance(kept.value, Opaque):
             value = self._object(name, kept, depth)
         elif isinstance(kept.value, Parts):
@@ -196,7 +281,7 @@ class Rebuilder:
         value = self._by_identity[identity] = _empty(kind, parts.extra)  # before its parts, which may contain it
         items = self._items(name, parts, depth)
         if issubclass(kind, dict):
-            for key, item in zip(parts.keys or (), items, strict=True):
+            for key, item in zip(map(self._key, parts.keys or ()), items, strict=True):
                 (OrderedDict if issubclass(kind, OrderedDict) else dict).__setitem__(value, key, item)
             if hasattr(kind, "__dataclass_fields__"):
                 value.__dict__.update(zip(parts.keys or (), items, strict=True))
@@ -205,8 +290,17 @@ class Rebuilder:
         elif issubclass(kind, list | deque):
             (list if issubclass(kind, list) else deque).extend(value, items)
         else:
-            value.__dict__.update(zip(parts.keys or (), items, strict=True))
+            _set_attributes(value, parts.keys or (), items)
         return value
+
+    def _key(self, key: Any) -> Any:
+        """The key of a dict; one that is an object is the one that the fork has in its place."""
+        if not isinstance(key, OddKey):
+            return key
+        today = key.origin()
+        if id(today) in self._different:
+            return self._value("", self._owners[id(today)])
+        return self._by_identity.get(id(today), today)
 
     def _object(self, name: str, kept: Kept, depth: int) -> Any:
         """An object as it is today, or as it was, if it has changed."""
@@ -216,8 +310,13 @@ class Rebuilder:
             return self._function(name, kept, depth)
         if role == RANDOM and state is not None and state.kept is not None:
             return generator_of(opaque.type, state.kept, today)
-        if role == OBJECT and state is not None and self._changed(state.identity, today, kept, state):
+        if role == ITERATOR and state is not None:
+            parts = state.kept.value
+            return iterator_of(dict(zip(parts.keys, self._items(name, parts, depth), strict=True)))
+        if role == OBJECT and state is not None and state.identity in self._different:
             return self._copy(name, kept, state, depth)
+        if opaque.type in LOCKS and today is None:
+            return LOCKS[opaque.type]()
         if role == MODULE:
             self.modules.append(today)
         if role == OBJECT:
@@ -226,32 +325,26 @@ class Rebuilder:
             self.notes[f"with today's {name}"] = None
         return today
 
-    def _changed(self, identity: int, today: Any, kept: Kept, state: ObjectState) -> bool:
-        """Whether an object is not always the same in the loop and today."""
-        if identity in self.changing or today is None:
-            return True
-        return state.kept is not None and not is_same_state(contents_of(today, kept), state.kept)
-
     def _copy(self, name: str, kept: Kept, state: ObjectState, depth: int) -> Any:
-        try:
-            value = object.__new__(kept.value.type)
-        except TypeError:
-            raise Lost(f"{kept.value.kind} objects cannot be copied") from None
-        self._by_identity[kept.identity] = value
-        value.__dict__.update(zip(state.kept.value.keys, self._items(name, state.kept.value, depth), strict=True))
+        value = self._by_identity[kept.identity] = object.__new__(kept.value.type)
+        _set_attributes(value, state.kept.value.keys, self._items(name, state.kept.value, depth))
         return value
 
     def _function(self, name: str, kept: Kept, depth: int) -> Any:
         """A method, a partial, or a function from inside of another one, which reads the variables of the fork."""
         parts, kind = kept.value.inside, kept.value.type
         if kind is not FunctionType:
-            items = self._items(name, parts, depth)
+            items = self._items(name, self._inside(kept), depth)
+            if kind in (BuiltinMethodType, MethodWrapperType):
+                return getattr(items[0], parts.extra)
             return MethodType(parts.extra, *items) if kind is MethodType else partial(items[0], *items[1], **items[2])
         code, names, label, defaults, keywords = parts.extra
         cells = {free: self.cells.get(free) if self._shares(code) else None for free in code.co_freevars}
         unset = [free for free, cell in cells.items() if cell is None]
         function = FunctionType(code, names, label, defaults, tuple(cell or CellType() for cell in cells.values()))
         function.__kwdefaults__ = keywords
+        if kept.object is not None:
+            function.__dict__.update(kept.object.__dict__)
         self._by_identity[kept.identity] = function
         contents = self._inside(kept)
         for cell, (free, item) in zip(function.__closure__ or (), contents.named(), strict=True):
@@ -260,21 +353,49 @@ class Rebuilder:
         return function
 
 
+def _different(objects: Mapping[int, ObjectState], changing: set[int]) -> set[int]:
+    """The identities of the objects that are not always the same in the loop and today, or that have such an object."""
+    holders: dict[int, list[int]] = {}
+    todo: list[int] = []
+    for state in {id(state): state for state in objects.values()}.values():
+        today = state.owner.object
+        for part in state.inside:
+            if (inner := objects.get(id(part))) is not None:
+                holders.setdefault(inner.identity, []).append(state.identity)
+        is_same = state.kept is None or is_same_state(contents_of(today, state.owner), state.kept)
+        if state.identity in changing or today is None or not is_same:
+            todo.append(state.identity)
+    different: set[int] = set()
+    while todo:
+        identity = todo.pop()
+        if identity not in different:
+            different.add(identity)
+            todo += holders.get(identity, ())
+    return different
+
+
+def _can_be_copied(kind: type) -> bool:
+    """Whether the attributes of an object are all of it: it has no parts that only C code knows, and ends silently."""
+    bases = kind.__mro__[:-1]
+    return all(base.__flags__ & MADE_BY_PYTHON and "__del__" not in base.__dict__ for base in bases)
+
+
+MADE_BY_PYTHON = 1 << 9
+"""The flag of types that can be made while Python runs."""
+
+
+def _set_attributes(value: Any, names: Iterable[str], items: Iterable[Any]) -> None:
+    """Sets attributes, also of frozen objects, without code of the class."""
+    slots = slots_of(type(value))
+    for name, item in zip(names, items, strict=True):
+        if name in slots:
+            slots[name].__set__(value, item)
+        else:
+            value.__dict__[name] = item
+
+
 def _as_kept(entry: Entry) -> Any:
     return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
-
-
-def reason_lost(entry: Entry) -> str | None:
-    """The reason why a value cannot be had again, as far as tensors go."""
-    kept = _as_kept(entry)
-    if isinstance(kept, Summary):
-        return "no longer kept"
-    return next((reason for part in tensors_in(kept) if (reason := _reason_of_tensor(part)) is not None), None)
-
-
-def _is_left_out(entry: Entry, anew: Container[str]) -> bool:
-    """Whether a variable is lost that need not be had again."""
-    return entry.name in anew and reason_lost(entry) is not None
 
 
 def _is_tensor(value: Any) -> bool:

@@ -16,6 +16,7 @@ from rfnb.trace.plain.hidden import Around, Hidden, Moment
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Raised, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
+from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE, Outline, Place, Use
 from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.plain.variables import FrameVariables
@@ -24,6 +25,10 @@ from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.recording import Recording
+
+
+STALE = Summary("that of the iteration before")
+"""Stands for the value of an attribute, which differs from what it will be."""
 
 
 class FrameRecorder:
@@ -270,6 +275,8 @@ class FrameRecorder:
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             variables.forget_functions(names)
             loop.begins_with(variables.look_first(text.names, names) if tested is None else tested.initial)
+            for name in self._recording.stale & loop.places.keys():
+                variables.log.values[loop.places[name]], variables.log.versions[loop.places[name]] = STALE, None
             loop.around = self._open[0].around if self._open else self._around(loop)
             if self._open:
                 self._open[-1].inner.append(loop)
@@ -282,14 +289,17 @@ class FrameRecorder:
         loop.starts.append(len(variables.log.uses) if tested is None else tested.at)
         loop.ran.append(len(variables.log.statements))
         numbers = hidden.numbers() if tested is None else tested.numbers
-        loop.moments.append(Moment(numbers, hidden.objects(variables.objects())))
+        modules = {} if loop.inside else hidden.modules()
+        loop.moments.append(Moment(numbers, hidden.objects(variables.objects()), modules))
         loop.tentative = tentative
         if self._frame is not None:
             pauses_of(self, loop).begin()
         if header_ran:
             self._finish(names, header=True)
-            if self._frame is not None:
-                self._pause(names)
+        if not loop.inside and len(loop.starts) == 1:
+            variables.copy_inputs(loop)
+        if header_ran and self._frame is not None:
+            self._pause(names)
         self._previous = BEFORE
         variables.budgets.steps += 1
         if variables.budgets.is_due(hidden.bytes) and variables.count():
@@ -333,6 +343,7 @@ class FrameRecorder:
             loop.pauses.close()
             loop.pauses = None
         if not loop.inside:
+            variables.separate_inputs(loop)
             variables.count()
             loop.bytes = variables.budgets.bytes
             variables.let_go()

@@ -18,11 +18,13 @@ class Recording:
     """Records loops in one thread for several clients, from the first that is added until the last is removed.
 
     frames: the recorders of frames that run. is_held: whether an event holds a loop, so that no others arrive. problem:
-    the last one by which a recorder has given up.
+    the last one by which a recorder has given up. stale: attributes that have, when a loop begins, the values of an
+    iteration before.
     """
 
     def __init__(self) -> None:
         self.problem: Exception | None = None
+        self.stale: frozenset[str] = frozenset()
         self._clients: list[Client] = []
         self.frames: dict[FrameType, FrameRecorder] = {}
         self._events: Events | None = None

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import random
 import weakref
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from itertools import chain, compress, islice, repeat
 from operator import attrgetter, call, is_, is_not
-from types import FunctionType, MethodType, NoneType
+from types import (
+    BuiltinMethodType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    NoneType,
+)
 from typing import Any
 
 import numpy as np
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.trace.plain.attributes import attributes_in, fields_of
 from rfnb.trace.plain.memory import places_in
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run.variables import NUMBERS, Grown
@@ -62,9 +71,14 @@ class Opaque:
 
 
 class OddKey(str):
-    """Stands for a key that is not kept, such as a parameter."""
+    """Stands for a key that is not kept, such as a parameter. origin: gives the key, while it lives."""
 
-    __slots__ = ()
+    __slots__ = ("origin",)
+    origin: Callable[[], Any]
+
+
+class Attributed:
+    """Stands for the attributes of a container, which are not kept."""
 
 
 class Growth(Grown):
@@ -529,7 +543,7 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         if _is_atom(item)
         else was
         if isinstance(was, Kept)
-        and (was.backend is not None or type(was.value) is Opaque)
+        and (was.backend is not None or (type(was.value) is Opaque and isinstance(was.origin, weakref.ref)))
         and is_same(item, was, MEDIUM)
         else _kept(item, depth + 1, left, copied, was)
         for item, was in zip(items, chain(old, repeat(None)), strict=False)
@@ -555,6 +569,12 @@ def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
     if type(value) is partial:
         items = value.func, value.args, value.keywords
         return Parts(partial, None, tuple(_kept(item, depth + 1, left, False) for item in items), 3)
+    if type(value) in (BuiltinMethodType, MethodWrapperType) and not isinstance(
+        value.__self__, NoneType | ModuleType | type
+    ):
+        if any(value.__self__ is shared for shared in SHARED):
+            return None
+        return Parts(type(value), None, (_kept(value.__self__, depth + 1, left, False),), 1, value.__name__)
     if type(value) is not FunctionType or "<locals>" not in value.__qualname__:
         return None
     names, cells = value.__code__.co_freevars, value.__closure__ or ()
@@ -571,7 +591,14 @@ def _contents(cell: Any) -> Any:
         return None
 
 
+SHARED: tuple[Any, ...] = (random._inst, np.random.mtrand._rand)
+"""The generators that functions of Python and numpy draw from, which are methods of them."""
+
+
 def _extra(value: Any) -> Any:
+    """How long a deque may be, what makes the missing entries of a defaultdict, or whether there are attributes."""
+    if type(value) not in BUILT_IN and not dataclasses.is_dataclass(type(value)) and attributes_in(value):
+        return Attributed
     for kind, name in ((deque, "maxlen"), (defaultdict, "default_factory")):
         if issubclass(type(value), kind):
             return kind.__dict__[name].__get__(value)
@@ -623,6 +650,7 @@ def tensor_type() -> type:
 
 
 SEQUENCES: tuple[type, ...] = (list, tuple, deque, set, frozenset)
+BUILT_IN = frozenset((*SEQUENCES, dict, defaultdict, OrderedDict))
 
 
 def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | None:
@@ -640,18 +668,12 @@ def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | No
         keys = keys if PLAIN.issuperset(map(type, keys)) else tuple(map(_key, keys))
         return keys, tuple(dict.values(value))
     if dataclasses.is_dataclass(kind):
-        try:
-            attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            attributes = {}
-        names = tuple(filter(attributes.__contains__, _fields(kind)))
+        attributes = attributes_in(value)
+        names = tuple(filter(attributes.__contains__, fields_of(kind)))
+        if len(names) < len(attributes):
+            names = tuple(dict.fromkeys((*names, *attributes)))
         return names, tuple(map(attributes.__getitem__, names))
     return None
-
-
-@cache
-def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _length(value: Any) -> int | None:
@@ -662,7 +684,11 @@ def _length(value: Any) -> int | None:
 
 def _key(key: Any) -> Any:
     """A key that can be compared and shown: others, such as parameters, stay where they are."""
-    return key if _is_plain(key) else OddKey(f"{type(key).__name__} {id(key):x}")
+    if _is_plain(key):
+        return key
+    odd = OddKey(f"{type(key).__name__} {id(key):x}")
+    odd.origin = _reference(key)
+    return odd
 
 
 def _is_plain(key: Any) -> bool:

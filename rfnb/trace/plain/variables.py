@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.budget import Budgets
@@ -20,6 +21,7 @@ from rfnb.trace.plain.values import (
     growth_of,
     has_objects,
     has_stayed,
+    hold,
     is_opaque,
     is_same,
     keep,
@@ -31,6 +33,13 @@ from rfnb.trace.plain.values import (
 )
 from rfnb.trace.run.options import options
 
+if TYPE_CHECKING:
+    from rfnb.trace.plain.iterations import Iterations
+
+MOST_ITEMS = 1024
+"""Number of items of a loop of which copies are taken."""
+INPUTS = 2**20
+"""Bytes of all tensors before a loop of which copies are taken."""
 MEMORIES = 1024
 """Number of places in the log of which the memory is known."""
 
@@ -325,6 +334,45 @@ class FrameVariables:
 
     # -- copies
 
+    def copy_inputs(self, loop: Iterations) -> None:
+        """Before the first iteration runs, takes copies of the small tensors that it begins with, for a fork: lines may
+        change them in place that do not show it."""
+        for _, _, part in self._small_inputs(loop):
+            if part.identity not in loop.inputs and not part.changed():
+                copy = loop.inputs[part.identity] = Kept(part.value, part.origin, part.version, part.backend)
+                copy.identity, copy.gradient = part.identity, part.gradient
+                copy.separate()
+
+    def separate_inputs(self, loop: Iterations) -> None:
+        """After a loop, takes copies of the small tensors that it began with, and of its items, as what comes then may
+        change them in place. Of the first copies, those stay that are needed."""
+        log, lost = self.log, set[int]()
+        for at, kept, part in self._small_inputs(loop):
+            if part.changed():
+                lost.add(part.identity)
+                continue
+            part.separate()
+            if log.versions[at] is not None:
+                raw, log.values[at], log.versions[at] = log.values[at], kept, None
+                if log.uses[at].statement != BEFORE:
+                    self.budgets.separate(raw, kept)
+        loop.inputs = {identity: copy for identity, copy in loop.inputs.items() if identity in lost}
+        self.spend(sum(map(hold, loop.inputs.values())))
+
+    def _small_inputs(self, loop: Iterations) -> Iterator[tuple[int, Kept, Kept]]:
+        """The small tensors by reference in the variables before a loop, and in its items, up to a limit for all: where
+        in the log each is, in what, and the tensor."""
+        log, header, places, left = self.log, self._text.header_of(loop.number), [*loop.places.values()], INPUTS
+        for start in loop.starts[loop.first :][:MOST_ITEMS]:
+            places += takewhile(lambda at: log.uses[at].statement == header, range(start, len(log)))
+        for at in places:
+            value, version = log.values[at], log.versions[at]
+            kept = value if version is None else Kept.of_raw(value, version)
+            for part in tensors_in(kept):
+                if part.version is not None and part.bytes <= min(SMALL, left):
+                    left -= part.bytes
+                    yield at, kept, part
+
     def separate(self, statement: int) -> None:
         """Takes copies before a statement of values that it is known to change in place, also of others in the same
         memory."""
@@ -364,7 +412,7 @@ class FrameVariables:
                     growth.is_plain = False
 
     def _memory(self, at: int) -> Any:
-        """The memory of a tensor that is kept by reference; None for other values."""
+        """The memory of a tensor that is kept by reference, or was before it was copied; None for other values."""
         if len(self._memories) > MEMORIES:
             self._memories.clear()
         if at not in self._memories:
@@ -372,6 +420,8 @@ class FrameVariables:
             raw = value if version is not None else None
             if raw is None and type(value) is Kept and value.version is not None:
                 raw = value.raw
+            elif raw is None and type(value) is Kept and value.copied_at is not None:
+                raw = getattr(value.object, "_raw", value.object)
             self._memories[at] = None if raw is None else backend_of(raw).storage_raw(raw)[0]
         return self._memories[at]
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.checkpoint.contents import CheckpointFile
-from rfnb.checkpoint.stored import Checkpoint, StoredEntry
+from rfnb.checkpoint.entries import Checkpoint, CheckpointFile, StoredEntry
 from tests.checkpoint.bundle.writer import write
 
 

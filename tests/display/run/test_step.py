@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import rfnb as rf
-from rfnb.display.beam.beam_at_step import tree_of
+from rfnb.display.beam.view import tree_of
 from rfnb.display.panel.edit import edited
 from rfnb.display.run.step import choose, describe_step
 from tests.examples import examples

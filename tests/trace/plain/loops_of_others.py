@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ast
 import difflib
+import fractions
 import heapq
 import io
+import random
 import statistics
+import string
 import sys
 import textwrap
 import tokenize
@@ -20,7 +23,12 @@ import jinja2.lexer
 import matplotlib.ticker
 import mpmath.calculus.optimization
 import networkx as nx
+import networkx.algorithms.approximation.traveling_salesman
+import networkx.algorithms.link_analysis.pagerank_alg
+import networkx.algorithms.shortest_paths.astar
+import networkx.algorithms.shortest_paths.dense
 import networkx.algorithms.shortest_paths.weighted
+import networkx.drawing.layout
 import numpy as np
 import pygments.lexer
 import pygments.lexers
@@ -28,6 +36,7 @@ import sympy.ntheory.factor_
 import torch
 import torch.ao.nn.quantizable
 import torch.autograd.functional
+import torch.autograd.gradcheck
 import torch.fx
 import torch.nn.utils.clip_grad
 import torch.utils.checkpoint
@@ -242,6 +251,87 @@ LOOPS = {
     "statistics": Case((statistics._sum,), lambda: statistics.mean([1.5, 2.5, 4.0])),
     "tokenize": Case((tokenize._tokenize,), _tokens),
     "ast.walk": Case((ast.walk,), lambda: [type(node).__name__ for node in ast.walk(ast.parse("x = [i for i in y]"))]),
+    "torch gradcheck": Case(
+        (sys.modules["torch.autograd.gradcheck"]._get_numerical_jacobian,),
+        lambda: torch.autograd.gradcheck(lambda x: x**2, torch.randn(3, dtype=torch.float64, requires_grad=True)),
+    ),
+    "torch hessian": Case(
+        (torch.autograd.functional._grad_preprocess,),
+        lambda: torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.randn(3)),
+    ),
+    "torch default_collate": Case(
+        (torch.utils.data._utils.collate.collate,),
+        lambda: torch.utils.data.default_collate([{"a": torch.ones(2), "b": (1, 2.0)} for _ in range(3)])["a"],
+    ),
+    "torch broadcasts of a tree": Case(
+        (torch.distributions.transforms.CatTransform._call,),
+        lambda: torch.distributions.transforms.CatTransform(
+            [torch.distributions.ExpTransform(), torch.distributions.AffineTransform(1, 2)], dim=0, lengths=[2, 3]
+        )(torch.randn(5)),
+    ),
+    "numpy hermval": Case(
+        (np.polynomial.hermite.hermval,), lambda: np.polynomial.hermite.hermval(np.arange(3.0), [1, 2, 3, 4.5])
+    ),
+    "numpy matrix_power": Case(
+        (np.linalg.matrix_power,), lambda: np.linalg.matrix_power(np.array([[1.0, 1], [1, 0]]), 13)
+    ),
+    "numpy pad": Case((np.pad,), lambda: np.pad(np.arange(6.0).reshape(2, 3), 2, mode="reflect")),
+    "numpy select": Case(
+        (np.select,),
+        lambda: np.select([np.arange(4) < 1, np.arange(4) > 2], [np.arange(4), np.arange(4) * 2], 9),
+    ),
+    "numpy gradient": Case((np.gradient,), lambda: np.gradient(np.random.rand(3, 4))),
+    "numpy poly": Case((np.poly,), lambda: np.poly([1.0, 2.0, 3.0])),
+    "networkx pagerank": Case(
+        (networkx.algorithms.link_analysis.pagerank_alg._pagerank_python,),
+        lambda: networkx.algorithms.link_analysis.pagerank_alg._pagerank_python(nx.DiGraph(_graph())),
+    ),
+    "networkx A*": Case((networkx.algorithms.shortest_paths.astar.astar_path,), lambda: nx.astar_path(_graph(), 0, 7)),
+    "networkx Floyd-Warshall": Case(
+        (networkx.algorithms.shortest_paths.dense.floyd_warshall_predecessor_and_distance,),
+        lambda: {key: dict(row) for key, row in nx.floyd_warshall(_graph()).items()},
+    ),
+    "networkx eigenvector": Case(
+        (nx.eigenvector_centrality,), lambda: nx.eigenvector_centrality(_graph(), max_iter=500)
+    ),
+    "networkx betweenness": Case((nx.betweenness_centrality,), lambda: nx.betweenness_centrality(_graph())),
+    "networkx annealing": Case(
+        (networkx.algorithms.approximation.traveling_salesman.simulated_annealing_tsp,),
+        lambda: nx.approximation.simulated_annealing_tsp(nx.complete_graph(5), "greedy", seed=3),
+    ),
+    "networkx spring layout": Case(
+        (networkx.drawing.layout._fruchterman_reingold,), lambda: nx.spring_layout(_graph(), seed=3, iterations=8)
+    ),
+    "sympy Pollard's rho": Case(
+        (sympy.ntheory.factor_.pollard_rho,), lambda: sympy.ntheory.factor_.pollard_rho(16843009)
+    ),
+    "random.shuffle": Case((random.Random.shuffle,), lambda: random.shuffle([*range(9)])),
+    "random.gammavariate": Case((random.Random.gammavariate,), lambda: random.gammavariate(0.7, 2)),
+    "fractions": Case(
+        (fractions.Fraction.limit_denominator,),
+        lambda: str(fractions.Fraction(3.14159265).limit_denominator(1000)),
+    ),
+    "difflib, close matches": Case(
+        (difflib.get_close_matches,), lambda: difflib.get_close_matches("appel", ["ape", "apple", "peach"])
+    ),
+    "statistics.quantiles": Case((statistics.quantiles,), lambda: statistics.quantiles([1, 5, 2, 8, 3], n=4)),
+    "string.Formatter": Case(
+        (string.Formatter._vformat,), lambda: string.Formatter().vformat("{a} {0!r:>5}", (1,), {"a": 2})
+    ),
 }
 
 TRAINING = {name for name in LOOPS if name.startswith(("torch LBFGS", "torch Adam", "torch SGD", "torch Rprop"))}
+NOT_FORKED = {
+    **dict.fromkeys(
+        (
+            *("torch BatchSampler", "networkx breadth first", "jinja2 lexer", "pygments lexer", "heapq merge"),
+            *("tokenize", "ast.walk"),
+        ),
+        "a loop with `yield`",
+    ),
+    "torch load_state_dict": "the loop changes the weights",
+    "torch update_bn": "the loop changes the weights|does not come back|cannot be had again",
+    "torch jacobian": "gradients end",
+    "statistics": "the state of _grouper objects is not kept",
+}
+"""Loops of which a fork is refused or incomplete, with the reason."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rfnb.trace.plain.attributes import attributes_in
 from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts
 
@@ -309,7 +310,7 @@ def equal(a: Any, b: Any) -> bool:
     if isinstance(a, list | tuple):
         return type(a) is type(b) and len(a) == len(b) and all(map(equal, a, b))
     if is_dataclass(a):
-        return is_dataclass(b) and equal(vars(a), vars(b))
+        return is_dataclass(b) and equal(dict(attributes_in(a)), dict(attributes_in(b)))
     if isinstance(a, dict):
         return isinstance(b, dict) and list(a) == list(b) and all(map(equal, a.values(), b.values()))
     return type(a) is type(b) and bool(a == b)
@@ -332,7 +333,10 @@ def restored(value: Any) -> Any:
     if any(item is LOST for item in items):
         return LOST
     if is_dataclass(value.kind) and not issubclass(value.kind, dict):
-        return value.kind(**dict(zip(value.keys or (), items, strict=True)))
+        again = object.__new__(value.kind)
+        for name, item in zip(value.keys or (), items, strict=True):
+            object.__setattr__(again, name, item)
+        return again
     if issubclass(value.kind, dict):
         return dict(zip(value.keys or (), items, strict=True))
     return value.kind(*items) if value.keys else value.kind(items)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import rfnb as rf
 from rfnb.errors import LoopError
 from rfnb.trace.plain.recorder import FrameRecorder
 from rfnb.trace.plain.recording import recording_here
+from rfnb.trace.plain.same_steps import difference
 from tests.trace.plain import loops_by_hand, loops_of_others
 from tests.trace.plain.snapped import All, check, is_equal, normal, snapped, swapped
 from tests.trace.plain.test_fork import assert_same_steps
@@ -106,7 +108,7 @@ def run_of(name):
     return max(own or rf.runs, key=lambda run: run.steps)
 
 
-NOT_FORKED = {"asynchronous_loop", "recursion_with_loops"}
+NOT_FORKED = {"asynchronous_loop"}
 FORKED = {"sgd_by_hand", "policy_optimization"}  # of those that train
 
 
@@ -121,3 +123,45 @@ def test_a_fork_gives_the_steps_again(name, alive, problems):
 def test_a_fork_of_a_training_says_why_it_cannot_be(name, alive, problems):
     with pytest.raises(LoopError, match=r"fork: (the loop changes the weights of|`\w+` cannot be had again: )"):
         run_of(name).fork(0)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(loops_of_others.LOOPS.keys() - loops_of_others.TRAINING - loops_of_others.NOT_FORKED.keys())
+)
+def test_a_fork_of_a_package_gives_the_steps_again(name, alive, problems):
+    functions, loop, unset = loops_of_others.LOOPS[name]
+    functions = [inspect.unwrap(function) for function in functions]
+    with rf.record_loops(*functions):
+        result_of(loop)
+    runs = [run for run in rf.runs if run.replay.iterations.code in {function.__code__ for function in functions}]
+    forked = 0
+    for run in runs[:20]:
+        begun = len(run.replay.iterations.starts)
+        for step in sorted({0, begun // 2, begun - 1} & {*range(begun)}):
+            fork = run.fork(step)
+            assert difference(run.replay.iterations, fork.replay.iterations, 0, True) is None
+            if name != "mpmath findroot":  # most of its variables are objects
+                assert_same_steps(run, fork, unset)
+            forked += 1
+    assert forked
+
+
+@pytest.mark.parametrize("name", sorted(loops_of_others.NOT_FORKED.keys() - {"torch jacobian"}))
+def test_a_fork_of_a_package_says_why_it_cannot_be(name, alive, problems):
+    functions, loop, _ = loops_of_others.LOOPS[name]
+    with rf.record_loops(*map(inspect.unwrap, functions)):
+        result_of(loop)
+    reasons = []
+    for run in list(rf.runs):
+        try:
+            run.fork(0)
+        except LoopError as error:
+            reasons.append(error.what)
+    assert any(re.search(loops_of_others.NOT_FORKED[name], reason) for reason in reasons), reasons
+
+
+def test_a_fork_says_that_its_gradients_end(alive, problems):
+    functions, loop, _ = loops_of_others.LOOPS["torch jacobian"]
+    with rf.record_loops(*functions):
+        result_of(loop)
+    assert rf.runs[0].fork(0).flags == ["gradients end at step 0"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import rfnb as rf
-from rfnb.display.beam.beam_at_step import describe_beam, line, tree_of
+from rfnb.display.beam.view import describe_beam, line, tree_of
 from rfnb.display.panel.commands import Dispatcher
 from rfnb.display.run.step import describe_step
 from rfnb.errors import ViewError
