@@ -366,7 +366,11 @@ class Tensor(Shown, Templates, TensorProtocols):
     __hash__ = object.__hash__
 
     def has_axis(self, axis: Dim | str) -> bool:
-        """Whether there is such an axis, or more than one."""
+        """Whether there is such an axis, or more than one.
+
+        >>> rf.ones([rf.Dim(5, name="time")]).has_axis("time")
+        True
+        """
         try:
             return self._find(axis) is not None
         except DimError:  # more than one
@@ -406,7 +410,12 @@ class Tensor(Shown, Templates, TensorProtocols):
         return AxisOrder(self.dims, self.feature_dim).suggestion(str(axis))
 
     def get_dim_tag_from_description(self, axis: Dim | str) -> Dim:
-        """The Dim of an axis. Raises DimError if there is no such axis, or more than one."""
+        """The Dim of an axis. Raises DimError if there is no such axis, or more than one.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> rf.ones([time, feat]).get_dim_tag_from_description("feat") == feat
+        True
+        """
         return self.dims[self.get_axis_from_description(axis)]
 
     def _find(self, axis: Any) -> int | None:
@@ -450,23 +459,46 @@ class Tensor(Shown, Templates, TensorProtocols):
         self.feature_dim = None if at is None else self.dims[at]
 
     def have_batch_axis(self) -> bool:
-        """Whether there is a batch dim."""
+        """Whether there is a batch dim.
+
+        >>> rf.ones([rf.Dim(5, name="time")]).have_batch_axis()
+        False
+        """
         return self.batch_dim_axis is not None
 
     def have_time_axis(self) -> bool:
-        """Whether there is a time dim."""
+        """Whether there is a time dim.
+
+        >>> rf.ones([rf.Dim(3, name="feat")]).have_time_axis()
+        False
+        """
         return self.time_dim_axis is not None
 
     def have_feature_axis(self) -> bool:
-        """Whether there is a feature dim."""
+        """Whether there is a feature dim.
+
+        >>> feat = rf.Dim(3, name="feat")
+        >>> rf.Tensor("x", [rf.batch_dim, feat], "float32", feature_dim=feat).have_feature_axis()
+        True
+        """
         return self.feature_dim_axis is not None
 
     def get_batch_dim_tag(self) -> Dim:
-        """The batch dim. Raises DimError if there is none."""
+        """The batch dim. Raises DimError if there is none.
+
+        >>> x = rf.Tensor("x", [rf.Dim(3, name="feat"), rf.batch_dim], "float32")
+        >>> x.get_batch_dim_tag() == rf.batch_dim
+        True
+        """
         return self._dim_at(self.batch_dim_axis, "batch dim")
 
     def get_time_dim_tag(self) -> Dim:
-        """The first time dim. Raises DimError if there is none."""
+        """The first time dim. Raises DimError if there is none.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> rf.Tensor("x", [rf.batch_dim, time], "float32").get_time_dim_tag() == time
+        True
+        """
         return self._dim_at(self.time_dim_axis, "time dim")
 
     def _dim_at(self, axis: int | None, what: str) -> Dim:
@@ -480,7 +512,12 @@ class Tensor(Shown, Templates, TensorProtocols):
         return self.feature_dim or self.sparse_dim
 
     def remaining_dims(self, remove: Dim | Sequence[Dim] | None = None) -> list[Dim]:
-        """The dims without `remove`. Raises DimError if a dim to remove does not exist."""
+        """The dims without `remove`. Raises DimError if a dim to remove does not exist.
+
+        >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
+        >>> rf.ones([time, feat]).remaining_dims(time) == [feat]
+        True
+        """
         removed = () if remove is None else as_dims(remove)
         positions = [self.get_axis_from_description(dim) for dim in removed]
         return [dim for i, dim in enumerate(self.dims) if i not in positions]
