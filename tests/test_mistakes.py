@@ -148,10 +148,6 @@ def filtered(x: rf.Tensor, *, spatial: Any = (time,), size: Any = (width,)) -> A
     return rf.conv(x, **CONV, in_spatial_dims=spatial, filter=rf.zeros([width, feat, out]), filter_size=size)
 
 
-def labelled(dims: list[rf.Dim], sparse_dim: rf.Dim) -> rf.Tensor:
-    return rf.convert_to_tensor(LABELS, dims=dims, sparse_dim=sparse_dim)
-
-
 def lengths_of_1_and_less(x: rf.Tensor) -> Any:
     return rf.convert_to_tensor(np.ones((2, 5)), dims=[batch_dim, rf.Dim(None, name="t")], lengths=[1.0, 0.6])
 

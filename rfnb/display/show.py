@@ -14,7 +14,7 @@ from rfnb.core.ground.source import locals_of, user_frame, user_source
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.op import guarded
 from rfnb.display.kit.view import View, describe, module_of
-from rfnb.display.tensor import arrays
+from rfnb.display.tensor import arrays, view as tensor_view
 from rfnb.display.tensor.describe import select
 from rfnb.errors import ViewError
 
@@ -111,8 +111,6 @@ def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
 
 
 def _array(array: Any, dims: Sequence[str | Dim] | None, lengths: Any, choice: dict[str, Any]) -> View:
-    from rfnb.display.tensor import view as tensor_view
-
     with untaped():
         data = arrays.data_of(array, dims, lengths)
         return View(tensor_view.describe_data(select(data, choice.pop("batch", None), **choice)))

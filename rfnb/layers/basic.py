@@ -16,6 +16,7 @@ from rfnb.network.layer_call.exact_log import keep_log
 from rfnb.network.layer_call.param_changes import input_first
 from rfnb.network.options import REQUIRED, axis, layer, value
 from rfnb.ops.grad import scaled_gradient_ext
+from rfnb.ops.math import cast
 from rfnb.ops.matmul import linear
 from rfnb.ops.shape import replace_dim, replace_dim_v2, set_feature_dim, set_sparse_dim
 
@@ -117,8 +118,6 @@ class Cast(Layer, layer_class="cast"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…} → the same"""
-        from rfnb.ops.math import cast
-
         return set_sparse_dim(cast(x, self.dtype), None)
 
 

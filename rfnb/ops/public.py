@@ -4,8 +4,7 @@
 import rfnb.backend.numpy as _numpy_backend
 import rfnb.backend.torch.backend as _torch_backend  # the backend that is selected by default
 import rfnb.core.tensor.pickling as _pickling
-import rfnb.ops.methods as _describe  # methods of Tensor
-import rfnb.ops.methods as _tensor_protocols  # more methods of Tensor
+import rfnb.ops.methods as _methods  # of Tensor
 
 # isort: split
 # namespaces

@@ -25,9 +25,7 @@ from rfnb.ops.math import (
     greater,
     is_neg_infinite,
     log_add_exp,
-    logical_and,
     logical_and as both,
-    logical_not,
     logical_not as no,
     logical_or as one_of,
     maximum,
@@ -88,10 +86,10 @@ class Prefixes(NamedTuple):
         {…, beam}. Places whose score is -∞ have no hypothesis. No two hypotheses may have the same labels.
         """
         other = _other(beam)
-        alive = logical_not(is_neg_infinite(scores))
+        alive = no(is_neg_infinite(scores))
         keys, others_alive = (replace_dim(x, in_dim=beam, out_dim=other)[0] for x in (self.key, alive))
         matches = reduce_all(compare_bc(self.shorter, "equal", keys), axis=HASH)
-        matches = logical_and(logical_and(matches, alive), others_alive)
+        matches = both(both(matches, alive), others_alive)
         return set_sparse_dim(reduce_argmax(cast(matches, "int32"), axis=other), None), reduce_any(matches, axis=other)
 
 

@@ -13,7 +13,6 @@ from rfnb.core.ground.source import PerPlace
 from rfnb.loop import run_body
 from rfnb.loop.body import body
 
-FEAT = rf.Dim(3, name="feat")
 KEYS = rf.Dim(0, name="keys")
 
 

@@ -11,7 +11,7 @@ interface Case {
   after: Body;
 }
 
-/** Bodies before and after a node opens, as Python draws them: see tests/display/test_graph_unfold.py. */
+/** Bodies before and after a node opens, as Python draws them: see tests/display/graph/test_unfold.py. */
 const CASES = JSON.parse(readFileSync('../tests/golden/unfold.json', 'utf8')) as Case[];
 
 const placedAs = ({ before, after }: Case) => {

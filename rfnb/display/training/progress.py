@@ -21,7 +21,7 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, plain, short
 from rfnb.display.markup.svg import data_uri
 from rfnb.display.training.history import BinnedCurve, History
-from rfnb.display.training.plot import to_figure as to_figure
+from rfnb.display.training.plot import SIZE, colour, plot, to_figure as to_figure
 from rfnb.display.training.schema import LossCurve, ProgressView
 from rfnb.errors import ParameterError
 from rfnb.printable import encodable, visible
@@ -146,8 +146,6 @@ def to_html(view: ProgressView) -> Html:
 
 def picture(curve: LossCurve, number: int) -> Html:
     """The plot of a measure, with its last value above. number: of its colour."""
-    from rfnb.display.training.plot import SIZE, colour, plot
-
     look = f"color:{colour(number)};font-weight:bold"
     words = f"{curve['name']} {short(curve['last'])}, {_peak(curve)}"
     source = data_uri(str(plot(curve, colour(number)))) if curve["steps"] else None

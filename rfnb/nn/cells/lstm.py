@@ -19,7 +19,7 @@ from rfnb.ops.activation import identity, sigmoid, tanh
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import zeros
 from rfnb.ops.matmul import linear
-from rfnb.ops.random import dropout, dropout as drop
+from rfnb.ops.random import dropout
 
 KERNEL_ORDER = "ifjo"
 """The order of the gates in the weights that the kernel of `rf.LSTM` takes."""
@@ -322,7 +322,7 @@ class LayerNormVariantsLSTM(RecCell):
         gates = x + self.state_norm(r)
         i, j, f, o = split(self.joined_norm(gates), axis=4 * out_dim, out_dims=[out_dim] * 4)
         i, j, f, o = self.i_norm(i), self.j_norm(j), self.f_norm(f), self.o_norm(o)
-        c = sigmoid(f) * state.c + sigmoid(i) * drop(act(j), self.dropout)
+        c = sigmoid(f) * state.c + sigmoid(i) * dropout(act(j), self.dropout)
         normalized = self.cell_norm(c)
         h = sigmoid(o) * act(normalized if self.cell_norm_in_output else c)
         h = self.hidden_norm(h)

@@ -23,7 +23,6 @@ from rfnb.trace.run.runs import Runs
 from tests.examples import examples
 
 LETTER = Dim(4, name="letter", vocab=["a", "b", "c", "the end"])
-FEAT = Dim(2, name="feat")
 ROWS = np.array([[1, 2, -9, 4, 5], [1, 1, 7, 0, 0]], np.float32)
 LINE = {"x_t": 1, "k": 4, "total": 6, "label": 7}
 """Of the body, counted from its `with` line."""

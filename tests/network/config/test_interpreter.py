@@ -43,7 +43,6 @@ def test_a_program_gives_what_python_gives(name, tmp_path):
 
 numbers = st.integers(-9, 9).map(str)
 texts = st.sampled_from(["'a'", "'bc'", "''"])
-operators = st.sampled_from("+ - * // % < == in and or".split())
 leaves = numbers | texts | st.sampled_from(["[]", "[1, 2]", "(3,)", "{'k': 1}", "None", "True", "n", "l", "d"])
 expressions = st.recursive(
     leaves,
