@@ -292,7 +292,7 @@ SCATTER: dict[str, Any] = {"max": np.maximum, "min": np.minimum}
 
 
 class NumpyIndex:
-    """The raw part of `backend.base.index` and `backend.base.scatter`."""
+    """The raw part of `backend.base.index`."""
 
     @staticmethod
     def index_raw(raw: Array, index: Array, axis: int) -> Array:
@@ -391,7 +391,7 @@ NOTHING: dict[str, Callable[[Array], Any]] = {
 
 
 class NumpyReduce:
-    """The raw part of `backend.base.reduce` and `backend.base.softmax`."""
+    """The raw part of `backend.base.reduce`."""
 
     @staticmethod
     def reduce_function(mode: str) -> Callable[[Array, Axes], Array]:
@@ -541,7 +541,7 @@ def _descending(raw: Array, axis: int) -> Array:
 
 
 class NumpySort:
-    """The raw part of `backend.base.sort` and `backend.base.top_k`."""
+    """The raw part of `backend.base.sort`."""
 
     @staticmethod
     def top_k_raw(raw: Array, axis: int, k: int, sorted: bool) -> tuple[Array, Array]:

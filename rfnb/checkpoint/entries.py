@@ -1,6 +1,6 @@
 """The entries of a checkpoint from any source: a file of one of several programs, a folder, or tensors by name.
 
-What is known of each before its values are read is `Stored`; `CheckpointFile` shows all of a file, and reads values.
+A `StoredEntry` is what is known of each before its values are read; `CheckpointFile` shows a file, and reads values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Search: beams of hypotheses over the steps of a loop, their scores, and the tree of all that was tried.
 
-`rules` are the options of a search, and `beam` is one step of it. `choice` attaches it to the body of a loop,
-`decoding` takes steps of any function; `score` has the scorers that both add up. A `trace` keeps what was chosen;
-`tree` reads one sequence of it, and `explain` says why. `found` is what a search returns, `stored` its files, `corpus`
-the errors of many sequences. `replayed` computes again what a recorded search did not keep.
+`rules` are the options of a search, and `beam` is one step of it; `places` has its groups, ends and thresholds, and
+`frames` is the step of CTC and transducers. `choice` attaches a step to the body of a loop, `decoding` takes steps of
+any function; `score` has the scorers that both add up. A `trace` keeps what was chosen; `tree` reads one sequence of
+it, and `explain` says why. `found` is what a search returns, `stored` its files, `corpus` the errors of many sequences.
+`replayed` computes again what a recorded search did not keep.
 """
 
 from importlib import import_module as _import_module

@@ -24,7 +24,7 @@ Numbers = tuple[int, ...]
 
 
 class TorchConv:
-    """The raw part of `backend.base.conv` and `backend.base.pool`."""
+    """The raw part of `backend.base.conv`."""
 
     @staticmethod
     def conv_raw(

@@ -220,7 +220,7 @@ def unwrapped(raw: torch.Tensor) -> torch.Tensor:
 
 
 class TorchMeasure:
-    """The raw part of `backend.base.measure`."""
+    """The raw part of `MeasureOps` in `backend.base.data`."""
 
     @staticmethod
     def magnitude_raw(raw: torch.Tensor, mask: np.ndarray | None) -> Magnitude | None:

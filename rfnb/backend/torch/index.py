@@ -62,7 +62,7 @@ REDUCE = {"sum": "sum", "mean": "mean", "max": "amax", "min": "amin"}
 
 
 class TorchScatter:
-    """The raw part of `backend.base.scatter`."""
+    """The raw part of `ScatterOps` in `backend.base.index`."""
 
     @staticmethod
     def scatter_raw(

@@ -172,7 +172,7 @@ def _check_labels(targets: torch.Tensor, classes: int) -> None:
 
 
 class TorchCtc:
-    """The raw part of `backend.base.ctc`."""
+    """The raw part of `CtcOps` in `backend.base.loss`."""
 
     ctc_loss_raw = staticmethod(ctc_loss)
     ctc_best_path_raw = staticmethod(ctc_best_path)

@@ -122,7 +122,7 @@ class SumOfAll(torch.autograd.Function):
 
 
 class TorchReduce:
-    """The raw part of `backend.base.reduce` and `backend.base.softmax`."""
+    """The raw part of `backend.base.reduce`."""
 
     reduce_function = staticmethod(_REDUCE.__getitem__)
     lowest_raw = staticmethod(lowest)

@@ -30,7 +30,7 @@ class TorchSort:
 
 
 class TorchTopK:
-    """The raw part of `backend.base.top_k`."""
+    """The raw part of `TopKOps` in `backend.base.sort`."""
 
     @staticmethod
     def top_k_raw(raw: torch.Tensor, axis: int, k: int, sorted: bool) -> tuple[torch.Tensor, torch.Tensor]:

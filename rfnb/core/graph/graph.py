@@ -214,7 +214,7 @@ class BodyGraph(Graph):
 
 @dataclass(slots=True)
 class CallGraph(Graph):
-    """One call of a model, including its loops. `graph_names.name_graph` numbers its nodes and names its values.
+    """One call of a model, including its loops. `name_graph` numbers its nodes and names its values.
 
     forms: the form of each module and loop, by number of the node. Nodes with the same form run the same ops, each
         with its own parameters.

@@ -26,7 +26,7 @@ from rfnb.errors import BackendError, DtypeError
 class TensorProtocols:
     """The methods of Tensor for scalars and gradients, and for calls that raise an error with their rfnb equivalent.
 
-    Methods that return new tensors are in `ops.tensor_protocols`.
+    Methods that return new tensors are in `ops.methods`.
     """
 
     __slots__ = ()

@@ -325,7 +325,7 @@ def describe_frames(error: BaseException) -> list[FrameView]:
 
 def _frame(source: Source) -> FrameView:
     code = source.code
-    generated = code.co_qualname.startswith("make.<locals>")  # written by `core.op`: there is no such line in the file
+    generated = code.co_qualname.startswith("make.<locals>")  # by `core.tensor.op`: there is no such line in the file
     return {
         "place": source.place() if is_users(code) else f"{_path_of(source)}:{source.line}",
         "function": code.co_name,

@@ -1,7 +1,7 @@
 """Run files: JSON and tensors in one safetensors file, which is read as untrusted data. The order to read it in:
 
 save    `write`, which collects what a run contains; load: `rf.load_run`, which checks and reads it.
-series  A state or value over the steps, with its statistics; stored: `Stored`, from which a loaded run reads.
+series  A state or value over the steps, with its statistics; stored: `StoredReplay`, from which a loaded run reads.
 dims    Tables of dims, sizes and lengths; graph: the graph of the body; raws: the tensors.
 fields  Typed access to the JSON; earlier_formats: conversion from earlier formats.
 """
