@@ -65,6 +65,8 @@ class Checkpoint:
     layout: Callable[[StoredEntry], Layout | None] = lambda _: None  # None: not known
 
 
+# -- folders, and checkpoints in several files
+
 _INDEX = ".index.json"
 _NAMES = ("model.safetensors", f"model.safetensors{_INDEX}", "pytorch_model.bin", f"pytorch_model.bin{_INDEX}")
 
@@ -122,6 +124,8 @@ def _json(path: Path) -> dict[str, Any]:
         )
     return content
 
+
+# -- files of TensorFlow, npz and HDF
 
 _ATTRIBUTE = "/.ATTRIBUTES/VARIABLE_VALUE"
 """Behind the names of checkpoints that `tf.train.Checkpoint` wrote."""
@@ -234,6 +238,8 @@ def _as_torch(array: Any, key: str, path: Path) -> torch.Tensor:
 def _separator(names: Mapping[str, object]) -> str:
     return "/" if any("/" in name for name in names) else "."
 
+
+# -- any source
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -460,6 +466,9 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
     for letter, kind in {"I": "int", "U": "uint", "C": "complex"}.items()
     for bits in (8, 16, 32, 64)
 }
+
+
+# -- a file that users open
 
 
 class CheckpointFile(Shown):

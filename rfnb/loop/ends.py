@@ -1,4 +1,4 @@
-"""The ends of sequences: ended sequences keep their states, and what is computed for them counts nowhere."""
+"""The ends of sequences: masks of those that have ended, states that they keep, and when and why each ended."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from rfnb.loop.replay.replay import Replay
     from rfnb.loop.step import Carried, Step
     from rfnb.trace.record.op_call import OpCall
+
+
+# -- which have ended
 
 
 def ended(size: Size, how: align.Move, steps: int) -> np.ndarray:
@@ -82,7 +85,7 @@ class EndedFrames:
 
 
 class EndedMasks:
-    """The masks of ended sequences on the traced frame of a step, for the ops that `ended_by` has ask for them.
+    """The masks of ended sequences on the traced frame of a step, which ops ask for inside of `ended_by`.
 
     Subclasses make the masks, which are inputs of the step, and the guards.
     """
@@ -238,6 +241,9 @@ class EndedGuard:
                 ended = of_all.copy_transpose(stay)._raw
         ended = align.apply(align.move(stay, self.signature.dims, trailing=False), ended)
         return backend.harmless_raw(raw, ended, self._domain, self._dtype, finite=self._finite)
+
+
+# -- states of ended sequences
 
 
 def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:
@@ -444,6 +450,9 @@ class KeptOrder:
         assert active is not None
         axes = [dim for dim in active.dims if dim is self.dim or dim not in self.indices.dims_set]
         return reduce_any(active, axis=axes) if axes else active
+
+
+# -- how many steps each sequence took, and why it ended
 
 
 def steps_taken(step: Step, limit: Size, final: Sequence[Any], ran: int | None = None) -> Size:

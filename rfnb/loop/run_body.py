@@ -1,4 +1,4 @@
-"""Runs a traced step for all steps of its loop, and gives the results their final values."""
+"""Runs a traced step for all steps of its loop: pauses it, gives the results their final values, warns of mistakes."""
 
 from __future__ import annotations
 
@@ -283,6 +283,9 @@ _LOOP = OpRow("Loop", BodyRun)
 """Stands for the row of a nested loop, which is a call without one."""
 
 
+# -- the results
+
+
 class Results(NamedTuple):
     """The results of all steps, as raw tensors.
 
@@ -424,6 +427,9 @@ def reaching(step: TracedStep, results: Sequence[Any]) -> list[Any]:
     if not sources:
         return list(results)
     return [raw if isinstance(raw, int | None) else backend.reaching_raw(raw, sources) for raw in results]
+
+
+# -- pauses
 
 
 class LoopPauses:

@@ -1,4 +1,7 @@
-"""Heads as PNG pictures with a pixel per cell: small ones of all, and a large one as an SVG with labels and a path."""
+"""Heads as PNG pictures with a pixel per cell: small ones of all, and a large one as an SVG with labels and a path.
+
+Labels and seconds of rows and columns, and the numbers about a head, are put into words here.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,6 @@ WORDS = "#7f7f7f"
 PATH = style.PALETTE[1]
 FONT = "font-family:ui-monospace,monospace;font-size:11px"
 WIDTH, HEIGHT = 640, 420
-
-
 CELLS = (options.ATTENTION_CELLS, options.ATTENTION_CELLS)
 
 
@@ -200,6 +201,9 @@ def head_pool(shape: tuple[int, int], heads: int) -> tuple[int, int]:
     return pool
 
 
+# -- labels
+
+
 def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) -> list[str] | None:
     """The labels of a sequence; None for plain numbers from 0. full: size with padding, which may have labels too."""
     if side is None or isinstance(side, Dim):
@@ -317,6 +321,8 @@ def _given(labels: list[Any], index: int | None) -> list[str]:
     return [str(label) for label in labels]
 
 
+# -- the large picture
+
 STILL = {"data-rfnb-still": ""}
 """Attributes of elements about the chosen head: scripts hide them, because users may choose another head."""
 MEASURES = ("entropy", "monotonicity", "coverage", "diagonal")
@@ -402,6 +408,8 @@ def _picture(view: AttentionView, head: AttentionHead) -> Html:
         square=rows == cols and not any(view["padding"]),
     )
 
+
+# -- the small pictures
 
 ROOM = 440
 """Largest width of a row of pictures, in pixels."""

@@ -95,6 +95,8 @@ class ErrorView(TypedDict):
     note: str | None  # what could not be told
 
 
+# -- the code
+
 AROUND = 2
 """Number of lines shown above and below the place."""
 LINES = 12
@@ -174,6 +176,8 @@ def _line_html(number: int, line: str, mark: list[int]) -> Html:
 _CELL = "padding:1px 4px;text-align:left;border:none;background:none;white-space:pre-wrap;overflow-wrap:anywhere"
 
 
+# -- strips of dims
+
 SHOWN_LENGTHS = 8
 """Largest number of lengths that are listed."""
 
@@ -231,9 +235,6 @@ def _origin(dim: Dim, name: str, lengths: Lengths, bound: str | None, *, odd: bo
     return {"dim": view, "name": name, "where": where, "text": text, "odd": odd}
 
 
-# -- text
-
-
 def strips_text(rows: Sequence[StripRow]) -> list[str]:
     """One line per operand, in columns, with `^` below dims that do not fit."""
     words = [[cell["word"] if cell else "" for cell in row["cells"]] for row in rows]
@@ -258,9 +259,6 @@ def origins_text(origins: Sequence[DimOrigin]) -> list[str]:
         f"{origin['name']:<{width}}  {origin['where']}" + (f": {origin['text']}" if origin["text"] else "")
         for origin in origins
     ]
-
-
-# -- HTML
 
 
 def strips_html(rows: Sequence[StripRow]) -> Html:
@@ -307,6 +305,8 @@ def _origin_row(told: DimOrigin) -> Html:
     ]
     return el("tr", cells, style=style.PLAIN_ROW)
 
+
+# -- the traceback
 
 FRAMES = 40
 CAUSES = 4
@@ -382,6 +382,8 @@ def cause_html(cause: CauseView) -> Html:
     return join(el("div", cause["error"], style=f"{style.CODE};white-space:pre-wrap"), frames_html(cause["frames"]))
 
 
+# -- the card
+
 WORDS = 4000
 """Longest fact, in characters."""
 
@@ -417,18 +419,12 @@ def _facts(error: BaseException) -> list[list[str]]:
     return [[name, str(fact)[:WORDS]] for name, fact in facts if fact is not None]
 
 
-# -- the user's line
-
-
 def _place(error: BaseException) -> Source | None:
     at = getattr(error, "at", None)
     if isinstance(at, Source):
         return at
     number = innermost_call(error)
     return None if number is None else steps_of(error)[number][1]
-
-
-# -- facts
 
 
 def _other_facts(view: ErrorView) -> list[list[str]]:
@@ -455,9 +451,6 @@ def _callers(view: ErrorView) -> list[FrameView]:
     return users[:-1] if users and users[-1]["place"] == place else users
 
 
-# -- text
-
-
 def to_text(view: ErrorView) -> str:
     """The message, the line, the operands and the hint; then the callers."""
     parts = [
@@ -472,9 +465,6 @@ def to_text(view: ErrorView) -> str:
         note_text(view["note"], ""),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
-
-
-# -- HTML
 
 
 def to_html(view: ErrorView) -> Html:

@@ -1,4 +1,7 @@
-"""A Replay gives a Run its recorded steps: states and values by their names in the user's code, forks and gradients."""
+"""A Replay gives a Run its recorded steps: states and values by their names in the user's code, forks and gradients.
+
+`run.rerun()` calls the function again that the loop ran in.
+"""
 
 from __future__ import annotations
 
