@@ -38,6 +38,7 @@ from rfnb.trace.plain.values import (
     Kept,
     Opaque,
     Parts,
+    cell_content,
     drop,
     growth_of,
     has_objects,
@@ -517,7 +518,7 @@ def contents_of(value: Any, part: Kept) -> Any:
     if role == ITERATOR:
         return iterator_contents(value)
     if type(value) is FunctionType:
-        return dict(zip(value.__code__.co_freevars, map(_content, value.__closure__ or ()), strict=True))
+        return dict(zip(value.__code__.co_freevars, map(cell_content, value.__closure__ or ()), strict=True))
     if type(value) in (MethodType, BuiltinMethodType, MethodWrapperType):
         return {"0": value.__self__}
     if type(value) is partial:
@@ -577,13 +578,6 @@ def random_state(generator: Any) -> Any:
     if isinstance(generator, np.random.RandomState):
         return frozen(generator.get_state(legacy=False))
     return generator.get_state().numpy().tobytes()
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None
 
 
 def _changes(part: Kept) -> bool:

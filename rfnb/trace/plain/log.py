@@ -36,6 +36,11 @@ class Entry(NamedTuple):
     value: Any
     version: int | None = None
 
+    @property
+    def kept(self) -> Any:
+        """The value, a raw tensor as a `Kept`."""
+        return self.value if self.version is None else Kept.of_raw(self.value, self.version)
+
 
 class Log:
     """What the lines of a frame assigned, in order: three lists, which need no collection of garbage for their entries.

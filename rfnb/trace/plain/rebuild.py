@@ -87,7 +87,7 @@ class Rebuilder:
         values: dict[str, Any] = {}
         for name, entry in entries.items():
             try:
-                values |= {name: self._value(name, _as_kept(entry))} if not self._is_left_out(entry, anew) else {}
+                values |= {name: self._value(name, entry.kept)} if not self._is_left_out(entry, anew) else {}
             except Lost as reason:
                 if name not in anew:
                     raise _lost(name, str(reason)) from None
@@ -100,7 +100,7 @@ class Rebuilder:
         """
         once: dict[int, tuple[str, Kept]] = {}
         for name, entry in entries.items():
-            for part, value in () if self._is_left_out(entry, anew) else self._parts(name, _as_kept(entry)):
+            for part, value in () if self._is_left_out(entry, anew) else self._parts(name, entry.kept):
                 if self._has(value) or (isinstance(value, Kept) and value.identity in self._by_identity):
                     continue
                 if _is_tensor(value):
@@ -142,7 +142,7 @@ class Rebuilder:
 
     def reason_lost(self, entry: Entry) -> str | None:
         """The reason why a value cannot be had again, as far as tensors go."""
-        value = _as_kept(entry)
+        value = entry.kept
         if isinstance(value, Summary):
             return "no longer kept"
         reasons = (_reason_of_tensor(self._unchanged(part)) for part in tensors_in(value))
@@ -392,10 +392,6 @@ def _set_attributes(value: Any, names: Iterable[str], items: Iterable[Any]) -> N
             slots[name].__set__(value, item)
         else:
             value.__dict__[name] = item
-
-
-def _as_kept(entry: Entry) -> Any:
-    return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
 
 
 def _is_tensor(value: Any) -> bool:

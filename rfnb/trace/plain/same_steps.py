@@ -62,20 +62,16 @@ def _by_place(loop: Iterations, step: int) -> dict[tuple[str, int], list[Entry]]
 
 
 def _is_same_value(a: Entry, b: Entry) -> bool:
-    return is_equal(_value(a), _value(b))
+    return is_equal(a.kept, b.kept)
 
 
 def _statements(loop: Iterations, step: int) -> list[int]:
     return loop.log.statements[loop.ran[step] : loop.ran[step + 1]]
 
 
-def _value(entry: Entry) -> Any:
-    return entry.value if entry.version is None else Kept.of_raw(entry.value, entry.version)
-
-
 def has_other_devices(loop: Iterations, step: int) -> bool:
     """Whether tensors are not in the memory of the CPU, on which alone the same numbers come back bit for bit."""
-    parts = [part for entry in loop.before(step).values() for part in tensors_in(_value(entry))]
+    parts = [part for entry in loop.before(step).values() for part in tensors_in(entry.kept)]
     return any(part.backend is not None and part.backend.get_device_raw(part.raw) != "cpu" for part in parts)
 
 

@@ -578,13 +578,14 @@ def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
     if type(value) is not FunctionType or "<locals>" not in value.__qualname__:
         return None
     names, cells = value.__code__.co_freevars, value.__closure__ or ()
-    contents = [_contents(cell) for cell in cells]
+    contents = [cell_content(cell) for cell in cells]
     parts = tuple(item if _is_atom(item) else _kept(item, depth + 1, left, False) for item in contents)
     about = value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__kwdefaults__
     return Parts(FunctionType, names, parts, len(parts), about)
 
 
-def _contents(cell: Any) -> Any:
+def cell_content(cell: Any) -> Any:
+    """What a closure holds in a cell."""
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet
