@@ -386,7 +386,7 @@ class Restored:
             keys.pop(variable, None)
         missing = self._find(keys)
         self._check(missing, keys)
-        return self._assign(names, keys, missing)
+        return self._assign(names, missing)
 
     # -- what comes from where
 
@@ -509,7 +509,7 @@ class Restored:
 
     # -- the values
 
-    def _assign(self, names: Mapping[str, str | None], wanted: Mapping[str, str], missing: list[str]) -> LoadReport:
+    def _assign(self, names: Mapping[str, str | None], missing: list[str]) -> LoadReport:
         origins = []
         with torch.no_grad():
             for name, value in self.values.items():

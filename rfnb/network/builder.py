@@ -293,7 +293,7 @@ class Builder:
             first = prepared[0] if prepared else None
             if rec is None:
                 set_options(layer, values, self, first)
-            self._set_target(node, scope, first, values)
+            self._set_target(node, scope, first)
             if layer.takes_target and node.target is not None:
                 target = layer.spec.common.target
                 targets = target if isinstance(target, list | tuple) else [target]
@@ -358,7 +358,7 @@ class Builder:
         paths = {i: self.find(scope, names[i], path) for i in later}
         return [paths[i] for i in range(len(names))]
 
-    def _set_target(self, node: NetNode, scope: Scope, source: Tensor | None, given: Mapping[str, Any]) -> None:
+    def _set_target(self, node: NetNode, scope: Scope, source: Tensor | None) -> None:
         layer = node.layer
         assert layer is not None
         common = layer.spec.common

@@ -113,7 +113,7 @@ def convert_to_tensor(
     if keep_scalar_on_cpu and not dims:
         device = "cpu"
     dims = tuple(dims or ())
-    if isinstance(value, list | tuple) and dims and _unequal(value, dims, sparse_dim):
+    if isinstance(value, list | tuple) and dims and _unequal(value, dims):
         value, lengths = _pad(value, dims, sparse_dim, lengths)
     backend = raw_registry.backend_of_data(value)
     raw = _raw_of(backend, value, dtype, device)
@@ -193,7 +193,7 @@ def _check_labels(backend: type[Backend], labels: Tensor, value: Any, sparse_dim
         check_range(backend, "convert_to_tensor", labels, (sparse_dim,), (size,), noun="a label", hint=hint)
 
 
-def _unequal(value: Sequence[Any], dims: Sequence[Dim], sparse_dim: Dim | None) -> bool:
+def _unequal(value: Sequence[Any], dims: Sequence[Dim]) -> bool:
     """Whether `value` is a list of sequences of different lengths."""
     if len(dims) < 2 or dims[1].dimension is not None:
         return False

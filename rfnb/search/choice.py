@@ -142,7 +142,7 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
         refuse_finals(f"{body.loop.name}: choice", parts)
     options = replace(options, most_gain=most_gain(parts, options.gain, options.most_gain))
     beam = _beam(body, options, with_scorers=0 < len(tensors) < len(parts))
-    hypotheses = body.hypotheses or _begin(body, _like(body, tensors, axis, beam), beam, axis, options)
+    hypotheses = body.hypotheses or _begin(body, _like(body, tensors, beam), beam, axis, options)
     before, size = hypotheses.newest, options.beam_size or beam.get_dim_value()
     scored, states = Scored(axis, options.blank), CarriedScorers(body, axis, options.start, options.blank)
     dims = [before if dim is hypotheses.beam else dim for dim in hypotheses.dims]
@@ -170,7 +170,7 @@ def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> C
     return chosen
 
 
-def _like(body: Body, tensors: Sequence[Tensor], axis: Dim, beam: Dim) -> Tensor:
+def _like(body: Body, tensors: Sequence[Tensor], beam: Dim) -> Tensor:
     """A tensor with the dims of all scores: those of the tensors or, without any, of a state of the hypotheses."""
     if tensors:
         total = tensors[0]

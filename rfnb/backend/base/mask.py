@@ -439,7 +439,7 @@ def _select(
     counts = flat.sum(-1)
     positions = np.argsort(~flat, axis=-1, kind="stable")[..., : counts.max(initial=0)]
     out_dim = Dim(None, name=what) if out_dim is None else out_dim
-    sizes = _sizes(tensor, lengths, holds, positions, batch, dims, out_dim)
+    sizes = _sizes(tensor, holds, positions, batch, dims, out_dim)
     lengths = bound(lengths, out_dim, Size(batch, counts), what)
     raw = align.apply(align.move(tensor.dims, [*batch, *dims, *features], trailing=False), tensor._raw)
     raw = backend.broadcast_raw(raw, [*holds.shape, *backend.get_shape_tuple_raw(raw)[holds.ndim :]])
@@ -455,7 +455,6 @@ def _select(
 
 def _sizes(
     tensor: Tensor,
-    lengths: Lengths,
     holds: np.ndarray,
     positions: np.ndarray,
     batch: list[Dim],

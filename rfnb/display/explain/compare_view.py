@@ -172,11 +172,10 @@ def _labels(each: ComparedSequence, found: ComparedHypothesis) -> str:
 
 def _grid(each: ComparedSequence) -> list[list[str]]:
     """The header with the positions of labels, and a row for each hypothesis."""
-    return [[*_heads(each), *_positions(each)], *(_row(each, hypothesis) for hypothesis in each["hypotheses"])]
-
-
-def _heads(each: ComparedSequence) -> list[str]:
-    return [cell for side in SIDES for cell in (side, "score")]
+    return [
+        [*(cell for side in SIDES for cell in (side, "score")), *_positions(each)],
+        *(_row(each, hypothesis) for hypothesis in each["hypotheses"]),
+    ]
 
 
 def _positions(each: ComparedSequence) -> list[str]:

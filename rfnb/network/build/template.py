@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
@@ -28,13 +27,13 @@ def template_of(data: DataKey) -> Tensor:
         elif dim.dimension is None:
             shape.append(FRAMES)
             if any(d.is_batch_dim() for d in data.dims):
-                lengths[axis] = made_up(dim)
+                lengths[axis] = made_up()
         else:
             shape.append(dim.dimension)
     return without_numbers(data.tensor((np.zeros(shape, data.dtype), lengths or None)))
 
 
-def made_up(dim: Dim) -> list[int]:
+def made_up() -> list[int]:
     """The lengths of the sequences of a template."""
     return [FRAMES - i for i in range(BATCH)]
 

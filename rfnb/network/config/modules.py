@@ -160,7 +160,7 @@ def _over(limits: Limits, function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, *_, **__: function(limits.entries_of(x))
 
 
-def _math(limits: Limits) -> dict[str, Any]:
+def _math() -> dict[str, Any]:
     names = (
         "ceil floor sqrt log log2 log10 exp pow pi e inf nan sin cos tan tanh atan fabs gcd isnan isinf fsum trunc "
         "degrees radians hypot prod"
@@ -191,7 +191,7 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
     }
     getter = {"get_global_config": lambda *_, **__: options, "config": options}
     return {
-        "math": ConfigModule("math", _math(limits)),
+        "math": ConfigModule("math", _math()),
         "copy": ConfigModule("copy", {"deepcopy": _copied(limits), "copy": copy.copy}),
         "numpy": ConfigModule("numpy", _numpy(limits)),
         "os": system, "os.path": path_module,

@@ -59,7 +59,7 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
 
 def give_made_up_lengths(rec: RecNet) -> None:
     """Gives a new axis the lengths of templates, those of hypotheses in a search."""
-    dims, lengths = [batch_dim, rec.axis], np.array(made_up(rec.axis))
+    dims, lengths = [batch_dim, rec.axis], np.array(made_up())
     sizes = [BATCH, FRAMES]
     if rec.beam is not None:
         count = rec.beam.get_dim_value()

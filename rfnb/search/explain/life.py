@@ -265,7 +265,7 @@ def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
     label, text = _wanted(tree, labels, step, before)
     depth = None if tree.trace.replayed is None else DEEP
     pruned, beam = tree.pruned(step, depth), tree.nodes(step)
-    candidate = next((item for item in pruned if _fits(tree, item, label, before)), None)
+    candidate = next((item for item in pruned if _fits(item, label, before)), None)
     going = [node for node in beam if not (node.ended or node.ends)]
     if tree.own.stops and beam and not going and candidate is None and label is not None:
         return Fall(step, label, text, None, None, "", None, False, None, reason="stopped")
@@ -308,7 +308,7 @@ def _wanted(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | N
     return label, tree.label(label)
 
 
-def _fits(tree: Tree, candidate: Node, label: int | None, before: np.ndarray | None) -> bool:
+def _fits(candidate: Node, label: int | None, before: np.ndarray | None) -> bool:
     goes_on = before is None or candidate.parent is None or bool(before[candidate.parent])
     return goes_on and (candidate.ended if label is None else not candidate.ended and candidate.label == label)
 

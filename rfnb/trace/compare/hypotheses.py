@@ -41,7 +41,7 @@ class SameHypotheses:
         labels = [self._beam(run, [x.sparse_dim] if isinstance(x, Tensor) else []) for run, x in self._of(values)]
         if axes[0] is not None and axes[1] is not None and axes[0][1] == axes[1][1]:
             rows = steps + 1 if is_state or axes[0][1] else steps
-            b = self._moved(a, b, axes[0][0], axes[1][0], self.there[rows])
+            b = self._moved(a, b, axes[1][0], self.there[rows])
         if labels[0] is not None and labels[1] is not None and labels[0][1] == labels[1][1]:
             b = self._renamed(b, self.here[steps + 1 if labels[0][1] else steps])
         return a, b
@@ -58,7 +58,7 @@ class SameHypotheses:
                 return axis, dim is lineages[-1].beam
         return None
 
-    def _moved(self, a: MaskedPart, b: MaskedPart, beam_a: int, beam_b: int, places: np.ndarray) -> MaskedPart:
+    def _moved(self, a: MaskedPart, b: MaskedPart, beam_b: int, places: np.ndarray) -> MaskedPart:
         owners = [
             part.dims.index(run.sequence_dim) if run.sequence_dim in part.dims else None
             for run, part in ((self.a, a), (self.b, b))

@@ -192,7 +192,7 @@ def _continued(
                 break
     items = list(_items(node, loop, step)) if isinstance(node, ast.For) else []
     cells = rebuilder.cells
-    changes = _edited(edits, values, targets, loop)
+    changes = _edited(edits, values, targets)
     for name, value in (values | ({} if trial else changes)).items():
         cells[name].cell_contents = value
     clock = _Clock(10 * len(loop.starts) + 1000, time.monotonic() + SECONDS if trial else None)
@@ -558,7 +558,7 @@ class _Clock:
         return False if self.has_stopped else test
 
 
-def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[str], loop: Iterations) -> dict[str, Any]:
+def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[str]) -> dict[str, Any]:
     """The new values of variables."""
     for name in edits:
         if name in targets:
