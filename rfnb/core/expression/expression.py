@@ -45,8 +45,8 @@ class Names:
     Args:
         values: by name, or by path, such as `self.h`: numbers, texts, raw tensors and arrays, Tensors, Dims, and lists,
             tuples and dicts of them, as the variables of a running frame are; an ExpressionNameError stands for a part
-            that was not kept. Raw tensors are computed as torch does,
-            Tensors by their dims. Of other objects, attributes that are data can be read; none of their code runs.
+            that was not kept. Raw tensors are computed as torch does, Tensors by their dims. Of other objects,
+            attributes that are data can be read; none of their code runs.
         functions: are written `rf.name(…)`.
         own: functions of the user, written `name(…)`, which are given copies. Only for expressions that the user types:
             never for those of a file.
@@ -64,7 +64,7 @@ class ExpressionReader:
         self.names, self.error = names, error
 
     def read(self, node: ast.expr) -> Any:
-        """The value of a part of the expression. Raises the error that stands for a value that there is not."""
+        """The value of a part of the expression. Raises the error that stands for a missing value."""
         value = READ[type(node)](self, node)
         if isinstance(value, ExpressionNameError):
             raise value
