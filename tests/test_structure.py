@@ -167,6 +167,21 @@ def test_rooms_keep_to_their_budget():
     assert not {room: f"{size} > {budget[room]}" for room, size in sizes.items() if size > budget[room]}
 
 
+def test_modules_that_comments_name_exist():
+    """Those that are written as `backend.base.math`."""
+    names = {module.removesuffix(".__init__") for module in MODULES.values()}
+    ranks = "|".join(rank for rank in ORDER if rank not in ("loop", "data"))  # names of variables in examples
+    wrong = []
+    for file, module in MODULES.items():
+        for path in re.findall(rf"`((?:{ranks})\.\w+\.\w+)[.`]", file.read_text(encoding="utf-8")):
+            folder = f"rfnb.{path.rpartition('.')[0]}"
+            if f"rfnb.{path}" not in names and (
+                folder not in names or (ROOT.parent / folder.replace(".", "/")).is_dir()
+            ):
+                wrong.append(f"{module}: {path}")
+    assert not wrong
+
+
 def test_the_map_names_each_folder_once():
     text = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
     links = [link.rstrip("/") for link in re.findall(r"\]\(\.\./(rfnb/[^)]*)\)", text)]
