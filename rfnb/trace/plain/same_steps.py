@@ -19,10 +19,6 @@ CLOCKS = frozenset(
 """Names of functions whose results differ from call to call, and of memory that is not set."""
 
 
-Compared = dict[tuple[int, int], int]
-"""How many first parts of two lists that grow are the same, by the `id` of what the values of each share."""
-
-
 class Difference(NamedTuple):
     """The first value that differs: of a variable, or None if other lines ran."""
 
@@ -44,7 +40,7 @@ def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> Diffe
     end = len(loop.starts)
     if loop.forked_at is not None and at < loop.forked_at:  # it is a fork itself, with edits
         end, whole = loop.forked_at, False
-    count, compared = min(len(own.starts), end - at), Compared()
+    count, compared = min(len(own.starts), end - at), dict[tuple[int, int], int]()
     for step in range(count):
         before = _by_place(loop, at + step)
         for (name, line), entries in _by_place(own, step).items():
@@ -82,8 +78,12 @@ def has_other_devices(loop: Iterations, step: int) -> bool:
     return any(part.backend is not None and part.backend.get_device_raw(part.raw) != "cpu" for part in parts)
 
 
-def is_equal(a: Any, b: Any, compared: Compared) -> bool:
-    """Whether two values are the same bit for bit, as far as both are kept."""
+def is_equal(a: Any, b: Any, compared: dict[tuple[int, int], int]) -> bool:
+    """Whether two values are the same bit for bit, as far as both are kept.
+
+    compared: by the `id` of two containers, or of what values of lists that grow share, how many first parts are the
+    same.
+    """
     if isinstance(a, Kept) and isinstance(b, Kept):
         if a.note == MAY or b.note == MAY or a.changed() or b.changed():
             return True
@@ -97,12 +97,11 @@ def is_equal(a: Any, b: Any, compared: Compared) -> bool:
     if isinstance(a, Parts) and isinstance(b, Parts):
         if a.kind is not b.kind or a.length != b.length:
             return False
-        grown = (id(a.growth), id(b.growth)) if a.growth is not None and b.growth is not None else None
-        start = 0 if grown is None else compared.get(grown, 0)
-        items = zip(a.items[start:], b.items[start:], strict=True)
+        key = id(a.growth or a), id(b.growth or b)
+        at = compared.get(key, 0)
+        items = zip(a.items[at:], b.items[at:], strict=True)
         same = issubclass(a.kind, set | frozenset) or all(is_equal(x, y, compared) for x, y in items)
-        if grown is not None and same:
-            compared[grown] = max(start, a.length)
+        compared[key] = max(at, a.length) if same else at
         return same
     if type(a) is not type(b):
         return False
