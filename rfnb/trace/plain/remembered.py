@@ -384,12 +384,14 @@ class Remembered(PlainSteps):
         if self.iterations.bytes is not None:
             return sizes | {id(log): self.iterations.bytes}
         start, end = (self.iterations.starts or [0])[0], self.iterations.end
+        parts: dict[int, Any] = {}  # of values of a list that grows, those that they share
         for value, version in zip(log.values[start:end], log.versions[start:end], strict=True):
             if version is not None:
                 sizes[id(value)] = value.nbytes
-            elif isinstance(value, Kept):
-                sizes[id(value)] = value.bytes
-        return sizes
+            else:
+                growth = growth_of(value)
+                parts |= {id(value): [value]} if growth is None else {id(growth): growth.parts}
+        return sizes | {id(part): part.bytes for items in parts.values() for item in items for part in tensors_in(item)}
 
     @property
     def flags(self) -> list[str]:

@@ -40,11 +40,13 @@ def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> Diffe
     end = len(loop.starts)
     if loop.forked_at is not None and at < loop.forked_at:  # it is a fork itself, with edits
         end, whole = loop.forked_at, False
-    count = min(len(own.starts), end - at)
+    count, compared = min(len(own.starts), end - at), dict[tuple[int, int], int]()
     for step in range(count):
         before = _by_place(loop, at + step)
         for (name, line), entries in _by_place(own, step).items():
-            if not all(map(_is_same_value, before.get((name, line), ()), entries)):
+            if not all(
+                is_equal(a.kept, b.kept, compared) for a, b in zip(before.get((name, line), ()), entries, strict=False)
+            ):
                 return Difference(at + step, line, name)
         if step < count - 1 and _statements(loop, at + step) != _statements(own, step):
             return Difference(at + step, own.text.first, None)
@@ -61,10 +63,6 @@ def _by_place(loop: Iterations, step: int) -> dict[tuple[str, int], list[Entry]]
     return places
 
 
-def _is_same_value(a: Entry, b: Entry) -> bool:
-    return is_equal(a.kept, b.kept)
-
-
 def _statements(loop: Iterations, step: int) -> list[int]:
     return loop.log.statements[loop.ran[step] : loop.ran[step + 1]]
 
@@ -75,22 +73,31 @@ def has_other_devices(loop: Iterations, step: int) -> bool:
     return any(part.backend is not None and part.backend.get_device_raw(part.raw) != "cpu" for part in parts)
 
 
-def is_equal(a: Any, b: Any) -> bool:
-    """Whether two values are the same bit for bit, as far as both are kept."""
+def is_equal(a: Any, b: Any, compared: dict[tuple[int, int], int]) -> bool:
+    """Whether two values are the same bit for bit, as far as both are kept.
+
+    compared: by the `id` of two containers, or of what values of lists that grow share, how many first parts are the
+    same.
+    """
     if isinstance(a, Kept) and isinstance(b, Kept):
         if a.note == MAY or b.note == MAY or a.changed() or b.changed():
             return True
         if a.backend is not None and a.backend is b.backend:
             same_dtype = a.backend.get_dtype_name_raw(a.raw) == a.backend.get_dtype_name_raw(b.raw)
             return same_dtype and bool(a.backend.same_raw(a.raw, b.raw))
-        return is_equal(a.value, b.value)
+        return is_equal(a.value, b.value, compared)
     a, b = (value.value if isinstance(value, Kept) else value for value in (a, b))
     if any(isinstance(value, Opaque | Summary) for value in (a, b)):
         return True
     if isinstance(a, Parts) and isinstance(b, Parts):
         if a.kind is not b.kind or a.length != b.length:
             return False
-        return issubclass(a.kind, set | frozenset) or all(map(is_equal, a.items, b.items))
+        key = id(a.growth or a), id(b.growth or b)
+        at = compared.get(key, 0)
+        items = zip(a.items[at:], b.items[at:], strict=True)
+        same = issubclass(a.kind, set | frozenset) or all(is_equal(x, y, compared) for x, y in items)
+        compared[key] = max(at, a.length) if same else at
+        return same
     if type(a) is not type(b):
         return False
     if isinstance(a, np.ndarray):

@@ -139,7 +139,7 @@ def axes_of(caller: str, dims: Any) -> Axes | None:
             raise ParameterError(
                 f"{caller}: `dims` does not name the axes of variables",
                 got=printable(repr(dims))[:80],
-                expected='a dict such as {"att": ["batch", "source"]}',
+                expected='for each variable a list of names, such as {"att": ["batch", "source"]}',
             )
     names: Axes | None = dims
     return names

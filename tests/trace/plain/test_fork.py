@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 import rfnb as rf
 from rfnb.errors import LoopError, LoopWarning, RfError
-from rfnb.trace.plain import fork, hidden, values
+from rfnb.trace.plain import fork, hidden, same_steps, values
 from rfnb.trace.plain.remembered import locked_variables
 from rfnb.trace.plain.values import Opaque
 from rfnb.trace.plain.variables import FrameVariables
@@ -765,3 +765,18 @@ def test_a_fork_in_inference_mode_is_that_outside_of_it():
         assert_same_steps(run, run.fork(1))
         fork = run.fork(1, x=5.0)
     assert fork[2].x.raw_tensor.tolist() == [7.0, 7.0]
+
+
+def test_a_fork_compares_and_counts_the_parts_of_a_list_that_grows_once(monkeypatch):
+    def loop():
+        outs = []
+        for t in range(80):
+            outs.append(torch.full((25,), float(t)))
+        return outs
+
+    [run] = record(loop)
+    compared, compare = [], same_steps.is_equal
+    monkeypatch.setattr(same_steps, "is_equal", lambda *values: compared.append(values) or compare(*values))
+    fork = run.fork(10)
+    assert 70 < len(compared) < 600
+    assert fork.bytes <= 2 * 80 * 100  # those of the run, and its own
