@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dis
 import io
 import operator
+import sys
 import time
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from rfnb.core.ground.source import parsed
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
+from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.edited_value import edited_value, reason_missing
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
@@ -196,7 +199,9 @@ def _continued(
     for name, value in (values | ({} if trial else changes)).items():
         cells[name].cell_contents = value
     clock = _Clock(10 * len(loop.starts) + 1000, time.monotonic() + SECONDS if trial else None)
-    cells[ITEMS].cell_contents = _Items(loop, step, items, rebuilder, None if seed is not None else around, clock)
+    source = _source(node, loop, step, rebuilder)
+    numbers = None if seed is not None else around
+    cells[ITEMS].cell_contents = _Items(loop, step, items, rebuilder, numbers, clock, source)
     cells[MORE].cell_contents = clock
     function = _compiled(node, loop, cells)
     attributes = _attributes(loop, step, values, rebuilder)
@@ -207,20 +212,34 @@ def _continued(
         notes.append(f"gradients end at step {step}")
     modules = {id(module): module for module in (*rebuilder.modules, *(module() for _, module, _ in around.modules))}
     weights = [pair for module in _changed_modules(around) for pair in around.held.get(module, ())]
-    with _untouched([module for module in modules.values() if module is not None], rebuilder.objects, weights):
+    with (
+        _untouched([module for module in modules.values() if module is not None], rebuilder.objects, weights),
+        _same_globals(_words(node), around.names, values),
+    ):
         for owner, name, value in attributes.values():
             setattr(owner, name, value)
         iterations, error = _run(function, loop, step, seed)
-    if iterations is not None and error is None and not notes and (trial or not (changes or seed is not None)):
+    is_as_it_was = trial or not (changes or seed is not None)
+    if iterations is not None and _is_compared(error) and not notes and is_as_it_was:
         other = difference(loop, iterations, step, not clock.has_stopped)
         if other is not None and (not CLOCKS.isdisjoint(_all_words(node)) or has_other_devices(loop, step)):
             notes.append(str(other))
         elif other is not None:
-            hint = (
-                "the code once more; what a function keeps from call to call, as in a global variable, is not recorded"
-            )
-            raise LoopError(f"fork: {other}", hint=hint)
+            raise LoopError(f"fork: {other}", hint=_hint(node, entries, values, rebuilder)) from error
     return iterations, error, list(changes), notes
+
+
+def _is_compared(error: BaseException | None) -> bool:
+    """Whether the steps that an error has ended are compared; not if the fork itself was refused, or interrupted."""
+    return error is None or (isinstance(error, Exception) and not isinstance(error, LoopError))
+
+
+def _hint(node: Any, entries: Mapping[str, Entry], values: Mapping[str, Any], rebuilder: Rebuilder) -> str:
+    """What to do about steps that do not come back."""
+    for name in sorted(_words(node) & values.keys()):
+        if isinstance(values[name], Iterator) and entries[name].kept.identity in rebuilder.lasting:
+            return f"another iterator than `{name}` for the lines of the loop, which takes its items from it too"
+    return "the code once more; what a function keeps from call to call, as in a global variable, is not recorded"
 
 
 Plan = tuple[Any, Around, dict[str, Entry], set[str], set[str], Rebuilder]
@@ -497,8 +516,23 @@ def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Ent
         yield targets
 
 
+def _source(node: Any, loop: Iterations, step: int, rebuilder: Rebuilder) -> Iterator[Any]:
+    """The iterator of the fork from which both the header and other lines take items; an empty one if there is none."""
+    part = getattr(node, "iter", None)
+    while isinstance(part, ast.Call) and part.args and ast.unparse(part.func).endswith(("steps", "enumerate")):
+        part = part.args[0]
+    if isinstance(part, ast.Name) and part.id in {*_words(node), *loop.codes()[0].co_cellvars} - _stored(node):
+        entry = loop.before(step).get(part.id)
+        value = None if entry is None else rebuilder.copy_of(entry.kept)
+        if isinstance(value, Iterator):
+            return value
+    return iter(())
+
+
 class _Items:
-    """The items of the iterations of a fork, each with the random numbers of its iteration."""
+    """The items of the iterations of a fork, each with the random numbers of its iteration; each but the first is also
+    taken from `source`.
+    """
 
     def __init__(
         self,
@@ -508,15 +542,18 @@ class _Items:
         rebuilder: Rebuilder,
         around: Around | None,
         clock: _Clock,
+        source: Iterator[Any],
     ):
         self._loop, self._step, self._items, self._rebuilder, self._around = loop, step, items, rebuilder, around
-        self._clock = clock
+        self._clock, self._source = clock, source
         self.target: Any = None
 
     def __iter__(self) -> Iterator[Any]:
         for number, entries in enumerate(self._items, self._step):
             if number > self._step and not self._clock(True):
                 return
+            if number > self._step:
+                next(self._source, None)
             moment = self._loop.moments[number]
             inputs = {} if number else self._loop.inputs
             first = self._rebuilder
@@ -733,3 +770,43 @@ def _untouched(modules: Sequence[Any], objects: Sequence[Any], weights: Sequence
             table.update(entries)
         for parameter, gradient in gradients:
             parameter.grad = gradient
+
+
+@contextlib.contextmanager
+def _same_globals(words: Collection[str], names: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
+    """Keeps the variables of modules that functions of the user assign: those of the loop's module, and of the modules
+    of what the loop names.
+    """
+    tables = {id(table): table for table in (names, *map(_table_of, (*map(names.get, words), *values.values())))}
+    variables = {(id(owner), name): owner for table in tables.values() for owner, name in _assigned(table)}
+    before = [(owner, name, owner.get(name, MISSING)) for (_, name), owner in variables.items()]
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            if value is MISSING:
+                owner.pop(name, None)
+            else:
+                owner[name] = value
+
+
+def _table_of(value: Any) -> dict[str, Any]:
+    """The variables of a module, or of that in which a function, or the class of an object, was made."""
+    if type(value) is FunctionType:
+        return value.__globals__
+    kind = value if issubclass(type(value), type) else type(value)
+    module = value if type(value) is ModuleType else sys.modules.get(kind.__module__)
+    return {} if module is None else vars(module)
+
+
+def _assigned(table: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The variables of modules that functions and methods of the user in a module assign."""
+    from rfnb.trace.plain.record import is_yours
+
+    for part in [*table.values()]:
+        for function in vars(part).values() if issubclass(type(part), type) else (part,):
+            if type(function) is FunctionType and is_yours(function.__code__.co_filename):
+                for code in (function.__code__, *_codes_in(function.__code__)):
+                    for line in dis.get_instructions(code):
+                        if line.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                            yield function.__globals__, line.argval

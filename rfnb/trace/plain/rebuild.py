@@ -113,6 +113,11 @@ class Rebuilder:
                 raise _lost(name, reason)
         return once
 
+    def copy_of(self, kept: Any) -> Any:
+        """What was made in place of an object; None if nothing was, or if it is as it is today."""
+        value = self._by_identity.get(kept.identity) if isinstance(kept, Kept) else None
+        return None if value is None or value is kept.object else value
+
     def _has(self, value: Any) -> bool:
         """Whether an object is one with which the fork began."""
         around = self._around

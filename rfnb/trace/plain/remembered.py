@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -273,9 +274,11 @@ class Remembered(PlainSteps):
 
     def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:
         """Names the axes of a variable at all steps. Raises LoopError if they fit none of its values."""
+        entries = [self._initial[name]] if name in self._initial else []  # also of one that no step assigns
+        first = (row for entry in entries for row in self._values(entry) if type(row) is StepValue)
         rows = (row for step in range(len(self.iterations.starts)) for row in self.values(step)[0])
         self._grown.clear()
-        self.names.rename(name, axes, (row.tensor for row in rows if row.name == name))
+        self.names.rename(name, axes, (row.tensor for row in chain(first, rows) if row.name == name))
 
     def lost(self, step: int) -> list[LostValue]:
         """The values that a step assigned, and that are no longer kept."""

@@ -20,14 +20,15 @@ CLOCKS = frozenset(
 
 
 class Difference(NamedTuple):
-    """The first value that differs: of a variable, or None if other lines ran."""
+    """The first value that differs: of a variable, or None if other lines ran, or if there is an error."""
 
     step: int
     line: int
     name: str | None
+    error: str | None = None
 
     def __str__(self) -> str:
-        what = "other lines run" if self.name is None else f"`{self.name}` differs"
+        what = self.error or ("other lines run" if self.name is None else f"`{self.name}` differs")
         return f"step {self.step} does not come back as it was: {what} at line {self.line}"
 
 
@@ -40,6 +41,9 @@ def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> Diffe
     end = len(loop.starts)
     if loop.forked_at is not None and at < loop.forked_at:  # it is a fork itself, with edits
         end, whole = loop.forked_at, False
+    failed = own.failed
+    if failed is not None and at + failed.step < end and (loop.failed is None or loop.failed.step != at + failed.step):
+        return Difference(at + failed.step, failed.line or own.text.first, None, failed.error.partition("\n")[0])
     count, compared = min(len(own.starts), end - at), dict[tuple[int, int], int]()
     for step in range(count):
         before = _by_place(loop, at + step)

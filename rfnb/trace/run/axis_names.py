@@ -62,7 +62,7 @@ class AxisNames:
         Raises LoopError if they do not, and ParameterError for what are no names.
         """
         axes_of("name_axes", None if axes is None else {variable: axes})
-        before, reason = self.of.get(variable), "no step of the run assigns a tensor to it"
+        before, reason = self.of.get(variable), "it is not a tensor in any step of the run"
         self.name(variable, axes)
         if axes is None:
             return

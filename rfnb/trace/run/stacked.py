@@ -17,6 +17,7 @@ from rfnb.errors import LoopError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.index import gather
 from rfnb.trace.run.names import evaluate
+from rfnb.trace.run.step import is_lost
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -83,6 +84,12 @@ def stacked_variable(replay: Any, name: str) -> Tensor:
     tensors: list[Tensor] = []
     for step in range(replay.begun.max):
         value = replay.state(name, step + 1)
+        if step < replay.kept_from and is_lost(value):
+            raise LoopError(
+                f"{name!r} cannot be stacked: its value at step {step} is no longer kept",
+                expected=f"run[{replay.kept_from}] and later steps, which have all of their values",
+                hint="rf.options.trace_budget",
+            )
         if not isinstance(value, Tensor):
             raise LoopError(f"{name!r} cannot be stacked: it is not a tensor at step {step}", got=value)
         if tensors and value.dims != tensors[0].dims:

@@ -190,6 +190,9 @@ def test_the_oldest_steps_are_lost_and_the_others_are_as_they_were(monkeypatch, 
         assert again[2999].loss.item() == run[2999].loss.item() != loss
         assert again[first].rate.item() == again[first].before.rate.item() == 0.25  # set at the first step
         assert again[5].loss == again[5].rate == "no longer kept" and again.replay.kept_from == first
+        with pytest.raises(LoopError, match="its value at step 0 is no longer kept") as caught:
+            again.stack("loss")
+        assert f"run[{first}] and later steps" in caught.value.expected
     with pytest.warns(LoopWarning, match=f"could not be tested at {first - 1} steps from 0 to {first - 2}"):
         assert run.find("loss > 1e9") == []
     assert math.isclose(run[2999].before.loss.item(), run[2998].loss.item())

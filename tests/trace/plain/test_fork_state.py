@@ -7,12 +7,13 @@ import itertools
 import logging
 import queue
 import random
+import sys
 import threading
 from collections import defaultdict, deque
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import itemgetter
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import numpy as np
 import pytest
@@ -442,3 +443,170 @@ def test_a_set_with_another_order_is_compared_by_what_the_loop_does():
             assert "does not come back as it was: `order` differs" in error.what
         else:
             assert all(fork[i].order.tolist() == run[i].order.tolist() for i in range(step, run.steps))
+
+
+COUNTING = """
+COUNT, LAST, ITEMS = 0, None, [0]
+
+def up():
+    global COUNT
+    COUNT += 1
+    return COUNT
+
+def remember(x):
+    global LAST, NEW
+    LAST = NEW = x
+    return x
+
+class Up:
+    def up(self):
+        return up()
+    def remember(self, x):
+        return remember(x)
+"""
+
+
+@pytest.fixture
+def counting(monkeypatch, tmp_path):
+    module = ModuleType("counting")
+    monkeypatch.setitem(sys.modules, "counting", module)
+    exec(compile(COUNTING, str(tmp_path / "counting.py"), "exec"), vars(module))
+    return module
+
+
+def test_a_fork_leaves_globals_that_functions_assign(counting):
+    def by_functions(up, remember):
+        for t in range(4):
+            y = remember(t) + up() * 0
+        return y
+
+    def by_the_module(counting):
+        for t in range(4):
+            y = counting.remember(t) + counting.up() * 0
+        return y
+
+    def by_an_object(counter):
+        for t in range(4):
+            y = counter.remember(t) + counter.up() * 0
+        return y
+
+    cases = {by_functions: (counting.up, counting.remember), by_the_module: (counting,), by_an_object: (counting.Up(),)}
+    for loop, arguments in cases.items():
+        rf.runs.clear()
+        with rf.record_loops(loop):
+            loop(*arguments)
+        [run] = rf.runs
+        vars(counting).update(COUNT=20, LAST="last")
+        del counting.NEW
+        assert run.fork(2).steps == 4 and run.fork(2, y=5).steps == 4
+        assert counting.COUNT == 20 and counting.LAST == "last" and not hasattr(counting, "NEW")
+
+
+CALLS = 0
+
+
+def count_calls():
+    global CALLS
+    CALLS += 1
+    return CALLS
+
+
+def call_through():
+    return count_calls()
+
+
+def test_a_fork_that_is_refused_leaves_globals_of_its_module():
+    def loop():
+        for t in range(5):
+            c = call_through() + t
+        return c
+
+    [run] = record(loop)
+    before = CALLS
+    for edits in ({}, {"c": 1}):
+        with pytest.raises(LoopError, match="step 2 does not come back as it was: `c` differs"):
+            run.fork(2, **edits)
+        assert before == CALLS
+
+
+def fail_later(limit):
+    if count_calls() > limit:
+        raise ValueError("too many calls\nof it")
+    return 1
+
+
+def test_a_new_error_of_a_fork_without_edits_is_refused():
+    def loop(limit=CALLS + 4):
+        for t in range(4):
+            c = fail_later(limit) + t
+        return c
+
+    [run] = record(loop)
+    line = loop.__code__.co_firstlineno + 2
+    for edits in ({}, {"c": 1}):
+        with pytest.raises(LoopError) as caught:
+            run.fork(1, **edits)
+        words = f"fork: step 1 does not come back as it was: ValueError: too many calls at line {line}"
+        assert caught.value.what == words and isinstance(caught.value.__cause__, ValueError) and len(rf.runs) == 1
+
+
+def test_an_error_that_the_run_had_is_that_of_the_fork():
+    def loop():
+        for x in [4, 2, 0]:
+            y = 8 // x
+        return y
+
+    with pytest.raises(ZeroDivisionError):
+        record(loop)
+    [run] = rf.runs
+    with pytest.raises(ZeroDivisionError):
+        run.fork(1)
+    assert rf.runs[0].failed.step == 2 and rf.runs[0].parent is run
+
+
+def items_in_turn():
+    b, it = 0, iter([torch.tensor(float(n)) for n in range(9)])
+    for a in it:
+        b = a * next(it, 0) + b
+    return b
+
+
+def items_in_turn_by_a_function():
+    it, seen = iter(range(9)), 0
+
+    def peek():
+        return next(it, -1)
+
+    for n, a in enumerate(it):
+        b = peek() * a + n
+        seen = seen + b
+    return seen
+
+
+def items_in_turn_by_steps():
+    it, b = iter([1, 2, 3, 4, 5, 6]), 0
+    for a in rf.steps(it, name="turns"):
+        b = b + a * next(it)
+    return b
+
+
+@pytest.mark.parametrize("loop", [items_in_turn, items_in_turn_by_a_function, items_in_turn_by_steps])
+def test_items_that_header_and_lines_take_in_turn_come_back(loop):
+    [run] = record(loop)
+    for step in range(run.steps):
+        assert_same_steps(run, run.fork(step))
+    name = "seen" if loop is items_in_turn_by_a_function else "b"
+    assert run.fork(1, **{name: run[1].eval(f"before.{name}")}).steps == run.steps
+
+
+def test_a_fork_names_the_iterator_that_it_does_not_follow():
+    def loop():
+        it = iter(range(8))
+        for a in map(abs, it):
+            b = next(it) + a
+        return b
+
+    [run] = record(loop)
+    with pytest.raises(LoopError, match="`b` differs") as caught:
+        run.fork(1)
+    assert "another iterator than `it`" in caught.value.hint

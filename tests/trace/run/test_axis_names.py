@@ -72,7 +72,7 @@ def test_a_dim_has_lengths_and_labels_and_names_mean_it_too(run):
         ("att", ["x", "x"], "two axes have the same name"),
         ("att", [rf.Dim(4, name="four"), "source"], "axis 0 does not have the size of four"),
         ("h", ["batch", "unit", rf.Dim(1, name="one", vocab=["a"])], "its numbers are not all labels of one"),
-        ("nothing", ["batch"], "no step of the run assigns a tensor to it"),
+        ("nothing", ["batch"], "it is not a tensor in any step of the run"),
         ("att", "ab", "does not name the axes"),
     ],
 )
@@ -100,6 +100,21 @@ def test_runs_are_compared_if_only_one_has_names(run, tmp_path):
     other = rf.load_run(run.save(tmp_path / "named.rfrun"))
     run.name_axes("att", ["batch", "source"])
     assert rf.compare(run, other) and rf.compare(run.fork(2, h=5.0), other).first.name == "h"
+
+
+def test_inputs_that_no_step_assigns_get_names(tmp_path):
+    x, xs = torch.ones(3), [1.0, 2.0]
+    with rf.recording("last"):
+        for t in rf.steps(range(2), name="inputs"):
+            y = x * t + len(xs)
+    run = rf.runs["inputs"]
+    for one in (run, rf.load_run(run.save(tmp_path / "inputs.rfrun"))):
+        one.name_axes("x", ["unit"])
+        one.name_axes("xs", ["pair"])
+        assert names(one[1].before.x) == names(one[1].x) == ["unit"] and names(one[1].xs) == ["pair"]
+        with pytest.raises(LoopError, match="the number of its axes is 1"):
+            one.name_axes("x", ["a", "b"])
+    assert y.shape == (3,)
 
 
 def test_a_loop_with_dims_needs_no_names():

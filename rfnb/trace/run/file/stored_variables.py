@@ -82,6 +82,7 @@ class StoredVariables(StoredReplay):
         """Names the axes of a variable at all steps. Raises LoopError if they fit none of its values."""
         all_series = [series for series in (*self.series, *self.kept) if series.name == name]
         rows = [row for row in self.grown if row.name == name and row.parts is None]
+        inputs = [code for step, code in self.codes.get(name, {}).items() if step == -1]
 
         def named() -> Iterator[Tensor]:
             for series in all_series:
@@ -90,7 +91,8 @@ class StoredVariables(StoredReplay):
                     series.sig = next((sig for sig, _ in forms if sig.sparse_dim is None), forms[0][0])
                     series.lengths = [lengths for _, lengths in forms]
                     yield series.at(0)
-            values = (self._tensor(name, row.grown.numbers(length)) for row in rows for length in row.lengths.values())
+            values = [self._tensor(name, row.grown.numbers(length)) for row in rows for length in row.lengths.values()]
+            values += [self._shown_tensor(name, self._value(code)) for code in inputs]
             yield from (value for value in values if value is not None)
 
         before = [(series, series.sig, series.lengths) for series in all_series]
