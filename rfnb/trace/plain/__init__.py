@@ -7,5 +7,5 @@ recording   The recording of a thread, for `client`s: it has a `recorder` for ea
 variables   The values of a frame, which go into its `log`; `iterations`: where in it each begins; `forget`: the oldest.
 values      Values as they were: by reference, as copies, or as statistics.
 remembered  What a Run reads from the log; `fork`: the loop compiled anew; `pause`: pauses at a line, and edits.
-cells       `%%record_loops` and the recording of all cells; `last_iteration`, of a loop that raises; `others` that ran.
+cells       `%%record_loops`, that of all cells; `last_iteration`, of a loop that raises; `others` that ran; `yours`.
 """

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dis
 import io
 import operator
-import sys
 import time
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from rfnb.core.ground.source import parsed
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
-from rfnb.trace.plain.attributes import MISSING
 from rfnb.trace.plain.edited_value import edited_value, reason_missing
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
@@ -30,6 +27,7 @@ from rfnb.trace.plain.same_steps import CLOCKS, difference, has_other_devices
 from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
 from rfnb.trace.plain.values import Kept, Opaque, tensor_backend, tensors_in
+from rfnb.trace.plain.yours import codes_in, same_globals
 from rfnb.trace.run.random_numbers import OwnNumbers
 
 ITEMS, MORE = ".items", ".more"
@@ -214,7 +212,7 @@ def _continued(
     weights = [pair for module in _changed_modules(around) for pair in around.held.get(module, ())]
     with (
         _untouched([module for module in modules.values() if module is not None], rebuilder.objects, weights),
-        _same_globals(_words(node), around.names, values),
+        same_globals(_words(node), around.names, values),
     ):
         for owner, name, value in attributes.values():
             setattr(owner, name, value)
@@ -275,7 +273,7 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int, follows: bool = Fal
             name for name in used | loop.outline.shared if name in before and not _is_constant(before[name].value)
         }
     cells = {name: CellType() for name in (*names, ITEMS, MORE)}
-    codes = {part for code in loop.codes() for part in _codes_in(code)}
+    codes = {part for code in loop.codes() for part in codes_in(code)}
     inputs = {} if step else loop.inputs
     rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, codes.__contains__, inputs)
     entries = {name: entry for name, entry in (outside | before).items() if name in names}
@@ -487,13 +485,6 @@ def _changing(loop: Iterations) -> set[int]:
     return {identity for identity, versions in states.items() if len(versions) > 1}
 
 
-def _codes_in(code: CodeType) -> Iterator[CodeType]:
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            yield part
-            yield from _codes_in(part)
-
-
 def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Entry]]:
     """What the header assigned, from an iteration on."""
     for part in ast.walk(node.target):
@@ -671,7 +662,7 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
             new.col_offset = new.end_col_offset = 0  # type: ignore[attr-defined]
     flags = code.co_flags & FUTURE
     module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
-    body = next(part for part in _codes_in(module) if ITEMS in part.co_freevars)
+    body = next(part for part in codes_in(module) if ITEMS in part.co_freevars)
     body = body.replace(co_name=code.co_name, co_qualname=code.co_qualname)
     read_again(body, loop, original.outline, original.number)
     return FunctionType(body, around.names, code.co_name, None, tuple(cells[name] for name in body.co_freevars))
@@ -770,43 +761,3 @@ def _untouched(modules: Sequence[Any], objects: Sequence[Any], weights: Sequence
             table.update(entries)
         for parameter, gradient in gradients:
             parameter.grad = gradient
-
-
-@contextlib.contextmanager
-def _same_globals(words: Collection[str], names: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
-    """Keeps the variables of modules that functions of the user assign: those of the loop's module, and of the modules
-    of what the loop names.
-    """
-    tables = {id(table): table for table in (names, *map(_table_of, (*map(names.get, words), *values.values())))}
-    variables = {(id(owner), name): owner for table in tables.values() for owner, name in _assigned(table)}
-    before = [(owner, name, owner.get(name, MISSING)) for (_, name), owner in variables.items()]
-    try:
-        yield
-    finally:
-        for owner, name, value in before:
-            if value is MISSING:
-                owner.pop(name, None)
-            else:
-                owner[name] = value
-
-
-def _table_of(value: Any) -> dict[str, Any]:
-    """The variables of a module, or of that in which a function, or the class of an object, was made."""
-    if type(value) is FunctionType:
-        return value.__globals__
-    kind = value if issubclass(type(value), type) else type(value)
-    module = value if type(value) is ModuleType else sys.modules.get(kind.__module__)
-    return {} if module is None else vars(module)
-
-
-def _assigned(table: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """The variables of modules that functions and methods of the user in a module assign."""
-    from rfnb.trace.plain.record import is_yours
-
-    for part in [*table.values()]:
-        for function in vars(part).values() if issubclass(type(part), type) else (part,):
-            if type(function) is FunctionType and is_yours(function.__code__.co_filename):
-                for code in (function.__code__, *_codes_in(function.__code__)):
-                    for line in dis.get_instructions(code):
-                        if line.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-                            yield function.__globals__, line.argval

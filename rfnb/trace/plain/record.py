@@ -6,14 +6,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-import sysconfig
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 
-from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, Block as Lines
+from rfnb.core.ground.source import Block as Lines
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import ParameterError
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
@@ -36,6 +34,7 @@ from rfnb.trace.plain.syntax import (
     why_unknown,
 )
 from rfnb.trace.plain.values import tensor_backend
+from rfnb.trace.plain.yours import is_yours
 from rfnb.trace.run.axis_names import Axes, axes_of
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.session import store, store_later
@@ -340,22 +339,6 @@ class record_loops(Block):
         if code not in self._called:
             return f"{code.co_name} was not called in this thread"
         return f"{code.co_name} ran, and {'has no loop' if outline(code) is None else 'no loop in it had a step'}"
-
-
-@cache
-def _installed() -> tuple[str, ...]:
-    """The folders of the standard library and of installed packages."""
-    paths = sysconfig.get_paths()
-    return tuple(str(Path(paths[name])) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-
-
-def is_yours(file: str) -> bool:
-    """Whether a file is the user's: a cell, or a file outside of installed packages."""
-    if file in CELLS or MARIMO.fullmatch(file.rpartition("/")[2]):
-        return True
-    if file.startswith("<") and not file.startswith(("<doctest", "<ipython-input-")):
-        return False
-    return not file.startswith((PACKAGE, *_installed())) and "/site-packages/" not in file
 
 
 def _user_frame(frame: FrameType | None) -> FrameType | None:
