@@ -7,10 +7,11 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
+from rfnb.trace.plain.containers import PLAIN
 from rfnb.trace.plain.log import TENSOR, Log
 from rfnb.trace.plain.summary import summary
 from rfnb.trace.plain.syntax import BEFORE
-from rfnb.trace.plain.values import PLAIN, Kept, backend_of, drop, growth_of, hold, tensor_backend, tensors_in
+from rfnb.trace.plain.values import Kept, backend_of, drop, growth_of, hold, tensor_backend, tensors_in
 from rfnb.trace.run.runs import runs
 
 PART = 0.05

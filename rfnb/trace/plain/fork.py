@@ -74,8 +74,9 @@ class Forked(Iterations):
                 own.log.values[at], own.log.versions[at] = entry.value, entry.version
         entries = own.before(0)
         for name in self._parent.before(self._at):
-            if name not in entries:  # other names may change it
-                self.log.add(Use(name, header, self.text.first, False, True), GONE, None)
+            now = entries[name].value if name in entries else GONE  # other names may change it
+            if now is GONE or (isinstance(now, Kept) and now.note):
+                self.log.add(Use(name, header, self.text.first, False, True), now, None)
         cut = len(self.log)
         self.log.extend(own.log)
         for at in range(cut, cut + own.starts[0]):

@@ -8,11 +8,12 @@ from typing import Any
 
 from rfnb.core.ground.source import locals_of
 from rfnb.printable import error_text
+from rfnb.trace.plain.containers import PLAIN
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.remembered import run_of
 from rfnb.trace.plain.syntax import BEFORE, Outline, Use, outline
-from rfnb.trace.plain.values import PLAIN, keep
+from rfnb.trace.plain.values import keep
 from rfnb.trace.plain.yours import is_yours
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.run import Run

@@ -7,9 +7,10 @@ from itertools import compress, islice
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rfnb.trace.plain.containers import PLAIN
 from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE, Use
-from rfnb.trace.plain.values import PLAIN, Kept, Parts, tensor_backend
+from rfnb.trace.plain.values import Kept, Parts, tensor_backend
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Numbers
@@ -140,9 +141,10 @@ def _size_of(value: Any) -> int:
     parts = value.value if type(value) is Kept else None
     if not isinstance(parts, Parts):
         return OBJECT if isinstance(value, Kept | Summary) else TENSOR
-    items, growth = parts.items, parts.growth
+    growth = parts.growth
+    items = parts.items if growth is None else growth.parts[growth.counted :]
     if growth is not None:
-        items, growth.counted = growth.parts[growth.counted :], len(growth.parts)
+        growth.counted = len(growth.parts)
     few = items[:FEW]
     size = sum(8 + (getsizeof(part) if type(part) in PLAIN else _size_of(part)) for part in few)
     return OBJECT + (size * len(items) // len(few) if few else 0)

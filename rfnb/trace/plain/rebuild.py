@@ -15,6 +15,7 @@ import numpy as np
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import BackendError, LoopError
 from rfnb.trace.plain.attributes import slots_of
+from rfnb.trace.plain.containers import Attributed, OddKey
 from rfnb.trace.plain.generators import thawed
 from rfnb.trace.plain.hidden import (
     ITERATOR,
@@ -32,16 +33,7 @@ from rfnb.trace.plain.hidden import (
 from rfnb.trace.plain.iterators import iterator_of
 from rfnb.trace.plain.log import Entry
 from rfnb.trace.plain.summary import Summary
-from rfnb.trace.plain.values import (
-    Attributed,
-    Kept,
-    OddKey,
-    Opaque,
-    Parts,
-    objects_in,
-    tensor_backend,
-    tensors_in,
-)
+from rfnb.trace.plain.values import Kept, Opaque, Parts, objects_in, tensor_backend, tensors_in
 
 
 class Lost(Exception):

@@ -22,13 +22,13 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.containers import PLAIN
 from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import (
     MAY,
     MEDIUM,
     NUMBERS,
-    PLAIN,
     Growth,
     Kept,
     Opaque,

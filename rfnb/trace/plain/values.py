@@ -6,9 +6,8 @@ import dataclasses
 import gc
 import random
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
 from functools import partial
 from itertools import chain, compress, islice, repeat
 from operator import attrgetter, call, is_, is_not
@@ -26,7 +25,15 @@ import numpy as np
 
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.trace.plain.attributes import attributes_in, fields_of
+from rfnb.trace.plain.containers import (
+    PLAIN,
+    SEQUENCES,
+    extra_of,
+    is_atom,
+    length_of,
+    parts_of,
+    reference,
+)
 from rfnb.trace.plain.memory import places_in
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run.variables import NUMBERS, Grown
@@ -47,14 +54,16 @@ FEW_HUNDRED = 256
 """Number of parts up to which such a container is compared at the beginning of each iteration."""
 MOST_SKIPPED = 64
 """Number of times in a row that such a container is not compared."""
+MORE_SKIPPED = 1024
+"""Number of parts of a list that grows for which it is once more not compared."""
+COMPARED = 8
+"""Number of times that a list that grows is as it was before its longer values are compared less often."""
 MOST_PARTS = 4096
-"""Number of parts of a container that are kept."""
+"""Number of parts of a container that are kept; of a list that grows, of those that are new."""
+MOST_GROWN = 2**16  # of a list that grows
 DEEPEST = 6
 """Levels of containers in containers that are kept."""
 MAY = "may have changed later"
-PLAIN = frozenset((NoneType, bool, int, float, complex, str, bytes))
-"""Types of values that cannot change, and that are compared as they are."""
-ATOMS = (NoneType, bool, int, float, complex, str, bytes, range, slice, type, Enum, np.generic)
 
 
 class Opaque:
@@ -70,31 +79,43 @@ class Opaque:
         return f"<{self.kind}>"
 
 
-class OddKey(str):
-    """Stands for a key that is not kept, such as a parameter. origin: gives the key, while it lives."""
-
-    __slots__ = ("origin",)
-    origin: Callable[[], Any]
-
-
-class Attributed:
-    """Stands for the attributes of a container, which are not kept."""
-
-
 class Growth(Grown):
     """The parts of a list that grows, which its values after several lines share.
 
     entries: in how many entries of the log it is. held: of how many parts the memory is counted. has_kept: whether some
-    parts are no atoms. counted: of how many the objects are counted. is_plain: whether all are atoms, and tensors by
-    reference that need no look at each step.
+    parts are no atoms. counted: of how many the objects are counted. is_flat: whether all are atoms and tensors;
+    is_plain: these by reference, so that they need no look at each step. total: their number, with those inside.
+    compared: how often they were as before. to_skip: how often a new value will not be compared. unsure: the values
+    since they were compared.
     """
 
-    __slots__ = ("_died", "_places", "_watched", "counted", "entries", "has_kept", "held", "is_plain")
+    __slots__ = (
+        "_died",
+        "_is_watched",
+        "_objects",
+        "_places",
+        "_tensors",
+        "_watched",
+        "compared",
+        "counted",
+        "entries",
+        "has_kept",
+        "held",
+        "is_flat",
+        "is_plain",
+        "to_skip",
+        "total",
+        "unsure",
+    )
 
     def __init__(self, parts: Iterable[Any]):
         super().__init__()
-        self.entries = self.held = self.counted = 0
-        self.has_kept, self.is_plain, self._places = False, True, b""
+        self.entries = self.held = self.counted = self.total = self.compared = self.to_skip = 0
+        self.unsure: list[Kept] = []
+        self._tensors: tuple[list[int], list[Kept]] = [], []  # which part each is in, and the tensors
+        self._objects: tuple[list[int], list[Kept]] = [], []
+        self._is_watched = True  # whether objects of parts live, or it is known when they are gone
+        self.has_kept, self.is_plain, self.is_flat, self._places = False, True, True, b""
         self._watched: list[Any] = []  # references to the objects of parts
         self._died: list[Any] = []  # those of them that are gone, so that other objects may be where they were
         self.add(parts, None, False)
@@ -106,7 +127,17 @@ class Growth(Grown):
         new = [part for part in self.parts[at:] if type(part) is Kept]
         self.has_kept = self.has_kept or bool(new)
         self.is_plain = self.is_plain and all(map(_is_plain_part, new))
-        self._watched += (weakref.ref(part.object, self._died.append) for part in new if self.is_plain)
+        self.is_flat = self.is_flat and all(part.backend is not None for part in new)
+        self.total += len(self.parts) - at + sum(part.value.total for part in new if type(part.value) is Parts)
+        for number, part in enumerate(self.parts[at:] if new else (), at):
+            for (numbers, found), look in ((self._tensors, tensors_in), (self._objects, objects_in)):
+                found += look(part)
+                numbers += repeat(number, len(found) - len(numbers))
+        for part in new:
+            if part.object is None:
+                self._is_watched = False
+            elif isinstance(part.origin, weakref.ref):
+                self._watched.append(weakref.ref(part.object, self._died.append))
         if value is not None and not is_known:  # equal numbers may be other objects, which nothing keeps
             is_known = all(type(part) is Kept or part is item for part, item in zip(self.parts, value, strict=True))
         self._places = places_in(value, len(self.parts)) if value is not None and is_known else b""
@@ -117,9 +148,18 @@ class Growth(Grown):
 
     def begins(self, value: list[Any], length: int) -> bool:
         """Whether a list has the same objects at so many first places; False also if that is not known."""
-        if not self.is_plain or (self.has_kept and length <= LONG) or self._died or 8 * length > len(self._places):
+        is_short = self.is_plain and self.has_kept and length <= LONG  # which is compared closely
+        if is_short or not self._is_watched or self._died or 8 * length > len(self._places):
             return False
         return places_in(value, length) == self._places[: 8 * length]
+
+    def tensors(self, length: int) -> Iterator[Kept]:
+        """The tensors and arrays in so many first parts."""
+        return islice(self._tensors[1], bisect_left(self._tensors[0], length))
+
+    def objects(self, length: int) -> Iterator[Kept]:
+        """The objects in so many first parts that can change where no line shows it."""
+        return islice(self._objects[1], bisect_left(self._objects[0], length))
 
 
 class Parts:
@@ -127,9 +167,22 @@ class Parts:
 
     extra: how long a deque may be, what makes the missing entries of a defaultdict. total: the number of parts, with
     those inside. skipped: how often it was not compared since it was the last time. to_skip: how often it will not be.
+    has_tensors: whether there are tensors or arrays inside.
     """
 
-    __slots__ = ("_is_flat", "_items", "_opened", "extra", "keys", "kind", "length", "skipped", "to_skip", "total")
+    __slots__ = (
+        "_is_flat",
+        "_items",
+        "_opened",
+        "extra",
+        "has_tensors",
+        "keys",
+        "kind",
+        "length",
+        "skipped",
+        "to_skip",
+        "total",
+    )
 
     def __init__(
         self,
@@ -142,9 +195,13 @@ class Parts:
         self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
         self._opened: list[Any] | None = None
         self._is_flat: bool | None = None
-        values = () if isinstance(items, Growth) else (item.value for item in items if type(item) is Kept)
-        self.total: int = length + sum(part.total for part in values if type(part) is Parts)
         self.skipped = self.to_skip = 0
+        if isinstance(items, Growth):
+            self.total, self.to_skip, self.has_tensors = items.total, items.to_skip, any(items.tensors(length))
+            return
+        parts = [item for item in items if type(item) is Kept]
+        self.total = length + sum(part.value.total for part in parts if type(part.value) is Parts)
+        self.has_tensors = any(map(_has_tensors, parts))
 
     @property
     def growth(self) -> Growth | None:
@@ -167,9 +224,10 @@ class Parts:
     @property
     def is_flat(self) -> bool:
         """Whether all parts are atoms and tensors, or tuples of them, which are compared without a loop of Python."""
+        if self.growth is not None:
+            return self.growth.is_flat
         if self._is_flat is None:
-            parts = self.opened if self.growth is None else self.items[-1:]  # lists that grow are mostly of one type
-            self._is_flat = all(part.backend is not None for part in parts if type(part) is Kept)
+            self._is_flat = all(part.backend is not None for part in self.opened if type(part) is Kept)
         return self._is_flat
 
     @property
@@ -260,9 +318,12 @@ class Kept:
         parts, growth = self.value, growth_of(self)
         if growth is None or len(growth.parts) != parts.length or parts.skipped or self.object is not value:
             return None
-        if not parts.length < len(value) <= MOST_PARTS or not growth.begins(value, parts.length):
+        if not parts.length < len(value) or not growth.is_plain or not growth.begins(value, parts.length):
             return None
-        kept = _grown(value, growth, parts.length, 0, [MOST_PARTS - len(value)], False)
+        left = MOST_PARTS - len(value) + parts.length
+        if left < 0 or len(value) > MOST_GROWN:
+            return None
+        kept = _grown(value, growth, parts.length, 0, [left], False)
         kept.identity, self.origin = id(value), _gone
         return kept
 
@@ -309,10 +370,28 @@ class Kept:
 
     def mark(self, same: bool, value: Any) -> None:
         """Takes whether a container of many parts is the same now; if not, it may have changed when it was left out."""
-        parts = self.value
+        parts, growth = self.value, self.value.growth
         if parts.skipped and not same and not (type(value) is list and _has_grown(parts, value, MEDIUM)):
-            self.note = MAY
-        parts.skipped, parts.to_skip = 0, min(2 * parts.to_skip + 1, MOST_SKIPPED)
+            for kept in (self, *(growth.unsure if growth is not None else ())):
+                kept.note = MAY
+        most = MOST_SKIPPED if growth is None else max(MOST_SKIPPED, parts.total // MORE_SKIPPED)
+        parts.skipped, parts.to_skip = 0, min(2 * parts.to_skip + 1, most)
+        if growth is not None:
+            growth.unsure, growth.compared = [], growth.compared + 1
+            growth.to_skip = parts.to_skip if growth.compared > COMPARED else 0
+
+    def continues(self, value: list[Any]) -> bool:
+        """Whether a list that has grown, of which the first objects are the same, is not compared with them."""
+        parts = self.value
+        if parts.is_flat or parts.total <= FEW_HUNDRED or parts.skipped >= parts.to_skip:
+            return False
+        return len(parts.growth.parts) == parts.length < len(value)
+
+    def pass_on(self, later: Kept) -> None:
+        """A value after this one, of the same list that grows, will be compared in place of it."""
+        parts = self.value
+        parts.growth.unsure.append(self)
+        later.value.skipped, later.value.to_skip, parts.skipped = parts.skipped + 1, parts.to_skip, 0
 
     def let_go(self, parts: bool = True) -> None:
         """Keeps an object alive no longer that cannot be referenced weakly, such as a list with its tensors."""
@@ -386,7 +465,7 @@ def has_objects(kept: Kept) -> bool:
     parts = kept.value
     if not isinstance(parts, Parts):
         return True
-    return bool(parts.length) if parts.growth is None else not parts.growth.is_plain
+    return bool(parts.length) if parts.growth is None else any(parts.growth.objects(parts.length))
 
 
 def has_stayed(old: Any, new: Any) -> bool:
@@ -410,25 +489,13 @@ def version_of(value: Any) -> int | None:
 
 def keep(value: Any, copied: bool = False, before: Any = None) -> Kept:
     """The value of a variable, as it is now. copied: also tensors that count their changes. before: its last one."""
-    return Kept(value) if _is_atom(value) else _kept(value, 0, [MOST_PARTS], copied, before)
-
-
-def _is_atom(value: Any) -> bool:
-    """Whether a value cannot change. By its type: `isinstance` runs a `__class__` that is a property."""
-    kind = type(value)
-    is_atom = _atoms.get(kind)
-    if is_atom is None:
-        is_atom = _atoms[kind] = issubclass(kind, ATOMS)
-    return is_atom
-
-
-_atoms: dict[type, bool] = {}
+    return Kept(value) if is_atom(value) else _kept(value, 0, [MOST_PARTS], copied, before)
 
 
 def is_opaque(value: Any) -> bool:
     """Whether only the type of a value is kept."""
     kind = type(value)
-    if _is_atom(value) or backend_of(value) is not None or dataclasses.is_dataclass(kind):
+    if is_atom(value) or backend_of(value) is not None or dataclasses.is_dataclass(kind):
         return False
     return not issubclass(kind, (Tensor, np.ndarray, dict, *SEQUENCES))
 
@@ -447,15 +514,16 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
         return _is_same(value, kept, limit, closely)
     if not kept.is_of(value):
         return False
-    if parts.growth is not None and not parts.skipped:
+    if parts.growth is not None:
         if len(value) != parts.length:
-            return False
-        if parts.growth.begins(value, parts.length):
+            return False  # if it was skipped, it is compared with the next value, or settled
+        if parts.growth.is_plain and parts.growth.begins(value, parts.length):
             return True
     if parts.total <= MANY_PARTS:
         return _is_same(value, kept, limit, closely)
     may_skip = not parts.is_flat and (limit == SMALL or parts.total > FEW_HUNDRED)
-    if may_skip and parts.skipped < parts.to_skip and _length(value) == parts.length:
+    may_skip = may_skip and (parts.growth is None or parts.growth.begins(value, parts.length))
+    if may_skip and parts.skipped < parts.to_skip and length_of(value) == parts.length:
         parts.skipped += 1
         return True
     is_equal = _same_parts(value, parts, MEDIUM, False)
@@ -474,7 +542,7 @@ def _is_same(value: Any, kept: Any, limit: int, closely: bool) -> bool:
         return _same_parts(value, kept.value, limit, closely)
     if kept.copied_at is not None:
         return bool(kept.backend.version_raw(value._raw if isinstance(value, Tensor) else value) == kept.copied_at)
-    if _is_atom(value) or not (kept.compared or kept.bytes <= limit):
+    if is_atom(value) or not (kept.compared or kept.bytes <= limit):
         return True
     if isinstance(kept.value, np.ndarray):
         return _same_array(value, kept.value)
@@ -505,42 +573,50 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
     if issubclass(kind, np.ndarray):
         shared = value.nbytes > LARGE
         copy = value.view() if shared else value.copy()
-        kept = Kept(copy, _reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
+        kept = Kept(copy, reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
         kept.layout = value.__array_interface__["data"][0], value.strides
         return kept
     if issubclass(kind, Traced | Pending):  # of an `rf.Loop`, whose numbers differ at every step
-        return Kept(Opaque(value), _reference(value))
+        return Kept(Opaque(value), reference(value))
     raw = value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value
     backend = backend_of(raw)
     if backend is not None:
         return _kept_raw(value, raw, backend, copied)
-    origin = _reference(value)
-    is_long = kind is list and len(value) > left[0]
+    origin = reference(value)
     last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
+    new = len(value) - (last.length if last is not None and last.growth is not None else 0) if kind is list else 0
+    is_long = new > left[0] or (kind is list and len(value) > MOST_GROWN)
     if kind is list and last is not None and last.kind is list and not is_long and last.length <= len(value):
         growth = last.growth
         is_known = growth is not None and growth.begins(value, last.length)
+        is_sure = growth is not None and growth.is_plain and is_known
         if growth is not None and last.length == len(value):
-            if is_known or _begins_with(tuple(value), last, SMALL, False):  # as it was since it has grown
-                left[0] -= len(value)
+            if is_sure or _begins_with(tuple(value), last, SMALL, False):  # as it was since it has grown
                 return Kept(Parts(list, None, growth, last.length), origin)
-            is_known = False
-        if is_known or _has_grown(last, value):
-            left[0] -= len(value)
+            is_known = is_sure = False
+        continues = is_known and not is_sure and depth == 0 and before.continues(value)
+        if is_sure or continues or _has_grown(last, value, MEDIUM if last.skipped else SMALL):
+            left[0] -= new
+            if growth is not None and not is_sure and not continues and depth == 0:
+                before.mark(True, value)
             if growth is None or len(growth.parts) > last.length:
                 growth, is_known = Growth(last.items), False
-            return _grown(value, growth, last.length, depth, left, copied, is_known)
-    parts = ((), value) if is_long else _parts_of(value) if depth < DEEPEST else None
+            kept = _grown(value, growth, last.length, depth, left, copied, is_known)
+            if continues:
+                before.pass_on(kept)
+            return kept
+    is_long = is_long or (kind is list and len(value) > left[0])
+    parts = ((), value) if is_long else parts_of(value) if depth < DEEPEST else None
     if parts is None:
         return Kept(Opaque(value, _inside(value, depth, left)), origin)
     keys, items = parts
     left[0] -= len(items)
-    if left[0] < 0:
+    if is_long or left[0] < 0:
         return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
     old = () if last is None else last.items
     new_items = tuple(
         item
-        if _is_atom(item)
+        if is_atom(item)
         else was
         if isinstance(was, Kept)
         and (was.backend is not None or (type(was.value) is Opaque and isinstance(was.origin, weakref.ref)))
@@ -548,14 +624,14 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         else _kept(item, depth + 1, left, copied, was)
         for item, was in zip(items, chain(old, repeat(None)), strict=False)
     )
-    return Kept(Parts(kind, keys, new_items, len(items), _extra(value)), origin)
+    return Kept(Parts(kind, keys, new_items, len(items), extra_of(value)), origin)
 
 
 def _grown(
     value: list[Any], growth: Growth, length: int, depth: int, left: list[int], copied: bool, is_known: bool = True
 ) -> Kept:
     """The value of a list that had so many items before. is_known: these are where they were."""
-    new = (item if _is_atom(item) else _kept(item, depth + 1, left, copied) for item in value[length:])
+    new = (item if is_atom(item) else _kept(item, depth + 1, left, copied) for item in value[length:])
     growth.add(new, value, is_known)
     return Kept(Parts(list, None, growth, len(value)), lambda: value)
 
@@ -579,7 +655,7 @@ def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
         return None
     names, cells = value.__code__.co_freevars, value.__closure__ or ()
     contents = [cell_content(cell) for cell in cells]
-    parts = tuple(item if _is_atom(item) else _kept(item, depth + 1, left, False) for item in contents)
+    parts = tuple(item if is_atom(item) else _kept(item, depth + 1, left, False) for item in contents)
     about = value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__kwdefaults__
     return Parts(FunctionType, names, parts, len(parts), about)
 
@@ -596,36 +672,19 @@ SHARED: tuple[Any, ...] = (random._inst, np.random.mtrand._rand)
 """The generators that functions of Python and numpy draw from, which are methods of them."""
 
 
-def _extra(value: Any) -> Any:
-    """How long a deque may be, what makes the missing entries of a defaultdict, or whether there are attributes."""
-    if type(value) not in BUILT_IN and not dataclasses.is_dataclass(type(value)) and attributes_in(value):
-        return Attributed
-    for kind, name in ((deque, "maxlen"), (defaultdict, "default_factory")):
-        if issubclass(type(value), kind):
-            return kind.__dict__[name].__get__(value)
-    return None
-
-
 def _kept_raw(value: Any, raw: Any, backend: Any, copied: bool) -> Kept:
     """A raw tensor, or the Tensor that has it; of sparse ones, and inside of transforms, only the type is kept."""
     if not backend.is_readable_raw(raw):
-        return Kept(Opaque(value), _reference(value))
+        return Kept(Opaque(value), reference(value))
     version = backend.current_version_raw(raw) if not copied and backend.counts_changes_raw(raw) else None
     size = backend.nbytes_raw(raw) if version is None else 0
     shared = version is not None or size > LARGE
     copy = backend.alias_raw(raw) if shared else backend.snapshot_raw(raw)
     copy = copy if value is raw else tensor_of(copy, value.sig, value.lengths)
-    kept = Kept(copy, _reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
+    kept = Kept(copy, reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
     kept.layout = None if shared else backend.layout_raw(raw)
     kept.gradient = backend.needs_gradient_raw(raw) and 2 - backend.is_leaf_raw(raw)
     return kept
-
-
-def _reference(value: Any) -> Callable[[], Any]:
-    try:
-        return weakref.ref(value)
-    except TypeError:
-        return lambda: value
 
 
 _by_type = raw_registry.table_by_type()
@@ -650,56 +709,10 @@ def tensor_type() -> type:
     return next(kind for kind in raw_registry.BACKENDS if not issubclass(kind, np.ndarray))
 
 
-SEQUENCES: tuple[type, ...] = (list, tuple, deque, set, frozenset)
-BUILT_IN = frozenset((*SEQUENCES, dict, defaultdict, OrderedDict))
-
-
-def _parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | None:
-    """Keys and parts of a container; None for other objects. No method of a class of the user runs."""
-    kind = type(value)
-    if kind is list or kind is tuple:
-        return None, tuple(value)
-    for base in SEQUENCES if kind is not dict else ():
-        if issubclass(kind, base):
-            items = tuple(base.__iter__(value))  # type: ignore[attr-defined]
-            fields = kind.__dict__.get("_fields")
-            return fields if isinstance(fields, tuple) and len(fields) == len(items) else None, items
-    if issubclass(kind, dict):
-        keys = tuple(dict.keys(value))
-        keys = keys if PLAIN.issuperset(map(type, keys)) else tuple(map(_key, keys))
-        return keys, tuple(dict.values(value))
-    if dataclasses.is_dataclass(kind):
-        attributes = attributes_in(value)
-        names = tuple(filter(attributes.__contains__, fields_of(kind)))
-        if len(names) < len(attributes):
-            names = tuple(dict.fromkeys((*names, *attributes)))
-        return names, tuple(map(attributes.__getitem__, names))
-    return None
-
-
-def _length(value: Any) -> int | None:
-    """The length of a container; None where that would run code of the user."""
-    base: Any = next((base for base in (dict, *SEQUENCES) if issubclass(type(value), base)), None)
-    return None if base is None else int(base.__len__(value))
-
-
-def _key(key: Any) -> Any:
-    """A key that can be compared and shown: others, such as parameters, stay where they are."""
-    if _is_plain(key):
-        return key
-    odd = OddKey(f"{type(key).__name__} {id(key):x}")
-    odd.origin = _reference(key)
-    return odd
-
-
-def _is_plain(key: Any) -> bool:
-    return type(key) in PLAIN or (type(key) is tuple and all(map(_is_plain, key)))
-
-
 def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
     if parts.kind is list and len(value) != parts.length:
         return False
-    current = _parts_of(value)
+    current = parts_of(value)
     if current is None:
         return True
     keys, items = current
@@ -742,14 +755,21 @@ def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool
 _version, _origin, _value = attrgetter("version"), attrgetter("origin"), attrgetter("value")
 
 
+def _has_tensors(kept: Kept) -> bool:
+    value = kept.value
+    return kept.backend is not None or isinstance(value, np.ndarray) or (type(value) is Parts and value.has_tensors)
+
+
 def tensors_in(kept: Any) -> Iterator[Kept]:
     """The tensors and arrays of a value."""
     if isinstance(kept, Kept):
         if kept.backend is not None or isinstance(kept.value, np.ndarray):
             yield kept
         yield from tensors_in(kept.value) if isinstance(kept.value, Parts) else ()
-    elif isinstance(kept, Parts) and (kept.growth is None or kept.growth.has_kept):
-        for item in kept.items if kept.growth is None else islice(kept.growth.parts, kept.length):
+    elif isinstance(kept, Parts) and kept.growth is not None:
+        yield from kept.growth.tensors(kept.length)
+    elif isinstance(kept, Parts) and kept.has_tensors:
+        for item in kept.items:
             if type(item) is Kept and item.backend is not None:
                 yield item
             else:
@@ -773,7 +793,9 @@ def objects_in(kept: Any) -> Iterator[Kept]:
         if isinstance(kept.value, Opaque) or kept.gradient == 1:
             yield kept
         contents = kept.value.inside if isinstance(kept.value, Opaque) else kept.value
-        has_parts = isinstance(contents, Parts) and not (contents.growth is not None and contents.growth.is_plain)
-        for item in contents.items if has_parts else ():  # type: ignore[union-attr]
+        if isinstance(contents, Parts) and contents.growth is not None:
+            yield from contents.growth.objects(contents.length)
+            return
+        for item in contents.items if isinstance(contents, Parts) else ():
             if type(item) is Kept and (item.backend is None or item.gradient == 1):
                 yield from objects_in(item)

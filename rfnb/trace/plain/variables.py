@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.trace.plain.attributes import HIDDEN, MISSING, Path
 from rfnb.trace.plain.budget import Budgets
+from rfnb.trace.plain.containers import PLAIN
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.syntax import BEFORE, Outline, Use
 from rfnb.trace.plain.values import (
     MAY,
     MEDIUM,
-    PLAIN,
     SMALL,
     Kept,
     Opaque,
@@ -64,6 +64,7 @@ class FrameVariables:
         self._paths = dict(text.paths)
         self.rows, self._gone = text.rows, set[str]()
         self._parts: dict[tuple[int, str], set[int]] = {}  # by statement and container, the tensors that it changes
+        self._changes: set[tuple[int, str]] = set()  # statements that change a container otherwise than by new parts
         self.writers = {number: set(names) for number, names in text.writes.items()}
         self.hidden: Any = None  # a Hidden, from the first line on
         self.start()
@@ -255,6 +256,7 @@ class FrameVariables:
                 self._parts.setdefault((statement, name), set())
             elif is_written and reads:
                 self.writers.setdefault(statement, set()).add(name)
+                self._changes.add((statement, name))
                 self._parts.setdefault((statement, name), set()).update(written_in(old))
         elif assigned or of_header:
             if type(old) is Kept and not old.compared:  # other names may have changed it
@@ -380,10 +382,13 @@ class FrameVariables:
             at = self.last.get(name)
             if at is None:
                 continue
-            if type(self.log.values[at]) is Kept:
-                self.log.values[at].settle()
+            parts, value = self._parts.get((statement, name)), self.log.values[at]
+            if parts is not None and growth_of(value) is not None and (statement, name) not in self._changes:
+                continue  # as far as it is known, it only gets more parts
+            if type(value) is Kept:
+                value.settle()
             memory = self._memory(at)
-            self._copy(name, at, self._parts.get((statement, name)))
+            self._copy(name, at, parts)
             for other, place in self.last.items() if memory is not None else ():
                 if other != name and self._memory(place) == memory:
                     self._copy(other, place, ())

@@ -160,3 +160,84 @@ def test_large_tensors_of_inference_mode_in_a_list_are_those_of_the_step():
             n = len(x)
     run = rf.runs["inference"]
     assert n == 2 and [run[step].eval("x[0][0]") for step in range(5)] == [1, 2, 3, 4, 5]
+
+
+@pytest.fixture
+def compared(monkeypatch):
+    """How many parts were compared, each time."""
+    lengths, compare = [], values._begins_with
+    monkeypatch.setattr(
+        values, "_begins_with", lambda items, *rest: lengths.append(len(items)) or compare(items, *rest)
+    )
+    return lengths
+
+
+@pytest.mark.parametrize("budget", [2**30, 20_000])
+def test_a_growing_list_of_lists_costs_what_it_gets(compared, monkeypatch, budget):
+    monkeypatch.setattr(rf.options, "trace_budget", budget)
+    numbers, history = [], []
+    for t in rf.steps(range(400), name="nested"):
+        numbers.append(t)
+        history.append([*numbers])
+    assert sum(compared) < 40 * 400 * 200  # 400 times as many would be each of the parts at each step
+    assert rf.runs["nested"][399].eval("len(history), history[7][-1]") == (400, 7)
+
+
+@pytest.mark.parametrize("times", [(300,), (30, 31), (90, 200, 201, 390)])
+@pytest.mark.parametrize("wide", [1, 5])
+def test_a_growing_list_of_lists_is_right_or_marked_when_one_changes(times, wide):
+    history, expected = [[0] * wide] * 4, []
+    for t in rf.steps(range(4, 400), name="inside"):
+        history.append([t] * wide)
+        if t in times:
+            change(history[3], 0, -t)
+        expected.append((len(history), history[3][0], history[-1][0]))
+    run = rf.runs["inside"]
+    right = assert_right_or_marked(run, "len(history), history[3][0], history[-1][0]", expected)
+    assert right >= 399 - max(times)  # the steps after the last change, at least
+
+
+def test_a_growing_list_that_is_inside_of_itself_again_is_exact():
+    numbers, history, expected = [], [], []
+    for t in rf.steps(range(90), name="aliased"):
+        history.append(numbers)
+        numbers.append(t)
+        expected.append((len(history), len(history[0])))
+    assert assert_right_or_marked(rf.runs["aliased"], "len(history), len(history[0])", expected) == 90
+
+
+def test_a_line_that_grows_a_list_of_lists_may_change_it_too():
+    def extend(items, t):
+        items.append([t] * 20)
+        if t % 50 == 49:
+            items[0][0] = -t
+
+    history, expected = [], []
+    for t in rf.steps(range(200), name="both"):
+        extend(history, t)
+        expected.append((len(history), history[0][0]))
+    assert assert_right_or_marked(rf.runs["both"], "len(history), history[0][0]", expected) >= 20
+
+
+def test_a_list_that_only_grows_is_kept_beyond_the_parts_of_others(monkeypatch):
+    monkeypatch.setattr(values, "MOST_PARTS", 40)
+    history, mixed = [], []
+    for t in rf.steps(range(100), name="long"):
+        history.append(t / 2)
+        mixed.append(None if t % 2 else [t])
+    run = rf.runs["long"]
+    assert run[90].eval("len(history), history[-1], len(mixed), mixed[-1]") == (91, 45, 91, [90])
+    assert run.fork(90)[99].t.item() == 99 and run.fork(90).steps == 100
+    with pytest.raises(RfError, match="more than 40 parts"):  # a fork has it from the beginning
+        run.fork(90)[99].eval("len(history)")
+
+
+def test_a_list_that_grows_beyond_the_most_parts_is_lost_with_a_note(monkeypatch):
+    monkeypatch.setattr(values, "MOST_GROWN", 50)
+    history = []
+    for t in rf.steps(range(100), name="longer"):
+        history.append(t)
+    run = rf.runs["longer"]
+    assert run[49].eval("len(history)") == 50
+    with pytest.raises(RfError, match="parts, which are not kept"):
+        run[50].eval("len(history)")
