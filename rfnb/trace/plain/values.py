@@ -382,7 +382,7 @@ class Kept:
     def continues(self, value: list[Any]) -> bool:
         """Whether a list that has grown, of which the first objects are the same, is not compared with them."""
         parts = self.value
-        if parts.is_flat or parts.total <= FEW_HUNDRED or parts.skipped >= parts.to_skip:
+        if self.note or parts.is_flat or parts.total <= FEW_HUNDRED or parts.skipped >= parts.to_skip:
             return False
         return len(parts.growth.parts) == parts.length < len(value)
 
