@@ -23,7 +23,7 @@ from environment import Environment, apt_install
 from step import CACHE, LOG, ROOT, Stamps, StepFailed, Timer, fingerprint, give_up, run, say
 
 ALL = "lab,test,dev"
-NOTEBOOKS = "lab,hdf"  # all that the notebooks need
+NOTEBOOKS = "lab,hdf,hf"  # all that the notebooks need
 EXTRAS = {"lab": NOTEBOOKS, "pages": NOTEBOOKS} | dict.fromkeys("quick test gpu lint bench wheel".split(), ALL)
 EXTENSION = ROOT / "extension"
 STATIC = ROOT / "rfnb" / "display" / "static"
