@@ -36,7 +36,7 @@ ROOMS = {
     "loop": "program step ends steps body replay check run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants found corpus "
-    "frames score choice ctc with_tensors decoding register public",
+    "frames score choice ctc with_tensors decoding generate register public",
     "checkpoint": "bundle entries mapping training report variables foreign save load public",
     "network": "versions axes resolve options layer_call spec layer extern_data losses holder params build rec builder "
     "inner_net config report interface network weights public",
