@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypedDict
+
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.cards import amount
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, row
 from rfnb.display.markup.html import Html, el, join
 from rfnb.netdict.report.findings import LEVELS, NetworkReport
-from rfnb.netdict.views.schema import NetworkReportView, ReportFinding
+
+
+class ReportFinding(TypedDict):
+    """Something that a user of a network should know."""
+
+    level: Literal["stops", "ignored", "differs", "training"]
+    what: str
+    layers: list[str]
+    lines: list[int]
+    way: str
+
+
+class NetworkReportView(TypedDict):
+    """What stops a network, what it ignores, what differs."""
+
+    kind: Literal["network_report"]
+    name: str
+    runs: bool
+    layers: int
+    params: int
+    findings: list[ReportFinding]
+    note: str | None
+
 
 COLUMNS = ("", "what", "layers", "line", "what to do")
 WORDS = {
