@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims import align
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
@@ -50,7 +51,7 @@ def decode(
     end: int | str | None,
     limit: int | Sequence[int],
     labels: Any = None,
-    batch: int | None = None,
+    batch: int | Dim | None = None,
     tags: Sequence[str] | None = None,
     input_type: InputType = "logits",
     length_normalization_exponent: float = 1.0,
@@ -94,7 +95,9 @@ def decode(
         start: the first label, or one for each sequence. end: the label that ends a hypothesis; None if there is none.
         limit: the most labels of a hypothesis, or one limit for each sequence.
         labels: a list, an `rf.Vocab` or a tokenizer, for texts; or the dim of the labels, that of the scorers.
-        batch: the number of sequences, if no tensor of the state shows it. tags: their names.
+        batch: the number of sequences, if no tensor of the state shows it; or their dim, that of Tensors {batch, …} in
+            scorers and constraints. By default that of Tensors in the state, or `rf.batch_dim` if it has this size.
+            tags: their names.
         input_type: what the scores are: "logits" (or log-probabilities), "log_prob" (as they are), "prob".
         length_normalization_exponent: hypotheses are compared by score / length ** exponent; 0: by their scores. With
             length_normalization_offset, by score / ((offset + length) / (offset + 1)) ** exponent (Wu et al. 2016).
@@ -113,7 +116,8 @@ def decode(
     """
     for name in others:
         raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
-    for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", batch or 0, 0)):
+    given = None if isinstance(batch, Dim) else batch
+    for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", given or 0, 0)):
         check_count("decode", name, count, least)
     if partial_candidates is not None:
         check_count("decode", "partial_candidates", partial_candidates, 1)
@@ -128,9 +132,13 @@ def decode(
     labels = labels if label_dim is None else label_dim.vocab
     vocab = None if labels is None else labels if isinstance(labels, Vocab) else Vocab(labels)
     if any(isinstance(leaf, Tensor) for leaf in leaves(state)):
-        step = with_tensors = WithTensors(step, state, beam, label_dim)
-        state, tags = with_tensors.state, tags or with_tensors.tags
-    sequences = batch_of(state, start, limit, tags) if batch is None else batch
+        step = with_tensors = WithTensors(step, state, beam, label_dim, batch if isinstance(batch, Dim) else None)
+        state, tags, batch = with_tensors.state, tags or with_tensors.tags, with_tensors.batch
+    if isinstance(batch, Dim):
+        tags = tags or batch.size.tags
+    else:
+        batch = _dim_of(batch_of(state, start, limit, tags) if batch is None else batch)
+    sequences = batch.get_dim_value()
     if tags is not None and len(tags) != sequences:
         raise ParameterError("decode: `tags` has a name for each sequence", got=len(tags), expected=sequences)
     parts = Scorers(scorers, constraints, partial_candidates or 2 * beam)
@@ -141,7 +149,8 @@ def decode(
     rules = rules_of("decode", options, places, end=number, gain=None if change is not None else parts.gain)
     search = Decoding(
         rules, options, parts, change, places=places, limits=numbers_of("limit", limit, sequences, None),
-        start=numbers_of("start", start, sequences, vocab), labels=label_dim, vocab=vocab, include_eos=include_eos,
+        start=numbers_of("start", start, sequences, vocab), batch=batch, labels=label_dim, vocab=vocab,
+        include_eos=include_eos,
     )  # fmt: skip
     prev = search.state.labels[:, :beam].reshape(-1)
     device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
@@ -176,6 +185,7 @@ class Decoding:
         places: the size of the beam.
         limits: the most labels of each sequence. [batch]
         start: the label before the first one. [batch]
+        batch: the dim of the sequences.
         labels: the dim of the labels, if it is known.
         vocab: their texts.
         include_eos: whether the label that ends a hypothesis counts.
@@ -191,28 +201,30 @@ class Decoding:
         places: int,
         limits: np.ndarray,
         start: np.ndarray,
+        batch: Dim,
         labels: Dim | None,
         vocab: Vocab | None,
         include_eos: bool,
     ):
-        shape = batch, beam = len(limits), places
+        shape = len(limits), places
         self.backend = raw_registry.selected()
         self.rules, self.options, self.scorers, self.change = rules, options, scorers, change
         self.limits, self.vocab, self.include_eos = limits, vocab, include_eos
-        self.dims, self.labels = (Dim(batch, name="batch"), Dim(beam, name="beam")), labels or Dim(None, name="labels")
-        self.going = rules.living or beam
+        self.dims, self.labels = (batch, Dim(places, name="beam")), labels or Dim(None, name="labels")
+        self.of_batch = current_lengths([batch])
+        self.going = rules.living or places
         scores = np.full(shape, -np.inf, "float32")
-        scores[:, :: beam // rules.groups] = 0
-        last, counts = np.repeat(start[:, None], beam, axis=1), np.ones(shape, "float32")
+        scores[:, :: places // rules.groups] = 0
+        last, counts = np.repeat(start[:, None], places, axis=1), np.ones(shape, "float32")
         self.initial = self.state = BeamState(last, None, scores, counts, np.zeros(shape, bool))
         self.lengths, self.steps = np.zeros(shape, "int64"), 0
         self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
         self.device: str | None = None  # of the scores
-        self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
+        self._first = np.arange(shape[0])[:, None] * places  # the row of the first hypothesis of each sequence
         self._candidates = 0  # with those without a place
         self._first_label: Any = None  # see `advance_arrays`
         self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change) and rules.by_rank
-        self._over: Any = np.zeros(batch, bool)  # sequences none of whose hypotheses goes on
+        self._over: Any = np.zeros(shape[0], bool)  # sequences none of whose hypotheses goes on
         self._look()
 
     def _look(self) -> None:
@@ -266,13 +278,14 @@ class Decoding:
         array: np.ndarray = self.backend.to_numpy_raw(score.copy_transpose(self.dims)._raw)
         return array
 
-    def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None) -> Tensor:
-        """{batch, beam}"""
-        return tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(self.dims, sparse_dim), EMPTY)
+    def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None, dims: Sequence[Dim] | None = None) -> Tensor:
+        """{batch, beam}, or with other dims."""
+        raw, signature = self.backend.from_numpy_raw(array, self.device), align.sig(dims or self.dims, sparse_dim)
+        return tensor_of(raw, signature, self.of_batch)
 
     def _stopped(self, state: BeamState) -> np.ndarray:
         """The scores, without those of hypotheses that go on where the search stops."""
-        limits = tensor_of(self.backend.from_numpy_raw(self.limits, self.device), align.sig(self.dims[:1]), EMPTY)
+        limits = self._tensor(self.limits, dims=self.dims[:1])
         tensors = BeamState(*map(self._tensor, state))
         return self._array(
             stopped(tensors, self.dims[1], self.rules, had_ended=tensors.ended, step=self.steps, limit=limits)
@@ -348,9 +361,7 @@ class Decoding:
     def _parts_of(self, scored: Scored, best: BeamState) -> dict[str, np.ndarray]:
         """The parts of the scores of candidates. [batch, candidates]"""
         dims, numpy = (self.dims[0], Dim(best.labels.shape[1], name="candidates")), self.backend.to_numpy_raw
-        labels, parents = (
-            tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(dims), EMPTY) for array in best[:2]
-        )
+        labels, parents = (self._tensor(array, dims=dims) for array in best[:2])
         parts = {name: scored.parts[name] for name in self.scorers.scales}
         arrays = {name: of_chosen(x, self.labels, self.dims[1], labels, parents) for name, x in parts.items()}
         return {f"part {name}": numpy(x.copy_transpose(dims)._raw).copy() for name, x in arrays.items()}
@@ -388,7 +399,8 @@ class Decoding:
         """The scores of the model, {batch, beam, labels}."""
         batch, places = self.past.shape
         going = self.dims[1] if self.going == places else Dim(self.going, name="living")
-        scores = tensor_of(raw.reshape(batch, self.going, -1), align.sig([self.dims[0], going, self.labels]), EMPTY)
+        signature = align.sig([self.dims[0], going, self.labels])
+        scores = tensor_of(raw.reshape(batch, self.going, -1), signature, self.of_batch)
         if going is self.dims[1]:
             return scores
         ended = Dim(places - self.going, name="ended")  # the model does not see them, and their scores do not count
@@ -517,6 +529,12 @@ def batch_of(state: Any, *others: Any) -> int:
     if not sizes:
         raise ParameterError("decode: the number of sequences is unknown", hint="decode(…, batch=1)")
     return sizes[0]
+
+
+def _dim_of(count: int) -> Dim:
+    """The dim of so many sequences: that of the caller's own batch, if its size is the same."""
+    known = batch_dim.is_defined() and batch_dim.get_dim_value() == count
+    return batch_dim if known else Dim(count, name="batch")
 
 
 MODEL = "model"

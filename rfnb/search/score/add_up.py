@@ -137,11 +137,19 @@ def _score_by(part: ScorePart, scorer: Scorer, label: Tensor, state: Any) -> tup
 
 def _over_labels(axis: Dim, dims: Sequence[Dim], name: str, scores: Tensor) -> Tensor:
     """Scores of labels over `axis`, of a scorer that may have a dim of its own for them, or none. dims: {…, beam}"""
+    labels = scores.feature_dim
+    foreign = scores.dims_set - {*dims, axis, labels}
+    if foreign:
+        raise DimError(
+            f"choice: the scorer {name!r} has a dim that the hypotheses lack",
+            got=scores.describe_dims(), expected=", ".join(dim.describe() for dim in [*dims, axis]),
+            hint="in rf.search.decode, batch=… is the dim of the sequences, and labels=… that of the labels",
+            dims=[*foreign],
+        )  # fmt: skip
     if axis in scores.dims_set:
         return scores
     if scores.dims_set <= set(dims):
         return expand_dims(scores, [axis])
-    labels = scores.feature_dim
     if labels is None or labels.dimension != axis.dimension:
         raise DimError(
             f"choice: the scorer {name!r} does not score the labels of {axis.describe()}",
