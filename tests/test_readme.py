@@ -11,7 +11,7 @@ import pytest
 import rfnb as rf
 from rfnb.display.kit.view import View
 from rfnb.errors import LoopWarning
-from rfnb.trace.pause import files
+from rfnb.trace.pause import hold
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 STEPS, PAUSE, SEARCH, PYTORCH, EXAMPLE, TRAVEL, NET, CHECKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -28,7 +28,7 @@ def test_a_plain_loop_becomes_a_run():
 
 def test_two_lines_pause_a_training(tmp_path, monkeypatch, request):
     monkeypatch.setattr(rf.options, "pause_folder", tmp_path)
-    monkeypatch.setattr(files, "_written", [])
+    monkeypatch.setattr(hold, "_written", [])
     request.addfinalizer(rf.pauses.clear)
     losses = iter([1.0, float("nan"), 0.5])
     with pytest.warns(LoopWarning, match="training was not paused after step 1"):

@@ -29,7 +29,7 @@ from rfnb.printable import encodable, printable_name
 
 if TYPE_CHECKING:
     from rfnb.loop.step import TracedStep
-    from rfnb.trace.record.listing import Listing
+    from rfnb.netdict.loops.run import Listing
     from rfnb.trace.record.record import Recorder
     from rfnb.trace.run.run import Run
 
