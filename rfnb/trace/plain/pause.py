@@ -37,8 +37,7 @@ from rfnb.trace.run.step import Only, RunStep, States, StepText, StepValue
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.iterations import Iterations
-    from rfnb.trace.plain.recorder import FrameRecorder
-    from rfnb.trace.plain.recording import Client
+    from rfnb.trace.plain.recorder import Client, FrameRecorder
     from rfnb.trace.run.step import RunStep
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses
@@ -19,7 +19,6 @@ from rfnb.trace.plain.hidden import Around, Hidden, Moment
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Raised, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
-from rfnb.trace.plain.recording import Client
 from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE, Outline, Place, Use
 from rfnb.trace.plain.values import tensor_backend
@@ -29,6 +28,36 @@ from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.recording import Recording
+    from rfnb.trace.plain.syntax import LoopText
+    from rfnb.trace.run.axis_names import Axes
+
+
+class Client(Protocol):
+    """What wants loops to be recorded.
+
+    dims: for variables, the names of their axes.
+    """
+
+    dims: Axes | None
+
+    def chooses(self, code: CodeType) -> bool:
+        """Whether frames that run this code are followed from their first line on."""
+
+    def wants(self, loop: LoopText, number: int) -> bool:
+        """Whether a loop of a frame that is followed is recorded."""
+
+    def name(self, number: int) -> str | None:
+        """The name of a loop; None if it has none of its own."""
+
+    def done(self, loop: Iterations) -> None:
+        """Takes a loop that has ended."""
+
+    def left(self) -> None:
+        """A frame that was followed has ended."""
+
+    @property
+    def pausing(self) -> Callable[[], object]:
+        """Is called before a loop pauses."""
 
 
 FORGOTTEN = 24

@@ -2,6 +2,6 @@
 
 traced   `Traced`, the tensor of a body, whose numbers cannot be read; `Pending`, a result before the loop ends.
 op_call  `OpCall`, what is kept of each op that a body calls.
-record   `Recorder`, the listener that adds each op to the graph of the body, and its raw calls to the tape; `LoopRecord`,
-         its description for drawing; `rf.get_tensor_dependencies` and its relatives, which walk the graph.
+record   `Recorder`, the listener that adds each op to the graph of the body, and its raw calls to the tape.
+         `LoopRecord`, which describes a loop for drawing; `rf.get_tensor_dependencies` and its relatives.
 """

@@ -261,7 +261,7 @@ def test_what_is_too_large_is_told_by_its_statistics(tmp_path):
 @pytest.mark.parametrize("part", [1, 2, 3, 7, 100])
 def test_statistics_of_parts_are_those_of_the_whole(part, monkeypatch):
     numbers = [1.0, -2.0, float("nan"), float("inf"), float("nan"), 5.0, 0.5, 1e3, float("-inf"), -7.0]
-    monkeypatch.setattr(statistics, "PART", part)
+    monkeypatch.setattr(series, "PART", part)
     found = series.statistics(rf.convert_to_tensor(numbers, dims=[rf.Dim(10, name="number")]))
     finite = np.array([number for number in numbers if np.isfinite(number)])
     assert found[1:5] == pytest.approx((finite.min(), finite.mean(), finite.max(), finite.std()))
