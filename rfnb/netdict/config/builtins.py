@@ -10,6 +10,7 @@ from _string import formatter_field_name_split  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
 from rfnb.errors import ConfigError
 from rfnb.netdict.config.limits import ENTRIES, Limits
 from rfnb.netdict.config.values import Class, Decorated, Function, Instance, NumberList, Unknown, Version
@@ -30,12 +31,13 @@ METHODS: dict[type, str] = {
     float: "is_integer",
     slice: "indices",
     NumberList: "tolist",
+    Dim: "ceildiv_left ceildiv_right div_left div_right sub_left sub_right is_batch_dim is_feature_dim is_spatial_dim",
 }
 """By type: the methods that a config may call."""
 
 DATA: dict[type, str] = {
     int: "real imag numerator denominator", float: "real imag", slice: "start stop step",
-    Version: "major minor micro", NumberList: "shape",
+    Version: "major minor micro", NumberList: "shape", Dim: "dimension name description kind",
 }  # fmt: skip
 """By type: the attributes that a config may read."""
 
