@@ -99,6 +99,7 @@ NAMES = {
     "data": """
         FrameBatches
         HdfWriter
+        examples
         hdf
     """,
     "trace": """
