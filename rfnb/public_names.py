@@ -135,7 +135,7 @@ NAMES = {
         open_checkpoint
         save save_checkpoint
     """,
-    "network": """
+    "netdict": """
         Config
         ExternData
         FeatureDim
