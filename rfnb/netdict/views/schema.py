@@ -72,25 +72,3 @@ class NetworkView(TypedDict):
     cards: list[LayerCard]
     chosen: str | None  # the layer that alone is shown, by its path
     note: str | None
-
-
-class ReportFinding(TypedDict):
-    """Something that a user of a network should know."""
-
-    level: Literal["stops", "ignored", "differs", "training"]
-    what: str
-    layers: list[str]
-    lines: list[int]
-    way: str
-
-
-class NetworkReportView(TypedDict):
-    """What stops a network, what it ignores, what differs."""
-
-    kind: Literal["network_report"]
-    name: str
-    runs: bool
-    layers: int
-    params: int
-    findings: list[ReportFinding]
-    note: str | None
