@@ -36,7 +36,6 @@ from rfnb.ops.reduce import reduce_all, reduce_any, reduce_argmax
 from rfnb.ops.shape import expand_dim, merge_dims, replace_dim, set_sparse_dim, split_dims
 from rfnb.ops.sort import top_k
 from rfnb.search.rules import BeamRules, ChoiceOptions, Merge
-from rfnb.search.score.scorer import ChangingScorer
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
@@ -340,7 +339,7 @@ def check_parts(name: str, parts: Sequence[ScorePart], axis: Dim, options: Choic
     """Raises ParameterError for parts of scores that a search with a blank cannot have."""
     check_blank(options, axis)
     for part in parts:
-        if isinstance(part.value, ChangingScorer):
+        if hasattr(part.value, "change"):  # a ChangingScorer
             raise ParameterError(
                 f"{name}: choice: with a blank, {part.name!r} cannot change the sum of scores",
                 hint="a scorer, whose scores are added where a hypothesis gets a label",
