@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.cards import amount
+from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Only, Page
+from rfnb.display.kit.words import Span, Words, chip, name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, row
-from rfnb.display.markup.html import Html, el, join
-from rfnb.netdict.report.findings import LEVELS, NetworkReport
-from rfnb.netdict.views.schema import NetworkReportView, ReportFinding
+from rfnb.display.markup.elements import Table
+from rfnb.netdict.report.findings import LEVELS, NetworkFinding, NetworkReport
 
 COLUMNS = ("", "what", "layers", "line", "what to do")
 WORDS = {
@@ -30,87 +30,47 @@ MOST = 200
 """Largest number of findings listed."""
 
 
-def describe(report: NetworkReport) -> NetworkReportView:
-    """The findings as JSON."""
-    extra = len(report.findings) - MOST
-    return {
-        "kind": "network_report",
-        "name": report.name,
-        "runs": bool(report),
-        "layers": report.layers,
-        "params": report.params,
-        "findings": [
-            {"level": x.level, "what": x.what, "layers": list(x.layers), "lines": list(x.lines), "way": x.way}
-            for x in report.findings[:MOST]
-        ],
-        "note": f"{extra} more findings" if extra > 0 else None,
-    }
+def describe(report: NetworkReport) -> Page:
+    """The verdict, then a fold for each level, the worst first."""
+    found = report.findings[:MOST]
+    rows = [[WORDS[x.level], x.what, _layers(x), _lines(x), x.way] for x in found]
+    stops = sum(x.level == "stops" for x in found)
+    verdict = "runs" if report else f"does not run: {count_of(stops, 'reason')}"
+    facts = f"{count_of(report.layers, 'layer')} constructed, {amount(report.params)} parameters"
+    head: list[Words] = [name(report.name), " ", chip(verdict, style.GREY if report else style.ALARM), quiet(facts)]
+    folds = [_fold(level, [row for x, row in zip(found, rows, strict=True) if x.level == level]) for level in LEVELS]
+    blocks: list[Block] = [
+        Line(Span(head, text=f"{report.name}: {verdict} ({facts})"), look=style.HEAD),
+        Only("text", [Grid(rows, COLUMNS) if rows else None]),
+        Only("html", folds),
+        Note(f"{len(report.findings) - MOST} more findings" if len(report.findings) > MOST else None),
+    ]
+    return Page("network_report", report.name, blocks, Table(COLUMNS, rows))
 
 
-def _facts(view: NetworkReportView) -> str:
-    return f"{count_of(view['layers'], 'layer')} constructed, {amount(view['params'])} parameters"
-
-
-def _verdict(view: NetworkReportView) -> str:
-    stops = sum(finding["level"] == "stops" for finding in view["findings"])
-    return "runs" if view["runs"] else f"does not run: {count_of(stops, 'reason')}"
-
-
-def to_text(view: NetworkReportView) -> str:
-    """The verdict, then a row for each finding."""
-    lines = [f"{view['name']}: {_verdict(view)} ({_facts(view)})"]
-    if view["findings"]:
-        lines += [f"  {line}" for line in to_table(view).lines()]
-    return "\n".join(lines + note_text(view["note"]))
-
-
-def to_table(view: NetworkReportView) -> Table:
-    """A row for each finding."""
-    return Table(COLUMNS, [_row(finding) for finding in view["findings"]])
-
-
-def _row(found: ReportFinding) -> list[str]:
-    return [WORDS[found["level"]], found["what"], _layers(found), _lines(found), found["way"]]
-
-
-def _layers(found: ReportFinding) -> str:
-    names = found["layers"]
+def _layers(found: NetworkFinding) -> str:
+    names = found.layers
     tail = f" and {len(names) - FEW} more" if len(names) > FEW else ""
     return ", ".join(names[:FEW]) + tail
 
 
-def _lines(found: ReportFinding) -> str:
-    return ", ".join(map(str, found["lines"][:FEW])) + (" …" if len(found["lines"]) > FEW else "")
+def _lines(found: NetworkFinding) -> str:
+    return ", ".join(map(str, found.lines[:FEW])) + (" …" if len(found.lines) > FEW else "")
 
 
-def to_html(view: NetworkReportView) -> Html:
-    """A fold for each level, the worst first."""
-    verdict = chip(_verdict(view), style.GREY if view["runs"] else style.ALARM)
-    head = join(el("span", view["name"], style=style.NAME), " ", verdict, quiet(_facts(view)))
-    parts = [_level(view, level) for level in LEVELS]
-    return el("div", el("div", head, style=style.HEAD), parts, note_html(view["note"]), style=style.BOX)
+CELL = f"{style.LEFT_CELL};white-space:normal;min-width:9em;overflow-wrap:break-word"
+LOOKS = (
+    f"{CELL};max-width:30em",
+    f"{CELL};max-width:16em;font-family:monospace",
+    style.LEFT_CELL,
+    f"{CELL};max-width:24em;opacity:0.8",
+)
+HEADER = f"{style.LEFT_CELL};opacity:0.65;font-weight:normal"
+TABLE = style.TABLE.replace("monospace", "sans-serif")
 
 
-def _level(view: NetworkReportView, level: str) -> Html | None:
-    findings = [finding for finding in view["findings"] if finding["level"] == level]
-    if not findings:
-        return None
-    title = join(chip(f"{WORDS[level]} {len(findings)}", COLOURS[level]), quiet(ABOUT[level]))
-    rows = [_html_row(finding) for finding in findings]
-    header = row(*COLUMNS[1:], tag="th", look=f"{style.LEFT_CELL};opacity:0.65;font-weight:normal")
-    table = el("table", el("thead", header), el("tbody", rows), style=style.TABLE.replace("monospace", "sans-serif"))
-    return fold(title, el("div", table, style="overflow-x:auto"), open=level != "training")
-
-
-def _html_row(found: ReportFinding) -> Html:
-    words = f"{style.LEFT_CELL};white-space:normal;min-width:9em;overflow-wrap:break-word"
-    cells = (found["what"], _layers(found), _lines(found), found["way"])
-    looks = (
-        f"{words};max-width:30em",
-        f"{words};max-width:16em;font-family:monospace",
-        style.LEFT_CELL,
-        f"{words};max-width:24em;opacity:0.8",
-    )
-    return el(
-        "tr", [el("td", cell, style=look) for cell, look in zip(cells, looks, strict=True)], style=style.PLAIN_ROW
-    )
+def _fold(level: str, rows: list[list[str]]) -> Block:
+    """The findings of a level."""
+    title = [chip(f"{WORDS[level]} {len(rows)}", COLOURS[level]), quiet(ABOUT[level])]
+    grid = Grid([row[1:] for row in rows], COLUMNS[1:], LOOKS, head=HEADER, look=TABLE)
+    return Fold(title, [grid], is_open=level != "training") if rows else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import rfnb as rf
-from rfnb.display.kit.view import View
+from rfnb.netdict.loops.explain import NetExplanation
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -19,15 +19,19 @@ def explanation(name="output"):
     return net.construct_from_dict({"output": {"class": "rec", "from": "data", "unit": unit}}).explain()
 
 
+def changed(row_of, **names):
+    """The explanation with other rows."""
+    plain = explanation()
+    name, axis = names.get("name", plain.name), names.get("axis", plain.axis)
+    return rf.show(NetExplanation(name, axis, [row_of(i, row) for i, row in enumerate(plain.rows)]))
+
+
 def hostile_views(word):
-    data = rf.show(explanation()).data
-    changed = {"name", "cls", "step", "whole", "why"}
-    layers = [
-        {key: word(part) if key in changed else part for key, part in each.items()}
-        | {"path": [word(name) for name in each["path"]]}
-        for each in data["layers"]
-    ]
-    return {"net explanation": View({**data, "name": word("net"), "axis": word("axis"), "layers": layers})}
+    def row_of(_, row):
+        words = {key: word(getattr(row, key)) for key in ("name", "layer_class", "step", "whole", "why")}
+        return row._replace(**words, path=tuple(map(word, row.path)))
+
+    return {"net explanation": changed(row_of, name=word("net"), axis=word("axis"))}
 
 
 def test_text():
@@ -41,15 +45,14 @@ def test_data_table_and_html():
     view = rf.show(explanation())
     assert json.loads(json.dumps(view.data)) == view.data
     assert "before the loop" in view.html and "dims outside of the loop" in view.html
-    path = next(each["path"] for each in view.data["layers"] if each["name"] == "a0")
-    assert path[0] == path[-1] == "a0" and "prev:output" in path and " ← ".join(path) in view.html
+    path = next(row["path"] for row in view.table() if row["layer"] == "a0")
+    names = path.split(" ← ")
+    assert names[0] == names[-1] == "a0" and "prev:output" in names and path in view.html
 
 
 def test_times_and_shares():
-    plain = rf.show(explanation()).data
-    layers = [{**each, "seconds": 1e-3 * (i or 1)} for i, each in enumerate(plain["layers"])]
-    layers[-1]["seconds"] = None  # a layer that was not called
-    view = View({**plain, "layers": layers})
+    count = len(explanation().rows)
+    view = changed(lambda i, row: row._replace(seconds=None if i == count - 1 else 1e-3 * (i or 1)))
     lines = view.text.splitlines()
     assert lines[0].endswith("; 29 ms in a call")
     assert "3 ms" in lines[4] and "10 %" in lines[4] and "ms" not in lines[-1]
@@ -57,8 +60,7 @@ def test_times_and_shares():
 
 
 def test_a_loop_without_steps_says_so():
-    layers = [{**each, "where": "before the loop"} for each in rf.show(explanation()).data["layers"]]
-    view = View({**rf.show(explanation()).data, "layers": layers})
+    view = changed(lambda _, row: row._replace(place="before the loop"))
     assert view.text.splitlines()[0].endswith('no steps to look at, unless "optimize_move_layers_out" is False')
 
 
