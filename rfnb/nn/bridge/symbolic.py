@@ -114,7 +114,7 @@ def _largest(x: Any) -> Any:
 def _raw(x: Any) -> torch.Tensor:
     x = x.raw if isinstance(x, SymbolicValues) else x
     is_number = isinstance(x, int | torch.SymInt)
-    return torch.scalar_tensor(x, dtype=torch.int64) if is_number else torch.as_tensor(x)  # type: ignore[arg-type]
+    return torch.scalar_tensor(x, dtype=torch.int64) if is_number else torch.as_tensor(x)
 
 
 def _either(of_numbers: Callable[..., Any], of_tensors: Callable[..., Any]) -> Callable[..., Any]:
