@@ -70,7 +70,7 @@ class BodyRun:
             judge(step)
             with running_loop():
                 run = self._run_inside if step.outer is not None else self._run_outside
-                results = self._run_traced() if step.limit.traced else run()
+                results = run() if isinstance(step.limit.max, int) else self._run_traced()
             size = settle(loop, step, results)
             session.draw(partial(loop_record, loop, step, size=size))
         except BaseException:

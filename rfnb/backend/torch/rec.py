@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch._C._functorch import is_batchedtensor
 
 from rfnb.backend.torch.grad import reaching
 from rfnb.backend.torch.tape import scan_raw
@@ -43,7 +44,8 @@ class TorchRec:
             output, h, c = (reaching(raw, sources) for raw in results)
             return output, h, c
         inputs = inputs.expand(count, *shape, -1)
-        run = _in_steps if torch.compiler.is_compiling() else _fused
+        batched = any(map(is_batchedtensor, (inputs, first_h, first_c, ff_weight, rec_weight)))  # in torch.vmap
+        run = _in_steps if batched or torch.compiler.is_compiling() else _fused
         output, _, cell = run(inputs, first_h, first_c, ff_weight, rec_weight, bias)
         output, c = output.view(count, *shape, size), cell.view(*shape, size)
         if last is None or padding is None:
@@ -83,7 +85,7 @@ def _in_steps(
     rec_weight: torch.Tensor,
     bias: Maybe,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """As `_fused`, but with a number of steps that is not known yet, because torch traces."""
+    """As `_fused`, step by step: where torch traces, so that the number of steps is not known, and in `torch.vmap`."""
 
     def step(states: list[torch.Tensor], gates: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         h, c = TorchRec.lstm_step_raw(gates[0], states[0], states[1], rec_weight)

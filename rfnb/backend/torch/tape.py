@@ -281,7 +281,7 @@ class _Under:
 
 
 def scan_raw(step: Callable[[Any, Any], tuple[Any, Any]], states: Sequence[Any], frames: Sequence[Any]) -> Any:
-    """The states after all steps, and the outputs of each, as one call of a graph that torch traces.
+    """The states after all steps, and the outputs of each; in a graph that torch traces, as one call.
 
     frames: tensors [steps, …]. step: from states and frames of one step to the next states and outputs.
     """
@@ -291,6 +291,12 @@ def scan_raw(step: Callable[[Any, Any], tuple[Any, Any]], states: Sequence[Any],
         states, outputs = step(states, frames)
         return [_own(raw) for raw in states], [_own(raw) for raw in outputs]  # no two may share memory
 
+    if not torch.compiler.is_compiling():
+        rows = []
+        for values in zip(*[raw.unbind(0) for raw in frames], strict=True):
+            states, outputs = step(states, values)
+            rows.append(outputs)
+        return states, [torch.stack(column) for column in zip(*rows, strict=True)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of what it does itself
         return scan(one_step, [_own(state) for state in states], list(frames), dim=0)
