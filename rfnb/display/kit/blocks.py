@@ -15,10 +15,22 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, Literal
 
-from rfnb.display.kit.words import Words, markup, plain
+from rfnb.display.kit.words import (
+    Span as Span,
+    Words as Words,
+    bold as bold,
+    chip as chip,
+    markup as markup,
+    mono as mono,
+    name as name,
+    plain as plain,
+    quiet as quiet,
+    web as web,
+)
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table, aligned, facts_html, note_html
 from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.numbers import plain as number
 from rfnb.errors import fact_lines
 from rfnb.printable import bounded, printable_name
 
@@ -138,6 +150,11 @@ class Page:
     table: Table | None = None
     short: Sequence[Block] | None = None
     drawing: Any = None
+
+
+def note_page(shown: str, why: str) -> Page:
+    """The page of an object that cannot be shown, with the reason."""
+    return Page("note", shown, [Line(shown, quiet(f" ({why})"))])
 
 
 # -- text
@@ -262,4 +279,12 @@ def _grid_html(grid: Grid) -> Html | None:
 def to_data(page: Page) -> dict[str, Any]:
     """The page as plain JSON: its kind, its name, its text, and the rows of its table by column."""
     data = {"kind": page.kind, "name": page.name, "text": to_text(page)}
-    return data if page.table is None else {**data, "rows": list(page.table)}
+    if page.table is None:
+        return data
+    return {**data, "rows": [{column: _json(cell) for column, cell in row.items()} for row in page.table]}
+
+
+def _json(cell: Any) -> Any:
+    if cell is None or isinstance(cell, bool):
+        return cell
+    return number(cell) if isinstance(cell, int | float) else str(cell)
