@@ -44,7 +44,7 @@ def module_of(kind: str) -> Any:
 
 def maker(kind: str) -> Callable[..., Any]:
     """The function that makes the page of an object, or its JSON. Raises ViewError for an unknown kind."""
-    return OWN_VIEWS[kind] if kind in OWN_VIEWS else module_of(kind).describe  # type: ignore[no-any-return]
+    return OWN_VIEWS[kind] if kind in OWN_VIEWS else module_of(kind).describe
 
 
 class View:
