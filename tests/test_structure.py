@@ -31,7 +31,7 @@ ORDER = "printable errors core backend ops data trace loop nn search checkpoint 
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run_ctx",
-    "data": "dataset writing public",
+    "data": "dataset writing examples configs public",
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program step ends steps body replay check run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
@@ -40,12 +40,12 @@ ROOMS = {
     "checkpoint": "bundle entries mapping training report foreign save load public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
-    "netdict": "layer_classes versions axes resolve options layer_call spec layer extern_data losses holder params "
-    "build loops builder inner_net config report interface network variables weights layers views public",
+    "netdict": "versions axes resolve options layer_call spec layer extern_data losses holder params build "
+    "loops builder inner_net config report network weights layers views public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""
-TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge", "rfnb.netdict.variables")
+TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge", "rfnb.netdict.weights")
 ONLY_IN_DISPLAY = {"IPython", "ipywidgets", "anywidget", "matplotlib", "graphviz"}
 LONGEST_FILE = 800
 

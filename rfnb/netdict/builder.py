@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -12,17 +15,34 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfError
 from rfnb.netdict import options as _options
 from rfnb.netdict.axes import declared_order
-from rfnb.netdict.build.check import check_call
-from rfnb.netdict.build.deep import deep_calls, layers_in_loops
-from rfnb.netdict.build.naming import ends_of, is_trainable, variable_scope
-from rfnb.netdict.build.node import NetNode, origin_of, value_of
-from rfnb.netdict.build.prepare import class_of, join, known_options, named_layers, set_options
-from rfnb.netdict.build.template import on_meta, template_of
+from rfnb.netdict.build import (
+    NetNode,
+    check_call,
+    class_of,
+    ends_of,
+    is_trainable,
+    join,
+    known_options,
+    named_layers,
+    on_meta,
+    origin_of,
+    set_options,
+    template_of,
+    value_of,
+    variable_scope,
+)
 from rfnb.netdict.extern_data import ExternData
 from rfnb.netdict.layer import Layer, LayerOfNets, Site, SteppingLayer
-from rfnb.netdict.layer_call.batch_norm import BatchNormCall
-from rfnb.netdict.layer_call.layer_errors import errors_explained, name_layer
-from rfnb.netdict.layer_call.param_changes import Changes, changed_parameters, renamed, renaming, with_priorities
+from rfnb.netdict.layer_call import (
+    BatchNormCall,
+    Changes,
+    changed_parameters,
+    errors_explained,
+    name_layer,
+    renamed,
+    renaming,
+    with_priorities,
+)
 from rfnb.netdict.loops.build import Loops
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.losses import loss_by_name
@@ -32,6 +52,53 @@ from rfnb.netdict.spec import LayerSpec
 from rfnb.netdict.versions import holds
 from rfnb.nn.module.module import Module
 from rfnb.ops.shape import set_feature_dim
+
+CALLS = 20
+"""The most calls, one inside the other, for the construction of a layer."""
+DEEPEST = 30_000
+"""Never more: the stack of the interpreter has its own end."""
+
+_lock = Lock()
+_wanted: list[int] = []
+_usual: list[int] = []
+
+
+@contextmanager
+def deep_calls(layers: int) -> Iterator[None]:
+    """Lets Python functions nest as deeply inside the block as a chain of this many layers needs.
+
+    Blocks in several threads may overlap: the last one that ends sets the limit of before the first one.
+    """
+    with _lock:
+        if not _wanted:
+            _usual[:] = [sys.getrecursionlimit()]
+        limit = min(_usual[0] + CALLS * layers, DEEPEST)
+        _wanted.append(limit)
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), limit))
+    try:
+        yield
+    finally:
+        with _lock:
+            _wanted.remove(limit)
+            if not _wanted:
+                sys.setrecursionlimit(_usual[0])
+
+
+def layers_in_loops(described: Any, *, inside: bool = False) -> int:
+    """How many layers of a net dict are constructed by nested calls: those of recurrent nets, and what is in them."""
+    if not isinstance(described, Mapping):
+        return 0
+    count = 0
+    for layer in described.values():
+        if not isinstance(layer, Mapping):
+            continue
+        count += inside
+        for key in ("unit", "subnetwork", "true_layer", "false_layer"):
+            net = layer.get(key)
+            if isinstance(net, Mapping):
+                one_layer = isinstance(net.get("class"), str)
+                count += layers_in_loops({key: net} if one_layer else net, inside=inside or key != "subnetwork")
+    return count
 
 
 class Builder:

@@ -15,7 +15,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import Layer, LayerOfNets
-from rfnb.netdict.layer_call.layer_errors import errors_explained, errors_of, named_after
+from rfnb.netdict.layer_call import errors_explained, errors_of, named_after
 from rfnb.netdict.losses import LayerLoss, loss_by_name, on_frames_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
@@ -25,7 +25,7 @@ from rfnb.ops.shape import split_dims
 from rfnb.printable import encodable
 
 if TYPE_CHECKING:
-    from rfnb.netdict.build.node import NetNode
+    from rfnb.netdict.build import NetNode
 
 
 class LossHolder:

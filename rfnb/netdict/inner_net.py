@@ -13,16 +13,22 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import LayerNotFound, NetworkError
-from rfnb.netdict.build.naming import is_trainable, variable_scope
-from rfnb.netdict.build.node import NetNode, every_node, run_node, stepping, take_parts
-from rfnb.netdict.build.template import on_meta
+from rfnb.netdict.build import (
+    NetNode,
+    every_node,
+    is_trainable,
+    on_meta,
+    run_node,
+    stepping,
+    take_parts,
+    variable_scope,
+)
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.layer import SteppingLayer
 from rfnb.netdict.loops.build import NUMBERS
-from rfnb.netdict.loops.net import RecNet
+from rfnb.netdict.loops.net import RecNet, filled
 from rfnb.netdict.loops.order import order_of
 from rfnb.netdict.loops.run import RecRun
-from rfnb.netdict.loops.values import filled
 from rfnb.netdict.resolve import Scope, texts_in
 from rfnb.nn.module.module import Module
 from rfnb.ops.index import gather

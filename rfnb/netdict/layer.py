@@ -16,8 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import DimError, NetworkError
 from rfnb.netdict.axes import NetworkDims, renamed
-from rfnb.netdict.layer_call.param_changes import changed_parameters
-from rfnb.netdict.layer_classes import MODULES
+from rfnb.netdict.layer_call import changed_parameters
 from rfnb.netdict.options import REQUIRED, Option
 from rfnb.netdict.spec import COMMON, LastCall, LayerSpec, Traits
 from rfnb.nn.module.module import Module
@@ -27,8 +26,43 @@ from rfnb.ops.random import dropout
 from rfnb.ops.shape import set_feature_dim
 
 if TYPE_CHECKING:
-    from rfnb.netdict.build.node import NetNode
+    from rfnb.netdict.build import NetNode
     from rfnb.netdict.loops.net import RecNet
+
+
+CLASSES = {
+    "basic": "linear hidden forward softmax copy dropout identity activation cast scaled_grad",
+    "conv": "conv transposed_conv pool",
+    "create": "constant variable range range_in_axis range_from_length seq_len_mask random rand_int random_state_init",
+    "eval": "combine eval compare switch",
+    "matmul": "dot",
+    "norm": "layer_norm norm batch_norm gating softmax_over_spatial",
+    "rec.cell": "rec rnn_cell get_last_hidden_state",
+    "rec.choice": "choice choice_get_beam_scores choice_get_src_beams decide decide_keep_beam split_batch_beam",
+    "rec.attention": "generic_attention dot_attention concat_attention gauss_window_attention",
+    "rec.edit_distance": "edit_distance_table optimal_completions",
+    "rec.kenlm": "kenlm",
+    "rec.twod": "twod_lstm",
+    "rec.masked": "masked_computation unmask",
+    "rec.self_attention": "self_attention cum_concat",
+    "rec.position": "positional_encoding relative_positional_encoding",
+    "rec.subnet": "rec:unit get_rec_accumulated rec_last_output rec_unstack",
+    "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum",
+    "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length reshape transpose tile "
+    "flatten_batch unflatten_batch split_batch_time",
+    "slice": "slice slice_nd gather gather_nd scatter_nd",
+    "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance",
+    "signal": "stft istft mel_filterbank",
+    "run": "train_flag print hdf_dump",
+    "time": "window prefix_in_time postfix_in_time pad repeat shift_axis resize time_chunking time_unchunking",
+    "concat": "concat split stack top_k",
+    "wrap": "subnetwork cond",
+}
+"""The names of the classes in net dicts, by file."""
+
+MODULES = {name: f"rfnb.netdict.layers.{file}" for file, names in CLASSES.items() for name in names.split()}
+"""The full name of the module that defines the layers of a class, by class name."""
+
 
 LAYERS: dict[str, type[Layer]] = {}
 """The classes that were imported, by their names in net dicts."""

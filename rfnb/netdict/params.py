@@ -12,7 +12,7 @@ from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import ParameterError
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layer_call.param_changes import with_priorities
+from rfnb.netdict.layer_call import with_priorities
 from rfnb.netdict.resolve import EXTRA
 
 

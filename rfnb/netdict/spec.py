@@ -11,8 +11,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Count, Positive, Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.axes import NetworkDims
-from rfnb.netdict.layer_call.batch_norm import BatchNormCall
-from rfnb.netdict.layer_call.param_changes import Changes
+from rfnb.netdict.layer_call import BatchNormCall, Changes
 from rfnb.netdict.options import Option, value
 
 if TYPE_CHECKING:

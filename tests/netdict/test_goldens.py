@@ -2,7 +2,7 @@
 
 import pytest
 
-from rfnb.netdict.layer_classes import MODULES
+from rfnb.netdict.layer import MODULES
 from tests.netdict.goldens import FOLDER, Case
 
 SEARCH = FOLDER.parent / "search"

@@ -4,8 +4,7 @@ import importlib
 import subprocess
 import sys
 
-from rfnb.netdict.layer import LAYERS
-from rfnb.netdict.layer_classes import CLASSES
+from rfnb.netdict.layer import CLASSES, LAYERS
 
 
 def test_each_class_is_in_the_file_that_the_table_says():

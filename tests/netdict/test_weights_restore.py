@@ -10,7 +10,7 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import CheckpointError
-from rfnb.netdict.variables import TRANSFORMS, made_from
+from rfnb.netdict.weights import TRANSFORMS, made_from
 from tests.checkpoint.bundle.writer import write
 
 FEATURES, UNITS = 3, 4

@@ -12,10 +12,9 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ConfigError, NetworkError, ParameterError, RfError
 from rfnb.netdict.axes import NetworkDims
-from rfnb.netdict.config.arrays import PADDING, Array, Padding
 from rfnb.netdict.config.interpreter import Interpreter, Leave
 from rfnb.netdict.config.modules import ConfigModule, ConfigOptions
-from rfnb.netdict.config.tf_names import POOL, network_of
+from rfnb.netdict.config.tf_names import PADDING, POOL, Array, Padding, network_of
 from rfnb.netdict.config.values import Frame, Function, Located, Unknown
 from rfnb.ops.shape import set_feature_dim
 

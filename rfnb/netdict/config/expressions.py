@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rfnb.errors import ConfigError
-from rfnb.netdict.config.arrays import POOL, Array, Shape
-from rfnb.netdict.config.builtins import TYPES, Builtins, opaque_inside
 from rfnb.netdict.config.limits import Limits
-from rfnb.netdict.config.modules import ConfigModule, ConfigOptions
+from rfnb.netdict.config.modules import TYPES, Builtins, ConfigModule, ConfigOptions, opaque_inside
+from rfnb.netdict.config.tf_names import POOL, Array, Shape
 from rfnb.netdict.config.values import (
     Bound,
     Class,

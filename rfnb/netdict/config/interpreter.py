@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from rfnb.errors import ConfigError
-from rfnb.netdict.config.arrays import Array
-from rfnb.netdict.config.builtins import Builtins
 from rfnb.netdict.config.expressions import Expressions
 from rfnb.netdict.config.limits import LimitError, Limits
-from rfnb.netdict.config.modules import ConfigModule, ConfigOptions, missing, modules, typing_name
-from rfnb.netdict.config.tf_names import NATIVE, tensorflow
+from rfnb.netdict.config.modules import Builtins, ConfigModule, ConfigOptions, missing, modules, typing_name
+from rfnb.netdict.config.tf_names import NATIVE, Array, tensorflow
 from rfnb.netdict.config.values import Bound, Class, ConfigRaised, Frame, Function, Instance, Unknown
 
 DEPTH = 60

@@ -1,20 +1,301 @@
-"""What the imports of a config give. Modules that are not here are opaque."""
+"""What the imports of a config give, and what a config may call. Modules that are not here are opaque.
+
+Nothing else of Python can be reached from the functions and methods here.
+"""
 
 from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import math
+import operator
 import os.path
-from collections.abc import Callable
+import string
+from _string import formatter_field_name_split  # type: ignore[import-not-found]
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from rfnb.errors import ConfigError
-from rfnb.netdict.config.builtins import ITERTOOLS, Builtins
-from rfnb.netdict.config.limits import Limits
-from rfnb.netdict.config.values import EpochValue, Located, NumberList, Unknown, Version
+from rfnb.netdict.config.limits import ENTRIES, Limits
+from rfnb.netdict.config.values import (
+    Class,
+    Decorated,
+    EpochValue,
+    Function,
+    Instance,
+    Located,
+    NumberList,
+    Unknown,
+    Version,
+)
+
+METHODS: dict[type, str] = {
+    str: "capitalize casefold count endswith find format index isalnum isalpha isdigit islower isspace istitle isupper "
+    "join lower lstrip partition replace rfind rindex rpartition rsplit rstrip split splitlines startswith strip "
+    "swapcase title translate upper encode removeprefix removesuffix ljust rjust center zfill",
+    bytes: "decode",
+    list: "append clear copy count extend index insert pop remove reverse sort",
+    tuple: "count index",
+    dict: "clear copy fromkeys get items keys pop popitem setdefault update values "
+    "has_key iteritems iterkeys itervalues",
+    set: "add clear copy difference difference_update discard intersection intersection_update isdisjoint issubset "
+    "issuperset pop remove symmetric_difference union update",
+    frozenset: "copy difference intersection isdisjoint issubset issuperset symmetric_difference union",
+    int: "bit_length",
+    float: "is_integer",
+    slice: "indices",
+    NumberList: "tolist",
+}
+"""By type: the methods that a config may call."""
+
+DATA: dict[type, str] = {
+    int: "real imag numerator denominator", float: "real imag", slice: "start stop step",
+    Version: "major minor micro", NumberList: "shape",
+}  # fmt: skip
+"""By type: the attributes that a config may read."""
+
+COMPARES = "index count remove sort get setdefault has_key pop".split()
+"""Methods that compare entries."""
+
+EXCEPTIONS = (
+    Exception, ArithmeticError, AssertionError, AttributeError, FileNotFoundError, ImportError, IndexError, KeyError,
+    LookupError, ModuleNotFoundError, NameError, NotImplementedError, OSError, OverflowError, RuntimeError,
+    StopIteration, SyntaxError, SystemExit, TypeError, UnicodeError, ValueError, ZeroDivisionError,
+)  # fmt: skip
+TYPES = (int, float, complex, str, bytes, bool, list, tuple, dict, set, frozenset, slice, range, object)
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+
+
+class Formatter(string.Formatter):
+    """`str.format`, which reads attributes only as a config may."""
+
+    def __init__(self, attribute: Callable[[Any, str], Any], limits: Limits):
+        self._attribute, self._limits = attribute, limits
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        """The value of a replacement field."""
+        first, rest = formatter_field_name_split(field_name)
+        value = self.get_value(first, args, kwargs)
+        for is_attribute, name in rest:
+            value = self._attribute(value, name) if is_attribute else value[name]
+        return value, first
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """The text of a value."""
+        self._limits.format(format_spec)
+        self._limits.weigh(value)
+        return self._limits.made(format(value, format_spec) if not format_spec or not opaque(value) else repr(value))
+
+
+def opaque(value: Any) -> bool:
+    """Whether a value is only known by name."""
+    return isinstance(value, Unknown)
+
+
+def opaque_inside(*values: Any) -> bool:
+    """Whether a value, or an entry of one, is only known by name."""
+    entries = [entry for value in values for entry in (value.values() if isinstance(value, dict) else [value])]
+    return any(any(map(opaque, entry if isinstance(entry, list | tuple) else [entry])) for entry in entries)
+
+
+class Builtins:
+    """The functions of `__builtins__`, as far as a config may call them."""
+
+    def __init__(self, limits: Limits, attribute: Callable[[Any, str], Any]):
+        self.limits, self.attribute = limits, attribute
+        self.formatter = Formatter(attribute, limits)
+
+    def table(self) -> dict[str, Any]:
+        """All names."""
+        names: dict[str, Any] = {kind.__name__: kind for kind in EXCEPTIONS}
+        names |= {kind.__name__: kind for kind in TYPES}
+        names |= {"basestring": str, "unicode": str, "long": int, "IOError": OSError, "EnvironmentError": OSError}
+        names |= {"None": None, "True": True, "False": False, "NotImplemented": None, "Ellipsis": ...}
+        plain = (abs, bin, chr, divmod, hex, len, oct, ord, round)
+        names |= {function.__name__: _of_known(function) for function in plain} | {"callable": callable, "id": id}
+        names |= {"unichr": chr, "cmp": lambda a, b: (a > b) - (a < b), "print": lambda *args, **kwargs: None}
+        names |= {"hash": lambda value: 0, "repr": self._repr}
+        for name in ("all", "any", "sum", "sorted", "max", "min"):
+            names[name] = _of_known(self._over(getattr(__import__("builtins"), name)))
+        for name in ("enumerate", "filter", "map", "reversed", "zip", "reduce"):
+            names[name] = _of_known(getattr(self, f"_{name}"))
+        names |= {"iter": _of_known(lambda values: iter(self.limits.entries_of(values))), "next": _of_known(next)}
+        names |= {"xrange": range, "pow": self._pow, "type": self._type, "isinstance": _is_instance, "format": format}
+        names |= {"issubclass": lambda kind, of: isinstance(kind, type) and issubclass(kind, of)}
+        names |= {"getattr": self._getattr, "hasattr": self._hasattr, "setattr": _setattr, "super": None}
+        for name in ("staticmethod", "classmethod", "property"):
+            names[name] = functools.partial(Decorated, name)
+        names |= {
+            name: Unknown(name)
+            for name in ("open", "file", "__import__", "input", "raw_input", "memoryview", "execfile")
+        }
+        for name in ("eval", "exec", "compile"):
+            names[name] = _of_known(_refused(name))
+        return names | {"format": self._format}
+
+    def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A value of one of Python's types."""
+        if any(map(opaque, args)):
+            return Unknown(f"{kind.__name__}({args[0].name if opaque(args[0]) else '…'})")
+        if kind in (str, bytes, set, frozenset, dict):
+            self.limits.weigh(*args)
+        if kind in (list, tuple, set, frozenset) and args:
+            return kind(self.limits.entries_of(args[0]))
+        if kind is dict and args and not isinstance(args[0], dict):
+            args = (self.limits.entries_of(args[0]),)
+        if kind is object:
+            return Unknown("object()")
+        return self.limits.made(kind(*args, **kwargs))
+
+    def method(self, owner: Any, name: str) -> Any:
+        """The bound method of a value of Python's types; None if a config may not call it."""
+        kind: Any = owner if isinstance(owner, type) else type(owner)
+        for base, names in METHODS.items():
+            if isinstance(kind, type) and issubclass(kind, base) and name in names.split():
+                return functools.partial(self._call, owner, base, name)
+        for base, names in DATA.items():
+            if not isinstance(owner, type) and isinstance(owner, base) and name in names.split():
+                return operator.attrgetter(name)(owner)
+        return None
+
+    def _call(self, owner: Any, kind: type, name: str, *args: Any, **kwargs: Any) -> Any:
+        limits = self.limits
+        if isinstance(owner, type) and name != "fromkeys":  # str.upper(x)
+            if not args:
+                raise TypeError(f"{kind.__name__}.{name} needs an object")
+            owner, args = args[0], args[1:]
+        if any(map(opaque, args)) and kind in (str, bytes):
+            return Unknown(f"text.{name}()")
+        if kind is str:
+            limits.spend(len(owner))
+            if name == "format":
+                return limits.made(self.formatter.vformat(owner, args, kwargs))
+            if name == "join":
+                parts = limits.entries_of(args[0])
+                limits.spend(sum(map(len, parts)) + len(owner) * len(parts))
+                return owner.join(parts)
+            if name == "replace":
+                limits.spend(len(owner) + (owner.count(args[0]) if args[0] else len(owner) + 1) * len(args[1]))
+            if name in ("ljust", "rjust", "center", "zfill"):
+                limits.spend(int(args[0]))
+        if kind is list and name in ("extend", "append", "insert"):
+            limits.spend(1 if name != "extend" else 0)
+            args = (limits.entries_of(args[0]),) if name == "extend" else args
+            if len(owner) > ENTRIES:
+                limits.spend(len(owner))
+        if name in COMPARES or kind in (set, frozenset):
+            limits.weigh(*args, *([owner] if kind in (list, tuple) else []))
+        if name == "has_key":
+            return args[0] in owner
+        if name.startswith("iter"):
+            name = name[4:]
+        result: Any = getattr(owner, name)(*args, **kwargs)
+        return [*result] if type(result) in VIEWS else limits.made(result)
+
+    def _over(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.limits.weigh(*args)
+            if args and not isinstance(args[0], int | float | str) and len(args) < 3:
+                args = (self.limits.entries_of(args[0]), *args[1:])
+            if function in (all, any):
+                values = [bool(entry) for entry in args[0] if not opaque(entry)]
+                decided = function(values) if len(values) == len(args[0]) or (function is any) in values else None
+                return Unknown(f"{function.__name__}()") if decided is None else decided
+            return self.limits.made(function(*args, **kwargs))
+
+        return call
+
+    def _enumerate(self, values: Iterable[Any], start: int = 0) -> list[Any]:
+        return list(enumerate(self.limits.entries_of(values), start))
+
+    def _filter(self, function: Any, values: Iterable[Any]) -> list[Any]:
+        return [value for value in self.limits.entries_of(values) if (function(value) if function else value)]
+
+    def _map(self, function: Any, *several: Iterable[Any]) -> list[Any]:
+        return list(map(function, *map(self.limits.entries_of, several)))
+
+    def _reversed(self, values: Iterable[Any]) -> list[Any]:
+        return self.limits.entries_of(values)[::-1]
+
+    def _zip(self, *several: Iterable[Any]) -> list[Any]:
+        return list(zip(*map(self.limits.entries_of, several), strict=False))
+
+    def _reduce(self, function: Any, values: Iterable[Any], *initial: Any) -> Any:
+        return functools.reduce(function, self.limits.entries_of(values), *initial)
+
+    def _repr(self, value: Any) -> str:
+        self.limits.weigh(value)
+        return self.limits.made(repr(value))
+
+    def _pow(self, a: Any, b: Any, *rest: Any) -> Any:
+        self.limits.before("Pow", a, b)
+        return pow(a, b, *rest)
+
+    def _format(self, value: Any, spec: str = "") -> str:
+        return self.formatter.format_field(value, spec)
+
+    def _type(self, value: Any) -> Any:
+        if isinstance(value, Instance):
+            return value.kind
+        return type(value) if type(value) in (*TYPES, type(None)) else Unknown(f"type of {value!r}")
+
+    def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
+        try:
+            return self.attribute(owner, name)
+        except AttributeError:
+            if default:
+                return default[0]
+            raise
+
+    def _hasattr(self, owner: Any, name: str) -> bool:
+        try:
+            self.attribute(owner, name)
+        except AttributeError:
+            return False
+        return True
+
+
+def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose result is unknown if one of its arguments is."""
+    name = function.__name__.strip("_")
+    return lambda *args, **kwargs: Unknown(f"{name}()") if any(map(opaque, args)) else function(*args, **kwargs)
+
+
+def _is_instance(value: Any, kinds: Any) -> Any:
+    alternatives = kinds if isinstance(kinds, tuple) else (kinds,)
+    if opaque(value):
+        return Unknown(f"isinstance({value.name})")
+    return any(
+        value.kind is kind or kind in value.kind.bases
+        if isinstance(value, Instance) and isinstance(kind, Class)
+        else isinstance(kind, type) and isinstance(value, kind) and not isinstance(value, Instance | Function | Unknown)
+        for kind in alternatives
+    )
+
+
+def _setattr(owner: Any, name: str, value: Any) -> None:
+    if not isinstance(owner, Instance):
+        raise ConfigError("setattr: only objects of the config's own classes can be changed", got=repr(owner))
+    owner.names[name] = value
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        raise ConfigError(
+            f"{name}: a config is read, not run", hint="rf.read_config(path, execute=True), for files of one's own"
+        )
+
+    return call
+
+
+ITERTOOLS: dict[str, Callable[..., Any]] = {
+    "chain": itertools.chain, "zip_longest": itertools.zip_longest, "izip_longest": itertools.zip_longest,
+}  # fmt: skip
+"""Functions of `itertools` whose result is not longer than what they are given."""
 
 
 class ConfigModule:

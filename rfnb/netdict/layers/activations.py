@@ -12,7 +12,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
 from rfnb.netdict.config.compute import computed_by
 from rfnb.netdict.config.values import Function
-from rfnb.netdict.layer_call.exact_log import safe_log
+from rfnb.netdict.layer_call import safe_log
 from rfnb.ops import activation, math
 from rfnb.ops.reduce import log_softmax, softmax
 

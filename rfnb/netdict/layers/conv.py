@@ -15,7 +15,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import NetworkDims
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layer_call.param_changes import input_first, renamed, renaming
+from rfnb.netdict.layer_call import input_first, renamed, renaming
 from rfnb.netdict.layers.activations import activation_of
 from rfnb.netdict.layers.initializers import initial_values
 from rfnb.netdict.options import REQUIRED, layer, value

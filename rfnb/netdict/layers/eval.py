@@ -12,8 +12,8 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import broadcast, order_now, renamed
-from rfnb.netdict.config.arrays import Padding
 from rfnb.netdict.config.compute import Computation
+from rfnb.netdict.config.tf_names import Padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.activations import activation_of
 from rfnb.netdict.options import layer, value

@@ -10,7 +10,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layer_call.batch_norm import OPTIONS, BatchNormCall
+from rfnb.netdict.layer_call import OPTIONS, BatchNormCall
 from rfnb.netdict.layers.activations import activation_of
 from rfnb.netdict.options import axes, axis, layer, value
 from rfnb.ops.activation import gating

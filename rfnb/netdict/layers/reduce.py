@@ -14,7 +14,7 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import NetworkDims
 from rfnb.netdict.layer import Layer, SteppingLayer
-from rfnb.netdict.layers.batches import with_padding
+from rfnb.netdict.layers.shape import with_padding
 from rfnb.netdict.options import axes, axis, layers, value
 from rfnb.ops import reduce as reductions
 from rfnb.ops.create import zeros

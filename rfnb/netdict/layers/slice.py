@@ -10,8 +10,8 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layers.batches import with_padding
 from rfnb.netdict.layers.create import cast_number
+from rfnb.netdict.layers.shape import with_padding
 from rfnb.netdict.options import axis, layer, value
 from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather, scatter

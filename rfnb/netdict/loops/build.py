@@ -13,11 +13,8 @@ from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.netdict.axes import time_of
-from rfnb.netdict.build.naming import is_trainable, variable_scope
-from rfnb.netdict.build.node import NetNode
-from rfnb.netdict.build.prepare import join, known_options, set_options
-from rfnb.netdict.build.template import on_meta
-from rfnb.netdict.layer_call.layer_errors import errors_of, named_after
+from rfnb.netdict.build import NetNode, is_trainable, join, known_options, on_meta, set_options, variable_scope
+from rfnb.netdict.layer_call import errors_of, named_after
 from rfnb.netdict.loops.length import choices, lengths_asked, set_axis
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import circle_through, ends_of_steps, put_in_order

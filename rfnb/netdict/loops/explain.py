@@ -7,11 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
-from rfnb.netdict.build.node import NetNode
+from rfnb.netdict.build import NetNode
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.loops.move import looked_into, users_of
 from rfnb.netdict.loops.net import RecNet
-from rfnb.netdict.loops.order import needs_of
+from rfnb.netdict.loops.order import looked_into, needs_of, users_of
 from rfnb.netdict.resolve import Scope
 from rfnb.nn.module.module import Module
 from rfnb.trace.graph.model_graph import model_graph

@@ -14,7 +14,7 @@ from rfnb.core.expression.expression import Expression, Names
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import time_of
-from rfnb.netdict.build.template import BATCH, FRAMES, made_up, without_numbers
+from rfnb.netdict.build import BATCH, FRAMES, made_up, without_numbers
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, maximum, minimum

@@ -16,7 +16,7 @@ from rfnb.core.ground.default import get_default_array_index_dtype, get_default_
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.build.node import NetNode, every_node
+from rfnb.netdict.build import NetNode, every_node
 from rfnb.netdict.layer import Layer, LayerOfNets, SteppingLayer
 from rfnb.nn.module.module import Module
 from rfnb.ops.grad import makes_constants

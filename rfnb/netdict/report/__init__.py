@@ -2,6 +2,5 @@
 
 outline.py        its layers and what each refers to, without constructing it
 rehearsal.py      constructs what can be constructed, and runs it without numbers
-differences.py    what is ignored, and what differs from the reference
-findings.py       `net.report()`: all of these, the worst first
+findings.py       `net.report()`: these, what is ignored, and what differs from the reference; the worst first
 """

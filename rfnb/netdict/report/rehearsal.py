@@ -13,8 +13,7 @@ from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.netdict.axes import time_of
-from rfnb.netdict.build.node import NetNode, every_node, run_node
-from rfnb.netdict.build.template import on_meta, without_numbers
+from rfnb.netdict.build import NetNode, every_node, on_meta, run_node, without_numbers
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.extern_data import ExternData
 from rfnb.netdict.holder import LossHolder

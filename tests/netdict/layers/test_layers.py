@@ -7,7 +7,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import NetworkError, RfError
-from rfnb.netdict.layer_classes import CLASSES
+from rfnb.netdict.layer import CLASSES
 from tests.netdict.goldens import FOLDER
 
 LENGTHS = [5, 3]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from importlib import import_module, util
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -104,9 +105,9 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
 def scores_of(path: str) -> Score:
     """The function that gives the log-probability of words at the beginning of a sentence, which goes on.
 
-    The package `kenlm` computes it if it is installed; an ARPA file can be read without it.
+    The package `kenlm` computes it if it is installed and can read the file; an ARPA file can be read without it.
     """
-    if util.find_spec("kenlm") is not None:
+    with suppress(ImportError, OSError):
         model: Any = import_module("kenlm").Model(path)
         return lru_cache(maxsize=100_000)(lambda words: model.score(" ".join(words), bos=True, eos=False) * LN10)
     arpa = read_arpa(path)

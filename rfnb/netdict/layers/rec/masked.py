@@ -12,11 +12,11 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import NetworkDims, time_of
-from rfnb.netdict.build.node import NetNode
+from rfnb.netdict.build import NetNode
 from rfnb.netdict.inner_net import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.netdict.layer import LayerOfNets, SteppingLayer
-from rfnb.netdict.loops.move import leave_loop, run_over_frames, what_keeps
-from rfnb.netdict.loops.values import along
+from rfnb.netdict.loops.net import along
+from rfnb.netdict.loops.order import leave_loop, run_over_frames, what_keeps
 from rfnb.netdict.options import REQUIRED, layer, value
 from rfnb.netdict.resolve import names_of_sources
 from rfnb.ops.concat import concat

@@ -12,19 +12,20 @@ from rfnb.errors import NetworkError
 from tests.netdict.layers.rec.nets import array, run
 
 ARPA = """\\data\\
-ngram 1=5
+ngram 1=6
 ngram 2=2
 
 \\1-grams:
--1.0 <unk>
--99 <s> -0.5
--0.7 a -0.2
--0.8 b -0.3
--0.9 ab
+-1.0\t<unk>
+-99\t<s>\t-0.5
+-0.6\t</s>
+-0.7\ta\t-0.2
+-0.8\tb\t-0.3
+-0.9\tab
 
 \\2-grams:
--0.1 <s> a
--0.4 a b
+-0.1\t<s> a
+-0.4\ta b
 
 \\end\\
 """

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 import rfnb as rf
-from rfnb.netdict.build.deep import DEEPEST, deep_calls, layers_in_loops
+from rfnb.netdict.builder import DEEPEST, deep_calls, layers_in_loops
 
 LAYERS = 400
 

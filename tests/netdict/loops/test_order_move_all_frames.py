@@ -8,7 +8,7 @@ import rfnb as rf
 from tests.examples import examples
 from tests.netdict.layers.rec.nets import array
 from tests.netdict.layers.rec.test_masked import MASK, UNITS
-from tests.netdict.loops.test_move import assert_same, run
+from tests.netdict.loops.test_order_move import assert_same, run
 
 LINEAR = {"class": "linear", "activation": "tanh", "n_out": 3}
 MORE = {

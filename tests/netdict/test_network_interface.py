@@ -5,7 +5,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import LayerNotFound, NetworkError
-from rfnb.netdict.interface import ONLY_TENSORFLOW
+from rfnb.netdict.network import ONLY_TENSORFLOW
 
 EXTERN = {"data": {"dim": 3}, "classes": {"dim": 4, "sparse": True, "same_dim_tags_as": "data"}, "unused": {"dim": 2}}
 INNER = {"a": {"class": "linear", "n_out": 2, "from": "data"}, "output": {"class": "copy", "from": "a"}}

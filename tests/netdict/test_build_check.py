@@ -12,7 +12,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import NetworkError, RfError
-from rfnb.netdict.layer import Layer
+from rfnb.netdict.layer import Layer, layer_by_class
 from rfnb.netdict.resolve import class_name
 
 COPY = {"class": "copy", "from": "data"}
@@ -167,7 +167,7 @@ def test_the_layers_that_wrong_values_are_put_into_run(name):
 def wrong_layers(name):
     """Layers of a class with a wrong value for one option: each of its own options, and some that all have."""
     draw = random.Random(name)
-    cls = rf.network.layer.layer_by_class(name)
+    cls = layer_by_class(name)
     own = [option for option in cls.options if option not in Layer.options]
     for option in [*own, "from", "class", *draw.sample(sorted(Layer.options), 3)]:
         for value in draw.sample(WRONG, 2):
