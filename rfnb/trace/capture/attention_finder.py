@@ -287,10 +287,11 @@ def _kept(tensor: Tensor) -> Callable[[], Tensor]:
 
 def _of_raw(found: RawAttention) -> FoundAttention:
     source = None if found.place is None else Source(*found.place)
-    names = ["query", "key"] if len(found.shape) == 2 else ["head", "query", "key"]
-    dims = [Dim(n, name=name) for n, name in zip(found.shape[-3:], names, strict=True)]
-    if len(found.shape) == 4:
-        dims.insert(0, Dim(found.shape[0], name="batch", kind="batch"))
+    names = ["batch", *["head"][: len(found.shape) - 3], "query", "key"][-len(found.shape) :]
+    dims = [
+        Dim(n, name=name, kind="batch" if name == "batch" else None)
+        for n, name in zip(found.shape, names, strict=True)
+    ]
     place = OpPlace(found.path, "" if found.path else variable_of(source), source)
     axes = tuple(zip(dims, found.shape, strict=True))
 
