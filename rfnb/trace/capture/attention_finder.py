@@ -5,10 +5,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rfnb.backend.base.attention import RawAttention
+from rfnb.backend.base.attention import RawAttention, RawStep
 from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import ModuleFacts
@@ -37,7 +37,7 @@ class FoundAttention:
 
     path: of the module. variable: the one that the user's line assigns. rows: the dim of the queries; None for a single
     query. cols: the dim of the keys. axes: the dims of the weights, with their sizes. bytes: the size of the
-    tensors kept for it. make: returns the weights.
+    tensors kept for it. make: returns the weights. step: how it continues the last call, where its keys were seen.
     """
 
     path: str
@@ -48,6 +48,7 @@ class FoundAttention:
     axes: tuple[tuple[Dim, int], ...]
     bytes: int
     make: Callable[[], Tensor]
+    step: RawStep | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,10 @@ class AttentionFinder(Listener):
         if self._model is not None and id(module) not in self._own:
             return None
         return ModuleFacts(type(module).__name__, self.name_of(module))
+
+    def counts_module(self, module: Any) -> bool:
+        """Whether calls of a module count."""
+        return self._model is None or id(module) in self._own
 
     def loop_done(self, run: Run, take: Callable[[Run, str | None], None]) -> None:
         """Passes a finished loop to `take` with the path of the calling module; None if only modules in it count."""
@@ -299,7 +304,7 @@ def _of_raw(found: RawAttention) -> FoundAttention:
         with listening(None):
             return convert_to_tensor(found.make(), dims=dims)
 
-    return _found(place, dims[-2], dims[-1], axes, found.bytes, make)
+    return replace(_found(place, dims[-2], dims[-1], axes, found.bytes, make), step=found.step)
 
 
 def _dims(given: Any) -> list[Dim]:
