@@ -230,9 +230,8 @@ class AttentionMode(TorchDispatchMode):
             others = [other for other in args if isinstance(other, torch.Tensor) and other is not x]
             if mark.sums:
                 total = self._mark_of(others[0]) if name == "div" and others and x is args[0] else None
-                if total is not None and total.sums == "sum" and total.weights is not None:
-                    if total.weights.untyped_storage()._cdata == x.untyped_storage()._cdata:
-                        self._mark(out, total.size, None)
+                if total is not None and total.weights is not None and self._mark_of(total.weights) is mark:
+                    self._mark(out, total.size, None)
                 continue
             axis = mark.axis_of(x)
             if axis is None:

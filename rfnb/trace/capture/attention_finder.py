@@ -294,8 +294,7 @@ def _of_raw(found: RawAttention) -> FoundAttention:
     source = None if found.place is None else Source(*found.place)
     names = ["batch", *["head"][: len(found.shape) - 3], "query", "key"][-len(found.shape) :]
     dims = [
-        Dim(n, name=name, kind="batch" if name == "batch" else None)
-        for n, name in zip(found.shape, names, strict=True)
+        Dim(n, name=name, kind="batch" if name == "batch" else None) for n, name in zip(found.shape, names, strict=True)
     ]
     place = OpPlace(found.path, "" if found.path else variable_of(source), source)
     axes = tuple(zip(dims, found.shape, strict=True))

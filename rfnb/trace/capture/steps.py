@@ -179,7 +179,9 @@ def _of_generate(generated: Generated, steps: list[_Step], place: Any) -> Joined
             labels_[1].append([] if generated.source is None else generated.source[source][cols[-1]].tolist())
     if not any(rows):
         return None
-    offsets = {number: max(0, count - size) if is_self else 0 for number, (size, count) in zip(parts, keys, strict=True)}
+    offsets = {
+        number: max(0, count - size) if is_self else 0 for number, (size, count) in zip(parts, keys, strict=True)
+    }
     has_source = is_self or (generated.source is not None and generated.source.shape[1] == keys[0][0])
     labels_given = (labels_[0], labels_[1] if has_source else None)
     return _join(parts, rows, cols, offsets, is_self, labels_given, generated.tokenizer, None)
@@ -217,7 +219,9 @@ def _positions(steps: list[_Step]) -> list[int]:
     """The position of the first query of each step."""
     firsts, count = [], 0
     for step in steps:
-        growing = [item for item in step.items.values() if item.step is not None and item.step.keys in ("more", "again")]
+        growing = [
+            item for item in step.items.values() if item.step is not None and item.step.keys in ("more", "again")
+        ]
         rows = next(iter(growing or step.items.values())).shape[0]
         first = growing[0].shape[1] - rows if growing else count
         firsts.append(first)
