@@ -123,7 +123,7 @@ def show_dims(*objects: Any) -> View:
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
     >>> x = rf.convert_to_tensor(np.ones((2, 3, 2)), dims=[rf.batch_dim, time, feat], lengths=[3, 1])
-    >>> [row["dim"]["name"] for row in rf.show_dims(x).data["rows"]]
+    >>> [row["dim"] for row in rf.show_dims(x).table()]
     ['batch', 'time', 'feat']
 
     Args:

@@ -282,6 +282,7 @@ def batches_of_lightning() -> Made:
 def rows_of_datasets() -> Made:
     import datasets
 
+    datasets.config.PBAR_REFRESH_TIME_INTERVAL = 3600  # how often the loop yields depends on the clock otherwise
     rows = datasets.Dataset.from_dict({"x": [[1, 2], [3], [4, 5, 6]]})
     return [datasets.Dataset._map_single], lambda: [
         *rows.map(lambda row: {"n": len(row["x"])}, load_from_cache_file=False)["n"]
