@@ -41,7 +41,8 @@ class Seen(Shown):
 
     name: of the module, or of the variable that the user's line assigns; with "#2" for the second `call` of that name.
     rows, cols: the dims of the two sides; rows is None for a single query. axes: all dims with their sizes. place: the
-    line. bytes: the size of the tensors kept for it.
+    line. bytes: the size of the tensors kept for it. labels: of `generate`, the numbers of the labels of rows and
+    columns, for each sequence. note: what is not known for sure about the rows.
     """
 
     def __init__(self, found: FoundAttention, decoded: Decoded | None = None):
@@ -229,6 +230,9 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
             model(batch)
         rf.show_attention(seen, layer=3, head=5)
         seen["decoder.att"].weights  # {dec_time, batch, enc_time}
+
+    Around a loop that decodes step by step, such as `generate` of transformers, each layer has one matrix, steps ×
+    source, whose rows follow the returned hypotheses: docs/views.md.
 
     The results and gradients of the model do not change in any bit. (Only in `torch.inference_mode` torch may round
     some products differently.) Loops are recorded for it. If a kernel does not return the weights, they
