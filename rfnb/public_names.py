@@ -96,6 +96,7 @@ NAMES = {
     "data": """
         FrameBatches
         HdfWriter
+        examples
         hdf
     """,
     "trace": """
