@@ -31,7 +31,7 @@ ORDER = "printable errors core backend ops data trace loop nn search checkpoint 
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run_ctx",
-    "data": "dataset writing public",
+    "data": "dataset writing examples configs public",
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program step ends steps body replay check run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
