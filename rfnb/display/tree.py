@@ -14,7 +14,7 @@ from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.display.kit import options
-from rfnb.display.kit.blocks import Block, Fold, Line, Note, Only, Page, lines_of
+from rfnb.display.kit.blocks import Block, Fold, Line, Note, Only, Page
 from rfnb.display.kit.data import Data, read
 from rfnb.display.kit.dims import describe_axes, describe_dim, dims_html, dims_text
 from rfnb.display.kit.note import Notes, reason
@@ -271,9 +271,8 @@ def describe(structure: Any) -> Page:
         notes.add(f"the first {options.TREE_NODES:,} parts")
     if walk.nodes > options.TREE_STATS:
         notes.add(f"numbers of the first {options.TREE_STATS} parts")
-    fits = sum(1 for _ in lines_of([_block(root, 0, 0)])) <= OPEN_NODES
     rows = [[".".join(path), *_cells(node)] for path, node in _leaves(root, ())]
-    blocks = [_block(root, 0, OPEN_DEPTH if fits else 1), Note(", ".join(notes.lines) or None)]
+    blocks = [_block(root, 0, OPEN_DEPTH if _height(root) <= OPEN_NODES else 1), Note(", ".join(notes.lines) or None)]
     return Page("tree", shown, blocks, Table(["path", "type", "dims", "dtype", "value"], rows))
 
 
@@ -313,6 +312,12 @@ def _leaves(node: TreeNode, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
         yield path, node
     for child in node.children:
         yield from _leaves(child, path if child.repeat else (*path, child.name))
+
+
+def _height(node: TreeNode) -> int:
+    """The number of lines that a terminal shows."""
+    shown = node.children[0].children if node.repeat else node.children
+    return 1 + sum(map(_height, shown))
 
 
 def _block(node: TreeNode, depth: int, opened: int, bare: bool = False) -> Block:
