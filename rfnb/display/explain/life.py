@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
+from rfnb.display.beam.picture import drawn_steps
 from rfnb.display.beam.schema import BeamView
-from rfnb.display.beam.view import drawn_steps
 from rfnb.display.kit.note import Notes
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table, aligned, fold, quiet
@@ -149,7 +149,7 @@ def describe_life(tree: Tree, life: Life, apart: int | None, notes: Notes) -> Li
     names = list(tree.part_sums) if len(tree.part_sums) > 1 else []
     every = [_kept(tree, node, row, names) for node, row in zip(life.nodes, life.table(tree), strict=False)]
     closest = _closest(every)
-    visible = set(drawn_steps(tree, None if fall is None else fall.step))
+    visible = set(drawn_steps(tree.steps, None if fall is None else fall.step))
     steps = [step for step in every if step["step"] in visible]
     if len(every) > len(steps):
         notes.add(f"{len(steps)} of {len(every)} steps are shown")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rfnb.display.beam import view as beam
+from rfnb.display.beam.schema import BeamScripts
 from rfnb.display.explain.life import WhereView, describe_life, labels_html, life_html, life_lines, life_table
 from rfnb.display.kit.note import Notes
 from rfnb.display.markup import style
@@ -84,6 +85,11 @@ def _note(view: WhereView) -> str | None:
 # -- HTML
 
 
+def to_scripts(view: WhereView) -> BeamScripts | None:
+    """The tree, which is what scripts enhance."""
+    return beam.to_scripts(view["beam"])
+
+
 def to_svg(view: WhereView) -> str:
     """The picture of the tree."""
     return beam.to_svg(view["beam"])
@@ -106,6 +112,6 @@ def to_html(view: WhereView) -> Html:
         life_html(view["life"]),
         beam.search_html(view["beam"]),
         beam.text_html(to_text(view)),
-        note_html(_note(view)),
+        note_html(view["note"]) or beam.still_note(view["beam"]),
         style=style.BOX,
     )
