@@ -25,6 +25,8 @@ export interface AttentionHead {
   flags: string[];
   /** the weight of the darkest colour of its picture */
   scale: Number;
+  /** its true rows and columns, where layers differ in them */
+  shape?: number[];
 }
 
 /** Facts about the pictures that both the view of attention and its scripts need. */

@@ -34,8 +34,8 @@ VIEWS = {
     "run": ("run.view", "rfnb.trace.run.run.Run"),
     "run_step": ("run.step_view", "rfnb.trace.run.step.RunStep"),
     "runs": ("run.list_view", "rfnb.trace.run.runs.Runs"),
-    "loop_explanation": ("loop.view", "rfnb.loop.steps.explain.Explanation"),
-    "net_explanation": ("loop.layers_view", "rfnb.network.rec.explain.NetExplanation"),
+    "loop_explanation": ("loop", "rfnb.loop.steps.explain.Explanation"),
+    "net_explanation": ("rfnb.netdict.views.loops", "rfnb.netdict.loops.explain.NetExplanation"),
     "gradients": ("run.gradients_view", "rfnb.loop.replay.gradients.Gradients"),
     "comparison": ("comparison", "rfnb.trace.compare.comparison.Comparison"),
     "check": ("check", "rfnb.loop.check.invariance.BatchReport rfnb.loop.check.finiteness.FiniteReport"),
@@ -60,19 +60,21 @@ VIEWS = {
         "search_report",
         "rfnb.search.corpus.report.SearchReport rfnb.search.corpus.report.SearchReports",
     ),
-    "network": ("network.view", "rfnb.network.network.Network"),
-    "network_report": ("network.report", "rfnb.network.report.findings.NetworkReport"),
+    "network": ("rfnb.netdict.views.network", "rfnb.netdict.network.Network"),
+    "network_report": ("rfnb.netdict.views.report", "rfnb.netdict.report.findings.NetworkReport"),
     "overview": ("overview", ""),
     "error": ("error.view", "builtins.Exception"),
     "note": ("kit.note", ""),
 }
-"""By kind: the module that makes the view, inside `rfnb.display`, and the full names of the classes it shows."""
+"""By kind: the module that makes the view, in `rfnb.display` unless its name is in full, and the full names of the
+classes it shows."""
 
 
 def register_views() -> None:
     """Registers the views of rfnb's classes, shows errors in notebooks, and answers the panel."""
     KINDS.update({name: kind for kind, (_, names) in VIEWS.items() for name in names.split()})
-    MODULES.update({kind: f"rfnb.display.{module}" for kind, (module, _) in VIEWS.items()})
+    in_display = "rfnb.display.{}".format
+    MODULES.update({kind: path if path[:5] == "rfnb." else in_display(path) for kind, (path, _) in VIEWS.items()})
     show_in_notebooks()
     follow_cells()
     answer_the_panel()

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims import align
-from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.binding import current_lengths
+from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
@@ -22,7 +23,7 @@ from rfnb.loop.steps.beams import Searched
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
-from rfnb.ops.shape import expand_dims, replace_dim
+from rfnb.ops.shape import expand_dims, replace_dim, set_feature_dim
 from rfnb.search.beam import BeamState, advance, advance_arrays, check_step, first_label_only, raw_in_order
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
@@ -36,8 +37,8 @@ from rfnb.search.with_tensors import WithTensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
-Change = Callable[[Tensor, Dim], Tensor]
-"""A function on the log-probabilities {…, beam, labels}; it gets the labels too."""
+Change = Callable[[Tensor, Tensor], Tensor]
+"""A function on the log-probabilities {…, beam, labels}; it gets the labels so far too."""
 
 
 @guarded
@@ -47,10 +48,10 @@ def decode(
     *,
     beam: int = 4,
     start: int | str | Sequence[int],
-    end: int | str | None,
+    end: int | str | Sequence[int | str] | None,
     limit: int | Sequence[int],
     labels: Any = None,
-    batch: int | None = None,
+    batch: int | Dim | None = None,
     tags: Sequence[str] | None = None,
     input_type: InputType = "logits",
     length_normalization_exponent: float = 1.0,
@@ -91,10 +92,13 @@ def decode(
             the same for all hypotheses of a sequence. If there are Tensors {batch, …} in it, the step gets `prev` and
             those as Tensors {batch, beam, …}, and returns such.
         beam: the number of hypotheses.
-        start: the first label, or one for each sequence. end: the label that ends a hypothesis; None if there is none.
+        start: the first label, or one for each sequence. end: the label that ends a hypothesis,
+            or several of them; None if there is none.
         limit: the most labels of a hypothesis, or one limit for each sequence.
         labels: a list, an `rf.Vocab` or a tokenizer, for texts; or the dim of the labels, that of the scorers.
-        batch: the number of sequences, if no tensor of the state shows it. tags: their names.
+        batch: the number of sequences, if no tensor of the state shows it; or their dim, that of Tensors {batch, …} in
+            scorers and constraints. By default that of Tensors in the state, or `rf.batch_dim` if it has this size.
+            tags: their names.
         input_type: what the scores are: "logits" (or log-probabilities), "log_prob" (as they are), "prob".
         length_normalization_exponent: hypotheses are compared by score / length ** exponent; 0: by their scores. With
             length_normalization_offset, by score / ((offset + length) / (offset + 1)) ** exponent (Wu et al. 2016).
@@ -103,8 +107,9 @@ def decode(
         scorers: parts that are added to the scores of `step`, as for `loop.choice`: {"lm": (lm, 0.4), "length": 0.1};
             "model" may have a scale. partial_candidates: see there.
         constraints: such as `rf.search.no_repeat(3)`, in any order.
-        change: a function (scores, labels) → scores of the log-probabilities, Tensors {batch, beam, labels}, such as
-            `lambda scores, labels: rf.search.sampled(scores, axis=labels, top_p=0.9)`.
+        change: a function (scores, labels so far) → scores, for the sum of all parts, {batch, beam, labels}, and the
+            labels from `start` on, {batch, beam, so far}, such as
+            `lambda scores, so_far: rf.search.sampled(scores, axis=scores.feature_dim, top_p=0.9)`.
         groups, diversity, threshold: as of `rf.search.beam_step`.
         ended: "apart": ended hypotheses have places of their own, beside those of the `beam` hypotheses that go on.
             patience, early_stop, most_gain: when a search stops, as of `loop.choice`.
@@ -113,7 +118,8 @@ def decode(
     """
     for name in others:
         raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
-    for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", batch or 0, 0)):
+    given = None if isinstance(batch, Dim) else batch
+    for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", given or 0, 0)):
         check_count("decode", name, count, least)
     if partial_candidates is not None:
         check_count("decode", "partial_candidates", partial_candidates, 1)
@@ -128,20 +134,26 @@ def decode(
     labels = labels if label_dim is None else label_dim.vocab
     vocab = None if labels is None else labels if isinstance(labels, Vocab) else Vocab(labels)
     if any(isinstance(leaf, Tensor) for leaf in leaves(state)):
-        step = with_tensors = WithTensors(step, state, beam, label_dim)
-        state, tags = with_tensors.state, tags or with_tensors.tags
-    sequences = batch_of(state, start, limit, tags) if batch is None else batch
+        step = with_tensors = WithTensors(step, state, beam, label_dim, batch if isinstance(batch, Dim) else None)
+        state, tags, batch = with_tensors.state, tags or with_tensors.tags, with_tensors.batch
+    if isinstance(batch, Dim):
+        tags = tags or batch.size.tags
+    else:
+        batch = _dim_of(batch_of(state, start, limit, tags) if batch is None else batch)
+    sequences = batch.get_dim_value()
     if tags is not None and len(tags) != sequences:
         raise ParameterError("decode: `tags` has a name for each sequence", got=len(tags), expected=sequences)
     parts = Scorers(scorers, constraints, partial_candidates or 2 * beam)
     if early_stop:
         refuse_finals("decode", parts.parts)
-    number = None if end is None else int(numbers_of("end", end, 1, vocab)[0])
+    own: Any = end
+    ends = [] if end is None else numbers_of("end", end, len(own) if _is_list(own) else 1, vocab).tolist()
     places = places_for(beam, options)
-    rules = rules_of("decode", options, places, end=number, gain=None if change is not None else parts.gain)
+    rules = rules_of("decode", options, places, ends=ends, gain=None if change is not None else parts.gain)
     search = Decoding(
         rules, options, parts, change, places=places, limits=numbers_of("limit", limit, sequences, None),
-        start=numbers_of("start", start, sequences, vocab), labels=label_dim, vocab=vocab, include_eos=include_eos,
+        start=numbers_of("start", start, sequences, vocab), batch=batch, labels=label_dim, vocab=vocab,
+        include_eos=include_eos,
     )  # fmt: skip
     prev = search.state.labels[:, :beam].reshape(-1)
     device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
@@ -155,6 +167,11 @@ def decode(
 
 OTHER_NAMES = {
     "length_penalty": "length_normalization_exponent=…; 0 compares scores that are not normalized",
+    "repetition_penalty": 'scorers={"repetition": rf.search.repetition_penalty(1.2)}',
+    "presence_penalty": 'scorers={"presence": rf.search.presence_penalty(0.5)}',
+    "no_repeat_ngram_size": "constraints=[rf.search.no_repeat(3)]",
+    "bad_words_ids": "constraints=[rf.search.bad_words([…], labels=…)]",
+    "min_new_tokens": "constraints=[rf.search.lengths(end=…, minimum=…)]",
     "num_beams": "beam=4",
     "beam_size": "beam=4",
     "max_length": "limit=50, which does not count `start`",
@@ -176,6 +193,7 @@ class Decoding:
         places: the size of the beam.
         limits: the most labels of each sequence. [batch]
         start: the label before the first one. [batch]
+        batch: the dim of the sequences.
         labels: the dim of the labels, if it is known.
         vocab: their texts.
         include_eos: whether the label that ends a hypothesis counts.
@@ -191,28 +209,31 @@ class Decoding:
         places: int,
         limits: np.ndarray,
         start: np.ndarray,
+        batch: Dim,
         labels: Dim | None,
         vocab: Vocab | None,
         include_eos: bool,
     ):
-        shape = batch, beam = len(limits), places
+        shape = len(limits), places
         self.backend = raw_registry.selected()
         self.rules, self.options, self.scorers, self.change = rules, options, scorers, change
         self.limits, self.vocab, self.include_eos = limits, vocab, include_eos
-        self.dims, self.labels = (Dim(batch, name="batch"), Dim(beam, name="beam")), labels or Dim(None, name="labels")
-        self.going = rules.living or beam
+        self.dims, self.labels = (batch, Dim(places, name="beam")), labels or Dim(None, name="labels")
+        self.of_batch = current_lengths([batch])
+        self.going = rules.living or places
         scores = np.full(shape, -np.inf, "float32")
-        scores[:, :: beam // rules.groups] = 0
-        last, counts = np.repeat(start[:, None], beam, axis=1), np.ones(shape, "float32")
+        scores[:, :: places // rules.groups] = 0
+        last, counts = np.repeat(start[:, None], places, axis=1), np.ones(shape, "float32")
         self.initial = self.state = BeamState(last, None, scores, counts, np.zeros(shape, bool))
         self.lengths, self.steps = np.zeros(shape, "int64"), 0
         self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
         self.device: str | None = None  # of the scores
-        self._first = np.arange(batch)[:, None] * beam  # the row of the first hypothesis of each sequence
+        self._first = np.arange(shape[0])[:, None] * places  # the row of the first hypothesis of each sequence
         self._candidates = 0  # with those without a place
         self._first_label: Any = None  # see `advance_arrays`
         self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change) and rules.by_rank
-        self._over: Any = np.zeros(batch, bool)  # sequences none of whose hypotheses goes on
+        self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
+        self._over: Any = np.zeros(shape[0], bool)  # sequences none of whose hypotheses goes on
         self._look()
 
     def _look(self) -> None:
@@ -231,7 +252,7 @@ class Decoding:
         had, was, lengths = (array.take(rows) for array in (past, self.state.ended, self.lengths))
         if self.rules.stops:
             scores = self._stopped(BeamState(labels, parents, scores, counts, had))
-        ends = ~had & np.isfinite(scores) & (labels == (-1 if self.rules.end is None else self.rules.end))
+        ends = ~had & np.isfinite(scores) & np.isin(labels, self.rules.ends)
         scores = self._with_finals(parents, scores, ends, parts)
         self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
         self.state = BeamState(labels, parents, scores, counts, was | ends | (scores == -np.inf))
@@ -239,11 +260,14 @@ class Decoding:
         arrays["pruned scores"] = wide.scores[:, beam:]
         for name, part in (arrays | parts).items():
             self.kept.setdefault(name, []).append(part)
+        if self.change is not None:
+            before = np.take_along_axis(self._so_far, parents[:, :, None], axis=1)
+            self._so_far = np.concatenate([before, labels[:, :, None]], axis=2)
         self.steps += 1
         self._look()
         if not self._as_they_are:
             self.scorers.follow(self._tensor(parents), self.dims[1])
-        if self.rules.end is None and (self.steps >= self.limits).any():
+        if not self.rules.ends and (self.steps >= self.limits).any():
             for name, worth in self._settled(labels).items():
                 self.kept.setdefault(FINAL + name, [np.zeros_like(scores)] * (self.steps - 1)).append(worth)
         if going < beam:  # only those that go on; they extend such ones
@@ -266,13 +290,14 @@ class Decoding:
         array: np.ndarray = self.backend.to_numpy_raw(score.copy_transpose(self.dims)._raw)
         return array
 
-    def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None) -> Tensor:
-        """{batch, beam}"""
-        return tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(self.dims, sparse_dim), EMPTY)
+    def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None, dims: Sequence[Dim] | None = None) -> Tensor:
+        """{batch, beam}, or with other dims."""
+        raw, signature = self.backend.from_numpy_raw(array, self.device), align.sig(dims or self.dims, sparse_dim)
+        return tensor_of(raw, signature, self.of_batch)
 
     def _stopped(self, state: BeamState) -> np.ndarray:
         """The scores, without those of hypotheses that go on where the search stops."""
-        limits = tensor_of(self.backend.from_numpy_raw(self.limits, self.device), align.sig(self.dims[:1]), EMPTY)
+        limits = self._tensor(self.limits, dims=self.dims[:1])
         tensors = BeamState(*map(self._tensor, state))
         return self._array(
             stopped(tensors, self.dims[1], self.rules, had_ended=tensors.ended, step=self.steps, limit=limits)
@@ -282,7 +307,7 @@ class Decoding:
         self, parents: np.ndarray, scores: np.ndarray, ends: np.ndarray, parts: dict[str, np.ndarray]
     ) -> np.ndarray:
         """The scores with what their end is worth to hypotheses that end; it is added to the parts too."""
-        for name, final in ({} if self.rules.end is None else self.scorers.finals).items():
+        for name, final in (self.scorers.finals if self.rules.ends else {}).items():
             worth = np.take_along_axis(self._array(final), parents, axis=1)
             self.kept.setdefault(FINAL + name, []).append(worth)
             added = np.where(ends, worth, 0.0).astype(scores.dtype)
@@ -304,7 +329,7 @@ class Decoding:
         scored, log_probs = None, log_scores(self._scores(raw), self.labels, self.options.input_type)
         if not self._as_they_are:
             scored = self.scorers.add_up(log_probs, self._tensor(state.labels, self.labels), self.dims, self.labels)
-            log_probs = scored.total if self.change is None else self.change(scored.total, self.labels)
+            log_probs = scored.total if self.change is None else self._changed(self.change, scored.total)
         if not isinstance(log_probs, Tensor):
             raise not_a_tensor("decode: the result of `change`", log_probs)
         check_step(log_probs, self._tensor(state.scores), self.labels, self.dims[1], Dim(1, name="beam"))
@@ -312,6 +337,13 @@ class Decoding:
         if not self.rules.by_rank:
             best = self._placed(log_probs, state, best)
         return best, {} if scored is None or self.change is not None else self._parts_of(scored, best)
+
+    def _changed(self, change: Change, scores: Tensor) -> Tensor:
+        """The scores after `change`. {batch, beam, labels}"""
+        lacking = [dim for dim in self.dims if dim not in scores.dims_set]
+        scores = expand_dims(scores, lacking) if lacking else scores
+        so_far = self._tensor(self._so_far, self.labels, [*self.dims, Dim(self._so_far.shape[2], name="so far")])
+        return change(set_feature_dim(scores, self.labels), so_far)
 
     def _best_of(self, scores: Any, state: BeamState) -> BeamState:
         if self._first_label is None:
@@ -348,9 +380,7 @@ class Decoding:
     def _parts_of(self, scored: Scored, best: BeamState) -> dict[str, np.ndarray]:
         """The parts of the scores of candidates. [batch, candidates]"""
         dims, numpy = (self.dims[0], Dim(best.labels.shape[1], name="candidates")), self.backend.to_numpy_raw
-        labels, parents = (
-            tensor_of(self.backend.from_numpy_raw(array, self.device), align.sig(dims), EMPTY) for array in best[:2]
-        )
+        labels, parents = (self._tensor(array, dims=dims) for array in best[:2])
         parts = {name: scored.parts[name] for name in self.scorers.scales}
         arrays = {name: of_chosen(x, self.labels, self.dims[1], labels, parents) for name, x in parts.items()}
         return {f"part {name}": numpy(x.copy_transpose(dims)._raw).copy() for name, x in arrays.items()}
@@ -365,10 +395,10 @@ class Decoding:
                 got=f"{type(raw).__name__} {shape or ''}".strip(),
                 expected=f"a tensor ({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
             )
-        if self.rules.end is not None and self.rules.end >= shape[1]:
+        if self.rules.ends and self.rules.ends[-1] >= shape[1]:
             raise SearchError(
                 "decode: `step` returns no score of the label `end`",
-                got=f"end={self.rules.end}, scores of {shape[1]} labels",
+                got=f"end={self.rules.ends[-1]}, scores of {shape[1]} labels",
                 expected=f"0 to {shape[1] - 1}; None if no label ends a hypothesis",
             )
         if self.vocab is not None and not self.vocab.fits(shape[1]):
@@ -388,7 +418,8 @@ class Decoding:
         """The scores of the model, {batch, beam, labels}."""
         batch, places = self.past.shape
         going = self.dims[1] if self.going == places else Dim(self.going, name="living")
-        scores = tensor_of(raw.reshape(batch, self.going, -1), align.sig([self.dims[0], going, self.labels]), EMPTY)
+        signature = align.sig([self.dims[0], going, self.labels])
+        scores = tensor_of(raw.reshape(batch, self.going, -1), signature, self.of_batch)
         if going is self.dims[1]:
             return scores
         ended = Dim(places - self.going, name="ended")  # the model does not see them, and their scores do not count
@@ -401,7 +432,7 @@ class Decoding:
         make = self.backend.from_numpy_raw
         batch, beam = self.dims
         lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
-        at_start = self.rules.end is None and self.labels.dimension is not None and not self.limits.all()
+        at_start = not self.rules.ends and self.labels.dimension is not None and not self.limits.all()
         plan = CollectPlan(
             self.backend, self.rules, self.vocab, self.dims, lengths, make(self.initial.scores, None),
             self.scorers.scales, "decode", why_not=NOT_REPLAYED,
@@ -517,6 +548,12 @@ def batch_of(state: Any, *others: Any) -> int:
     if not sizes:
         raise ParameterError("decode: the number of sequences is unknown", hint="decode(…, batch=1)")
     return sizes[0]
+
+
+def _dim_of(count: int) -> Dim:
+    """The dim of so many sequences: that of the caller's own batch, if its size is the same."""
+    known = batch_dim.is_defined() and batch_dim.get_dim_value() == count
+    return batch_dim if known else Dim(count, name="batch")
 
 
 MODEL = "model"

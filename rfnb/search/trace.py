@@ -82,7 +82,8 @@ class Trace:
             [steps, batch, beam] bool
         limit: the most steps that each sequence may take, if that is known. [batch] int
         framewise: whether the steps are frames of the input, so that no label ends a hypothesis.
-        end_label: the label that ends hypotheses, if that is known; otherwise those are looked at that have ended.
+        end_label: the label that ends hypotheses, or several, if that is known; otherwise those are looked at that have
+            ended.
         again: the recorded steps, which replays compute again; None if there are none. why_not: why there are none.
         blank: the label that stands for no label, of searches over frames. lengths does not count it.
         joined: the place, in the beam before the step, of a second hypothesis that became this one, as both had the
@@ -110,7 +111,7 @@ class Trace:
     ends: np.ndarray | None = None
     limit: np.ndarray | None = None
     framewise: bool = False
-    end_label: int | None = None
+    end_label: int | Sequence[int] | None = None
     blank: int | None = None
     joined: np.ndarray | None = None
     living: int | None = None

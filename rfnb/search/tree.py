@@ -98,7 +98,7 @@ class Tree(TreeArrays, InWords):
         if self.own.framewise:
             return frozenset()
         if self.own.end_label is not None:
-            return frozenset([self.own.end_label])
+            return frozenset(np.ravel(self.own.end_label).tolist())
         labels = frozenset(self.labels[self.ends].tolist())
         end = None if self.own.vocab is None else self.own.vocab.eos_id
         if end is not None and (end in labels or not labels):

@@ -7,8 +7,8 @@ from typing import Any
 
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims import align
+from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim
-from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
@@ -22,14 +22,15 @@ class WithTensors:
     Args:
         step: the step. state: the first state, whose Tensors have the batch. beam: the number of hypotheses of each
             sequence. labels: the dim of the labels; by default that dim of the scores which is neither batch nor beam.
+            batch: the dim of the sequences; by default `batch_dim`, or the first one of a Tensor.
     """
 
-    def __init__(self, step: Step, state: Any, beam: int, labels: Dim | None):
+    def __init__(self, step: Step, state: Any, beam: int, labels: Dim | None, batch: Dim | None):
         tensor = next(leaf for leaf in leaves(state) if isinstance(leaf, Tensor))
         self.step, self.labels, self.beam = step, labels, Dim(beam, name="beam")
         if not tensor.dims:
             raise _lacks(batch_dim, tensor)
-        self.batch = batch_dim if batch_dim in tensor.dims_set else tensor.dims[0]
+        self.batch = batch or (batch_dim if batch_dim in tensor.dims_set else tensor.dims[0])
         self.tags = tensor.size_of(self.batch).tags
         mark_beam(self.beam)
         self._like: list[Any] = []  # each Tensor of the state, of raw ones None
@@ -39,7 +40,7 @@ class WithTensors:
         """Scores [N, labels], and the state with N as first axis."""
         places = [self.batch, self.beam]
         count = prev.shape[0] // self.beam.get_dim_value()
-        label = tensor_of(prev.reshape(count, -1), align.sig(places, self.labels), EMPTY)
+        label = tensor_of(prev.reshape(count, -1), align.sig(places, self.labels), current_lengths([self.batch]))
         likes = iter(self._like)
         result = self.step(label, map_leaves(lambda leaf: self._full(leaf, next(likes), count), state))
         if not isinstance(result, tuple) or len(result) != 2:

@@ -106,7 +106,7 @@ def training() -> Any:
 
 def net_dict() -> Any:
     """The network of the notebook's config, with its dims and its loss."""
-    return rf.show(rf.Network.from_config(ROOT / "notebooks" / "blstm_hybrid.config", device="meta"))
+    return rf.show(rf.Network.from_config(rf.examples.path("blstm_hybrid.config"), device="meta"))
 
 
 def save(browser: Browser, name: str, shown: Any, width: int, height: int) -> None:

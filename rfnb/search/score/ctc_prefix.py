@@ -78,6 +78,13 @@ class CTCPrefix:
         blanks = gather(self.log_probs, indices=self.blank, axis=self.classes)
         blank = shift_right(cumsum(blanks, spatial_dim=self.axis), axis=self.axis, pad_value=0.0)
         dims = list(batch_dims)
+        foreign = [dim for dim in blanks.dims if dim is not self.axis and dim not in dims]
+        if foreign:
+            raise DimError(
+                "CTCPrefix: `log_probs` has a dim that the hypotheses lack", got=self.log_probs.describe_dims(),
+                expected=", ".join(dim.describe() for dim in [*dims, self.axis, self.classes]),
+                hint=f"in rf.search.decode: batch={foreign[0].name}, the dim of the sequences", dims=foreign,
+            )  # fmt: skip
         lacking = [dim for dim in dims if dim not in blanks.dims]
         blank = expand_dims(blank, lacking).copy_transpose([*dims, self.axis])
         total = expand_dims(reduce_sum(blanks, axis=self.axis), lacking).copy_transpose(dims)

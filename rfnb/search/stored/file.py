@@ -84,6 +84,18 @@ def _small(array: np.ndarray) -> np.ndarray:
     return array.astype(np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(max(high, 0) * 2)))
 
 
+def ends_of(trace: Trace) -> int | list[int] | None:
+    """The label that ends hypotheses, or several."""
+    end = trace.end_label
+    return None if end is None else int(end) if isinstance(end, int | np.integer) else [int(label) for label in end]
+
+
+def read_ends(data: Any) -> int | tuple[int, ...] | None:
+    """What `ends_of` gave."""
+    ends = optional(data, "end_label", (int, list))
+    return tuple(of_type(end, int, "end_label") for end in ends) if isinstance(ends, list) else ends
+
+
 def _facts(trace: Trace) -> dict[str, Any]:
     vocab = trace.vocab
     return {
@@ -91,7 +103,7 @@ def _facts(trace: Trace) -> dict[str, Any]:
         "versions": versions(),
         "include_eos": bool(trace.include_eos),
         "framewise": bool(trace.framewise),
-        "end_label": None if trace.end_label is None else int(trace.end_label),
+        "end_label": ends_of(trace),
         "blank": None if trace.blank is None else int(trace.blank),
         "length_normalization_exponent": float(trace.length_normalization_exponent),
         "length_normalization_offset": float(trace.length_normalization_offset),
@@ -177,7 +189,7 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         ends=array("ends") if "ends" in arrays else None,
         limit=array("limit") if "limit" in arrays else None,
         framewise=get(data, "framewise", bool),
-        end_label=optional(data, "end_label", int),
+        end_label=read_ends(data),
         why_not=FROM_FILE,
         blank=optional(data, "blank", int),
         joined=array("joined") if "joined" in arrays else None,
