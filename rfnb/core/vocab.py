@@ -569,8 +569,7 @@ class Vocab:
     def _joined(self, labels: list[str]) -> str:
         if self._by_letter:
             return "".join(" " if label == self._space else label for label in labels)
-        joined: str = self._join(labels)
-        return joined
+        return str(self._join(labels))
 
     @cached_property
     def _join(self) -> Any:
