@@ -1,6 +1,7 @@
-"""Makes docs/pictures/*.webp, light and dark, for the README and the stories. `python -m tests.browser.make_readme_pictures`.
+"""Makes docs/pictures/*.webp, light and dark: `python -m tests.browser.make_readme_pictures`.
 
-They show views of the README's own examples, of the gallery notebook, and of the pages on errors and training.
+They show views of the README's own examples, of the gallery notebook, of the stories, and of the pages on errors and
+training.
 """
 
 from __future__ import annotations
