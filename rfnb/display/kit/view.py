@@ -105,7 +105,9 @@ class View:
 
     @property
     def scripts(self) -> dict[str, Any]:
-        """Data with which scripts enhance the HTML; only the kind, if the view has no scripts."""
+        """Data with which scripts enhance the HTML, or its drawing; only the kind, if the view has no scripts."""
+        if self._drawing is not None:
+            return dict(self._drawing.scripts)
         kind = {"kind": self.kind}
         try:
             to_scripts = self._optional("to_scripts")
