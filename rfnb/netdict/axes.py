@@ -53,6 +53,7 @@ class NetworkDims:
         self._made: set[Dim] = set()
         self._names: dict[Dim, list[str]] = {}
         self._same: dict[Dim, Dim] = {}
+        self.merged: dict[tuple[Dim, ...], Dim] = {}  # for axes that an expression merges: the axis that they become
         self.made_of: dict[Dim, tuple[Any, ...]] = {}  # for dims that layers merged or cut: what undoes it
 
     def feature(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:

@@ -135,7 +135,8 @@ class Squeeze(Layer, layer_class="squeeze"):
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…}"""
         for dim in self.gone:
-            x = squeeze(x, dim)
+            single = dim.dimension is None and (x.device == "meta" or x.size_of(dim).max == 1)
+            x = gather(x, indices=0, axis=dim) if single else squeeze(x, dim)
         return x
 
 
@@ -249,7 +250,7 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
         if any(dim.is_batch_dim() for dim in self.switched):
             x = self._with_batch_switched(x)
         for old, new in self.replaced:
-            x = replace_dim(x, in_dim=old, out_dim=new)[0]
+            x = with_dim(x, old, new)
         return set_sparse_dim(x, self.label_dim)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
@@ -468,11 +469,14 @@ def merged_with_padding(x: Tensor, dims: Sequence[Dim], out_dim: Dim) -> Tensor:
     return merge_dims(x, dims=padded, out_dim=out_dim)[0]
 
 
+NOTHING = Dim(0, name="none")
+"""An axis without entries, always the same, so that what is joined with it has the same dim in each call."""
+
+
 def with_padding(x: Tensor, dim: Dim) -> tuple[Tensor, Dim]:
     """The tensor with an axis in which padding counts as frames, and that axis. {…, dim} → {…, new}"""
-    none = Dim(0, name="none")
-    empty = zeros([none], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
-    return concat((x, dim), (empty, none), allow_broadcast=True, handle_dynamic_dims=False)
+    empty = zeros([NOTHING], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
+    return concat((x, dim), (empty, NOTHING), allow_broadcast=True, handle_dynamic_dims=False)
 
 
 def with_lengths(x: Tensor, whole: Dim, lengths: Tensor, out_dim: Dim) -> Tensor:
@@ -483,3 +487,19 @@ def with_lengths(x: Tensor, whole: Dim, lengths: Tensor, out_dim: Dim) -> Tensor
     _, out_dim = slice_(range_over_dim(whole, device=x.device), axis=whole, end=lengths, out_dim=out_dim)
     x, cut = slice_(x, axis=whole, end=out_dim.size.max)
     return replace_dim(x, in_dim=cut, out_dim=out_dim)[0]
+
+
+def with_dim(x: Tensor, old: Dim, new: Dim) -> Tensor:
+    """The tensor with another axis in the place of one, and with its lengths; frames behind them are cut off.
+
+    Without numbers, all sizes fit. {…, old} → {…, new}. Raises DimError if there are fewer frames than that.
+    """
+    sizes = x.size_of(old)
+    if None in (old.dimension, new.dimension) and new.is_defined() and not sizes.agrees(new.size):
+        if x.device == "meta":
+            dims = [new if dim is old else dim for dim in x.dims]
+            return set_feature_dim(zeros(dims, dtype=x.dtype, device="meta", sparse_dim=x.sparse_dim), x.feature_dim)
+        if sizes.max >= new.size.max:
+            x, old = with_padding(x, old)
+            x, old = slice_(x, axis=old, end=new.size.max)
+    return replace_dim(x, in_dim=old, out_dim=new)[0]
