@@ -147,7 +147,7 @@ NAMES = {
     "display": """
         el
         gradient_norms
-        progress
+        page progress
         register_view
         show show_attention show_dims stepper
     """,

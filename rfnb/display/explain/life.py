@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rfnb.display.beam.view import drawn_steps
+from rfnb.display.beam.picture import drawn_steps
 from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Only, Row
 from rfnb.display.kit.note import Notes
 from rfnb.display.kit.words import Span, bold, quiet, web
@@ -78,7 +78,7 @@ def read_life(tree: Tree, life: Life, apart: int | None, notes: Notes) -> LifeSt
     fall = life.fall
     names = list(tree.part_sums) if len(tree.part_sums) > 1 else []
     every = [_kept(tree, node, row, names) for node, row in zip(life.nodes, life.table(tree), strict=False)]
-    visible = set(drawn_steps(tree, None if fall is None else fall.step))
+    visible = set(drawn_steps(tree.steps, None if fall is None else fall.step))
     steps = [step for step in every if step.step in visible]
     if len(every) > len(steps):
         notes.add(f"{len(steps)} of {len(every)} steps are shown")
