@@ -11,8 +11,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
-from rfnb.netdict.axes import time_of
-from rfnb.netdict.layers.shape import with_dim
+from rfnb.netdict.axes import time_of, with_dim
 from rfnb.ops.activation import relu
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim

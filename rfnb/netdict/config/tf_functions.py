@@ -10,6 +10,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.netdict.axes import with_dim, with_padding
 from rfnb.netdict.config.modules import ConfigModule
 from rfnb.netdict.config.tf_names import (
     DTYPES,
@@ -25,7 +26,6 @@ from rfnb.netdict.config.tf_names import (
     whole_number,
 )
 from rfnb.netdict.config.values import Known
-from rfnb.netdict.layers.shape import with_dim, with_padding
 from rfnb.ops.create import range_over_dim, zeros_like
 from rfnb.ops.math import cast
 from rfnb.ops.random import dropout

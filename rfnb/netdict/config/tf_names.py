@@ -11,9 +11,8 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.axes import NetworkDims, time_of
+from rfnb.netdict.axes import NetworkDims, time_of, with_dim
 from rfnb.netdict.layer_call import safe_log
-from rfnb.netdict.layers.shape import with_dim
 from rfnb.ops import activation, math, reduce as reductions
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import full, ones_like, range_over_dim, zeros_like

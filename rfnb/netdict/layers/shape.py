@@ -9,12 +9,12 @@ from rfnb.core.dims.axis_names import is_marked_time
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, with_dim, with_padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.options import REQUIRED, axes, axis, layer, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.concat import concat
-from rfnb.ops.create import range_over_dim, zeros
+from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor, pack_padded, pad_packed
 from rfnb.ops.math import cast, combine_bc
@@ -469,16 +469,6 @@ def merged_with_padding(x: Tensor, dims: Sequence[Dim], out_dim: Dim) -> Tensor:
     return merge_dims(x, dims=padded, out_dim=out_dim)[0]
 
 
-NOTHING = Dim(0, name="none")
-"""An axis without entries, always the same, so that what is joined with it has the same dim in each call."""
-
-
-def with_padding(x: Tensor, dim: Dim) -> tuple[Tensor, Dim]:
-    """The tensor with an axis in which padding counts as frames, and that axis. {…, dim} → {…, new}"""
-    empty = zeros([NOTHING], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
-    return concat((x, dim), (empty, NOTHING), allow_broadcast=True, handle_dynamic_dims=False)
-
-
 def with_lengths(x: Tensor, whole: Dim, lengths: Tensor, out_dim: Dim) -> Tensor:
     """The first frames of an axis that has padding as frames; what follows a length stays. {…, whole} → {…, out_dim}
 
@@ -487,19 +477,3 @@ def with_lengths(x: Tensor, whole: Dim, lengths: Tensor, out_dim: Dim) -> Tensor
     _, out_dim = slice_(range_over_dim(whole, device=x.device), axis=whole, end=lengths, out_dim=out_dim)
     x, cut = slice_(x, axis=whole, end=out_dim.size.max)
     return replace_dim(x, in_dim=cut, out_dim=out_dim)[0]
-
-
-def with_dim(x: Tensor, old: Dim, new: Dim) -> Tensor:
-    """The tensor with another axis in the place of one, and with its lengths; frames behind them are cut off.
-
-    Without numbers, all sizes fit. {…, old} → {…, new}. Raises DimError if there are fewer frames than that.
-    """
-    sizes = x.size_of(old)
-    if None in (old.dimension, new.dimension) and new.is_defined() and not sizes.agrees(new.size):
-        if x.device == "meta":
-            dims = [new if dim is old else dim for dim in x.dims]
-            return set_feature_dim(zeros(dims, dtype=x.dtype, device="meta", sparse_dim=x.sparse_dim), x.feature_dim)
-        if sizes.max >= new.size.max:
-            x, old = with_padding(x, old)
-            x, old = slice_(x, axis=old, end=new.size.max)
-    return replace_dim(x, in_dim=old, out_dim=new)[0]
