@@ -118,7 +118,7 @@ class Builder:
         self.stack: list[str] = []
         self.takes_logs = False  # with `safe_log` in some layer
         self.every_layer: list[Layer] | None = None  # with those inside of others; found when somebody asks
-        self._aliases: dict[str, str] = {}
+        self.registered: dict[str, str] = {}  # by data key, the layer that registers its output there
 
     # -- which layers
 
@@ -128,7 +128,7 @@ class Builder:
         for name, described in net_dict.items():
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if isinstance(key, str):
-                self._aliases[key] = name
+                self.registered[key] = name
         with deep_calls(layers_in_loops(self.scope.layers)):
             self._construct(names)
 
@@ -145,7 +145,7 @@ class Builder:
         return path
 
     def _construct(self, names: Iterable[str]) -> None:
-        for name in [*self._aliases.values(), *names]:
+        for name in [*self.registered.values(), *names]:
             if EXTRA.match(name):
                 self.find(self.scope, name)
             else:
@@ -237,12 +237,12 @@ class Builder:
                 return self.find(scope.parent, sources[int(key)], needed_by)
             return self.find(scope.parent, f"data:{key}", needed_by)
         key = key or self.extern.default_input
-        if key in self._aliases:
-            return self.layer(self.scope, self._aliases[key])
+        if key in self.registered:
+            return self.layer(self.scope, self.registered[key])
         path = f"data:{key}"
         if path not in self.nodes:
             if not self.extern.has_data(key):
-                hint = did_you_mean(key, [*self.extern.data, *self._aliases])
+                hint = did_you_mean(key, [*self.extern.data, *self.registered])
                 fault = f"{needed_by}: there is no data key {key!r}" if needed_by else f"there is no data key {key!r}"
                 raise DataNotFound(fault, expected=", ".join(self.extern.data) or "none", hint=hint)
             self.nodes[path] = NetNode(path, None, template_of(self.extern.get_data(key)))

@@ -307,6 +307,8 @@ class InnerBuilder(Builder):
             value = scope.layers[name].get("initial_output")
         template = self.nodes[scope.path + name].template
         if value is None and template.sparse_dim is not None and self.nodes[scope.path + name].state is None:
+            if self.masked_loop is None:  # all frames together: there is no step before the first one
+                return 0
             raise NetworkError(
                 "labels have no value before the first frame", got=template.describe_dims(),
                 expected='"initial_output": 0, in the unit',

@@ -103,7 +103,7 @@ def test_other_cells_and_versions_compute_the_same(changes, version):
 
 
 def g2p(weights=G2P / "network.004", moves=True, **options):
-    config = rf.read_config(NOTEBOOKS / "g2p_attention.config")
+    config = rf.read_config(rf.examples.path("g2p_attention.config"))
     layers = dict(config.network())
     layers["output"] = {**layers["output"], "optimize_move_layers_out": moves}
     net = rf.Network(extern_data=rf.ExternData(config.extern_data()), **{"train_flag": None, **options})
@@ -144,7 +144,7 @@ def check_g2p(net, data, atol=1e-5):
 
 @pytest.mark.parametrize("moves", [True, False])
 def test_the_outputs_of_a_decoder(words, moves):
-    assert sum(file.stat().st_size for file in [*G2P.glob("*"), NOTEBOOKS / "g2p_attention.config"]) <= 400_000
+    assert sum(file.stat().st_size for file in [*G2P.glob("*"), rf.examples.path("g2p_attention.config")]) <= 400_000
     check_g2p(g2p(moves=moves), words)
 
 

@@ -123,8 +123,7 @@ def prompt_lookup() -> Made:
     )
 
 
-@case("transformers")
-def speech_of_whisper() -> Made:
+def _whisper() -> Any:
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
     torch.manual_seed(1)
@@ -137,6 +136,12 @@ def speech_of_whisper() -> Made:
         )
     ).eval()  # fmt: skip
     model.generation_config.suppress_tokens = model.generation_config.begin_suppress_tokens = None
+    return model
+
+
+@case("transformers")
+def speech_of_whisper() -> Made:
+    model = _whisper()
     return [type(model)._sample], lambda: model.generate(torch.randn(2, 8, 60), max_new_tokens=6)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim, batch_dim, single_step_dim
 from rfnb.errors import ConfigError
 from rfnb.netdict.config.limits import ENTRIES, Limits
 from rfnb.netdict.config.values import (
@@ -48,12 +49,13 @@ METHODS: dict[type, str] = {
     float: "is_integer",
     slice: "indices",
     NumberList: "tolist",
+    Dim: "ceildiv_left ceildiv_right div_left div_right sub_left sub_right is_batch_dim is_feature_dim is_spatial_dim",
 }
 """By type: the methods that a config may call."""
 
 DATA: dict[type, str] = {
     int: "real imag numerator denominator", float: "real imag", slice: "start stop step",
-    Version: "major minor micro", NumberList: "shape",
+    Version: "major minor micro", NumberList: "shape", Dim: "dimension name description kind",
 }  # fmt: skip
 """By type: the attributes that a config may read."""
 
@@ -308,6 +310,31 @@ class ConfigModule:
         return f"<module {self.name}>"
 
 
+class _DimClass(ConfigModule):
+    """The class of dims, which a config may also call by its older name."""
+
+    def __call__(
+        self, dimension: Any = None, kind: Any = None, description: Any = None, name: Any = None, **_: Any
+    ) -> Dim:
+        """A new dim. Where it was made, and whether it is for a batch only, changes nothing."""
+        size = dimension if isinstance(dimension, int) else None
+        return Dim(size, name=name or description, kind=kind if isinstance(kind, str) else None)
+
+
+def _dims() -> dict[str, Any]:
+    """What a config imports to describe axes."""
+
+    def of_kind(kind: str) -> Callable[..., Dim]:
+        return lambda description=None, dimension=None, **_: made(dimension, kind=kind, description=description)
+
+    kinds = {"Spatial": "spatial", "Time": "spatial", "Feature": "feature", "Batch": "batch", "Unspecified": None}
+    made = _DimClass("Dim", {"Types": ConfigModule("Dim.Types", kinds)})
+    return {
+        "Dim": made, "DimensionTag": made, "SpatialDim": of_kind("spatial"), "FeatureDim": of_kind("feature"),
+        "batch_dim": batch_dim, "single_step_dim": single_step_dim,
+    }  # fmt: skip
+
+
 class ConfigOptions:
     """The object `config` that configs ask for their own options, and for those given when the config is read."""
 
@@ -470,6 +497,7 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
         name: (lambda f: lambda *several: limits.entries_of(f(*map(limits.entries_of, several))))(function)
         for name, function in ITERTOOLS.items()
     }
+    dims = _dims()
     getter = {"get_global_config": lambda *_, **__: options, "config": options}
     return {
         "math": ConfigModule("math", _math()),
@@ -486,6 +514,7 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
         "Config": ConfigModule("Config", getter), "returnn.config": ConfigModule("returnn.config", getter),
         "Pretrain": ConfigModule("Pretrain", {"WrapEpochValue": EpochValue}),
         "returnn.pretrain": ConfigModule("returnn.pretrain", {"WrapEpochValue": EpochValue}),
+        **{name: ConfigModule(name, dims) for name in ("returnn.tf.util.data", "returnn.tensor", "TFUtil.data")},
         "__future__": ConfigModule("__future__", {}), "typing": ConfigModule("typing", {}),
     }  # fmt: skip
 

@@ -54,6 +54,7 @@ class Sliding(Spatial):
     dilation_rate: Any = value(1, int, list, tuple)
     in_spatial_dims: Any = value(None, str, list, tuple, Dim)
     use_channel_first: Any = value(None)
+    auto_use_channel_first: Any = value(None)
     use_time_mask: Any = value(None)
 
     def slide(self, x: Tensor, sizes: Sequence[int]) -> None:

@@ -243,7 +243,12 @@ class Loops:
         """The labels of the target of a layer."""
         target = described.get("target")
         target = target[0] if isinstance(target, list | tuple) and target else target
-        if not isinstance(target, str) or not self.builder.extern.has_data(target):
+        if not isinstance(target, str):
+            return None
+        registered = self.builder.nodes.get(self.builder.registered.get(target, ""))
+        if registered is not None:
+            return registered.template.sparse_dim or registered.template.feature_dim
+        if not self.builder.extern.has_data(target):
             return None
         data = self.builder.extern.get_data(target)
         return data.sparse_dim or data.feature_dim
