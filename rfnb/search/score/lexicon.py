@@ -193,7 +193,7 @@ class Lexicon:
         """The words that labels may be."""
         if not labels:
             yield ()
-        for count in self._counts:
+        for count in (count for count in self._counts if count <= len(labels)):
             words, rest = self._spelled.get(labels[:count], ()), labels[count:]
             if self.separator is not None and rest:
                 if rest[0] != self.separator or len(rest) == 1:
