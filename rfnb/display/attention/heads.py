@@ -219,7 +219,7 @@ def _scale(weights: np.ndarray) -> float:
     """The weight of the darkest colour: the largest one, or twice an even one, so that even weights are not dark."""
     largest = float(np.abs(weights).max(initial=0))
     low, high = sums(weights)
-    if weights.size and 1 - TOLERANCE <= low and high <= 1 + TOLERANCE:
+    if weights.size and low >= 1 - TOLERANCE and high <= 1 + TOLERANCE:
         largest = max(largest, min(1.0, 2 / weights.shape[1]))
     return round(largest, 6)
 

@@ -21,7 +21,8 @@ from rfnb.display.run import (
     step as step_view,
     view as history_view,
 )
-from rfnb.display.run.schema import Curve, GradientsView, OtherFunction, RunItem, RunView
+from rfnb.display.run.rows import describe_rows
+from rfnb.display.run.schema import Curve, GradientsView, OtherFunction, RowsView, RunItem, RunView
 from rfnb.display.run.step import choose
 from rfnb.errors import ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
@@ -93,6 +94,11 @@ def name_axes(dispatcher: Dispatcher, run: int, name: str, text: str, step: int)
     return history_view.describe_run(loop_run)
 
 
+def rows(dispatcher: Dispatcher, run: int, name: str, sequence: int | None = None) -> RowsView:
+    """A value that is a row of weights at each step, as one picture of all steps."""
+    return describe_rows(dispatcher.run_of(run), name, sequence)
+
+
 def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
     """All runs, with a new one of the same call, made with the current code."""
     dispatcher.run_of(run).rerun()
@@ -158,6 +164,7 @@ TRAVEL: dict[str, Any] = {
     "fork": fork,
     "keep": keep,
     "name_axes": name_axes,
+    "rows": rows,
     "rerun": rerun,
     "training": training,
     "loops": loops,

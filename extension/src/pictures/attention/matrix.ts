@@ -55,14 +55,20 @@ export class Matrix {
 
   private _scales(): HTMLElement {
     const words = this._words;
-    const isHead = this._scripts.unit !== 'hypothesis';
+    const { unit, heads } = this._scripts;
+    const every =
+      unit === 'hypothesis'
+        ? words.__('The strongest colour is the maximum of all hypotheses')
+        : words.__('The strongest colour is the maximum of all heads');
     const choices: [Scale, string, string][] = [
-      ['row', words.__('row'), words.__('The brightest or darkest colour is the maximum of each row')],
-      ['head', isHead ? words.__('head') : words.__('hypothesis'), words.__('… the maximum of the picture')],
-      ['all', words.__('all'), isHead ? words.__('… the maximum of all heads') : words.__('… of all hypotheses')],
-      ['one', '1', words.__('… is 1')],
-      ['root', '√', words.__('… the maximum of the picture; colours stand for the root, so that small weights show')]
+      ['row', words.__('row'), words.__('The strongest colour is the maximum of each row')],
+      ['head', words.__('picture'), words.__('The strongest colour is the maximum of the picture')],
+      ['one', '0–1', words.__('The strongest colour is 1')],
+      ['root', '√', words.__('Colours stand for the square root, so that small weights show')]
     ];
+    if (heads.length > 1) {
+      choices.splice(2, 0, ['all', words.__('all'), every]);
+    }
     const buttons = choices.map(([scale, name, title]) => {
       const choice = button(name, title, () => {
         this._scale = scale;
@@ -72,7 +78,7 @@ export class Matrix {
       choice.setAttribute('aria-pressed', String(scale === this._scale));
       return choice;
     });
-    const label = words.__('colours from 0 to the maximum of');
+    const label = words.__('scale');
     return make('span', { class: 'rfnb-Scales', role: 'group', 'aria-label': label }, label, ' ', ...buttons);
   }
 
