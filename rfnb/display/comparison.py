@@ -232,7 +232,8 @@ def _groups(view: ComparisonView) -> dict[str, list[Difference]]:
 
 
 def _folded(words: str, rows: list[Difference]) -> Fold:
-    return Fold(f"{words} ({len(rows)})", [Grid([[bold(name), *tail] for name, *tail in map(_cells, rows)])])
+    grid = Grid([[bold(name), *tail] for name, *tail in map(_cells, rows)])
+    return Fold(f"{words} ({len(rows)})", [Group([grid], look="overflow-x:auto")])
 
 
 def _cells(row: Difference) -> list[str]:

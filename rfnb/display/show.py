@@ -13,7 +13,7 @@ from rfnb.core.ground.show import KINDS, kind_of
 from rfnb.core.ground.source import locals_of, user_frame, user_source
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit.view import View, describe, module_of
+from rfnb.display.kit.view import View, describe, maker
 from rfnb.display.tensor import arrays, view as tensor_view
 from rfnb.display.tensor.describe import select
 from rfnb.errors import ViewError
@@ -83,7 +83,7 @@ def _is_call(shown: Any, kind: str | None, named: dict[str, Any]) -> bool:
     """Whether keywords are arguments of a model's or a function's call, not a choice of what its view shows."""
     if not named or not callable(shown) or isinstance(shown, type) or arrays.is_array(shown):
         return False
-    options = () if kind is None else (*inspect.signature(module_of(kind).describe).parameters, *GRAPH_OPTIONS)
+    options = () if kind is None else (*inspect.signature(maker(kind)).parameters, *GRAPH_OPTIONS)
     return any(name not in options or name in keywords_of(shown)[0] for name in named)
 
 

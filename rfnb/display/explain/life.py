@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rfnb.display.beam.view import drawn_steps
+from rfnb.display.beam.picture import drawn_steps
 from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Only, Row
 from rfnb.display.kit.note import Notes
 from rfnb.display.kit.words import Span, bold, quiet, web
@@ -78,7 +78,7 @@ def read_life(tree: Tree, life: Life, apart: int | None, notes: Notes) -> LifeSt
     fall = life.fall
     names = list(tree.part_sums) if len(tree.part_sums) > 1 else []
     every = [_kept(tree, node, row, names) for node, row in zip(life.nodes, life.table(tree), strict=False)]
-    visible = set(drawn_steps(tree, None if fall is None else fall.step))
+    visible = set(drawn_steps(tree.steps, None if fall is None else fall.step))
     steps = [step for step in every if step.step in visible]
     if len(every) > len(steps):
         notes.add(f"{len(steps)} of {len(every)} steps are shown")
@@ -260,17 +260,17 @@ WIDE = 48
 """Pixels of a bar."""
 
 
-def _bar(step: LifeStep) -> Html | None:
+def _bar(step: LifeStep) -> Html:
     """Full for the best hypothesis, empty for the last that was kept."""
+    look = f"display:inline-block;height:8px;width:{WIDE}px;margin-left:8px"
     if step.gap is None or step.margin is None or step.state == "instead":
-        return None
+        return el("span", style=look)
     gap, margin = real(step.gap), real(step.margin)
     spread = gap + margin
     share = 1.0 if gap == 0 else 0.0 if margin <= 0 or not math.isfinite(spread) else margin / spread
     fill_look = f"display:block;height:8px;width:{max(round(share * WIDE), 1)}px"
     filled = el("span", style=f"{fill_look};background-color:{style.tint(style.PALETTE[0], 0.75)}")
-    track_look = f"display:inline-block;height:8px;width:{WIDE}px;background-color:{style.tint(style.GREY, 0.22)}"
-    return el("span", filled, style=track_look)
+    return el("span", filled, style=f"{look};background-color:{style.tint(style.GREY, 0.22)}")
 
 
 def _legend(life: LifeSteps) -> str:

@@ -32,12 +32,12 @@ def describe(where: Where, pruned: int | None = None) -> Page:
     notes, fall = Notes(), list(_fall(where))
     life = read_life(where.tree, where.life, None, notes)
     tree = bounded_in(beam.describe(where, pruned=pruned))
-    note, summary, steps = Note(notes.text() or tree["note"]), where.text.splitlines(), life_blocks(life)
+    summary, steps = where.text.splitlines(), life_blocks(life)
     text: list[Block] = [
         *map(Line, summary[:2]),
         *steps,
         *(Line(printable_name(line), indent=2) for line in fall),
-        note,
+        Note(notes.text() or tree["note"]),
         *map(Line, beam.tree_lines(tree)),
     ]
     html: list[Block] = [
@@ -47,7 +47,7 @@ def describe(where: Where, pruned: int | None = None) -> Page:
         Line("✂ ", "; ".join(fall)) if fall else None,
         *steps,
         Figure(join(beam.search_html(tree), beam.text_html("\n".join(lines_of(text))))),
-        note,
+        Note(notes.text()) if notes.text() else Figure(beam.still_note(tree)),
     ]
     return Page(
         "where", "", [Only("text", text), Only("html", html)], life_table(life), list(map(Line, summary)), View(tree)

@@ -11,14 +11,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Any, Literal
 
-from rfnb.display.kit.words import Words, markup, plain
+from rfnb.display.kit.words import (
+    Span as Span,
+    Words as Words,
+    bold as bold,
+    chip as chip,
+    markup as markup,
+    mono as mono,
+    name as name,
+    plain as plain,
+    quiet as quiet,
+    web as web,
+)
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, aligned, facts_html, note_html
+from rfnb.display.markup.elements import Table, aligned, facts_html, note_html, quiet as quiet_html
 from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.numbers import plain as number
 from rfnb.errors import fact_lines
 from rfnb.printable import bounded, printable_name
 
@@ -85,11 +97,12 @@ class Fold:
 
 @dataclass(frozen=True)
 class Group:
-    """Blocks with a CSS style around them, which a terminal indents."""
+    """Blocks with a CSS style around them, which a terminal indents; at most so many lines of them."""
 
     blocks: Sequence[Block]
     look: str = ""
     indent: int = 0
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +153,11 @@ class Page:
     drawing: Any = None
 
 
+def note_page(shown: str, why: str) -> Page:
+    """The page of an object that cannot be shown, with the reason."""
+    return Page("note", shown, [Line(shown, quiet(f" ({why})"))])
+
+
 # -- text
 
 
@@ -171,8 +189,11 @@ def _lines(block: Block) -> Iterable[str]:
         case Fold(title, blocks):
             heading = plain(title)
             return [heading, *_indented(blocks, 2)] if heading else lines_of(blocks)
-        case Group(blocks, _, spaces):
-            return _indented(blocks, spaces)
+        case Group(blocks, _, spaces, most):
+            lines = list(_indented(blocks, spaces))
+            if most is None or len(lines) <= most:
+                return lines
+            return [*lines[:most], f"… {len(lines) - most} more lines; all: .table()"]
         case Only("text", blocks):
             return lines_of(blocks)
         case Figure(_, lines):
@@ -224,10 +245,13 @@ def _html(block: Block) -> Html | None:
             return _grid_html(block)
         case Fold(title, blocks, is_open, rail):
             inside = html_of(blocks)
-            summary = el("summary", markup(title), style=style.FOLD)
+            summary = el("summary", markup(title), style="cursor:pointer" if rail else style.FOLD)
             return el("details", summary, el("div", inside, style=style.RAIL) if rail else inside, open=is_open)
-        case Group(blocks, look):
-            inside = html_of(blocks)
+        case Group(blocks, look, _, most):
+            room = [most] if most is not None else [10**9]
+            inside = html_of(list(_first(blocks, room)))
+            if room[0] <= 0 and most is not None:
+                inside = join(inside, quiet_html("… and more; all: .table()", tag="div"))
             return el("div", inside, style=look or None) if inside else None
         case Only("html", blocks):
             return html_of(blocks)
@@ -236,6 +260,19 @@ def _html(block: Block) -> Html | None:
         case Note(words):
             return note_html(words and bounded(words))
     return None
+
+
+def _first(blocks: Iterable[Block], room: list[int]) -> Iterator[Block]:
+    """The blocks for which there is room, in lines."""
+    for block in blocks:
+        if room[0] <= 0:
+            return
+        if isinstance(block, Fold | Group):
+            room[0] -= isinstance(block, Fold)
+            yield replace(block, blocks=list(_first(block.blocks, room)))
+        else:
+            room[0] -= not isinstance(block, Only)
+            yield block
 
 
 def _grid_html(grid: Grid) -> Html | None:
@@ -253,7 +290,7 @@ def _grid_html(grid: Grid) -> Html | None:
         if below := markup(row.below):
             body.append(el("tr", el("td", below, colspan=width, style=looks[0]), style=style.PLAIN_ROW))
     table = el("table", el("thead", el("tr", head, style=style.PLAIN_ROW)) if head else None, body, style=grid.look)
-    return el("div", table, style="overflow-x:auto")
+    return el("div", table, style="overflow-x:auto") if head else table
 
 
 # -- JSON
@@ -262,4 +299,12 @@ def _grid_html(grid: Grid) -> Html | None:
 def to_data(page: Page) -> dict[str, Any]:
     """The page as plain JSON: its kind, its name, its text, and the rows of its table by column."""
     data = {"kind": page.kind, "name": page.name, "text": to_text(page)}
-    return data if page.table is None else {**data, "rows": list(page.table)}
+    if page.table is None:
+        return data
+    return {**data, "rows": [{column: _json(cell) for column, cell in row.items()} for row in page.table]}
+
+
+def _json(cell: Any) -> Any:
+    if cell is None or isinstance(cell, bool):
+        return cell
+    return number(cell) if isinstance(cell, int | float) else str(cell)

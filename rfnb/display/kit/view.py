@@ -12,7 +12,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit import blocks, note, page
+from rfnb.display.kit import blocks, page
 from rfnb.display.kit.blocks import Page
 from rfnb.display.kit.note import reason
 from rfnb.display.kit.own_views import check_choice
@@ -30,18 +30,21 @@ FORMER_KINDS = {
 }
 """Former names of kinds, which views in saved notebooks and JSON files still use."""
 
-OWN_VIEWS: dict[str, Any] = {}
-"""By kind, the views that users registered: objects with the functions `describe`, `to_text` and `to_html`."""
+OWN_VIEWS: dict[str, Callable[..., Page]] = {}
+"""By kind, the functions that users registered."""
 
 
 def module_of(kind: str) -> Any:
     """The module that describes a kind of object, and makes text and HTML. Raises ViewError for an unknown kind."""
-    if kind in OWN_VIEWS:
-        return OWN_VIEWS[kind]
     kind = FORMER_KINDS.get(kind, kind)
     if kind not in MODULES:
         raise ViewError(f"views of kind {kind!r} are not registered")
     return importlib.import_module(MODULES[kind])
+
+
+def maker(kind: str) -> Callable[..., Any]:
+    """The function that makes the page of an object, or its JSON. Raises ViewError for an unknown kind."""
+    return OWN_VIEWS[kind] if kind in OWN_VIEWS else module_of(kind).describe
 
 
 class View:
@@ -102,7 +105,9 @@ class View:
 
     @property
     def scripts(self) -> dict[str, Any]:
-        """Data with which scripts enhance the HTML; only the kind, if the view has no scripts."""
+        """Data with which scripts enhance the HTML, or its drawing; only the kind, if the view has no scripts."""
+        if self._drawing is not None:
+            return dict(self._drawing.scripts)
         kind = {"kind": self.kind}
         try:
             to_scripts = self._optional("to_scripts")
@@ -178,12 +183,13 @@ class View:
         return to_figure(self._bounded())
 
     def _bounded(self) -> Any:
-        """The data without the middle of overlong names; that of views that users registered as it is."""
-        return self.data if self.kind in OWN_VIEWS else bounded_in(self.data)
+        """The data without the middle of overlong names."""
+        return bounded_in(self.data)
 
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
         """A function that only some view modules have: `page`, `to_scripts`, `to_dot`, `to_figure`, `to_repr`."""
-        function: Callable[[Any], Any] | None = getattr(module_of(self.kind), name, None)
+        module = None if isinstance(self._shown, Page) else module_of(self.kind)
+        function: Callable[[Any], Any] | None = getattr(module, name, None)
         return function
 
     def _made(self, how: str, otherwise: Callable[[str], Any]) -> Any:
@@ -223,7 +229,7 @@ def describe(shown: Any, **choice: Any) -> Any:
     kind = kind_of(shown)
     if kind is None:
         raise ViewError(f"no view for {type(shown).__name__}")
-    make = module_of(kind).describe
+    make = maker(kind)
     if choice:
         check_choice(make, type(shown).__name__, choice)
     with untaped():
@@ -235,4 +241,4 @@ def view_of(shown: Any) -> View:
     try:
         return ReprView(describe(shown))
     except Exception as error:
-        return ReprView(note.describe(type(shown).__name__, f"no view: {reason(error)}"))
+        return ReprView(blocks.note_page(type(shown).__name__, f"no view: {reason(error)}"))

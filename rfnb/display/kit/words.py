@@ -86,11 +86,9 @@ def plain(words: Words) -> str:
     """The words as text."""
     if isinstance(words, Span):
         return plain(words.words) if words.text is None else bounded(words.text)
-    if isinstance(words, str):
-        return bounded(words)
-    if words is None or isinstance(words, int | float):
-        return "" if words is None else short(words)
-    return "".join(map(plain, words))
+    if isinstance(words, list | tuple):
+        return "".join(map(plain, words))
+    return "" if words is None else short(words) if isinstance(words, int | float) else bounded(str(words))
 
 
 def markup(words: Words) -> Html:
@@ -99,6 +97,6 @@ def markup(words: Words) -> Html:
         inside, look = markup(words.words), words.look or None
         is_plain = words.tag == "span" and not look and not words.title
         return inside if is_plain else el(words.tag, inside, style=look, title=words.title)
-    if words is None or isinstance(words, str | int | float):
-        return join(words if isinstance(words, Html) else plain(words))
-    return join([markup(word) for word in words])
+    if isinstance(words, list | tuple):
+        return join([markup(word) for word in words])
+    return words if isinstance(words, Html) else join(plain(words))
