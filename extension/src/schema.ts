@@ -292,6 +292,16 @@ export interface Where {
   text: string | null;
 }
 
+/** A value that is a row of weights at each step: a picture of all steps for each row of a step.
+
+One pixel of a picture is as in `AttentionScripts`: `pool` if there is one picture, else `head_pool`. */
+export interface RowsView {
+  name: string;
+  sequence: number | null;
+  pictures: string[];
+  scripts: AttentionScripts;
+}
+
 /** Part of a search: the matching steps, and the step to continue from. */
 export interface FoundView {
   hits: number[];
@@ -468,16 +478,6 @@ export interface WatchRow {
   text: string;
   value: ValueView | null;
   error: string | null;
-}
-
-/** A value that is a row of weights at each step: a picture of all steps for each row of a step.
-
-One pixel of a picture is as in `AttentionScripts`: `pool` if there is one picture, else `head_pool`. */
-export interface RowsView {
-  name: string;
-  sequence: number | null;
-  pictures: string[];
-  scripts: AttentionScripts;
 }
 
 /** One step of a run, computed again by replay. */

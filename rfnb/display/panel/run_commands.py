@@ -14,15 +14,15 @@ from rfnb.display.markup.numbers import plain
 from rfnb.display.panel.axes import axes_typed
 from rfnb.display.panel.conditions import conditions_of
 from rfnb.display.panel.edit import edited
-from rfnb.display.panel.schema import FoundView, RunAtView, Where
+from rfnb.display.panel.rows import describe_rows
+from rfnb.display.panel.schema import FoundView, RowsView, RunAtView, Where
 from rfnb.display.run import (
     gradients_view as gradients_view,
     list_view as runs_view,
     step as step_view,
     view as history_view,
 )
-from rfnb.display.run.rows import describe_rows
-from rfnb.display.run.schema import Curve, GradientsView, OtherFunction, RowsView, RunItem, RunView
+from rfnb.display.run.schema import Curve, GradientsView, OtherFunction, RunItem, RunView
 from rfnb.display.run.step import choose
 from rfnb.errors import ViewError
 from rfnb.trace.compare.compare import compare as compare_runs

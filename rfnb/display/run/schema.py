@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from rfnb.display.attention.schema import AttentionScripts
 from rfnb.display.beam.schema import BeamAt, BeamView
 from rfnb.display.kit.schema import DimView
 from rfnb.display.loop import LoopExplanationView
@@ -119,18 +118,6 @@ class WatchRow(TypedDict):
     text: str
     value: ValueView | None
     error: str | None
-
-
-class RowsView(TypedDict):
-    """A value that is a row of weights at each step: a picture of all steps for each row of a step.
-
-    One pixel of a picture is as in `AttentionScripts`: `pool` if there is one picture, else `head_pool`.
-    """
-
-    name: str
-    sequence: int | None
-    pictures: list[str]
-    scripts: AttentionScripts
 
 
 class StepView(TypedDict):

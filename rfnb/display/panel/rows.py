@@ -11,7 +11,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.attention import view as attention_view
 from rfnb.display.kit.data import Data
-from rfnb.display.run.schema import RowsView
+from rfnb.display.panel.schema import RowsView
 from rfnb.display.run.step import of_sequence
 from rfnb.display.tensor.value import axis_of_weights, one_entry, valid_weights
 from rfnb.errors import ViewError
