@@ -72,6 +72,11 @@ class Tree(TreeArrays, InWords):
         """The name of the sequence, or its position as text: "sequence 3"."""
         return f"sequence {self.sequence}" if self.tag is None else self.tag
 
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """The labels before the first step, where a search goes on from some."""
+        return () if self.own.prompts is None else tuple(self.own.prompts[0])
+
     def label(self, label: int) -> str:
         """The text of a label; its number if there is no vocabulary."""
         if label == self.own.blank and not (self.own.vocab is not None and 0 <= label < len(self.own.vocab)):
@@ -97,8 +102,8 @@ class Tree(TreeArrays, InWords):
         """The labels by which hypotheses end; empty if they end by the number of frames."""
         if self.own.framewise:
             return frozenset()
-        if self.own.end_label is not None:
-            return frozenset([self.own.end_label])
+        if self.own.end_labels is not None:
+            return frozenset(self.own.end_labels)
         labels = frozenset(self.labels[self.ends].tolist())
         end = None if self.own.vocab is None else self.own.vocab.eos_id
         if end is not None and (end in labels or not labels):

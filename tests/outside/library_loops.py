@@ -59,6 +59,22 @@ def _bart() -> Any:
     ).eval()
 
 
+def _whisper() -> Any:
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    torch.manual_seed(1)
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    labels = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3}
+    model = WhisperForConditionalGeneration(
+        WhisperConfig(
+            vocab_size=40, d_model=16, encoder_layers=1, decoder_layers=1, num_mel_bins=8, max_source_positions=30,
+            max_target_positions=20, suppress_tokens=[], begin_suppress_tokens=[], **heads, **labels,
+        )
+    ).eval()  # fmt: skip
+    model.generation_config.suppress_tokens = model.generation_config.begin_suppress_tokens = None
+    return model
+
+
 def _generate(model: Any, loop: str, **options: Any) -> Made:
     ids = torch.tensor([[5, 6, 7, 8], [9, 4, 3, 11]])
     options = {"max_new_tokens": 8, "output_scores": True, "return_dict_in_generate": True, **options}
@@ -125,18 +141,7 @@ def prompt_lookup() -> Made:
 
 @case("transformers")
 def speech_of_whisper() -> Made:
-    from transformers import WhisperConfig, WhisperForConditionalGeneration
-
-    torch.manual_seed(1)
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
-    labels = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3}
-    model = WhisperForConditionalGeneration(
-        WhisperConfig(
-            vocab_size=40, d_model=16, encoder_layers=1, decoder_layers=1, num_mel_bins=8, max_source_positions=30,
-            max_target_positions=20, suppress_tokens=[], begin_suppress_tokens=[], **heads, **labels,
-        )
-    ).eval()  # fmt: skip
-    model.generation_config.suppress_tokens = model.generation_config.begin_suppress_tokens = None
+    model = _whisper()
     return [type(model)._sample], lambda: model.generate(torch.randn(2, 8, 60), max_new_tokens=6)
 
 

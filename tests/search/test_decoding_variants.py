@@ -96,4 +96,4 @@ def test_a_label_below_the_threshold_is_not_said_to_be_impossible():
 
     lost = found(threshold=0.5).where("b")
     assert lost.verdict == "undecided" and "−inf" not in lost.text
-    assert found(limit=1, input_type="log_prob").own.end_label == 0
+    assert found(limit=1, input_type="log_prob").own.end_labels == (0,)

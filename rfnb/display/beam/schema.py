@@ -107,4 +107,5 @@ class BeamView(TypedDict):
     columns: list[BeamStep]
     hypotheses: list[BeamHypothesis]
     reference: BeamReference | None
+    prompt: NotRequired[str]  # the labels before the first step, where a search goes on from some
     note: str | None

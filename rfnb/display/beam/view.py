@@ -74,6 +74,7 @@ def describe(
         pruned = max(1, min(PRUNED, NODES // max(len(steps), 1) - tree.beam))
     if len(steps) < tree.steps:
         notes.add(f"{len(steps)} of {tree.steps} steps are drawn")
+    prompt: Any = {"prompt": printable_name(tree.text_of(tree.prompt))} if tree.prompt else {}
     return {
         "kind": "beam",
         "name": tree.name,
@@ -85,6 +86,7 @@ def describe(
         "hypotheses": [_hypothesis(hypothesis, where) for hypothesis in tree.hypotheses],
         "reference": None if where is None else _reference(where, pruned),
         "note": notes.text(),
+        **prompt,
     }
 
 
@@ -270,6 +272,7 @@ def to_html(view: BeamView) -> Html:
     return el(
         "div",
         head_html(view),
+        fold("prompt", el("div", view["prompt"])) if "prompt" in view else None,
         _reference_html(view["reference"]),
         search_html(view),
         _others(view),

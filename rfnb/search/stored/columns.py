@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.file import FROM_FILE, checked, roles_of, vocab_with
+from rfnb.search.stored.file import FROM_FILE, checked, facts_of, read_facts, roles_of, vocab_with
 from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
 
@@ -55,7 +55,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
         "length_normalization_offset": float(trace.length_normalization_offset),
         "framewise": bool(trace.framewise),
         "limit": None if trace.limit is None else int(trace.limit[0]),
-        "end_label": None if trace.end_label is None else int(trace.end_label),
+        **facts_of(trace),
         "blank": None if trace.blank is None else int(trace.blank),
         "living": None if trace.living is None else int(trace.living),
         "stops": bool(trace.stops),
@@ -107,6 +107,7 @@ def _labels(tree: Tree) -> list[int]:
     trace, counts = tree.own, Counter(tree.labels.ravel().tolist())
     if tree.candidates is not None:
         counts.update(tree.candidates.labels[:, 0].ravel().tolist())
+    counts.update(trace.prompts[0] if trace.prompts else ())
     if trace.vocab is not None:
         counts.update(roles_of(trace.vocab).values())
         counts.update(_whole(trace.vocab))
@@ -200,7 +201,7 @@ def _read(data: Any) -> Trace:
         ends=_marks(columns, "ends", steps, beam),
         limit=None if optional(data, "limit", int) is None else np.array([data["limit"]]),
         framewise=get(data, "framewise", bool),
-        end_label=optional(data, "end_label", int),
+        **read_facts(data, 1),
         why_not=FROM_FILE,
         blank=optional(data, "blank", int),
         living=optional({"living": None} | data, "living", int),

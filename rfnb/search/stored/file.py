@@ -17,7 +17,7 @@ from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.vocab import Vocab
 from rfnb.errors import RfError, RunFileError
 from rfnb.search.trace import BY_SEQUENCE, BY_STEP, Candidates, Trace
-from rfnb.trace.run.file.fields import MOST, get, of_type, optional, raw_strings
+from rfnb.trace.run.file.fields import MOST, get, list_of, of_type, optional, raw_strings
 from rfnb.trace.run.file.save import versions
 
 FORMAT = 1
@@ -91,7 +91,7 @@ def _facts(trace: Trace) -> dict[str, Any]:
         "versions": versions(),
         "include_eos": bool(trace.include_eos),
         "framewise": bool(trace.framewise),
-        "end_label": None if trace.end_label is None else int(trace.end_label),
+        **facts_of(trace),
         "blank": None if trace.blank is None else int(trace.blank),
         "length_normalization_exponent": float(trace.length_normalization_exponent),
         "length_normalization_offset": float(trace.length_normalization_offset),
@@ -177,13 +177,36 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         ends=array("ends") if "ends" in arrays else None,
         limit=array("limit") if "limit" in arrays else None,
         framewise=get(data, "framewise", bool),
-        end_label=optional(data, "end_label", int),
+        **read_facts(data, arrays["steps"].size if "steps" in arrays else 0),
         why_not=FROM_FILE,
         blank=optional(data, "blank", int),
         joined=array("joined") if "joined" in arrays else None,
+        entropies=array("entropies") if "entropies" in arrays else None,
         living=optional({"living": None} | data, "living", int),
         stops=get({"stops": False} | data, "stops", bool),
     )
+
+
+def facts_of(trace: Trace) -> dict[str, Any]:
+    """The end labels and prompts of a search as JSON; most have one end label and no prompts."""
+    ends, prompts = trace.end_labels, trace.prompts
+    facts: dict[str, Any] = {"end_label": int(ends[0]) if ends and len(ends) == 1 else None}
+    facts |= {"end_labels": [int(end) for end in ends]} if ends is not None and len(ends) != 1 else {}
+    return facts | ({} if prompts is None else {"prompts": [[int(label) for label in row] for row in prompts]})
+
+
+def read_facts(data: Any, batch: int) -> dict[str, Any]:
+    """The end labels and prompts of `facts_of`, as arguments of a Trace. Raises RunFileError for others."""
+    end, prompts = optional(data, "end_label", int), None
+    ends = (end,) if end is not None else None
+    if "end_labels" in data:
+        ends = tuple(list_of(data, "end_labels", int))
+    if "prompts" in data:
+        rows = list_of(data, "prompts", list)
+        prompts = tuple(tuple(list_of({"prompt": row}, "prompt", int)) for row in rows)
+        if len(rows) != batch:
+            raise RunFileError("the file does not have a prompt for each sequence", got=len(rows), expected=batch)
+    return {"end_labels": ends, "prompts": prompts}
 
 
 FROM_FILE = "it was read from a file"
@@ -207,6 +230,7 @@ def checked(trace: Trace) -> Trace:
     _fits("ends", trace.ends, by_step, "b")
     _fits("limit", trace.limit, (batch,), "i")
     _fits("joined", None if trace.joined is None else trace.joined + 1, by_step, "i", beam + 1)
+    _fits("entropies", trace.entropies, by_step, "f")
     _parts(trace.parts, by_step)
     if trace.pruned is not None:
         _candidates(trace.pruned, by_step)
