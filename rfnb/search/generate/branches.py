@@ -38,7 +38,7 @@ def trace_of_branches(out: Output, settings: Settings, batch: int, candidates: i
     shape = len(steps), batch, branches
     labels, taken = (np.array([getattr(step, name) for step in steps]) for name in ("taken", "taken_scores"))
     ends = np.isin(labels, settings.ends)
-    ended = np.cumsum(ends, axis=0) - ends > 0
+    ended: np.ndarray = np.greater(np.cumsum(ends, axis=0) - ends, 0)
     check_ends(out, settings, labels, ended, ends)
     best = np.array([step.scores[:, 0] for step in steps])
     worse = ~ended & (taken < best - CLOSE * np.maximum(np.abs(best), 1.0))
@@ -49,7 +49,7 @@ def trace_of_branches(out: Output, settings: Settings, batch: int, candidates: i
     scores, counts = np.cumsum(logs, axis=0), (~ended).sum(axis=0)
     parents = np.broadcast_to(np.arange(branches), shape).copy()
     parents[:1] = 0
-    over = (ended | ends)[-1].reshape(batch, branches)
+    over: np.ndarray = (ended | ends)[-1].reshape(batch, branches)
     return Trace(
         labels=np.where(ended, 0, labels).reshape(shape),
         parents=parents,
@@ -75,7 +75,7 @@ def check_ends(out: Output, settings: Settings, labels: np.ndarray, ended: np.nd
     if limit is not None and steps > limit:
         raise limits(settings, out)
     if settings.pad is not None and (ended & (labels != settings.pad)).any():
-        step, row = np.argwhere(ended & (labels != settings.pad))[0]
+        _, row = np.argwhere(ended & (labels != settings.pad))[0]
         raise contradiction("eos_token_id", settings.ends, why=f"as labels follow its end in result {row}")
     if limit is not None and steps < limit and not (ended | ends)[-1].any():
         raise limits(settings, out)
@@ -100,4 +100,5 @@ def _beside(
     scores = np.where(same | ended.reshape(*shape, 1), -np.inf, scores.reshape(owners.shape)).reshape(count, batch, -1)
     order = np.argsort(-scores, axis=2, kind="stable")[:, :, :most]
     parts = (labels.reshape(scores.shape), owners.reshape(scores.shape), scores)
-    return Candidates(*(np.take_along_axis(part, order, axis=2) for part in parts))
+    labels, parents, scores = (np.take_along_axis(part, order, axis=2) for part in parts)
+    return Candidates(labels, parents, scores)

@@ -84,14 +84,14 @@ def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> 
     settings, beams, steps = searched.settings, searched.settings.beams, searched.steps
     batch, last = len(steps[0].bank), steps[-1]
     frozen = np.array([step.frozen for step in steps])
-    counts = np.where(frozen.any(axis=0), frozen.argmax(axis=0) + 1, len(steps))
+    counts: np.ndarray = np.where(frozen.any(axis=0), frozen.argmax(axis=0) + 1, len(steps))
     columns: list[_Column] = []
     for at, step in enumerate(steps):
-        columns.append(_column(step, columns[-1] if columns else None, settings, at == counts - 1, candidates))
-    arrays = {name: np.array([getattr(column, name) for column in columns]) for name in _Column._fields}
+        stops: np.ndarray = np.equal(counts, at + 1)
+        columns.append(_column(step, columns[-1] if columns else None, settings, stops, candidates))
+    arrays: Any = {name: np.array([getattr(column, name) for column in columns]) for name in _Column._fields}
     at_end = counts - 1, np.arange(batch)
-    over, alive = ((arrays[name][at_end]) for name in ("over", "scores"))
-    alive = alive > -np.inf
+    over, alive = arrays["over"][at_end], arrays["scores"][at_end] > -np.inf
     final = np.concatenate([np.full_like(last.bank, -np.inf), last.bank], axis=1)
     return Trace(
         **{name: arrays[name] for name in BY_STEP if name in arrays},
@@ -102,7 +102,7 @@ def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> 
         steps=counts,
         vocab=vocab,
         length_normalization_exponent=settings.length_penalty,
-        pruned=Candidates(*(arrays[f"pruned_{name}"] for name in ("labels", "parents", "scores"))),
+        pruned=Candidates(arrays["pruned_labels"], arrays["pruned_parents"], arrays["pruned_scores"]),
         limit=None if searched.limit is None else np.full(batch, searched.limit),
         end_labels=settings.ends,
         living=beams,

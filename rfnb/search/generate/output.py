@@ -66,7 +66,7 @@ def read_output(out: Any, kept: KeptScores | None) -> Output:
             f"{WHAT}: this is not the output of `generate`", got=type(out).__name__,
             hint="model.generate(…, output_scores=True, return_dict_in_generate=True)",
         )  # fmt: skip
-    scores = getattr(out, "scores", None)
+    scores: Any = getattr(out, "scores", None)
     if kept is not None:
         kept.finish(sequences)
     elif not scores:
@@ -178,7 +178,10 @@ def search_again(out: Output, settings: Settings, candidates: int) -> Searched:
             f'{WHAT}: `max_length` is not known, which early_stopping="never" needs', hint="max_new_tokens=…"
         )
     source = out.source(settings)
-    stops = (settings.early_stopping, *(stop for stop in (False, True, "never") if stop != settings.early_stopping))
+    stops: tuple[Any, ...] = (
+        settings.early_stopping,
+        *(stop for stop in (False, True, "never") if stop != settings.early_stopping),
+    )
     fitting = []
     for stop in stops:
         for attempt in [None, steps] if limit is None else [limit]:

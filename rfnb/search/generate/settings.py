@@ -40,8 +40,8 @@ class Settings:
         beams: the number of beams.
         sampled: whether labels are sampled.
         length_penalty: scores are divided by length ** length_penalty.
-        early_stopping: when a search ends: True, as soon as `beams` hypotheses have ended; False, when none that goes on
-            is better at its length; "never", when none can become better.
+        early_stopping: when a search ends: True, as soon as `beams` hypotheses have ended; False, when none that goes
+            on is better at its length; "never", when none can become better.
         ends: the labels that end hypotheses.
         returned: the number of hypotheses that are returned of each sequence; None if it is not given.
         most: the most labels of a hypothesis with its prompt. most_new: without; it comes first.
@@ -74,15 +74,15 @@ def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> S
         raise SearchError(
             f"{WHAT}: this is a model, not a configuration", got=type(config).__name__, hint="model.generation_config"
         )
-    for name, searches in OTHER_SEARCHES.items():
-        value = keywords[name] if name in keywords else getattr(config, name, None)
-        if value is not None and value is not False and not (name == "num_beam_groups" and value == 1):
-            raise SearchError(f"{WHAT}: {searches} are not made again", got=f"{name}={_short(value)}")
 
     def value(name: str) -> Any:
-        given = keywords[name] if name in keywords else getattr(config, name, None)
-        return DEFAULTS[name] if given is None else given
+        setting = keywords[name] if name in keywords else getattr(config, name, None)
+        return DEFAULTS.get(name) if setting is None else setting
 
+    for name, searches in OTHER_SEARCHES.items():
+        setting = value(name)
+        if setting is not None and setting is not False and (name, setting) != ("num_beam_groups", 1):
+            raise SearchError(f"{WHAT}: {searches} are not made again", got=f"{name}={_short(setting)}")
     for name in NEEDED if beams else NEEDED[:1]:
         if config is None and name not in keywords:
             raise SearchError(f"{WHAT}: `{name}` is not known, which the output does not hold", hint=HINT)

@@ -136,5 +136,5 @@ def test_the_sequences_alone_are_enough_for_kept_candidates():
     assert isinstance(out, torch.Tensor)
     found = rf.search.from_generate(out, None, None, kept=kept, **BEAMS)
     assert found.nbest(2) == made(BEAMS, {}).nbest(2)
-    with pytest.raises(SearchError, match="`early_stopping`|settings do not give"):
+    with pytest.raises(SearchError, match=r"`early_stopping`|settings do not give"):
         rf.search.from_generate(out + 1, None, None, kept=kept, **BEAMS)
