@@ -45,6 +45,7 @@ def main(goal: str) -> None:
     install_packages(env, goal)
     if goal in ("gpu", "bench"):
         return
+    kenlm = build_kenlm(env) if goal == "test" else None
     has_node = find_node(env)
     if has_node:
         install_node_packages()
@@ -54,6 +55,8 @@ def main(goal: str) -> None:
         build_extension(force=goal == "wheel")
         link_extension(env)
     debian_packages(goal)
+    if kenlm is not None and kenlm.wait():
+        say("kenlm", "could not be built, which needs a C++ compiler and CMake: its tests are skipped")
 
 
 def prepare_cache() -> None:
@@ -106,6 +109,16 @@ def install_packages(env: Environment, goal: str) -> None:
     pip(env, "packages", f"installing rfnb[{extras}]", *builders, "-e", f"{ROOT}[{extras}]")
     (env.stamps.folder / "link").unlink(missing_ok=True)
     return env.stamps.mark(f"packages-{extras}", key)
+
+
+def build_kenlm(env: Environment) -> subprocess.Popen[bytes] | None:
+    """Starts to build KenLM, which some tests compare with: a minute, beside the other steps. None if it is there."""
+    command = [env.python, "-c", "import kenlm"]
+    if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+        return None
+    say("kenlm", "is built beside the next steps")
+    install = [env.python, "-m", "pip", "install", "--disable-pip-version-check", "kenlm"]
+    return subprocess.Popen(install, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def pip(env: Environment, topic: str, what: str, *arguments: str) -> None:
@@ -213,6 +226,7 @@ def debian_packages(goal: str) -> None:
     wanted = [("graphviz", ["dot"], "to draw graphs")]
     if goal == "test":
         wanted.append(("chromium", ["chromium", "chromium-browser", "google-chrome"], "for the browser tests"))
+        wanted.append(("espeak-ng", ["espeak-ng"], "to speak the words of a test"))
     for package, programs, purpose in wanted:
         if not any(map(shutil.which, programs)):
             apt_install(package, purpose)

@@ -41,7 +41,6 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from rfnb.core.ground.gc_pause import not_searched as _not_searched
 
 with _not_searched():
-    import rfnb.layers.register as _layers  # classes of layers of net dicts
     import rfnb.nn.bridge.symbolic as _symbolic  # sizes where torch traces
     import rfnb.search.register as _search  # `loop.choice`
     from rfnb.core.ground.source import follow_cells as _follow_cells
@@ -56,7 +55,7 @@ if _TYPE_CHECKING:
     from rfnb.data.public import *
     from rfnb.display.public import *
     from rfnb.loop.public import *
-    from rfnb.network.public import *
+    from rfnb.netdict.public import *
     from rfnb.nn.public import *
     from rfnb.trace.public import *
 

@@ -15,7 +15,7 @@ from typing import Any
 from rfnb.display.kit.view import View, describe
 from rfnb.display.markup.elements import Table
 from rfnb.errors import RfError
-from rfnb.network.network import Network
+from rfnb.netdict.network import Network
 from rfnb.printable import terminal_text
 
 

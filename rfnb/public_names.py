@@ -2,9 +2,6 @@
 
 With this table, a name that is asked for first imports its own folder alone; completion, and the answer to an unknown
 name, import nothing. `pytest tests/test_public_api.py --update-golden` writes it from the files `public.py`.
-
-It is for names which stand directly in `rf`. Layers of net dicts will not be listed here: they are many, are found by
-their `layer_class`, and get a namespace of their own, `rf.layers`, which is then one name of this table.
 """
 
 NAMES = {
@@ -99,6 +96,7 @@ NAMES = {
     "data": """
         FrameBatches
         HdfWriter
+        examples
         hdf
     """,
     "trace": """
@@ -135,7 +133,7 @@ NAMES = {
         open_checkpoint
         save save_checkpoint
     """,
-    "network": """
+    "netdict": """
         Config
         ExternData
         FeatureDim
@@ -149,7 +147,7 @@ NAMES = {
     "display": """
         el
         gradient_norms
-        progress
+        page progress
         register_view
         show show_attention show_dims stepper
     """,

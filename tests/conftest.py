@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
@@ -17,6 +17,7 @@ import torch
 
 import rfnb as rf
 from tests.examples import PROFILE, examples
+from tests.skips import unknown
 
 SLOW = [hypothesis.HealthCheck.too_slow]  # this machine may do other work beside the tests
 SAME = PROFILE == "ci"  # the same examples each time: what lands is not held up by one that nobody has seen before
@@ -50,6 +51,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return item.get_closest_marker("browser") is not None, item.get_closest_marker("slow") is None
 
     items.sort(key=rank)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI, a skip that is not known fails the run."""
+    reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") != "true" or reporter is None:
+        return
+    reports = [report for report in reporter.stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
+    reasons = [report.longrepr[2].removeprefix("Skipped: ") for report in reports]
+    if unknown_reasons := unknown(reasons):
+        reporter.write_line(f"skips that tests/skips.py does not know: {sorted(set(unknown_reasons))}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(autouse=True)

@@ -81,8 +81,8 @@ WHOLE_FOLDER = {
     "backend": {"contract", "backends_agree", "lookup"},
     "ops": {"promises", "padding", "in_loop", "axes_in_loop"},
     "nn": {"in_loop", "learning", "step_by_step", "training", "recipes"},
-    "network": {"goldens"},
     "display": {"hostile", "tags", "walk"},
+    "netdict": {"goldens"},
 }
 """By folder of tests: promises that hold for all files of the folder of the same name in `rfnb/`."""
 

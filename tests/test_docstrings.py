@@ -15,7 +15,9 @@ import pytest
 import rfnb as rf
 
 NAMESPACES = [
-    name for name in "audio check distributed errors hooks init nested search when".split() if hasattr(rf, name)
+    name
+    for name in "audio check distributed errors examples hooks init nested search when".split()
+    if hasattr(rf, name)
 ]
 MODELS = ["encoder", "decoder", *(f"encoder.{name}" for name in "conformer e_branchformer transformer".split())]
 MODELS += ["decoder.transformer"]

@@ -68,7 +68,7 @@ def values_of(net):
 
 def test_other_weights_by_their_names(tmp_path):
     """Arrays with the names of variables, as a checkpoint in any format has them."""
-    net = rf.Network.from_config(ROOT / "notebooks" / "blstm_hybrid.config")
+    net = rf.Network.from_config(rf.examples.path("blstm_hybrid.config"))
     stored = {name: np.zeros_like(x) for name, x in values_of(net).items()}
     assert {"conv0/W", "blstm_1/fw/rec/W_re", "output/b"} <= set(stored)
     np.savez(tmp_path / "network.040.npz", **stored)

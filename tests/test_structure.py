@@ -27,27 +27,25 @@ from tests.sources import (
 )
 from tests.walks import decoded, files_visited, net_forward, recorded_loop
 
-ORDER = "printable errors core backend ops data trace loop nn search checkpoint network layers display".split()
+ORDER = "printable errors core backend ops data trace loop nn search checkpoint display netdict".split()
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run_ctx",
-    "data": "dataset writing public",
+    "data": "dataset writing examples configs public",
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program step ends steps body replay check run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants found corpus "
     "frames score choice ctc with_tensors decoding generate register public",
-    "checkpoint": "bundle entries mapping training report variables foreign save load public",
-    "network": "versions axes resolve options layer_call spec layer extern_data losses holder params build rec builder "
-    "inner_net config report interface network weights public",
-    "layers": "activations initializers batches basic chunks conv create eval loss matmul norm "
-    "rec reduce run shape shift signal slice time concat wrap register",
+    "checkpoint": "bundle entries mapping training report foreign save load public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
+    "netdict": "versions axes resolve options layer_call spec layer extern_data losses holder params build "
+    "loops builder inner_net config report network weights layers views public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""
-TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge")
+TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge", "rfnb.netdict.weights")
 ONLY_IN_DISPLAY = {"IPython", "ipywidgets", "anywidget", "matplotlib", "graphviz"}
 LONGEST_FILE = 800
 

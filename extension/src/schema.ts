@@ -25,6 +25,8 @@ export interface AttentionHead {
   flags: string[];
   /** the weight of the darkest colour of its picture */
   scale: Number;
+  /** its true rows and columns, where layers differ in them */
+  shape?: number[];
 }
 
 /** Facts about the pictures that both the view of attention and its scripts need. */
@@ -89,6 +91,12 @@ export interface BeamNode {
   best: boolean;
   /** a prefix of the reference */
   reference: boolean;
+  /** among the candidates of the step, 1: the best */
+  rank?: number;
+  /** the score of its label by each scorer, not scaled */
+  parts?: Number[];
+  /** what its label adds to the text of the hypothesis */
+  adds?: string;
 }
 
 /** The beam after a step. */
@@ -97,6 +105,14 @@ export interface BeamStep {
   nodes: BeamNode[];
   /** how many steps before this one are not drawn */
   skipped: number;
+}
+
+/** Where the reference fell out of the beam. */
+export interface BeamFall {
+  step: number;
+  /** of the candidate, if it is drawn */
+  row: number | null;
+  words: string;
 }
 
 /** A hypothesis, by its place in the beam after a step. */
@@ -145,6 +161,41 @@ export interface BeamAt {
   lost: number | null;
   /** why no pruned candidate can be kept; older kernels do not send it */
   locked?: string | null;
+}
+
+/** The nodes of a step, the best first, then the pruned candidates; an entry of each list belongs to a node. */
+export interface BeamColumn {
+  step: number;
+  /** how many steps before this one are left out */
+  skipped: number;
+  /** places in the beam; of pruned candidates, positions below it */
+  rows: number[];
+  /** rows of the column before; -1: none */
+  parents: number[];
+  /** rows of second parents; not there if there are none */
+  joined?: number[];
+  /** in `texts` */
+  labels: number[];
+  /** in `texts`: what the labels add to the text of the hypothesis */
+  adds: number[];
+  ranks: number[];
+  scores: Number[];
+  /** for each of the scorers */
+  parts: Number[][];
+  /** position of the state in "lives", "dies", "copy", "pruned"; + 4 ends, + 8 best, + 16 reference */
+  marks: number[];
+}
+
+/** What scripts read of a tree; the picture in the HTML is `<div data-rfnb-tree><img></div>`. */
+export interface BeamScripts {
+  kind: 'beam';
+  name: string;
+  beam: number;
+  /** the names of the scorers */
+  parts: string[];
+  texts: string[];
+  columns: BeamColumn[];
+  fall: BeamFall | null;
 }
 
 /** A value that differs between two runs, and where it differs first. */

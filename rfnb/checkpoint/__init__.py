@@ -2,6 +2,6 @@
 
 Read `save` and `load` first. `entries` reads a checkpoint from any source: safetensors files, torch files, npz, HDF,
 tensors by name; with `bundle` also TensorFlow's. `mapping` applies `rename`, `only` and `skip`, and matches the entries
-with parameters; `report` says what was loaded. `variables` is for net dicts. `training` saves optimizers and random
-numbers as nested plain values. `foreign` converts weights of torch and Hugging Face.
+with parameters; `report` says what was loaded. `training` saves optimizers and random numbers as nested plain
+values. `foreign` converts weights of torch and Hugging Face.
 """

@@ -38,7 +38,7 @@ from rfnb.core.tensor.op import guarded
 from rfnb.errors import CheckpointError
 from rfnb.nn.module.module import Module
 
-RESTORE: ClassHook[Callable[..., LoadReport | None]] = ClassHook("checkpoint.load.RESTORE", by="network.weights")
+RESTORE: ClassHook[Callable[..., LoadReport | None]] = ClassHook("checkpoint.load.RESTORE", by="netdict.weights")
 """Loads a checkpoint whose names are not those of the module; None if they are."""
 
 

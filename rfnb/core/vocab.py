@@ -569,10 +569,13 @@ class Vocab:
     def _joined(self, labels: list[str]) -> str:
         if self._by_letter:
             return "".join(" " if label == self._space else label for label in labels)
-        for mark, join in _JOIN.items():
-            if any(label.startswith(mark) or label.endswith(mark) for label in self.labels):
-                return join(labels)
-        return " ".join(labels)
+        return str(self._join(labels))
+
+    @cached_property
+    def _join(self) -> Any:
+        """How word pieces become text, by the mark that they contain; words stay apart."""
+        marks = (mark for mark in _JOIN if any(x.startswith(mark) or x.endswith(mark) for x in self.labels))
+        return _JOIN.get(next(marks, ""), " ".join)
 
 
 _JOIN: dict[str, Any] = {

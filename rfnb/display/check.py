@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rfnb.display.kit import window
+from rfnb.display.kit.blocks import Block, Facts, Figure, Fold, Grid, Line, Note, Page
 from rfnb.display.kit.data import Data, read, to_numpy
-from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
+from rfnb.display.kit.dims import describe_axes
 from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import DimView, MarkedPicture
-from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, chip, facts_html, fold, note_html, note_text, table_html
-from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.kit.schema import MarkedPicture
+from rfnb.display.kit.words import Words, chip, pills, web
+from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import short
-from rfnb.errors import fact_lines
+from rfnb.display.markup.style import ALARM, GREY, HEAD
 from rfnb.loop.check.finiteness import FiniteReport, NotFinite
 from rfnb.loop.check.invariance import BatchDifference, BatchReport
 
@@ -24,158 +24,69 @@ if TYPE_CHECKING:
     from rfnb.trace.observe import OpEvent
 
 
-class Finding(TypedDict):
-    """An op that a check reports."""
-
-    op: str
-    name: str  # what the user's line calls its result
-    what: str  # "3 NaN", "0.5 together, 0.4 alone"
-    at: str  # the entry, by dim; of a difference, the sequence as well
-    place: str  # the user's line
-    path: str  # of the module it is in
-    loop: str | None
-    step: int | None  # of that loop
-    operands: list[str]
-    came_from: str | None
-
-
-class CheckView(TypedDict):
-    """What `rf.check.finite` or `rf.check.batch_invariance` found."""
-
-    kind: Literal["check"]
-    name: Literal["finite", "batch invariance"]
-    passed: bool
-    text: str
-    facts: list[list[str]]  # of the first finding: [label, words]
-    dims: list[DimView]  # of its value
-    pictures: list[MarkedPicture]
-    findings: list[Finding]
-    note: str | None
-
-
 ROWS = 20
 """Largest number of findings listed."""
-COLUMNS = ["op", "value", "what", "at", "where", "module", "loop", "operands", "came from"]
+COLUMNS = ("op", "value", "what", "at", "where", "module", "loop", "operands", "came from")
+LONG = ("operands", "came from")
+"""Columns that only `view.table()` has."""
 
 
-def describe(report: BatchReport | FiniteReport) -> CheckView:
-    """The findings of `rf.check.finite` or `rf.check.batch_invariance` as JSON."""
-    notes = Notes()
-    finite = isinstance(report, FiniteReport)
-    findings = _findings(report)
-    first = report.first
+def describe(report: BatchReport | FiniteReport) -> Page:
+    """The first finding of `rf.check.finite` or `rf.check.batch_invariance`, with pictures, and all others."""
+    notes, first = Notes(), report.first
+    findings, facts = _findings(report), list[tuple[str, Words]](report.facts())
     tensor = None if first is None else first.tensor
     data = None if tensor is None else notes.attempt("value", lambda: read(tensor), None)
     if len(findings) > ROWS:
         notes.add(f"the first {ROWS} of {len(findings)} findings")
-    return {
-        "kind": "check",
-        "name": "finite" if finite else "batch invariance",
-        "passed": bool(report),
-        "text": repr(report).partition("\n")[0],
-        "facts": [list(fact) for fact in report.facts()],
-        "dims": [] if data is None else describe_axes(data.axes, data.feature),
-        "pictures": notes.attempt("picture", lambda: _pictures(first), []) if first is not None else [],
-        "findings": findings[:ROWS],
-        "note": notes.text(),
-    }
-
-
-def to_text(view: CheckView) -> str:
-    """A single line if nothing was found; else facts about the first finding, and a line for each other."""
-    lines = [view["text"], *fact_lines(view["facts"])]
-    if view["dims"]:
-        lines += fact_lines([("dims", dims_text(view["dims"]))])
-    if len(view["findings"]) > 1:
-        lines += ["", *(f"  {line}" for line in _short_table(view).lines())]
-    return "\n".join(lines + note_text(view["note"]))
-
-
-def to_html(view: CheckView) -> Html:
-    """The findings, with pictures in which the place is marked."""
-    has_facts = any(label != "hint" for label, _ in view["facts"])
-    word, colour = ("passed", style.GREY) if view["passed"] else ("found" if has_facts else "not checked", style.ALARM)
-    facts: list[tuple[str, Child]] = [(label, words) for label, words in view["facts"]]
-    facts += [("dims", dims_html(view["dims"]))] if view["dims"] else []
-    return el(
-        "div",
-        el("div", chip(word, colour), view["text"], style=style.HEAD),
-        facts_html(facts),
-        window.pictures_html(view["pictures"]),
-        _others(view),
-        note_html(view["note"]),
-        style=style.BOX,
-    )
-
-
-def to_table(view: CheckView) -> Table:
-    """A row for each finding."""
-    return Table(COLUMNS, [_row(finding) for finding in view["findings"]])
-
-
-def _row(found: Finding) -> list[str]:
-    loop = "" if found["step"] is None else f"step {found['step']} of {found['loop']}"
-    return [
-        found["op"],
-        found["name"],
-        found["what"],
-        found["at"],
-        found["place"],
-        found["path"],
-        loop,
-        "; ".join(found["operands"]),
-        found["came_from"] or "",
+    is_found = any(label != "hint" for label, _ in facts)
+    word, colour = ("passed", GREY) if report else ("found" if is_found else "not checked", ALARM)
+    if data is not None:
+        facts.append(("dims", pills(describe_axes(data.axes, data.feature))))
+    none: list[MarkedPicture] = []
+    pictures = none if first is None else notes.attempt("picture", lambda: _pictures(first), none)
+    table = Table(COLUMNS, findings[:ROWS])
+    blocks: list[Block] = [
+        Line(web(chip(word, colour)), repr(report).partition("\n")[0], look=HEAD),
+        Facts(facts),
+        Figure(window.pictures_html(pictures)),
+        Fold(web(f"all findings ({len(table)})"), [Line(""), _short(table)]) if len(table) > 1 else None,
+        Note(notes.text()),
     ]
+    return Page("check", "finite" if isinstance(report, FiniteReport) else "batch invariance", blocks, table)
 
 
-def _short_table(view: CheckView) -> Table:
-    """The table without empty columns, and without the first finding, which is shown in full."""
-    keep = [i for i, name in enumerate(COLUMNS) if name not in ("operands", "came from")]
-    rows = [_row(finding) for finding in view["findings"]]
-    keep = [i for i in keep if any(row[i] for row in rows)]
-    return Table([COLUMNS[i] for i in keep], [[row[i] for i in keep] for row in rows])
+def _short(table: Table) -> Grid:
+    """The table without long and empty columns."""
+    keep = [i for i, name in enumerate(COLUMNS) if name not in LONG and any(row[i] for row in table.rows)]
+    return Grid([[row[i] for i in keep] for row in table.rows], [COLUMNS[i] for i in keep])
 
 
-def _others(view: CheckView) -> Html | None:
-    if len(view["findings"]) < 2:
-        return None
-    table = el("div", table_html(_short_table(view)), style="overflow-x:auto")
-    return fold(f"all findings ({len(view['findings'])})", table)
-
-
-def _findings(report: BatchReport | FiniteReport) -> list[Finding]:
+def _findings(report: BatchReport | FiniteReport) -> list[list[str]]:
+    """A row of `COLUMNS` for each finding."""
     if isinstance(report, FiniteReport):
         return [_not_finite(finding) for finding in report.made]
     return [] if report.first is None else [_difference(report.first)]
 
 
-def _not_finite(found: NotFinite) -> Finding:
+def _not_finite(found: NotFinite) -> list[str]:
     words = f"{'gradient' if found.gradient else f'{found.count:,}'} {found.kind}"
     source = found.came_from
-    came_from = None if source is None else f"{source.kind} of {source.event.place()}"
+    came_from = "" if source is None else f"{source.kind} of {source.event.place()}"
     return _finding(found.event, words, found.at, found.operands, came_from)
 
 
-def _difference(found: BatchDifference) -> Finding:
+def _difference(found: BatchDifference) -> list[str]:
     words = found.lengths or f"{short(found.together)} together, {short(found.alone)} alone"
     at = [found.sequence, *([found.at] if found.at else [])]
-    return _finding(found.event, words, ", ".join(at), found.operands, None)
+    return _finding(found.event, words, ", ".join(at), found.operands, "")
 
 
-def _finding(event: OpEvent, what: str, at: str, operands: Sequence[str], came_from: str | None) -> Finding:
+def _finding(event: OpEvent, what: str, at: str, operands: Sequence[str], came_from: str) -> list[str]:
     source = event.source
-    return {
-        "op": event.op,
-        "name": event.name,
-        "what": what,
-        "at": at,
-        "place": "" if source is None else f"{source.place()}: {source.text()}",
-        "path": event.path,
-        "loop": event.loop,
-        "step": event.step,
-        "operands": list(operands),
-        "came_from": came_from,
-    }
+    place = "" if source is None else f"{source.place()}: {source.text()}"
+    loop = "" if event.step is None else f"step {event.step} of {event.loop}"
+    return [event.op, event.name, what, at, place, event.path, loop, "; ".join(operands), came_from]
 
 
 def _pictures(first: BatchDifference | NotFinite) -> list[MarkedPicture]:

@@ -8,14 +8,15 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import window
+from rfnb.display.kit.blocks import Facts, Figure, Fold, Grid, Group, Line, Note, Only, Page
 from rfnb.display.kit.data import Axis
-from rfnb.display.kit.dims import describe_axes, dims_html, dims_text
+from rfnb.display.kit.dims import describe_axes, dims_text
 from rfnb.display.kit.note import Notes
 from rfnb.display.kit.schema import DimView, MarkedPicture
-from rfnb.display.markup import elements, style
-from rfnb.display.markup.elements import Table, aligned, chip, facts_html, fold, note_html, quiet
-from rfnb.display.markup.html import Html, el
+from rfnb.display.kit.words import Span, bold, chip, pills, quiet, web
+from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import Number, plain, real, short
+from rfnb.display.markup.style import ALARM, GREY, HEAD
 from rfnb.errors import fact_lines
 
 if TYPE_CHECKING:
@@ -125,44 +126,37 @@ def _when(step: int, *, edited: bool) -> str:
     return "before the first step" if step < 0 else f"before step {step}" if edited else f"step {step}"
 
 
-def to_text(view: ComparisonView) -> str:
-    """A summary, then a line for each difference and note."""
-    rows = view["differences"][:ROWS]
-    lines = aligned([[row["name"], _line(row), _step(row), row["text"]] for row in rows])
-    count = len(view["differences"]) - len(rows)
-    lines += [f"… {count:,} more: view.table()"] if count else []
-    lines += [f"({note})" for note in view["notes"]]
-    return "\n".join([view["text"], *fact_lines(facts(view["first"])), *(f"  {line}" for line in lines)])
-
-
-def to_html(view: ComparisonView) -> Html:
+def page(view: ComparisonView) -> Page:
     """The first difference with pictures; later ones folded."""
-    word = chip("agree", style.GREY) if view["agree"] else chip("differ", style.ALARM)
-    groups = _groups(view)
-    return el(
-        "div",
-        el("div", word, view["text"], style=style.HEAD),
-        _first_html(view["first"]),
-        [_folded(f"{words} ({len(rows)})", rows) for words, rows in groups.items() if rows],
-        [note_html(note) for note in view["notes"]],
-        style=style.BOX,
-    )
+    first, rows, count = view["first"], view["differences"], len(view["differences"])
+    word = chip("agree", GREY) if view["agree"] else chip("differ", ALARM)
+    blocks = [
+        Line(web(word), view["text"], look=HEAD),
+        None if first is None else _first_block(first),
+        Only("text", [Grid([_cells(row) for row in rows[:ROWS]])]),
+        Only("text", [Line(f"  … {count - ROWS:,} more: view.table()")]) if count > ROWS else None,
+        Only("html", [_folded(words, group) for words, group in _groups(view).items() if group]),
+        *map(Note, view["notes"]),
+    ]
+    cells = [[row["name"], row["line"], row["step"], row["text"]] for row in rows]
+    return Page("comparison", "", blocks, Table(["value", "line", "step", "difference"], cells))
 
 
-def to_table(view: ComparisonView) -> Table:
-    """A row for each value that differs or is in one run only."""
-    columns = ["value", "line", "step", "difference"]
-    return Table(columns, [[row["name"], row["line"], row["step"], row["text"]] for row in view["differences"]])
+def _first_block(first: FirstDifference) -> Group:
+    told = facts(first)
+    head = Span([bold(first["name"]), " ", pills(first["dims"]), quiet(told[0][1].partition("}, ")[2])],
+                text=fact_lines(told[:1])[0])  # fmt: skip
+    pictures = window.pictures_html(first["pictures"])
+    return Group([Line(head), Facts(told[1:]), Figure(pictures)], look=FIRST)
 
 
+FIRST = f"border-left:3px solid {ALARM};padding-left:10px;margin:4px 0"
 ROWS = 40
 """Largest number of differences in the text."""
 
 
-def facts(first: FirstDifference | None) -> list[tuple[str, str]]:
+def facts(first: FirstDifference) -> list[tuple[str, str]]:
     """Labelled facts about the first difference."""
-    if first is None:
-        return []
     lines = [str(line) for line in first["lines"] if line is not None]
     step = _when(first["step"], edited=first.get("edited", False))
     place = [step, *([f"line {' and '.join(dict.fromkeys(lines))}"] if lines else [])]
@@ -224,19 +218,6 @@ def _real(array: np.ndarray) -> np.ndarray:
     return np.abs(array) if array.dtype.kind == "c" else array.astype(np.float64)
 
 
-def _first_html(first: FirstDifference | None) -> Html | None:
-    if first is None:
-        return None
-    head = facts(first)[0][1].partition("}, ")[2]
-    return el(
-        "div",
-        el("div", el("b", first["name"]), " ", dims_html(first["dims"]), quiet(head)),
-        facts_html(facts(first)[1:]),
-        window.pictures_html(first["pictures"]),
-        style=f"border-left:3px solid {style.ALARM};padding-left:10px;margin:4px 0",
-    )
-
-
 def _groups(view: ComparisonView) -> dict[str, list[Difference]]:
     """The other differences, values that could not be compared, and values in one run only."""
     rows = view["differences"]
@@ -250,13 +231,14 @@ def _groups(view: ComparisonView) -> dict[str, list[Difference]]:
     }
 
 
-def _folded(words: str, rows: list[Difference]) -> Html:
-    table = el("table", [_row(row) for row in rows], style=style.TABLE)
-    return fold(words, el("div", table, style="overflow-x:auto"))
+def _folded(words: str, rows: list[Difference]) -> Fold:
+    grid = Grid([[bold(name), *tail] for name, *tail in map(_cells, rows)])
+    return Fold(f"{words} ({len(rows)})", [Group([grid], look="overflow-x:auto")])
 
 
-def _row(row: Difference) -> Html:
-    return elements.row(el("b", row["name"]), _line(row), _step(row), row["text"])
+def _cells(row: Difference) -> list[str]:
+    line = "" if row["line"] is None else f"line {row['line']}"
+    return [row["name"], line, "" if row["step"] is None else f"step {row['step']}", row["text"]]
 
 
 def _percent(share: Number) -> str:
@@ -278,14 +260,6 @@ def _summary(comparison: Comparison, differing: int) -> str:
         return f"{differing} of {count} cannot be compared, the others agree"
     where = "" if comparison.complete else " in the steps that were compared"
     return f"all {count} agree{where}" + ("" if comparison.same_steps else ", but not the number of steps")
-
-
-def _line(row: Difference) -> str:
-    return "" if row["line"] is None else f"line {row['line']}"
-
-
-def _step(row: Difference) -> str:
-    return "" if row["step"] is None else f"step {row['step']}"
 
 
 def _entry(entry: object) -> str:

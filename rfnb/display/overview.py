@@ -4,82 +4,44 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Literal, TypedDict
 
+from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page, Row
+from rfnb.display.kit.words import Span, Words, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import aligned, quiet, row
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.elements import Table
 
 
-class Call(TypedDict):
-    """A call, what it does, and the page of the documentation that explains it."""
-
-    call: str
-    what: str
-    page: str
-
-
-class Task(TypedDict):
-    """A task with its calls."""
-
-    name: str
-    calls: list[Call]
-
-
-class Overview(TypedDict):
-    """The calls to begin with, by task."""
-
-    kind: Literal["overview"]
-    title: str
-    tasks: list[Task]
-
-
-def describe(docstring: str) -> Overview:
+def describe(docstring: str) -> Page:
     """The title and the calls of a docstring: a line with the name of each task, its calls indented below.
 
-    >>> describe("All about x.\\n\\nlook\\n    show(x)  what is in x  docs/x.md")["tasks"]
-    [{'name': 'look', 'calls': [{'call': 'show(x)', 'what': 'what is in x', 'page': 'docs/x.md'}]}]
+    >>> from rfnb.display.kit.blocks import to_text
+    >>> print(to_text(describe("All about x.\\n\\nlook\\n    show(x)  what is in x  docs/x.md")))
+    All about x.
+    <BLANKLINE>
+    look
+      show(x)  what is in x  docs/x.md
     """
-    lines, tasks = inspect.cleandoc(docstring).splitlines(), list[Task]()
+    lines, tasks = inspect.cleandoc(docstring).splitlines(), dict[str, list[list[str]]]()
     for line in lines:
         cells = re.split(" {2,}", line.strip())
         if line.startswith(" ") and len(cells) == 3 and tasks:
-            tasks[-1]["calls"].append({"call": cells[0], "what": cells[1], "page": cells[2]})
+            tasks[next(reversed(tasks))].append(cells)
         elif line.isidentifier():
-            tasks.append({"name": line, "calls": []})
-    return {"kind": "overview", "title": lines[0] if lines else "", "tasks": tasks}
+            tasks[line] = []
+    text = [row for task, calls in tasks.items() for row in ([task], *([f"  {call}", *tail] for call, *tail in calls))]
+    html = [_row(task if i == 0 else "", *call) for task, calls in tasks.items() for i, call in enumerate(calls)]
+    blocks: list[Block] = [Line(lines[0] if lines else "", look=style.HEAD)]
+    if tasks:
+        blocks += [Only("text", [Line(""), Grid(text, indent=0)]), Only("html", [Grid(html, look=TABLE)])]
+    table = Table(["task", "call", "what", "page"], [[task, *call] for task, calls in tasks.items() for call in calls])
+    return Page("overview", "", blocks, table)
 
 
-def to_text(view: Overview) -> str:
-    """The title, then a line for each call, below the name of its task."""
-    rows = [
-        cells
-        for task in view["tasks"]
-        for cells in ([task["name"]], *([f"  {call['call']}", call["what"], call["page"]] for call in task["calls"]))
-    ]
-    return "\n".join([view["title"], "", *aligned(rows)] if rows else [view["title"]])
+TABLE = "table-layout:auto;border-collapse:collapse;margin:0"
 
 
-def to_html(view: Overview) -> Html:
-    """The title, then a row for each call; the name of a task stands beside its first call."""
-    rows = [
-        _row(call, task["name"] if call is task["calls"][0] else None)
-        for task in view["tasks"]
-        for call in task["calls"]
-    ]
-    table = el("table", el("tbody", rows), style="table-layout:auto;border-collapse:collapse;margin:0")
-    return el("div", el("div", view["title"], style=style.HEAD), table if rows else None, style=style.BOX)
-
-
-def _row(call: Call, task: str | None) -> Html:
-    """task: its name, above whose first call there is some space."""
-    look = style.LEFT_CELL if task is None else f"{style.LEFT_CELL};padding-top:9px"
-    return row(task and quiet(task), _code(call["call"]), call["what"], _page(call), look=look)
-
-
-def _code(call: str) -> Html:
-    return el("code", call, style=f"{style.NUMBERS};background:none;white-space:nowrap")
-
-
-def _page(call: Call) -> Html:
-    return el("span", call["page"], style=f"{style.NUMBERS};{style.QUIET};white-space:nowrap")
+def _row(task: str, call: str, what: str, page: str) -> Row:
+    """A call; above the first one of a task there is some space."""
+    code = Span(call, f"{style.NUMBERS};background:none;white-space:nowrap", tag="code")
+    cells: list[Words] = [quiet(task), code, what, Span(page, f"{style.NUMBERS};{style.QUIET};white-space:nowrap")]
+    return Row(cells, cell=";padding-top:9px" if task else "")

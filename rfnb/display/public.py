@@ -1,5 +1,6 @@
 """Views: names of `rf`, imported when one is first asked for."""
 
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup.html import el as el
 from rfnb.display.register import register_view as register_view
 from rfnb.display.show import (

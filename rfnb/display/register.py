@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.show import KINDS, MODULES, class_name, make_dot, make_line, make_page, make_view
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rfnb.core.graph.model_graph import ModelGraph
+    from rfnb.display.kit.blocks import Page
     from rfnb.trace.run.run import Run
 
 VIEWS = {
@@ -34,8 +35,8 @@ VIEWS = {
     "run": ("run.view", "rfnb.trace.run.run.Run"),
     "run_step": ("run.step_view", "rfnb.trace.run.step.RunStep"),
     "runs": ("run.list_view", "rfnb.trace.run.runs.Runs"),
-    "loop_explanation": ("loop.view", "rfnb.loop.steps.explain.Explanation"),
-    "net_explanation": ("loop.layers_view", "rfnb.network.rec.explain.NetExplanation"),
+    "loop_explanation": ("loop", "rfnb.loop.steps.explain.Explanation"),
+    "net_explanation": ("rfnb.netdict.views.loops", "rfnb.netdict.loops.explain.NetExplanation"),
     "gradients": ("run.gradients_view", "rfnb.loop.replay.gradients.Gradients"),
     "comparison": ("comparison", "rfnb.trace.compare.comparison.Comparison"),
     "check": ("check", "rfnb.loop.check.invariance.BatchReport rfnb.loop.check.finiteness.FiniteReport"),
@@ -60,19 +61,20 @@ VIEWS = {
         "search_report",
         "rfnb.search.corpus.report.SearchReport rfnb.search.corpus.report.SearchReports",
     ),
-    "network": ("network.view", "rfnb.network.network.Network"),
-    "network_report": ("network.report", "rfnb.network.report.findings.NetworkReport"),
+    "network": ("rfnb.netdict.views.network", "rfnb.netdict.network.Network"),
+    "network_report": ("rfnb.netdict.views.report", "rfnb.netdict.report.findings.NetworkReport"),
     "overview": ("overview", ""),
     "error": ("error.view", "builtins.Exception"),
-    "note": ("kit.note", ""),
 }
-"""By kind: the module that makes the view, inside `rfnb.display`, and the full names of the classes it shows."""
+"""By kind: the module that makes the view, in `rfnb.display` unless its name is in full, and the full names of the
+classes it shows."""
 
 
 def register_views() -> None:
     """Registers the views of rfnb's classes, shows errors in notebooks, and answers the panel."""
     KINDS.update({name: kind for kind, (_, names) in VIEWS.items() for name in names.split()})
-    MODULES.update({kind: f"rfnb.display.{module}" for kind, (module, _) in VIEWS.items()})
+    in_display = "rfnb.display.{}".format
+    MODULES.update({kind: path if path[:5] == "rfnb." else in_display(path) for kind, (path, _) in VIEWS.items()})
     show_in_notebooks()
     follow_cells()
     answer_the_panel()
@@ -97,40 +99,30 @@ def answer_the_panel() -> None:
         comm.install(runs, kernel)
 
 
-def register_view(
-    cls: type | str,
-    *,
-    describe: Callable[..., Mapping[str, Any]],
-    to_text: Callable[[Any], str],
-    to_html: Callable[[Any], str] | None = None,
-) -> None:
+def register_view(cls: type | str, make: Callable[..., Page]) -> None:
     """Shows objects of your own class: by `rf.show`, and as the result of a notebook's cell.
 
     >>> class Lexicon:
     ...     def __init__(self, words):
     ...         self.words = words
-    >>> rf.register_view(
-    ...     Lexicon,
-    ...     describe=lambda lexicon, first=3: {"words": lexicon.words[:first]},
-    ...     to_text=lambda view: "lexicon: " + ", ".join(view["words"]),
-    ...     to_html=lambda view: rf.el("ul", [rf.el("li", word) for word in view["words"]]),
-    ... )
+    >>> def page_of(lexicon, first=3):
+    ...     words = [[word, len(word)] for word in lexicon.words[:first]]
+    ...     return rf.page.Page("lexicon", "fruit", [rf.page.Line("lexicon"), rf.page.Grid(words, ["word", "letters"])])
+    >>> rf.register_view(Lexicon, page_of)
     >>> rf.show(Lexicon(["kiwi", "<fig>"]))
-    lexicon: kiwi, <fig>
-    >>> rf.show(Lexicon(["kiwi", "<fig>"])).html
-    '<ul><li>kiwi</li><li>&lt;fig&gt;</li></ul>'
-    >>> rf.show(Lexicon(["kiwi", "<fig>"]), first=1)
-    lexicon: kiwi
+    lexicon
+      word   letters
+      kiwi   4
+      <fig>  5
+    >>> print(rf.show(Lexicon(["kiwi", "<fig>"]), first=1).text.splitlines()[-1])
+      kiwi  4
 
-    A class that is registered again gets the new view. A view that raises is replaced by a note that says why.
+    A class that is registered again gets the new view. If the function raises, a note says why there is no view.
 
     Args:
         cls: the class, or its full name ("package.module.Class") if it should not be imported for this. Subclasses are
             shown like it.
-        describe: the object as plain JSON: a dict. Its further arguments are those that `rf.show` takes for this class.
-        to_text: from that dict, the text for a terminal.
-        to_html: from that dict, HTML made by `rf.el`, which escapes text; without it, the text. A plain string counts
-            as text.
+        make: from an object, its `rf.page.Page`. Its further arguments are those that `rf.show` takes for this class.
 
     Raises ViewError if `cls` is neither a class nor the full name of one.
     """
@@ -143,7 +135,7 @@ def register_view(
         )
     kind = cls if isinstance(cls, str) else class_name(cls)
     KINDS[kind] = kind
-    OWN_VIEWS[kind] = own_view(kind, describe, to_text, to_html)
+    OWN_VIEWS[kind] = own_view(make)
     _format_in_notebooks(cls)
 
 

@@ -13,7 +13,7 @@ from rfnb.core.ground.show import KINDS, kind_of
 from rfnb.core.ground.source import locals_of, user_frame, user_source
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit.view import View, describe, module_of
+from rfnb.display.kit.view import View, describe, maker
 from rfnb.display.tensor import arrays, view as tensor_view
 from rfnb.display.tensor.describe import select
 from rfnb.errors import ViewError
@@ -83,7 +83,7 @@ def _is_call(shown: Any, kind: str | None, named: dict[str, Any]) -> bool:
     """Whether keywords are arguments of a model's or a function's call, not a choice of what its view shows."""
     if not named or not callable(shown) or isinstance(shown, type) or arrays.is_array(shown):
         return False
-    options = () if kind is None else (*inspect.signature(module_of(kind).describe).parameters, *GRAPH_OPTIONS)
+    options = () if kind is None else (*inspect.signature(maker(kind)).parameters, *GRAPH_OPTIONS)
     return any(name not in options or name in keywords_of(shown)[0] for name in named)
 
 
@@ -123,7 +123,7 @@ def show_dims(*objects: Any) -> View:
 
     >>> time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
     >>> x = rf.convert_to_tensor(np.ones((2, 3, 2)), dims=[rf.batch_dim, time, feat], lengths=[3, 1])
-    >>> [row["dim"]["name"] for row in rf.show_dims(x).data["rows"]]
+    >>> [row["dim"] for row in rf.show_dims(x).table()]
     ['batch', 'time', 'feat']
 
     Args:
@@ -189,6 +189,7 @@ def show_attention(
     lengths: Any = None,
     seconds: float | tuple[float | None, float | None] | None = None,
     sort: Literal["entropy", "monotonicity", "coverage", "diagonal"] | None = None,
+    tokenizer: Any = None,
 ) -> View:
     """Attention of one sequence: small pictures of all layers and heads, and one large: `rows` attend to `cols`.
 
@@ -204,7 +205,8 @@ def show_attention(
 
     Args:
         weights: a Tensor; an array of torch or numpy, [layers, batch, heads, rows, columns] or the last two, three
-            (heads) or four (batch, heads) of these; a list of either, one for each layer; or what `rf.capture` saw.
+            (heads) or four (batch, heads) of these; a list of either, one for each layer, whose sizes may differ; or
+            what `rf.capture` saw.
         rows, cols: of each side its Dim, or its labels: strings (a list of them for each sequence, if they differ), or
             a sparse Tensor with a vocab.
         batch: number or tag of the sequence; the first one if not given.
@@ -217,6 +219,8 @@ def show_attention(
             columns).
         sort: the order of the heads, and so which one is drawn large: by the lowest entropy, or by the largest value of
             another measure.
+        tokenizer: of Hugging Face or another library, or an `rf.Vocab`: for the labels of `generate`, whose numbers
+            `rf.capture` saw.
 
     Raises ViewError if there are no two sides, or no such sequence, layer or head.
     """
@@ -226,6 +230,6 @@ def show_attention(
         return View(
             attention_view.describe(
                 weights, rows=rows, cols=cols, batch=batch, layer=layer, head=head, dims=dims, lengths=lengths,
-                seconds=seconds, sort=sort,
+                seconds=seconds, sort=sort, tokenizer=tokenizer,
             )
         )  # fmt: skip

@@ -14,7 +14,7 @@ from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.dims.lengths import EMPTY, Size, frame_numbers
 from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 def ended(size: Size, how: align.Move, steps: int) -> np.ndarray:
     """Whether each sequence has ended before each step, with the axes of the lengths moved. [steps, …]"""
     lengths: np.ndarray = align.apply(how, size.values)
-    numbers = np.arange(steps).reshape([steps, *[1] * lengths.ndim])
-    masks: np.ndarray = numbers >= lengths
+    masks: np.ndarray = frame_numbers(steps)[:, *[None] * lengths.ndim] >= lengths
     return masks
 
 
@@ -56,8 +55,11 @@ class EndedMask(NamedTuple):
 
     def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[Any]:
         """All masks as raw tensors."""
-        mask = ended(limit, self.how, max(limit.max, 1)) ^ self.active
-        return backend.frames_raw(backend.from_numpy_raw(mask, self.device), 0)
+        return backend.frames_raw(self.all_frames(backend, source, limit, max(limit.max, 1)), 0)
+
+    def all_frames(self, backend: type[Backend], source: None, limit: Size, steps: int) -> Any:
+        """All masks as one raw tensor. [steps, …]"""
+        return backend.from_numpy_raw(ended(limit, self.how, steps) ^ self.active, self.device)
 
 
 class EndedFrames:
@@ -249,7 +251,7 @@ class EndedGuard:
 def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:
     """The positions of states that go on after the end of their sequences, where they are not recorded."""
     looked_at = body.recorder.recorded or body.watchers or body.outer is not None or body.hypotheses is not None
-    if looked_at or body.condition is not None or not limit.ragged or len(limit.dims) != 1:
+    if looked_at or body.condition is not None or not limit.ragged or len(limit.dims) != 1 or limit.traced:
         return set()
     free = unfrozen(body.carried, new, limit.dims[0], body.tape, body.recorder.op_calls)
     if body.modes["gradients"]:  # those around the loop; the body itself is traced without

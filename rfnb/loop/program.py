@@ -190,14 +190,17 @@ class Program:
         externals: Sequence[Any] | None = None,
         *,
         effects: bool = True,
+        once: bool = True,
     ) -> Compiled:
         """Compiles a function `run(i, *inputs)` that returns `wanted`.
 
         generator: returns the generator of a stream, seeded for step i. externals: replace those that were traced.
+        once: whether what is the same at every step is computed before the first one.
         """
-        lines, once, _ = self._lines(wanted, effects)
+        lines, once_count, _ = self._lines(wanted, effects)
         inputs = "".join(f", v{var.number}" for var in self.inputs)
-        written = Written(lines, once, [f"def run(i{inputs}):"], [f"    return {lines.tuple_of(wanted)}"], 1)
+        head, tail = [f"def run(i{inputs}):"], [f"    return {lines.tuple_of(wanted)}"]
+        written = Written(lines, once_count if once else 0, head, tail, 1)
         return written.bind(self.constants, externals or self.externals, generator)
 
     def compile_loop(

@@ -28,6 +28,7 @@ from rfnb.loop.step import (
     Carried,
     Outcome,
     StateHistory,
+    StepNumber,
     TracedStep,
     current_inspection,
     execute,
@@ -68,7 +69,8 @@ class BodyRun:
         try:
             judge(step)
             with running_loop():
-                results = self._run_outside() if step.outer is None else self._run_inside()
+                run = self._run_inside if step.outer is not None else self._run_outside
+                results = run() if isinstance(step.limit.max, int) else self._run_traced()
             size = settle(loop, step, results)
             session.draw(partial(loop_record, loop, step, size=size))
         except BaseException:
@@ -170,6 +172,36 @@ class BodyRun:
         outcome.failure = failure(error, outcome.steps, self.failed, position)
         outcome.error = None  # its traceback refers to the outcome: avoids a reference cycle
         return error
+
+    def _run_traced(self) -> Results:
+        """Runs all steps as one call of a graph that torch traces, because their number is not known yet."""
+        step, backend, limit = self.step, self.step.backend, self.step.limit
+        program, schedule = step.program, step.schedule
+        cause = "ends by a condition" if step.ends else "is a search" if step.hypotheses is not None else None
+        cause = "is inside of another loop" if step.outer is not None else cause
+        cause = "draws random numbers" if program.stream_devices else cause
+        if cause is not None or step.gives_size:
+            raise LoopError(
+                f"to_torch: the model is traced, but has a loop that {cause or 'has no frames'}",
+                expected="a loop over the frames of its arguments, without `loop.end`, as one call of torch's scan",
+                hint="compile only parts without it: rf.from_torch(torch.compile(rf.to_torch(part, in_dims=…)), …, "
+                'lengths="lengths")',
+            )
+        frames = [frame.kind.all_frames(backend, frame.source, limit, limit.max) for frame in step.frames]
+        frames.append(StepNumber().all_frames(backend, None, limit, limit.max))  # torch needs one
+        program = program.copy()
+        raws = iter(backend.apart_raw([*program.externals, *program.constants.values()]))
+        externals = [next(raws) for _ in program.externals]
+        program.constants = dict(zip(program.constants, raws, strict=True))
+        wanted = [*schedule.kept, *schedule.outputs]
+        compiled = program.compile(wanted, lambda *_: None, externals, effects=False, once=False)
+        count = len(step.carried)
+
+        def one_step(states: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            results = compiled.run(0, *states, *values[:-1])
+            return list(results[:count]), list(results[count:])
+
+        return Results(*backend.scan_raw(one_step, _initial(step), frames))
 
     # -- a nested loop
 

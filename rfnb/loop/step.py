@@ -19,7 +19,7 @@ import numpy as np
 from rfnb.backend.base.tape import Call, External, Tape, Var, current_tape, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.dims.lengths import EMPTY, Size, frame_numbers
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import MeasuredLoop, Meter
 from rfnb.core.ground.default import has_fractions
@@ -205,6 +205,13 @@ class Unstacked(NamedTuple):
         source = _without_padding(backend, source, self.axis, self.repeat)
         return backend.frames_raw(source._raw, source.axis(self.axis))
 
+    def all_frames(self, backend: type[Backend], source: Tensor, limit: Size, steps: int) -> Any:
+        """All frames as one raw tensor. [steps, …]"""
+        source = _without_padding(backend, source, self.axis, self.repeat)
+        place = source.axis(self.axis)
+        order = (place, *(axis for axis in range(len(source.dims)) if axis != place))
+        return backend.slice_raw(align.permute(source._raw, order), 0, 0, steps, 1)
+
     def stacked(self, backend: type[Backend], source: Tensor, frames: Dim) -> Tensor:
         """All frames as one tensor, with `frames` in place of the axis; later frames than it counts are dropped."""
         axis, source = self.axis, _without_padding(backend, source, self.axis, self.repeat)
@@ -221,6 +228,10 @@ class StepNumber(NamedTuple):
     def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[Any]:
         """All numbers as raw tensors."""
         return StepNumbers(backend)
+
+    def all_frames(self, backend: type[Backend], source: None, limit: Size, steps: int) -> Any:
+        """All numbers as one raw tensor. [steps]"""
+        return backend.range_raw(steps, "int64", None)
 
     def stacked(self, backend: type[Backend], source: None, frames: Dim) -> Tensor:
         """All numbers as one tensor. {frames} int64"""
@@ -265,11 +276,9 @@ def _harmless(backend: type[Backend], source: Tensor) -> Tensor | None:
 
 
 def _repeat_last_frame(backend: type[Backend], source: Tensor, axis: Dim, size: Size) -> Tensor:
-    steps = np.minimum(np.arange(size.max), np.maximum(size.values[..., None] - 1, 0))
-    dims = [*size.dims, axis]
-    in_order = steps.transpose([dims.index(dim) for dim in source.dims if dim in dims])
-    shaped = in_order[tuple(slice(None) if dim in dims else None for dim in source.dims)]
-    indices = backend.from_numpy_raw(shaped, source.device)
+    steps = np.minimum(frame_numbers(size.max), np.maximum(size.values[..., None] - 1, 0))
+    how = align.move([*size.dims, axis], source.dims, trailing=False)
+    indices = backend.from_numpy_raw(align.apply(how, steps), source.device)
     return source.like(backend.gather_raw(source._raw, indices, source.axis(axis), 1))
 
 

@@ -24,20 +24,30 @@ if _TYPE_CHECKING:
     from rfnb.search.score.kenlm_model import KenLM as KenLM
     from rfnb.search.score.ngram import NGram as NGram
     from rfnb.search.score.phrases import Phrases as Phrases
-    from rfnb.search.score.scorer import PartialScorer as PartialScorer, Scorer as Scorer
+    from rfnb.search.score.scorer import (
+        ChangingScorer as ChangingScorer,
+        PartialScorer as PartialScorer,
+        Scorer as Scorer,
+    )
     from rfnb.search.score.word_ngram import WordNGram as WordNGram
     from rfnb.search.tree import Tree as Tree
     from rfnb.search.variants.constraints import (
         allowed as allowed,
         forced as forced,
         lengths as lengths,
-        no_repeat as no_repeat,
         trie as trie,
+    )
+    from rfnb.search.variants.history import (
+        bad_words as bad_words,
+        no_repeat as no_repeat,
+        presence_penalty as presence_penalty,
+        repetition_penalty as repetition_penalty,
     )
     from rfnb.search.variants.sampling import sampled as sampled, stochastic as stochastic, truncated as truncated
 
 _NAMES = {
     "CTCPrefix": "score.ctc_prefix",
+    "ChangingScorer": "score.scorer",
     "Coverage": "score.coverage",
     "Found": "found",
     "InternalLM": "score.internal_lm",
@@ -49,6 +59,7 @@ _NAMES = {
     "Tree": "tree",
     "WordNGram": "score.word_ngram",
     "allowed": "variants.constraints",
+    "bad_words": "variants.history",
     "beam_step": "beam",
     "ctc_beam": "ctc",
     "decode": "decoding",
@@ -56,7 +67,9 @@ _NAMES = {
     "from_generate": "generate.build",
     "lengths": "variants.constraints",
     "load": "found",
-    "no_repeat": "variants.constraints",
+    "no_repeat": "variants.history",
+    "presence_penalty": "variants.history",
+    "repetition_penalty": "variants.history",
     "report": "corpus.report",
     "sampled": "variants.sampling",
     "stochastic": "variants.sampling",

@@ -81,7 +81,7 @@ def beam_step(
     groups: int = 1,
     diversity: float = 0.5,
     threshold: float | None = None,
-    end: int | None = None,
+    end: int | Sequence[int] | None = None,
     living: int | None = None,
     most_ended: int | None = None,
 ) -> BeamStep:
@@ -111,7 +111,7 @@ def beam_step(
             The cost counts for places only, not in scores (https://arxiv.org/abs/1610.02424).
         threshold: hypotheses that are worse than the best by more than this lose their place.
         living: how many places, the first ones, are for hypotheses that go on; those that have ended, or end by the
-            label `end`, get the others. most_ended: no more end once so many have
+            label `end`, or by one of several, get the others. most_ended: no more end once so many have
             (https://arxiv.org/abs/2204.05424).
 
     Raises DimError if the dims do not fit, ParameterError if `groups` does not divide the beams, or is combined with
@@ -119,12 +119,16 @@ def beam_step(
     """
     rules = BeamRules(
         exponent=exponent, offset=offset, combine=combine, keep_beams=keep_beams, gold=gold is not None,
-        gold_once=gold_once, groups=groups, diversity=diversity, threshold=threshold, end=end, living=living,
+        gold_once=gold_once, groups=groups, diversity=diversity, threshold=threshold, ends=_numbers(end), living=living,
         most_ended=most_ended,
     )  # fmt: skip
     state = BeamState(None, None, base, counts, ended)
     after = advance(state, scores, rules, axis=axis, beam=beam, out_beam=out_beam, step=step, gold=gold)
     return BeamStep(*after[:4])
+
+
+def _numbers(end: int | Sequence[int] | None) -> tuple[int, ...]:
+    return () if end is None else (end,) if isinstance(end, int) else tuple(sorted({*end}))
 
 
 @op(name="beam_step")
@@ -179,7 +183,7 @@ def advance(
         total = total.copy_transpose(order)
     if rules.groups != 1:
         labels, parents, best = best_of_groups(total, ended, axis, beam, out_beam, rules)
-    elif rules.living is not None and rules.end is not None:
+    elif rules.living is not None and rules.ends:
         labels, parents, best = best_apart(total, ended, axis, beam, out_beam, rules)
     elif gold is not None:
         labels, parents, best = _with_gold(total, axis, beam, out_beam, step, gold, rules.gold_once, ended)

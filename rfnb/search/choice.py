@@ -356,11 +356,12 @@ def _rules(body: Body, options: ChoiceOptions, places: int, axis: Dim) -> tuple[
     options that do not fit together."""
     who = f"{body.loop.name}: choice"
     limit = _most_steps(body) if options.early_stop else None
-    end = None if options.end is None else number_of(options.end, axis)
+    end: Any = options.end
+    ends = [number_of(label, axis) for label in (end if isinstance(end, list | tuple) else [end]) if label is not None]
     unusual = {"beam_size": options.beam_size not in (None, places), "keep_beams": options.keep_beams}
     unusual |= {"cheating": bool(options.cheating), "blank": options.blank is not None}
     others = [name for name, used in unusual.items() if used]
-    rules = rules_of(who, options, places, end=end, gain=options.gain, others=others)
+    rules = rules_of(who, options, places, ends=ends, gain=options.gain, others=others)
     if rules.sure and limit is None and (options.exponent or rules.most_gain > 0):
         raise ParameterError(
             f"{who}: `early_stop` needs to know how many steps there may be", hint="rf.Loop(max_seq_len=…)"

@@ -23,7 +23,7 @@ from rfnb.loop.steps.beams import Searched
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
-from rfnb.ops.shape import expand_dims, replace_dim
+from rfnb.ops.shape import expand_dims, replace_dim, set_feature_dim
 from rfnb.search.beam import BeamState, advance, advance_arrays, check_step, first_label_only, raw_in_order
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
@@ -37,8 +37,8 @@ from rfnb.search.with_tensors import WithTensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
-Change = Callable[[Tensor, Dim], Tensor]
-"""A function on the log-probabilities {…, beam, labels}; it gets the labels too."""
+Change = Callable[[Tensor, Tensor], Tensor]
+"""A function on the log-probabilities {…, beam, labels}; it gets the labels so far too."""
 
 
 @guarded
@@ -48,7 +48,7 @@ def decode(
     *,
     beam: int = 4,
     start: int | str | Sequence[int],
-    end: int | str | None,
+    end: int | str | Sequence[int | str] | None,
     limit: int | Sequence[int],
     labels: Any = None,
     batch: int | Dim | None = None,
@@ -92,7 +92,8 @@ def decode(
             the same for all hypotheses of a sequence. If there are Tensors {batch, …} in it, the step gets `prev` and
             those as Tensors {batch, beam, …}, and returns such.
         beam: the number of hypotheses.
-        start: the first label, or one for each sequence. end: the label that ends a hypothesis; None if there is none.
+        start: the first label, or one for each sequence. end: the label that ends a hypothesis,
+            or several of them; None if there is none.
         limit: the most labels of a hypothesis, or one limit for each sequence.
         labels: a list, an `rf.Vocab` or a tokenizer, for texts; or the dim of the labels, that of the scorers.
         batch: the number of sequences, if no tensor of the state shows it; or their dim, that of Tensors {batch, …} in
@@ -106,8 +107,9 @@ def decode(
         scorers: parts that are added to the scores of `step`, as for `loop.choice`: {"lm": (lm, 0.4), "length": 0.1};
             "model" may have a scale. partial_candidates: see there.
         constraints: such as `rf.search.no_repeat(3)`, in any order.
-        change: a function (scores, labels) → scores of the log-probabilities, Tensors {batch, beam, labels}, such as
-            `lambda scores, labels: rf.search.sampled(scores, axis=labels, top_p=0.9)`.
+        change: a function (scores, labels so far) → scores, for the sum of all parts, {batch, beam, labels}, and the
+            labels from `start` on, {batch, beam, so far}, such as
+            `lambda scores, so_far: rf.search.sampled(scores, axis=scores.feature_dim, top_p=0.9)`.
         groups, diversity, threshold: as of `rf.search.beam_step`.
         ended: "apart": ended hypotheses have places of their own, beside those of the `beam` hypotheses that go on.
             patience, early_stop, most_gain: when a search stops, as of `loop.choice`.
@@ -144,9 +146,10 @@ def decode(
     parts = Scorers(scorers, constraints, partial_candidates or 2 * beam)
     if early_stop:
         refuse_finals("decode", parts.parts)
-    number = None if end is None else int(numbers_of("end", end, 1, vocab)[0])
+    own: Any = end
+    ends = [] if end is None else numbers_of("end", end, len(own) if _is_list(own) else 1, vocab).tolist()
     places = places_for(beam, options)
-    rules = rules_of("decode", options, places, end=number, gain=None if change is not None else parts.gain)
+    rules = rules_of("decode", options, places, ends=ends, gain=None if change is not None else parts.gain)
     search = Decoding(
         rules, options, parts, change, places=places, limits=numbers_of("limit", limit, sequences, None),
         start=numbers_of("start", start, sequences, vocab), batch=batch, labels=label_dim, vocab=vocab,
@@ -164,6 +167,11 @@ def decode(
 
 OTHER_NAMES = {
     "length_penalty": "length_normalization_exponent=…; 0 compares scores that are not normalized",
+    "repetition_penalty": 'scorers={"repetition": rf.search.repetition_penalty(1.2)}',
+    "presence_penalty": 'scorers={"presence": rf.search.presence_penalty(0.5)}',
+    "no_repeat_ngram_size": "constraints=[rf.search.no_repeat(3)]",
+    "bad_words_ids": "constraints=[rf.search.bad_words([…], labels=…)]",
+    "min_new_tokens": "constraints=[rf.search.lengths(end=…, minimum=…)]",
     "num_beams": "beam=4",
     "beam_size": "beam=4",
     "max_length": "limit=50, which does not count `start`",
@@ -224,6 +232,7 @@ class Decoding:
         self._candidates = 0  # with those without a place
         self._first_label: Any = None  # see `advance_arrays`
         self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change) and rules.by_rank
+        self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
         self._over: Any = np.zeros(shape[0], bool)  # sequences none of whose hypotheses goes on
         self._look()
 
@@ -243,7 +252,7 @@ class Decoding:
         had, was, lengths = (array.take(rows) for array in (past, self.state.ended, self.lengths))
         if self.rules.stops:
             scores = self._stopped(BeamState(labels, parents, scores, counts, had))
-        ends = ~had & np.isfinite(scores) & (labels == (-1 if self.rules.end is None else self.rules.end))
+        ends = ~had & np.isfinite(scores) & np.isin(labels, self.rules.ends)
         scores = self._with_finals(parents, scores, ends, parts)
         self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
         self.state = BeamState(labels, parents, scores, counts, was | ends | (scores == -np.inf))
@@ -251,11 +260,14 @@ class Decoding:
         arrays["pruned scores"] = wide.scores[:, beam:]
         for name, part in (arrays | parts).items():
             self.kept.setdefault(name, []).append(part)
+        if self.change is not None:
+            before = np.take_along_axis(self._so_far, parents[:, :, None], axis=1)
+            self._so_far = np.concatenate([before, labels[:, :, None]], axis=2)
         self.steps += 1
         self._look()
         if not self._as_they_are:
             self.scorers.follow(self._tensor(parents), self.dims[1])
-        if self.rules.end is None and (self.steps >= self.limits).any():
+        if not self.rules.ends and (self.steps >= self.limits).any():
             for name, worth in self._settled(labels).items():
                 self.kept.setdefault(FINAL + name, [np.zeros_like(scores)] * (self.steps - 1)).append(worth)
         if going < beam:  # only those that go on; they extend such ones
@@ -295,7 +307,7 @@ class Decoding:
         self, parents: np.ndarray, scores: np.ndarray, ends: np.ndarray, parts: dict[str, np.ndarray]
     ) -> np.ndarray:
         """The scores with what their end is worth to hypotheses that end; it is added to the parts too."""
-        for name, final in ({} if self.rules.end is None else self.scorers.finals).items():
+        for name, final in (self.scorers.finals if self.rules.ends else {}).items():
             worth = np.take_along_axis(self._array(final), parents, axis=1)
             self.kept.setdefault(FINAL + name, []).append(worth)
             added = np.where(ends, worth, 0.0).astype(scores.dtype)
@@ -317,7 +329,7 @@ class Decoding:
         scored, log_probs = None, log_scores(self._scores(raw), self.labels, self.options.input_type)
         if not self._as_they_are:
             scored = self.scorers.add_up(log_probs, self._tensor(state.labels, self.labels), self.dims, self.labels)
-            log_probs = scored.total if self.change is None else self.change(scored.total, self.labels)
+            log_probs = scored.total if self.change is None else self._changed(self.change, scored.total)
         if not isinstance(log_probs, Tensor):
             raise not_a_tensor("decode: the result of `change`", log_probs)
         check_step(log_probs, self._tensor(state.scores), self.labels, self.dims[1], Dim(1, name="beam"))
@@ -325,6 +337,13 @@ class Decoding:
         if not self.rules.by_rank:
             best = self._placed(log_probs, state, best)
         return best, {} if scored is None or self.change is not None else self._parts_of(scored, best)
+
+    def _changed(self, change: Change, scores: Tensor) -> Tensor:
+        """The scores after `change`. {batch, beam, labels}"""
+        lacking = [dim for dim in self.dims if dim not in scores.dims_set]
+        scores = expand_dims(scores, lacking) if lacking else scores
+        so_far = self._tensor(self._so_far, self.labels, [*self.dims, Dim(self._so_far.shape[2], name="so far")])
+        return change(set_feature_dim(scores, self.labels), so_far)
 
     def _best_of(self, scores: Any, state: BeamState) -> BeamState:
         if self._first_label is None:
@@ -376,10 +395,10 @@ class Decoding:
                 got=f"{type(raw).__name__} {shape or ''}".strip(),
                 expected=f"a tensor ({hypotheses}, {self.labels.dimension or 'labels'}): batch · beam, and the labels",
             )
-        if self.rules.end is not None and self.rules.end >= shape[1]:
+        if self.rules.ends and self.rules.ends[-1] >= shape[1]:
             raise SearchError(
                 "decode: `step` returns no score of the label `end`",
-                got=f"end={self.rules.end}, scores of {shape[1]} labels",
+                got=f"end={self.rules.ends[-1]}, scores of {shape[1]} labels",
                 expected=f"0 to {shape[1] - 1}; None if no label ends a hypothesis",
             )
         if self.vocab is not None and not self.vocab.fits(shape[1]):
@@ -413,7 +432,7 @@ class Decoding:
         make = self.backend.from_numpy_raw
         batch, beam = self.dims
         lengths = EMPTY.bind({batch: Size([], len(self.limits), tags=tags)})
-        at_start = self.rules.end is None and self.labels.dimension is not None and not self.limits.all()
+        at_start = not self.rules.ends and self.labels.dimension is not None and not self.limits.all()
         plan = CollectPlan(
             self.backend, self.rules, self.vocab, self.dims, lengths, make(self.initial.scores, None),
             self.scorers.scales, "decode", why_not=NOT_REPLAYED,

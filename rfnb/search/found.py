@@ -318,7 +318,7 @@ def collect(plan: CollectPlan, searched: Searched) -> Found:
         ends=arrays.get("ends"),
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
-        end_labels=None if rules.end is None else (rules.end,),
+        end_label=rules.ends[0] if len(rules.ends) == 1 else rules.ends or None,
         again=_again(plan, searched),
         why_not=plan.why_not,
         blank=rules.blank,

@@ -338,6 +338,12 @@ def check_blank(options: ChoiceOptions, axis: Dim) -> None:
 def check_parts(name: str, parts: Sequence[ScorePart], axis: Dim, options: ChoiceOptions) -> None:
     """Raises ParameterError for parts of scores that a search with a blank cannot have."""
     check_blank(options, axis)
+    for part in parts:
+        if hasattr(part.value, "change"):  # a ChangingScorer
+            raise ParameterError(
+                f"{name}: choice: with a blank, {part.name!r} cannot change the sum of scores",
+                hint="a scorer, whose scores are added where a hypothesis gets a label",
+            )
     if not any(isinstance(part.value, Tensor) for part in parts):
         raise ParameterError(
             f"{name}: choice: with a blank, frames need scores too", got=", ".join(part.name for part in parts),

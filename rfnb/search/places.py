@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,26 +125,36 @@ def best_apart(
     from the best one on, until `living` of them go on; those among them that end are put aside, until `most_ended`
     have. Where no hypothesis goes on, all keep their places.
     """
-    end, living, most_ended = rules.end, rules.living, rules.most_ended
-    assert end is not None and living is not None
+    living, most_ended = rules.living, rules.most_ended
+    assert rules.ends and living is not None
     going, apart = Dim(living, name="living"), Dim(out_beam.get_dim_value() - living, name="ended")
     had = full(dims=[beam], fill_value=False, device=total.device) if ended is None else ended
-    goes_on = where(one_of(had, equal(range_over_dim(axis, device=total.device), end)), -np.inf, total)
+    goes_on = where(one_of(had, among(range_over_dim(axis, device=total.device), rules.ends)), -np.inf, total)
     best, (parents, labels), _ = top_k(goes_on.copy_transpose(total.dims), axis=[beam, axis], k_dim=going)
-    at_end = where(had, gather(total, indices=0, axis=axis), gather(total, indices=end, axis=axis))
+    count, size = len(rules.ends), axis.get_dim_value()
+    cell = Dim(beam.get_dim_value() * count, name="hypotheses by end label")
+    number: Any = set_sparse_dim(range_over_dim(cell, device=total.device), None)
+    parent, which = number // count, number % count
+    label: Any = rules.ends[0]
+    for i, other in enumerate(rules.ends[1:], 1):
+        label = where(equal(which, i), other, label)
+    copied = gather(had, indices=parent, axis=beam)
+    place = parent * size + where(copied, 0, label)
+    whole, joint = merge_dims(total, dims=[beam, axis])
+    at_end = where(both(copied, greater(which, 0)), -np.inf, gather(whole, indices=place, axis=joint))
     last, last_parent, last_label = (gather(x, indices=living - 1, axis=going) for x in (best, parents, labels))
-    number = set_sparse_dim(range_over_dim(beam, device=total.device), None)
-    size = axis.get_dim_value()
     last_place = set_sparse_dim(last_parent, None) * size + set_sparse_dim(last_label, None)
-    earlier = both(equal(at_end, last), less(number * size + end, last_place))
-    comes = both(no(had), both(no(is_neg_infinite(at_end)), one_of(greater(at_end, last), earlier)))
+    earlier = both(equal(at_end, last), less(place, last_place))
+    comes = both(no(copied), both(no(is_neg_infinite(at_end)), one_of(greater(at_end, last), earlier)))
     if most_ended is not None:
-        count = reduce_sum(cast(both(had, no(is_neg_infinite(at_end))), "int64"), axis=beam)
-        comes = both(comes, less(_rank(where(comes, at_end, -np.inf), number, beam) + count, most_ended))
-    ends = where(one_of(had, comes), at_end, -np.inf).copy_transpose((*best.dims[:-1], beam))
-    best_ended, ended_parents, _ = top_k(ends, axis=beam, k_dim=apart)
-    assert isinstance(ended_parents, Tensor)
-    ended_labels = where(gather(had, indices=ended_parents, axis=beam), 0, end)
+        ended_before = reduce_sum(cast(both(copied, no(is_neg_infinite(at_end))), "int64"), axis=cell)
+        comes = both(comes, less(_rank(where(comes, at_end, -np.inf), number, cell) + ended_before, most_ended))
+    ends = where(one_of(copied, comes), at_end, -np.inf).copy_transpose((*best.dims[:-1], cell))
+    best_ended, cells, _ = top_k(ends, axis=cell, k_dim=apart)
+    assert isinstance(cells, Tensor)
+    ended_parents = gather(parent, indices=cells, axis=cell)
+    label = label if isinstance(label, int) else gather(label, indices=cells, axis=cell)
+    ended_labels = where(gather(copied, indices=cells, axis=cell), 0, label)
     ended_labels = cast(set_sparse_dim(ended_labels, axis), labels.dtype)
     parts: list[Tensor] = []
     for part, ended_part in ((labels, ended_labels), (parents, ended_parents), (best, best_ended)):
@@ -151,6 +163,11 @@ def best_apart(
         parts.append(replace_dim(joined, in_dim=dim, out_dim=out_beam)[0])
     labels, parents, best = _kept((parts[0], parts[1], parts[2]), total, had, axis, beam, out_beam)
     return set_sparse_dim(labels, axis), set_sparse_dim(parents, beam), best
+
+
+def among(labels: Tensor, ends: Sequence[int]) -> Tensor:
+    """Which labels are among some. {…} bool"""
+    return reduce(one_of, (equal(labels, label) for label in ends))
 
 
 def _rank(scores: Tensor, number: Tensor, beam: Dim) -> Tensor:
@@ -172,8 +189,8 @@ def stopped(
         limit: how many labels each hypothesis has at most, {…} or a number.
     """
     scores, labels, counts = state.scores, state.labels, state.counts
-    end, most_ended, sure, exponent, offset = rules.end, rules.most_ended, rules.sure, rules.exponent, rules.offset
-    over = had_ended if end is None else one_of(had_ended, equal(labels, end))
+    most_ended, sure, exponent, offset = rules.most_ended, rules.sure, rules.exponent, rules.offset
+    over = one_of(had_ended, among(labels, rules.ends)) if rules.ends else had_ended
     alive = no(is_neg_infinite(scores))
     finished = both(over, alive)
     stops: Any = None

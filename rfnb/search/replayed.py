@@ -139,7 +139,7 @@ class SearchSteps:
         labels = np.where(np.take_along_axis(ended, parents, axis=1), 0, labels)
         free = np.isneginf(self.array(values["scores"], beam))
         if self.rules.threshold is None:  # those that the search stops at this step had a place
-            free[:, : self.rules.living] &= labels[:, : self.rules.living] == self.rules.end
+            free[:, : self.rules.living] &= np.isin(labels[:, : self.rules.living], self.rules.ends)
         labels = np.where(free, -1, labels)
         return labels.tolist(), parents.tolist()
 

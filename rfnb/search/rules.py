@@ -35,7 +35,7 @@ class BeamRules:
         groups: how many parts the beam has; each is filled with extensions of its own hypotheses.
         diversity: what a label costs for each time that an earlier group chose it.
         threshold: hypotheses that are worse than the best by more than this lose their place.
-        end: the label that ends hypotheses, if that is known.
+        ends: the labels that end hypotheses, if they are known, the lowest first.
         living: how many places, the first ones, are for hypotheses that go on; None if all compete.
         most_ended: the search stops when so many have ended.
         sure: it stops when so many that have ended are better than all that the others can still become.
@@ -55,7 +55,7 @@ class BeamRules:
     groups: int = 1
     diversity: float = 0.5
     threshold: float | None = None
-    end: int | None = None
+    ends: tuple[int, ...] = ()
     living: int | None = None
     most_ended: int | None = None
     sure: int = 0
@@ -82,7 +82,7 @@ class BeamRules:
 
     def last_place(self, size: int, step: int, label: int, parent: int, *, copy: bool) -> int:
         """The last place that a candidate may take. size: of the beam. copy: whether its parent had ended."""
-        if self.living is not None and label != self.end and not copy:
+        if self.living is not None and label not in self.ends and not copy:
             return self.living - 1
         if self.groups > 1:
             width = size // self.groups
@@ -97,7 +97,7 @@ class ChoiceOptions:
     """The arguments of `loop.choice`, which explains them; those of `rf.search.decode` are among them."""
 
     ended: Ended = "compete"
-    end: int | str | None = None
+    end: int | str | Sequence[int | str] | None = None
     living: int | None = None
     patience: float | None = None
     early_stop: int = 0
@@ -207,7 +207,11 @@ OTHER_NAMES = {
     "early_stopping": 'early_stop=1, or patience=1.0 with ended="apart"',
     "num_beam_groups": "groups=…",
     "diversity_penalty": "diversity=…",
+    "repetition_penalty": 'loop.choice({"model": scores, "repetition": rf.search.repetition_penalty(1.2)}, …)',
+    "presence_penalty": 'loop.choice({"model": scores, "presence": rf.search.presence_penalty(0.5)}, …)',
+    "bad_words_ids": 'loop.choice({"model": scores, "bad words": rf.search.bad_words([…], labels=…)}, …)',
     "no_repeat_ngram_size": 'loop.choice({"model": scores, "no repeat": rf.search.no_repeat(3)}, …)',
+    "eos_token_id": "loop.end(chosen.labels == end)",
     "min_length": 'loop.choice({"model": scores, "lengths": rf.search.lengths(end=…, minimum=…)}, …)',
     "max_length": 'rf.Loop(max_seq_len=…), or {"model": scores, "lengths": rf.search.lengths(end=…, maximum=…)}',
 }
@@ -215,14 +219,20 @@ OTHER_NAMES = {
 
 
 def rules_of(
-    what: str, options: ChoiceOptions, places: int, *, end: int | None, gain: float | None, others: Sequence[str] = ()
+    what: str,
+    options: ChoiceOptions,
+    places: int,
+    *,
+    ends: Sequence[int],
+    gain: float | None,
+    others: Sequence[str] = (),
 ) -> BeamRules:
     """The rules that follow from the options.
 
     Args:
         what: the name of the caller, for errors.
         places: the size of the beam.
-        end: the number of the label that ends hypotheses.
+        ends: the numbers of the labels that end hypotheses.
         gain: the most that a label may add to a score, if it is known.
         others: options in use that need the usual ends of hypotheses.
 
@@ -250,22 +260,22 @@ def rules_of(
         )
     living = most_ended = None
     if apart:
-        living, most_ended = _apart(what, options, places, end)
+        living, most_ended = _apart(what, options, places, ends)
     for name in ("groups", *others):
         if (apart or options.early_stop) and (name != "groups" or options.groups != 1):
             raise ParameterError(f"{what}: `{name}` is not possible with `ended`, `patience` and `early_stop`")
     check_groups(options.groups, places)
     return BeamRules(
         exponent=options.exponent, offset=options.length_normalization_offset,
-        noisy=bool(options.random_sample_scale), end=end, living=living, most_ended=most_ended,
+        noisy=bool(options.random_sample_scale), ends=tuple(sorted({*ends})), living=living, most_ended=most_ended,
         sure=options.early_stop, most_gain=gain or 0.0, blank=options.blank, merge=options.merge,
         label_loop=options.label_loop, **options.own_rules,
     )  # fmt: skip
 
 
-def _apart(what: str, options: ChoiceOptions, places: int, end: int | None) -> tuple[int, int | None]:
+def _apart(what: str, options: ChoiceOptions, places: int, ends: Sequence[int]) -> tuple[int, int | None]:
     """How many places are for hypotheses that go on, and how many that have ended stop the search."""
-    if end is None:
+    if not ends:
         raise ParameterError(f'{what}: `ended="apart"` needs the label that ends hypotheses', hint='end="</s>"')
     patience = options.patience
     living = options.living or _living_of(places, patience)

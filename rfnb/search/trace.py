@@ -82,7 +82,8 @@ class Trace:
             [steps, batch, beam] bool
         limit: the most steps that each sequence may take, if that is known. [batch] int
         framewise: whether the steps are frames of the input, so that no label ends a hypothesis.
-        end_labels: the labels that end hypotheses, if they are known; otherwise those are looked at that have ended.
+        end_label: the label that ends hypotheses, or several, if that is known; otherwise those are looked at that have
+            ended.
         prompts: the labels of each sequence before the first step, where a search goes on from some.
         entropies: of the distribution from which each label was taken, in nats, in searches without beams.
             [steps, batch, beam]
@@ -113,7 +114,7 @@ class Trace:
     ends: np.ndarray | None = None
     limit: np.ndarray | None = None
     framewise: bool = False
-    end_labels: tuple[int, ...] | None = None
+    end_label: int | Sequence[int] | None = None
     prompts: tuple[tuple[int, ...], ...] | None = None
     entropies: np.ndarray | None = None
     blank: int | None = None

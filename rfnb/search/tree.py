@@ -102,8 +102,8 @@ class Tree(TreeArrays, InWords):
         """The labels by which hypotheses end; empty if they end by the number of frames."""
         if self.own.framewise:
             return frozenset()
-        if self.own.end_labels is not None:
-            return frozenset(self.own.end_labels)
+        if self.own.end_label is not None:
+            return frozenset(np.ravel(self.own.end_label).tolist())
         labels = frozenset(self.labels[self.ends].tolist())
         end = None if self.own.vocab is None else self.own.vocab.eos_id
         if end is not None and (end in labels or not labels):

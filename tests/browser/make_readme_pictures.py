@@ -1,6 +1,7 @@
-"""Makes docs/pictures/*.webp, light and dark, for the README. `python -m tests.browser.make_readme_pictures`.
+"""Makes docs/pictures/*.webp, light and dark: `python -m tests.browser.make_readme_pictures`.
 
-They show views of the README's own examples, of the gallery notebook, and of the pages on errors and training.
+They show views of the README's own examples, of the gallery notebook, of the stories, and of the pages on errors and
+training.
 """
 
 from __future__ import annotations
@@ -76,11 +77,28 @@ def attention() -> Any:
 
 def comparison() -> Any:
     """The README's run of a loop and its fork."""
+    shown: list[Any] = []
+    *_, travel, _, _ = blocks("README.md")
+    run(travel.rpartition("run.save(")[0], {"display": shown.append}, "travel.py")
+    return shown[0]
+
+
+STORIES = {
+    "batch": (1, "rf.check.batch_invariance(model, x, lengths)", 600),
+    "beam": (2, 'rf.show(beam, reference="the dog barks loudly")', 440),
+    "attention": (2, 'rf.show_attention(run.stack("att"), cols=letters)', 300),
+    "loop": (2, "loop.explain()", 700),
+}
+"""By story: after how many of its blocks, the view of which expression, and its width."""
+
+
+def story(name: str) -> Any:
+    """The view of a story."""
     names: Names = {}
-    *_, loop, travel, _, _ = blocks("README.md")
-    run(loop, names, "loop.py")
-    first, _, fork, compare, _ = travel.strip().splitlines()
-    return run("\n".join([first, fork, compare]), names, "travel.py")
+    count, expression, _ = STORIES[name]
+    for number, code in enumerate(blocks(f"docs/stories/{name}.md")[:count], 1):
+        run(code, names, f"{name} {number}")
+    return run(expression, names, "shown")
 
 
 def error() -> Any:
@@ -106,7 +124,7 @@ def training() -> Any:
 
 def net_dict() -> Any:
     """The network of the notebook's config, with its dims and its loss."""
-    return rf.show(rf.Network.from_config(ROOT / "notebooks" / "blstm_hybrid.config", device="meta"))
+    return rf.show(rf.Network.from_config(rf.examples.path("blstm_hybrid.config"), device="meta"))
 
 
 def save(browser: Browser, name: str, shown: Any, width: int, height: int) -> None:
@@ -145,6 +163,7 @@ def main() -> None:
         "error": (error(), 720, 400),
         "training": (training(), 480, 222),
         "net": (net_dict(), 640, 760),
+        **{f"story-{name}": (story(name), width, 420) for name, (_, _, width) in STORIES.items()},
     }
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)

@@ -70,7 +70,7 @@ def walk_graph(root: Locator) -> None:
     search.focus()
     page.keyboard.type("relu")
     press(page, "Enter")
-    expect(root.locator(".rfnb-Graph-count")).to_contain_text("1 of ")
+    expect(root.locator(".rfnb-Search-count")).to_contain_text("1 of ")
     expect(root.locator(".rfnb-Graph .rfnb-Facts")).to_contain_text("relu", ignore_case=True)
 
 

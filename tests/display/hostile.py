@@ -297,8 +297,8 @@ MAKERS: list[Callable[[Word], dict[str, View]]] = [
 def makers() -> Iterator[Callable[[Word], dict[str, View]]]:
     """Those here, and `hostile_views` in the tests of a view."""
     yield from MAKERS
-    folder = Path(__file__).parent
+    folder = Path(__file__).parents[1]
     for file in sorted(folder.rglob("test_*_view.py")):
         if "\ndef hostile_views(" in file.read_text(encoding="utf-8"):
             inside = ".".join(file.relative_to(folder).with_suffix("").parts)
-            yield import_module(f"tests.display.{inside}").hostile_views
+            yield import_module(f"tests.{inside}").hostile_views

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from types import SimpleNamespace
 
@@ -10,7 +11,9 @@ import pytest
 
 import rfnb as rf
 from rfnb.core.ground.show import KINDS
+from rfnb.display.kit.blocks import Grid, Line, Page, bold
 from rfnb.display.kit.view import OWN_VIEWS
+from rfnb.display.markup.elements import Table
 from rfnb.errors import ViewError
 
 
@@ -23,16 +26,8 @@ class Half(Lexicon):
     """A subclass without a view of its own."""
 
 
-def describe(lexicon: Lexicon, first: int = 3) -> dict[str, object]:
-    return {"name": "words", "words": list(lexicon.words[:first])}
-
-
-def to_text(view) -> str:
-    return "lexicon: " + ", ".join(view["words"])
-
-
-def to_html(view) -> str:
-    return rf.el("ul", [rf.el("li", word) for word in view["words"]])
+def page_of(lexicon: Lexicon, first: int = 3) -> Page:
+    return Page("lexicon", "words", [Line("lexicon: ", bold(", ".join(lexicon.words[:first])))])
 
 
 @pytest.fixture(autouse=True)
@@ -45,65 +40,54 @@ def _only_here():
 
 
 def test_its_objects_and_those_of_subclasses_are_shown():
-    rf.register_view(Lexicon, describe=describe, to_text=to_text, to_html=to_html)
+    rf.register_view(Lexicon, page_of)
     for cls in (Lexicon, Half):
         view = rf.show(cls("kiwi", "<fig>"))
-        assert view.text == "lexicon: kiwi, <fig>"
-        assert view.html == "<ul><li>kiwi</li><li>&lt;fig&gt;</li></ul>"
-        assert view.data["words"] == ["kiwi", "<fig>"]
+        assert view.text == "lexicon: kiwi, <fig>" == view.data["text"]
+        assert "lexicon: <b>kiwi, &lt;fig&gt;</b>" in view.html
 
 
 def test_the_class_may_be_given_by_its_name_and_registered_again():
     name = f"{__name__}.Lexicon"
-    rf.register_view(name, describe=describe, to_text=lambda view: "before")
-    rf.register_view(name, describe=describe, to_text=to_text)
+    rf.register_view(name, lambda lexicon: Page("lexicon", "", [Line("before")]))
+    rf.register_view(name, page_of)
     assert rf.show(Lexicon("kiwi")).text == "lexicon: kiwi"
 
 
 def test_its_choices_are_arguments_of_show():
-    rf.register_view(Lexicon, describe=describe, to_text=to_text)
+    rf.register_view(Lexicon, page_of)
     assert rf.show(Lexicon("kiwi", "fig"), first=1).text == "lexicon: kiwi"
     with pytest.raises(ViewError, match="the view of a Lexicon does not take 'last'") as caught:
         rf.show(Lexicon("kiwi"), last=1)
     assert (caught.value.got, caught.value.expected) == ("last=1", "first")
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (["kiwi"], "`describe` gave an object of class list, not a dict"),
-        ({"words": [object()]}, "`describe` gave an object of class object at ['words'][0], which is not JSON"),
-        ({"n": np.int64(3)}, "`describe` gave an object of class int64 at ['n'], which is not JSON"),
-        ({"mean": float("nan")}, "`describe` gave nan at ['mean'], which is not JSON"),
-        ({"by": {1: "a"}}, "`describe` gave the key 1 at ['by'], which is not JSON"),
-    ],
-)
-def test_what_is_not_json_is_a_note_that_says_where(given, words):
-    rf.register_view(Lexicon, describe=lambda lexicon: given, to_text=str)
-    assert words in rf.show(Lexicon("kiwi")).text
+def test_what_is_no_page_is_a_note_that_says_so():
+    rf.register_view(Lexicon, lambda lexicon: lexicon.words)
+    assert rf.show(Lexicon("kiwi")).text == (
+        "Lexicon (no view: the function gave an object of class tuple, not a Page)"
+    )
 
 
-def test_a_plain_string_is_text_even_as_html():
-    rf.register_view(Lexicon, describe=describe, to_text=to_text, to_html=lambda view: "<script>")
-    assert rf.show(Lexicon("a")).html == "<pre>&lt;script&gt;</pre>"
-    rf.register_view(Lexicon, describe=describe, to_text=to_text)
-    assert rf.show(Lexicon("<b>")).html == "<pre>lexicon: &lt;b&gt;</pre>"
+def test_data_is_json_whatever_the_cells_are():
+    rows = [["kiwi", np.int64(3)], ["fig", float("nan")], [None, object]]
+    table = Table(["word", "count"], rows)
+    rf.register_view(Lexicon, lambda lexicon: Page("lexicon", "", [Grid(rows, table.columns)], table))
+    data = json.loads(json.dumps(rf.show(Lexicon("a")).data, allow_nan=False))
+    assert [row["count"] for row in data["rows"]] == ["3", "nan", "<class 'object'>"]
 
 
-def test_a_terminal_obeys_no_character_of_it():
-    rf.register_view(Lexicon, describe=describe, to_text=to_text)
-    assert "\x1b" not in rf.show(Lexicon("a\x1b[31m")).text
+def test_text_is_text_even_as_html_and_a_terminal_obeys_no_character():
+    rf.register_view(Lexicon, page_of)
+    view = rf.show(Lexicon("a\x1b[31m", "<script>"))
+    assert "\x1b" not in view.text and "<script" not in view.html
 
 
-@pytest.mark.parametrize("part", ["describe", "to_text", "to_html"])
-def test_one_that_raises_leaves_a_note(part, tmp_path):
-    def fail(*args: object, **choice: object) -> object:
-        raise RuntimeError("no words")
-
-    rf.register_view(Lexicon, **{"describe": describe, "to_text": to_text, "to_html": to_html, part: fail})
+@pytest.mark.parametrize("fail", [lambda lexicon: 1 / 0, lambda lexicon: Page("lexicon", "", [Grid(3)])])
+def test_one_that_raises_leaves_a_note(fail, tmp_path):
+    rf.register_view(Lexicon, fail)
     view = rf.show(Lexicon("kiwi"))
-    shown = view.html if part == "to_html" else view.text
-    assert "no view: RuntimeError: no words" in shown
+    assert view.text.startswith("Lexicon (no view: ") and "Error: " in view.text and "no view: " in view.html
     assert view.save(tmp_path / "x.html").is_file()
 
 
@@ -112,6 +96,6 @@ def test_the_result_of_a_notebook_cell_is_shown_by_it(monkeypatch):
     formatter = SimpleNamespace(for_type=formatters.__setitem__)
     shell = SimpleNamespace(display_formatter=SimpleNamespace(mimebundle_formatter=formatter))
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    rf.register_view(Lexicon, describe=describe, to_text=to_text, to_html=to_html)
+    rf.register_view(Lexicon, page_of)
     bundle = formatters[Lexicon](Lexicon("kiwi"))
-    assert bundle["text/plain"] == "lexicon: kiwi" and bundle["text/html"] == "<ul><li>kiwi</li></ul>"
+    assert bundle["text/plain"] == "lexicon: kiwi" and "<b>kiwi</b>" in bundle["text/html"]

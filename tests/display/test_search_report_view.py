@@ -1,5 +1,8 @@
 """The view of reports on a search."""
 
+import re
+from html import unescape
+
 import pytest
 
 import rfnb as rf
@@ -31,22 +34,16 @@ def test_settings_are_side_by_side_with_the_wrong_outputs():
     report = rf.search.report(both, given)
     view = rf.show(report)
     assert view.text == report.text == repr(report)
-    assert [each["name"] for each in view.data["settings"]] == ["beam 1", "beam 9"]
-    for each in view.data["settings"]:
-        own = report[each["name"]]
-        assert each["classes"] == own.classes and sum(each["classes"].values()) == each["sequences"] == 3
-        assert each["rates"]["label errors"] == own.error_rate
-    wrong = [row for row in view.data["rows"] if any(output["verdict"] != "correct" for output in row["outputs"])]
-    assert wrong == view.data["rows"] and {"x", "z"} <= {row["name"] for row in wrong}
-    for row in wrong:
-        for name, output in zip(("beam 1", "beam 9"), row["outputs"], strict=True):
-            assert (output["text"], output["verdict"]) == (
-                report[name][row["name"]].output,
-                report[name][row["name"]].verdict,
-            )
+    for row, (name, setting) in zip(view.table(), report.settings.items(), strict=True):
+        assert (row["setting"], row["sequences"], row["label errors"]) == (name, 3, setting.error_rate)
+        assert {verdict: row[verdict] for verdict in setting.classes} == setting.classes
+    html = unescape(str(view.html))
+    wrong = [name for name in "xyz" if any(setting[name].verdict != "correct" for setting in report.settings.values())]
+    assert {"x", "z"} <= set(wrong) == set(re.findall(r"<td[^>]*>([xyz])</td>", html))
+    for row in (setting[name] for setting in report.settings.values() for name in wrong):
+        assert f">{row.verdict}</span>{row.output or '(no labels)'}" in html
     table = view.table()
     assert table.columns[:3] == ["setting", "sequences", "label errors"] and len(table) == 2
-    html = str(view.html)
     assert all(words in html for words in ("beam 1", "beam 9", given[0], "flex:"))
 
 
@@ -54,10 +51,10 @@ def test_one_report_and_a_choice_of_its_rows(tmp_path):
     found = searches()["beam 9"]
     report = rf.search.report(found, references(found))
     view = rf.show(report)
-    assert "setting" not in str(view.html) and view.data["note"] is None
-    assert [row["name"] for row in rf.show(report, verdict="correct").data["rows"]] == ["y"]
-    short = rf.show(report, most=1)
-    assert len(short.data["rows"]) == 1 and short.data["note"].startswith("1 more sequence")
+    assert "setting" not in str(view.html) and "more sequence" not in view.html
+    assert re.findall(r"<td[^>]*>([xyz])</td>", str(rf.show(report, verdict="correct").html)) == ["y"]
+    short = str(rf.show(report, most=1).html)
+    assert len(re.findall(r"<td[^>]*>([xyz])</td>", short)) == 1 and "(1 more sequence; " in short
     for suffix in ("html", "json", "csv", "txt"):
         assert view.save(tmp_path / f"report.{suffix}").stat().st_size > 50
     with pytest.raises(ViewError, match="no such verdict"):
@@ -67,7 +64,7 @@ def test_one_report_and_a_choice_of_its_rows(tmp_path):
 def test_a_report_without_sequences_and_one_without_settings():
     found = searches()["beam 1"]
     empty = rf.search.report([], [])
-    assert len(empty) == 0 and str(rf.show(empty).html) and rf.show(empty).data["rows"] == []
+    assert len(empty) == 0 and str(rf.show(empty).html) and "reference" not in rf.show(empty).html
     assert str(rf.show(rf.search.report({}, [])).html) and rf.show(rf.search.report({}, [])).text == ""
     assert len(rf.search.report(found, references(searches()["beam 9"]))) == 3
 

@@ -59,22 +59,6 @@ def _bart() -> Any:
     ).eval()
 
 
-def _whisper() -> Any:
-    from transformers import WhisperConfig, WhisperForConditionalGeneration
-
-    torch.manual_seed(1)
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
-    labels = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3}
-    model = WhisperForConditionalGeneration(
-        WhisperConfig(
-            vocab_size=40, d_model=16, encoder_layers=1, decoder_layers=1, num_mel_bins=8, max_source_positions=30,
-            max_target_positions=20, suppress_tokens=[], begin_suppress_tokens=[], **heads, **labels,
-        )
-    ).eval()  # fmt: skip
-    model.generation_config.suppress_tokens = model.generation_config.begin_suppress_tokens = None
-    return model
-
-
 def _generate(model: Any, loop: str, **options: Any) -> Made:
     ids = torch.tensor([[5, 6, 7, 8], [9, 4, 3, 11]])
     options = {"max_new_tokens": 8, "output_scores": True, "return_dict_in_generate": True, **options}
@@ -137,6 +121,22 @@ def prompt_lookup() -> Made:
     return [type(model)._assisted_decoding], lambda: model.generate(
         torch.tensor([[5, 6, 7, 5, 6]]), prompt_lookup_num_tokens=3, max_new_tokens=8
     )
+
+
+def _whisper() -> Any:
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    torch.manual_seed(1)
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    labels = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3}
+    model = WhisperForConditionalGeneration(
+        WhisperConfig(
+            vocab_size=40, d_model=16, encoder_layers=1, decoder_layers=1, num_mel_bins=8, max_source_positions=30,
+            max_target_positions=20, suppress_tokens=[], begin_suppress_tokens=[], **heads, **labels,
+        )
+    ).eval()  # fmt: skip
+    model.generation_config.suppress_tokens = model.generation_config.begin_suppress_tokens = None
+    return model
 
 
 @case("transformers")
@@ -282,6 +282,7 @@ def batches_of_lightning() -> Made:
 def rows_of_datasets() -> Made:
     import datasets
 
+    datasets.config.PBAR_REFRESH_TIME_INTERVAL = 3600  # how often the loop yields depends on the clock otherwise
     rows = datasets.Dataset.from_dict({"x": [[1, 2], [3], [4, 5, 6]]})
     return [datasets.Dataset._map_single], lambda: [
         *rows.map(lambda row: {"n": len(row["x"])}, load_from_cache_file=False)["n"]

@@ -114,6 +114,11 @@ FUNCTIONS: dict[str, Row] = {
     "lengths": lambda f: (rf.search.lengths, {"end": 0, "minimum": 1, "maximum": 2}),
     "forced": lambda f: (rf.search.forced, {"prefix": [1, 2]}),
     "no_repeat": lambda f: (rf.search.no_repeat, {"n": 2}),
+    "bad_words": lambda f: (
+        rf.search.bad_words, {"words": ["ab"], "labels": dims()["label"], "before": None}
+    ),
+    "repetition_penalty": lambda f: (rf.search.repetition_penalty, {"penalty": 1.5, "within": 9}),
+    "presence_penalty": lambda f: (rf.search.presence_penalty, {"presence": 0.5, "frequency": 0.1}),
     "trie": lambda f: (rf.search.trie, {"words": ["ab"], "labels": dims()["label"], "end": 0}),
     "NGram": lambda f: (rf.search.NGram, {"path": arpa(f), "labels": dims()["label"]}),
     "KenLM": lambda f: (rf.search.KenLM, {"path": arpa(f), "labels": dims()["label"]}),

@@ -109,7 +109,7 @@ def traced(
         pruned=None if candidates is None else Candidates(*arrays(1, most), parts(1, most)),
         ends=filled(0, beam, lambda e: e.done and not e.copy, False, bool) if ends else None,
         limit=np.full(len(runs), limit),
-        end_labels=(END,) if ends else None,
+        end_label=END if ends else None,
     )
 
 

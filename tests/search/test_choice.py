@@ -61,7 +61,8 @@ def search(net, batch, beam_size, limit, *, end=1, include_eos=False, **options)
 
 
 def truth(net, sequence, beam_size, limit, *, end=1, exponent=1.0):
-    """The hypotheses of one sequence: (labels, score, ended), the best first."""
+    """The hypotheses of one sequence: (labels, score, ended), the best first. end: a label, or several."""
+    ends = end if isinstance(end, tuple) else (end,)
     beam = [((), 0.0, False, np.zeros(STATE, "float32"))]
     for step in range(limit):
         found = []
@@ -72,7 +73,7 @@ def truth(net, sequence, beam_size, limit, *, end=1, exponent=1.0):
             new, log_probs = net.step(h, labels[-1] if labels else 0, sequence)
             for label, log_prob in enumerate(log_probs):
                 total = score + log_prob
-                found.append((total, ((*labels, label), total, label == end, new)))
+                found.append((total, ((*labels, label), total, label in ends, new)))
         beam = [hypothesis for _, hypothesis in sorted(found, key=lambda one: -one[0])[:beam_size]]
         if all(ended for _, _, ended, _ in beam):
             break

@@ -71,7 +71,7 @@ def test_samples():
     rf.set_random_seed(4)
     net = Net(5, 40, 2)
     net.x[:] = net.x[0]
-    found = decoded(net, 1, 6, change=lambda scores, labels: rf.search.sampled(scores, axis=labels, top_k=3))
+    found = decoded(net, 1, 6, change=lambda scores, _: rf.search.sampled(scores, axis=scores.feature_dim, top_k=3))
     texts = [one[0] for one in found.nbest(1)]
     assert len(set(texts)) > 5
     _, log_probs = net.step(np.zeros(len(net.a), "float32"), 0, 0)
@@ -96,4 +96,4 @@ def test_a_label_below_the_threshold_is_not_said_to_be_impossible():
 
     lost = found(threshold=0.5).where("b")
     assert lost.verdict == "undecided" and "−inf" not in lost.text
-    assert found(limit=1, input_type="log_prob").own.end_labels == (0,)
+    assert found(limit=1, input_type="log_prob").own.end_label == 0

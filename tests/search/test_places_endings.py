@@ -15,7 +15,7 @@ from tests.search.test_decoding import step_of
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
 
-def truth(net, sequence, living, limit, *, patience=None, exponent=1.0, room=None):
+def truth(net, sequence, living, limit, *, patience=None, exponent=1.0, room=None, ends=(1,)):
     """Kasai et al. 2022, algorithm 1, with what is left at the limit: (labels, score), the best first."""
     beam, done = [((), 0.0, np.zeros(STATE, "float32"))], []
     for _ in range(limit):
@@ -27,7 +27,7 @@ def truth(net, sequence, living, limit, *, patience=None, exponent=1.0, room=Non
         for one in sorted(candidates, key=lambda one: -one[1]):
             if len(beam) == living:
                 break
-            if one[0][-1] != 1:
+            if one[0][-1] not in ends:
                 beam.append(one)
             else:
                 done.append((one[0], one[1] / len(one[0]) ** exponent))

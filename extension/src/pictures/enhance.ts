@@ -1,6 +1,7 @@
-import type { AttentionScripts, ProbeScripts } from '../schema';
+import type { AttentionScripts, BeamScripts, ProbeScripts } from '../schema';
 import { PLAIN, Words } from '../words';
 import { enhanceAttention } from './attention/attention';
+import { enhanceBeam } from './beam/tree';
 import { enhanceDims } from './dims';
 import { enhanceGraph } from './graph/graph';
 import type { GraphScripts } from './graph/types';
@@ -27,6 +28,9 @@ function enhanceKind(root: HTMLElement, scripts: Scripts, words: Words): () => v
   }
   if (scripts.kind === 'attention') {
     return enhanceAttention(root, scripts as unknown as AttentionScripts, words);
+  }
+  if (scripts.kind === 'beam') {
+    return enhanceBeam(root, scripts as unknown as BeamScripts, words);
   }
   if (scripts.kind === 'probe') {
     return enhanceProbe(root, scripts as unknown as ProbeScripts, words);

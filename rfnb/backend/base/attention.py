@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.backend.base.math import join
 from rfnb.core.dims import align
@@ -20,11 +20,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class RawStep:
+    """How a call of attention continues the last one at the same place in the code.
+
+    call: number of the call of the outermost module that it is in. keys: "same" if its keys are those of the last call,
+    "more" if some came behind them, "written" if some were written into the same tensor, "again" if all of them were
+    computed again with some behind them, else "new". parents: of each sequence of the batch, its place in the batch of
+    the last call, where its keys say so. alike: whether several sequences of that batch have the same keys.
+    """
+
+    call: int
+    keys: Literal["same", "more", "written", "again", "new"] = "new"
+    parents: tuple[int, ...] | None = None
+    alike: bool = False
+
+
+@dataclass(frozen=True)
 class RawAttention:
     """Attention that a function on raw tensors computed.
 
     path: path of the module. place: (code, instruction) of the user's line. shape: shape of the weights, [batch, heads,
-    rows, columns], where the first two may be missing. make: computes the weights. bytes: memory kept for that.
+    rows, columns], where the second, or the first two may be missing. make: computes the weights. bytes: memory kept
+    for that. step: None if the keys were not seen.
     """
 
     path: str
@@ -32,6 +49,7 @@ class RawAttention:
     shape: tuple[int, ...]
     make: Callable[[], Any]
     bytes: int
+    step: RawStep | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from rfnb.backend.base.sizes import (
 )
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.dims.lengths import Lengths, Size, longest_of
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -208,7 +208,8 @@ def _aligned(backend: type[Backend], sources: Pairs, order: Sequence[Dim], axis:
         axes = [dim if i == axis else d for i, d in enumerate(order)]
         raws.append(align.apply(align.move(x.dims, axes, trailing=False), x._raw))
     shapes = [backend.get_shape_tuple_raw(raw) for raw in raws]
-    if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) == 1:
+    others = [(*shape[:axis], *shape[axis + 1 :]) for shape in shapes]
+    if all(sizes == others[0] for sizes in others):
         return raws
     full = [next((n for n in sizes if n != 1), 1) for sizes in zip(*shapes, strict=True)]
     return [
@@ -277,11 +278,10 @@ def _without_gaps(backend: type[Backend], x: Tensor, out_dim: Dim, sizes: Sequen
 
 def _positions(sizes: Sequence[Size], dims: Sequence[Dim]) -> np.ndarray:
     """Frames first, in order, then padding: a permutation of the positions in all parts, cut to the new length."""
-    parts = [~size.frames(dims) for size in sizes]
-    shape = np.broadcast_shapes(*[part.shape[:-1] for part in parts])
-    padding = np.concatenate([np.broadcast_to(part, (*shape, part.shape[-1])) for part in parts], axis=-1)
-    longest = int((~padding).sum(-1).max(initial=0))
-    order: np.ndarray = np.argsort(padding, axis=-1, kind="stable")[..., :longest]
+    total = functools.reduce(operator.add, [size.over(dims) for size in sizes])
+    nowhere = (total < 0)[..., None]  # has all dims
+    padding = np.concatenate([~size.frames(dims) | nowhere for size in sizes], axis=-1)
+    order: np.ndarray = np.argsort(padding, axis=-1, kind="stable")[..., : longest_of(total)]
     return order
 
 

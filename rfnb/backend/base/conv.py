@@ -17,7 +17,7 @@ from rfnb.backend.base.require import axis_of, explain_dtypes
 from rfnb.backend.base.sizes import bound, fitted
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.dims.lengths import Lengths, Size, frame_numbers
 from rfnb.core.ground.default import has_fractions
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -56,9 +56,9 @@ class Window(NamedTuple):
             return (length + extra).ceildiv_right(self.stride)
         return _none_at_least(-(-(length + extra) // self.stride))
 
-    def inside(self, length: np.ndarray, positions: int) -> np.ndarray:
-        """The number of entries of the window that are frames, not zeros. [… , 1] → [… , positions]"""
-        starts = np.arange(positions) * self.stride - self.left
+    def inside(self, length: np.ndarray, count: int) -> np.ndarray:
+        """The number of entries of the window that are frames, not zeros. [… , 1] → [… , count]"""
+        starts = frame_numbers(count) * self.stride - self.left
         entries = starts[:, None] + np.arange(self.size) * self.dilation
         counts: np.ndarray = ((entries >= 0) & (entries < length[..., None])).sum(-1)
         return counts
@@ -528,9 +528,9 @@ def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, 
     """The mean over frames, computed from the mean over frames and zeros."""
     if not window.left and not window.right:
         return raw
-    positions = backend.get_shape_tuple_raw(raw)[place]
+    count = backend.get_shape_tuple_raw(raw)[place]
 
     def frames(lengths: np.ndarray) -> np.ndarray:
-        return np.maximum(window.inside(lengths, positions), 1)
+        return np.maximum(window.inside(lengths, count), 1)
 
-    return raw * window.size / backend.per_frame(source, dim, ("pool", window, positions), frames)
+    return raw * window.size / backend.per_frame(source, dim, ("pool", window), frames)

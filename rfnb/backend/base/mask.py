@@ -284,8 +284,6 @@ def _count(backend: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: 
     over = (axes,) if isinstance(axes, int) else axes
     shape = backend.get_shape_tuple_raw(tensor._raw)
     wide = [n if i in over else mask.shape[i] for i, n in enumerate(shape)]
-    if not isinstance(mask, np.ndarray):  # lengths that torch traces
-        return mask.expand(wide).sum(over).clamp(min=1)
     return np.maximum(np.broadcast_to(mask, wide).sum(over), 1)
 
 

@@ -12,7 +12,7 @@ from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import ragged, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths
+from rfnb.core.dims.lengths import Lengths, frame_numbers
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -128,7 +128,7 @@ def _ends(
 
     def make() -> tuple[Any, ...]:
         n = size.over(batch)
-        padding = np.arange(size.max).reshape(-1, *[1] * n.ndim) >= n
+        padding = frame_numbers(size.max)[:, *[None] * n.ndim] >= n
         empty = (n == 0)[..., None]
         raws = (padding[..., None], np.maximum(n - 1, 0)[None, ..., None], empty if empty.any() else None)
         return tuple(raw if raw is None else backend.from_numpy_raw(raw, device) for raw in raws)

@@ -13,7 +13,7 @@ from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.backend.base.sizes import bound, constant, fitted, ragged, size_in, taken, trimmed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.lengths import Size, frame_numbers
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -57,7 +57,7 @@ _SMALL = frozenset({"bool", "int8", "uint8", "int16", "uint16"})
 
 
 def _reversed(n: np.ndarray, longest: int) -> np.ndarray:
-    frames, end = np.arange(longest), n[..., None] - 1
+    frames, end = frame_numbers(longest), n[..., None] - 1
     return np.where(frames <= end, end - frames, frames)
 
 

@@ -17,7 +17,7 @@ from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.dims.lengths import Lengths, Size, frame_numbers, longest_of
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -78,14 +78,16 @@ class SliceOps:
         begins, length = slice_frames(limit.over(dims), start, end, every, limits)
         lengths = bound(source.lengths, out_dim, count or Size(dims, length), "slice")
         begins, length = np.broadcast_arrays(begins, length)
-        begin, longest = same(begins[length > 0]), int(length.max(initial=0))
+        longest = longest_of(length)
+        begin = _first(start, every) if limit.traced else same(begins[length > 0])
         out = renamed(source, axis, out_dim)
         if begin is None:
             make = partial(_steps, begins, longest, every, limit.max)
             positions = constant(cls, source, [*dims, axis], (*key[:5], length.tobytes()), make)
             return fitted(cls, tensor_of(cls.gather_raw(source._raw, positions, place, 1), out, lengths), out_dim)
         stop = begin + longest * every
-        cut = None if (begin, longest, every) == (0, limit.max, 1) else (begin, min(stop, limit.max), every)
+        whole = not limit.traced and (begin, longest, every) == (0, limit.max, 1)
+        cut = None if whole else (begin, stop if limit.traced else min(stop, limit.max), every)
         raw = source._raw if cut is None else cls.slice_raw(source._raw, place, *cut)
         if axis in lengths.owners:
             at = range(begin, stop, every)
@@ -119,6 +121,8 @@ def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> 
     length: np.ndarray = np.maximum(-((first - last) // step), 0)
     if count is None:
         return first, length
+    if not isinstance(length, np.ndarray):
+        return first, np.asarray(count)  # lengths that torch traces
     missing = np.asarray(count - length)
     if missing.max(initial=0) > 0:
         have = int(np.broadcast_to(length, missing.shape).flat[missing.argmax()])
@@ -131,6 +135,12 @@ def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> 
     return first, np.asarray(count)
 
 
+def _first(start: Any, step: int) -> int | None:
+    """The first frame, if one piece is cut out that begins there for sequences of all lengths; otherwise None."""
+    first: int = start or 0
+    return first if step == 1 and first >= 0 else None
+
+
 def _count(source: Tensor, size: Any) -> Size | None:
     if isinstance(size, Dim):
         return source.lengths.size(size) or size.size
@@ -139,8 +149,8 @@ def _count(source: Tensor, size: Any) -> Size | None:
 
 def _steps(first: Any, count: int, step: Any, longest: int) -> np.ndarray:
     """The positions of `count` frames from `first` on."""
-    positions = np.asarray(first)[..., None] + np.asarray(step)[..., None] * np.arange(count)
-    return np.clip(positions, 0, max(longest - 1, 0))
+    at = first[..., None] + np.asarray(step)[..., None] * frame_numbers(count)
+    return np.clip(at, 0, max(longest - 1, 0))
 
 
 def _slice_by_tensors(
@@ -260,7 +270,7 @@ class PadOps:
         axis = source.sig.resolve(axis)
         place = axis_of("shift", source, axis)
         size = size_in(source, axis)
-        by = max(-size.max, min(amount, size.max))
+        by = _within(amount, size)
         fill = 0 if isinstance(pad_value, Tensor) else pad_value
         lengths = _lengths_padded(source.lengths, axis, axis, by, size.max)
         result = tensor_of(cls.pad_raw(source._raw, {place: (by, -by)}, fill), source.sig, lengths)
@@ -269,6 +279,14 @@ class PadOps:
             make = partial(_gap, size.values, size.max, amount)
             result = _filled(cls, result, [*size.dims, axis], key, pad_value, make)
         return fitted(cls, result, axis)
+
+
+def _within(amount: int, size: Size) -> int:
+    """The amount, limited to the frames that there are."""
+    if not size.traced:
+        return max(-size.max, min(amount, size.max))
+    n = Size((), size.max).values
+    return longest_of(np.clip(amount, -n, n))
 
 
 def _filled(
@@ -290,7 +308,7 @@ def _filled(
 
 
 def _gap(n: np.ndarray, longest: int, amount: int) -> np.ndarray:
-    frames = np.arange(longest)
+    frames = frame_numbers(longest)
     return np.broadcast_to(frames < amount, (*n.shape, longest)) if amount > 0 else frames >= n[..., None] + amount
 
 
@@ -339,7 +357,7 @@ def _pad_one(
     n, left, right = (s.over(dims) for s in (size, before, after))
     new = np.maximum(n + left + right, 0)
     lengths = bound(lengths, out_dim, Size(dims, new), "pad")
-    x, out, longest = tensor_of(x._raw, x.sig, lengths), renamed(x, axis, out_dim), int(new.max(initial=0))
+    x, out, longest = tensor_of(x._raw, x.sig, lengths), renamed(x, axis, out_dim), longest_of(new)
     shift, key = same(left), ("pad", mode, axis.serial, n.tobytes(), left.tobytes(), right.tobytes())
     fill = 0 if value is None or isinstance(value, Tensor) else value
     if mode == "constant" and shift is not None and -size.max <= shift <= longest:
@@ -395,14 +413,14 @@ def _lengths_padded(lengths: Lengths, axis: Dim, out_dim: Dim, left: int, count:
 
 def _outside(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndarray:
     """Whether a place is outside the frames; for modes that copy frames, whether there are none to copy."""
-    frames = np.arange(longest) - left[..., None]
+    frames = frame_numbers(longest) - left[..., None]
     end = n[..., None]
     return (frames < 0) | (frames >= end) if mode == "constant" else np.broadcast_to(end == 0, (frames + end).shape)
 
 
 def _around(n: np.ndarray, left: np.ndarray, longest: int, mode: str) -> np.ndarray:
     """Positions of the frames, with copied ones before and after them."""
-    frames, end = np.arange(longest) - left[..., None], np.maximum(n[..., None] - 1, 0)
+    frames, end = frame_numbers(longest) - left[..., None], np.maximum(n[..., None] - 1, 0)
     if mode == "circular":
         frames = frames % (end + 1)
     elif mode == "reflect":

@@ -93,6 +93,8 @@ class TapeOps:
     overwrite_raw: Callable[[Any, Any], None]
     identity_raw: Callable[[Any], Any]
     frames_raw: Callable[[Any, int], Sequence[Any]]
+    apart_raw: Callable[[Sequence[Any]], list[Any]]
+    scan_raw: Callable[[Callable[..., Any], Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
     needs_gradient_raw: Callable[[Any], bool]
     is_finite_raw: Callable[[Any], bool]
     is_readable_raw: Callable[[Any], bool]

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rfnb.backend.base.attention import RawAttention
 from rfnb.backend.base.random import random_stream
+from rfnb.backend.torch.attention_steps import StepFinder, sequences_of
 from rfnb.backend.torch.module_state import uncompiled
 from rfnb.backend.torch.random import TorchRandom
 from rfnb.errors import ViewError
@@ -112,17 +113,33 @@ SAME = frozenset(
 )
 """Calls after which weights are still weights."""
 PRODUCTS = frozenset({"bmm", "mm", "mv", "baddbmm", "matmul"})
+HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
+"""What modules call the number of their heads."""
 
 
 @dataclass(frozen=True)
 class _TensorMark:
-    """A softmax over the last axis, by its shape and place in its storage, or a tensor computed from it."""
+    """A softmax, by its shape and place in its storage, or a tensor computed from it.
+
+    size, step: of the axis of the softmax, its size and stride. weights: the softmax; None if it is the tensor itself.
+    values: what the weights were multiplied with, where only the sum over the axis is missing. sums: the tensor is not
+    a softmax yet: "exp" is to be divided by its own sum over an axis, "sum" is that sum.
+    """
 
     storage: StorageWeakRef
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
+    size: int
+    step: int
     weights: torch.Tensor | None
+    values: torch.Tensor | None = None
+    sums: str = ""
+
+    def axis_of(self, raw: torch.Tensor) -> int | None:
+        """The axis of the softmax in a view of the tensor, from the end."""
+        axes = [-i for i in range(1, raw.dim() + 1) if (raw.shape[-i], raw.stride(-i)) == (self.size, self.step)]
+        return axes[0] if axes else None
 
 
 class AttentionMode(TorchDispatchMode):
@@ -134,6 +151,8 @@ class AttentionMode(TorchDispatchMode):
         self._names = {} if model is None else _names_below(model, "")  # modules by id
         self._own = frozenset(self._names)
         self._inside: list[tuple[torch.nn.Module, str]] = []
+        self._calls = 0  # of outermost modules
+        self._steps = StepFinder()
         self._marks: dict[int, _TensorMark] = {}  # by storage
 
     @classmethod
@@ -173,6 +192,7 @@ class AttentionMode(TorchDispatchMode):
             if not self._inside and self._model is None:
                 self._names = _names_below(module, type(module).__name__)
             outer = self._inside[-1][1] if self._inside else ""
+            self._calls += not self._inside
             name = self._names.get(id(module), f"{outer}.{type(module).__name__}".lstrip("."))
             self._inside.append((module, name))
 
@@ -184,30 +204,57 @@ class AttentionMode(TorchDispatchMode):
 
     def _look(self, name: str, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         if name in SOFTMAX:
-            dim = args[1] if len(args) > 1 else kwargs["dim"]
-            if dim in (-1, result.dim() - 1) and result.dim() > 1:
-                self._mark(result, None)
+            axis = args[1] if len(args) > 1 else kwargs["dim"]
+            self._mark(result, result.dim() and axis % result.dim(), None)
         elif "scaled_dot_product" in name and "backward" not in name:
             self._kernel(_named(func, args, kwargs), _of_dot_product)
         elif name == "_native_multi_head_attention":
             self._kernel(_named(func, args, kwargs), _of_module)
         elif name == "_transformer_encoder_layer_fwd":
             self._kernel(_named(func, args, kwargs), _of_layer, ".self_attn")
+        elif name == "exp":
+            self._mark(result, 0, None, sums="exp")
         elif self._marks and name in PRODUCTS:
             self._product([x for x in args if isinstance(x, torch.Tensor)][-2:])
+        elif self._marks and name == "sum":
+            self._sum(args, kwargs, result)
         elif self._marks and name in SAME:
-            out = result[0] if isinstance(result, tuple) else result
-            for x in args:
-                mark = self._mark_of(x)
-                if mark is not None and out.shape == x.shape:
-                    self._mark(out, _weights(x, mark))
+            self._follow(name, args, result[0] if isinstance(result, tuple) else result)
 
-    def _mark(self, raw: torch.Tensor, weights: torch.Tensor | None) -> None:
+    def _follow(self, name: str, args: Any, out: torch.Tensor) -> None:
+        """Marks what is computed from weights: they are scaled, masked or copied, or multiplied with values."""
+        for x in args:
+            mark = self._mark_of(x)
+            if mark is None or mark.values is not None or mark.sums == "sum":
+                continue
+            others = [other for other in args if isinstance(other, torch.Tensor) and other is not x]
+            if mark.sums:
+                total = self._mark_of(others[0]) if name == "div" and others and x is args[0] else None
+                if total is not None and total.weights is not None and self._mark_of(total.weights) is mark:
+                    self._mark(out, total.size, None)
+                continue
+            axis = mark.axis_of(x)
+            if axis is None:
+                continue
+            if out.shape == x.shape:
+                self._mark(out, out.dim() + axis, _weights(x, mark))
+            elif name == "mul" and others and out.numel() > x.numel():
+                weights = _with_batch(x, axis, others[0])
+                self._mark(out, out.dim() + axis, weights, values=others[0].expand(out.shape).movedim(axis, -2))
+
+    def _mark(
+        self,
+        raw: torch.Tensor,
+        axis: int,
+        weights: torch.Tensor | None,
+        values: torch.Tensor | None = None,
+        sums: str = "",
+    ) -> None:
         storage = raw.untyped_storage()
         self._marks = {key: mark for key, mark in self._marks.items() if not mark.storage.expired()}
-        self._marks[storage._cdata] = _TensorMark(
-            StorageWeakRef(storage), tuple(raw.shape), raw.stride(), int(raw.storage_offset()), weights
-        )
+        size, step = (axis, 0) if sums == "sum" or not raw.dim() else (raw.shape[axis], raw.stride(axis))
+        place = tuple(raw.shape), raw.stride(), int(raw.storage_offset())
+        self._marks[storage._cdata] = _TensorMark(StorageWeakRef(storage), *place, size, step, weights, values, sums)
 
     def _mark_of(self, raw: Any) -> _TensorMark | None:
         if not isinstance(raw, torch.Tensor):
@@ -215,42 +262,78 @@ class AttentionMode(TorchDispatchMode):
         mark = self._marks.get(raw.untyped_storage()._cdata)
         return mark if mark is not None and not mark.storage.expired() else None
 
+    def _sum(self, args: Any, kwargs: Any, result: torch.Tensor) -> None:
+        mark, dims = self._mark_of(args[0]), args[1] if len(args) > 1 else kwargs.get("dim")
+        if mark is None or dims is None or len(dims) != 1:
+            return
+        axis = dims[0] % args[0].dim()
+        if mark.sums == "exp":
+            self._mark(result, axis, args[0].detach(), sums="sum")
+        elif mark.values is not None and mark.weights is not None and mark.axis_of(args[0]) == axis - args[0].dim():
+            del self._marks[args[0].untyped_storage()._cdata]
+            self._weighted(mark.weights, mark.values)
+
     def _product(self, operands: list[torch.Tensor]) -> None:
         for raw, axis in zip(operands, (-1, max(-2, -operands[-1].dim())), strict=True):
             mark = self._mark_of(raw)
-            if mark and raw.shape[axis] == mark.shape[-1] and raw.stride(axis) == mark.stride[-1]:
+            if mark is None or mark.sums or mark.values is not None:
+                continue
+            if raw.shape[axis] == mark.size and raw.stride(axis) == mark.step:
                 del self._marks[raw.untyped_storage()._cdata]
-                self._weighted(_weights(raw, mark))
+                weights = _weights(raw, mark)
+                if weights.dim() < raw.dim():  # [batch, keys], as [batch, 1, keys]
+                    weights = raw.detach().movedim(axis, -1)
+                other = operands[1] if axis == -1 and raw is operands[0] else operands[0].transpose(-1, -2)
+                self._weighted(weights, other)
 
-    def _weighted(self, weights: torch.Tensor) -> None:
+    def _weighted(self, weights: torch.Tensor, values: torch.Tensor) -> None:
+        """Tells of weights [batch, heads, rows, columns], where the first three may be missing."""
+        while weights.dim() > 4 and weights.shape[0] == 1:
+            weights = weights[0]
+        weights = weights[None] if weights.dim() == 1 else weights
         shape = tuple(weights.shape)
         heads = _heads_of(self._inside[-1][0] if self._inside else None)
-        if heads and len(shape) == 3 and shape[0] % heads == 0:  # torch.nn has both in one axis
+        if heads > 1 and len(shape) == 3 and shape[0] % heads == 0:  # both in one axis
             shape = (shape[0] // heads, heads, *shape[1:])
         give = _kept(weights)
-        self._tell(shape, lambda: give()[0].reshape(shape), weights.nbytes)
+        self._tell(shape, lambda: give()[0].reshape(shape), weights.nbytes, sequences_of(values, shape))
 
     def _kernel(self, given: dict[str, Any], how: Callable[..., Any], behind: str = "") -> None:
-        """Attention in a kernel. Queries and keys are kept instead of weights."""
-        for name in ("value", "dropout_p"):
-            given.pop(name, None)
+        """Attention in a kernel. Queries and keys are kept instead of weights, unless the weights are smaller."""
+        given.pop("dropout_p", None)
+        values = given.pop("value", None)
+        values = values if how is _of_dot_product else None
         tensors = {name: x for name, x in given.items() if isinstance(x, torch.Tensor) and name in KEPT}
-        give = _kept(*tensors.values())
         numbers = {name: x for name, x in given.items() if not isinstance(x, torch.Tensor)}
         names, shape = [*tensors], _shape(tensors, numbers)
         count = sum(x.nbytes for name, x in tensors.items() if name in ("query", "key", "src"))
+        give = _kept(*tensors.values())
 
         def make() -> torch.Tensor:
             with torch.no_grad():
                 return how(dict(zip(names, give(), strict=True)), numbers)
 
-        self._tell(shape, make, count, behind)
+        if values is not None and shape[-2] < shape[-1] and math.prod(shape) * values.element_size() < count:
+            weights = make()
+            self._tell(shape, lambda: weights, weights.nbytes, values, behind)
+        else:
+            self._tell(shape, make, count, values, behind)
 
-    def _tell(self, shape: tuple[int, ...], make: Callable[[], torch.Tensor], count: int, behind: str = "") -> None:
+    def _tell(
+        self,
+        shape: tuple[int, ...],
+        make: Callable[[], torch.Tensor],
+        count: int,
+        values: torch.Tensor | None,
+        behind: str = "",
+    ) -> None:
         is_own, place = _caller()
         if not is_own and len(shape) in (2, 3, 4):
             path = (self._inside[-1][1] if self._inside else "") + behind
-            self._see(RawAttention(path.lstrip("."), place, shape, make, count))
+            step = None
+            if values is not None and values.dim() > 2 and shape[-1] > 0:
+                step = self._steps.next((path, place), self._calls, shape[-2], values)
+            self._see(RawAttention(path.lstrip("."), place, shape, make, count, step))
 
 
 KEPT = frozenset("query key attn_mask attn_bias mask src qkv_weight qkv_bias norm_weight_1 norm_bias_1".split())
@@ -266,7 +349,19 @@ def _weights(raw: torch.Tensor, mark: _TensorMark) -> torch.Tensor:
     """The result of the softmax, from a view of it."""
     if mark.weights is not None:
         return mark.weights
-    return raw.detach().as_strided(mark.shape, mark.stride, mark.offset)
+    weights = raw.detach().as_strided(mark.shape, mark.stride, mark.offset)
+    axis = mark.axis_of(weights)
+    return weights if axis is None else weights.movedim(axis, -1)
+
+
+def _with_batch(weights: torch.Tensor, axis: int, values: torch.Tensor) -> torch.Tensor:
+    """Weights that are multiplied entry by entry with values: [batch, rows, columns], which share the batch."""
+    weights = weights.detach().movedim(axis, -1)
+    sizes = [1] * (weights.dim() - values.dim()) + [*values.movedim(axis, -1).shape]
+    lead = [n for n in weights.shape[:-1] if n > 1]
+    shared = [n for n, other in zip(weights.shape[:-1], sizes, strict=False) if n > 1 and n == other]
+    queries = lead[len(shared) :] if lead[: len(shared)] == shared else [1]
+    return weights.reshape(*shared, math.prod(queries), weights.shape[-1])
 
 
 def _kept(*raws: torch.Tensor) -> Callable[[], tuple[torch.Tensor, ...]]:
@@ -294,7 +389,8 @@ def _names_below(module: torch.nn.Module, root: str) -> dict[int, str]:
 
 
 def _heads_of(module: torch.nn.Module | None) -> int:
-    return int(getattr(module, "num_heads", 0) or 0) if isinstance(module, torch.nn.MultiheadAttention) else 0
+    counts = [getattr(module, name, None) for name in HEADS]
+    return next((count for count in counts if isinstance(count, int)), 0)
 
 
 def _shape(tensors: dict[str, torch.Tensor], numbers: dict[str, Any]) -> tuple[int, ...]:

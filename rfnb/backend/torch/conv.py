@@ -59,6 +59,9 @@ class TorchConv:
             raw = functional.pad(raw, way.zeros, value=lowest(raw) if mode == "max" else 0)
         sizes = [window.size for window in windows]
         if mode == "max" and raw.dtype.is_floating_point and raw.numel():
+            if len(windows) == 1 and torch.compiler.is_compiling():  # `max_pool1d` takes sizes as numbers
+                raw = functional.max_pool2d(raw.unsqueeze(-1), (*sizes, 1), (*way.strides, 1), 0, (*way.dilations, 1))
+                return raw.squeeze(-1)
             raw = _MAX[len(windows)](raw, sizes, way.strides, 0, way.dilations)
         elif mode == "avg" and all(dilation == 1 for dilation in way.dilations) and raw.numel():
             raw = _AVG[len(windows)](raw, sizes, way.strides)

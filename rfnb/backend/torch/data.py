@@ -121,8 +121,8 @@ class TorchData:
     @staticmethod
     def from_numpy_raw(values: np.ndarray, device: str | torch.device | None = None) -> torch.Tensor:
         """A constant tensor of a numpy array, made outside of all modes."""
-        if not isinstance(values, np.ndarray):  # lengths that torch traces
-            return torch.as_tensor(getattr(values, "raw", values), device=device)
+        if not isinstance(values, np.ndarray | np.generic):  # lengths that torch traces
+            return values.tensor.to(device)
         values = np.array(values, order="C")  # a copy: it may be read-only
         if device in _CPU and not torch.is_inference_mode_enabled():
             return torch.from_numpy(values)  # no mode changes it, and no tape sees it

@@ -35,6 +35,7 @@ class TorchMask:
         """`raw` with 0 in place of ∞ and NaN at `where`; on the CPU, `raw` itself if there are none."""
         if not raw.dtype.is_floating_point and not raw.dtype.is_complex:
             return raw
-        if raw.is_cpu and current_tape() is None and bool(torch.isfinite(raw.detach().sum())):  # no copy of the data
+        traced = current_tape() is not None or torch.compiler.is_compiling()
+        if raw.is_cpu and not traced and bool(torch.isfinite(raw.detach().sum())):  # no copy of the data
             return raw
         return raw.masked_fill(~torch.isfinite(raw) & where, 0)

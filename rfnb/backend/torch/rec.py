@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch._C._functorch import is_batchedtensor
 
 from rfnb.backend.torch.grad import reaching
+from rfnb.backend.torch.tape import scan_raw
 
 Maybe = torch.Tensor | None
 CLOSED = 1e4  # its sigmoid is exactly 1, that of its negative exactly 0
@@ -42,7 +44,9 @@ class TorchRec:
             output, h, c = (reaching(raw, sources) for raw in results)
             return output, h, c
         inputs = inputs.expand(count, *shape, -1)
-        output, _, cell = _fused(inputs, first_h, first_c, ff_weight, rec_weight, bias)
+        batched = any(map(is_batchedtensor, (inputs, first_h, first_c, ff_weight, rec_weight)))  # in torch.vmap
+        run = _in_steps if batched or torch.compiler.is_compiling() else _fused
+        output, _, cell = run(inputs, first_h, first_c, ff_weight, rec_weight, bias)
         output, c = output.view(count, *shape, size), cell.view(*shape, size)
         if last is None or padding is None:
             return output, output[-1], c
@@ -71,6 +75,25 @@ def _keep_cell(rec_weight: torch.Tensor) -> torch.Tensor:
     column[:size] = -CLOSED
     column[size : 2 * size] = CLOSED
     return column
+
+
+def _in_steps(
+    inputs: torch.Tensor,
+    h: torch.Tensor,
+    c: torch.Tensor,
+    ff_weight: torch.Tensor,
+    rec_weight: torch.Tensor,
+    bias: Maybe,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """As `_fused`, step by step: where torch traces, so that the number of steps is not known, and in `torch.vmap`."""
+
+    def step(states: list[torch.Tensor], gates: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        h, c = TorchRec.lstm_step_raw(gates[0], states[0], states[1], rec_weight)
+        return [h, c], [h]
+
+    gates = torch.nn.functional.linear(inputs, ff_weight, bias)
+    (h, c), (outputs,) = scan_raw(step, [h, c], [gates])
+    return outputs, h, c
 
 
 def _fused(

@@ -6,6 +6,7 @@ Copies lie in memory as the tensors did: those that shared memory share it again
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache, partial
@@ -279,6 +280,32 @@ class _Under:
             return self._fn(*args, **kwargs)
 
 
+def scan_raw(step: Callable[[Any, Any], tuple[Any, Any]], states: Sequence[Any], frames: Sequence[Any]) -> Any:
+    """The states after all steps, and the outputs of each; in a graph that torch traces, as one call.
+
+    frames: tensors [steps, …]. step: from states and frames of one step to the next states and outputs.
+    """
+    from torch._higher_order_ops.scan import scan
+
+    def one_step(states: list[Any], frames: list[Any]) -> tuple[list[Any], list[Any]]:
+        states, outputs = step(states, frames)
+        return [_own(raw) for raw in states], [_own(raw) for raw in outputs]  # no two may share memory
+
+    if not torch.compiler.is_compiling():
+        rows = []
+        for values in zip(*[raw.unbind(0) for raw in frames], strict=True):
+            states, outputs = step(states, values)
+            rows.append(outputs)
+        return states, [torch.stack(column) for column in zip(*rows, strict=True)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of what it does itself
+        return scan(one_step, [_own(state) for state in states], list(frames), dim=0)
+
+
+def _own(raw: torch.Tensor) -> torch.Tensor:
+    return raw.clone(memory_format=torch.contiguous_format)
+
+
 def _is_compiling() -> bool:
     """Whether torch.compile looks at the functions that are called now."""
     callback = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", None)  # since torch 2.6
@@ -364,6 +391,14 @@ class TorchTape:
     def frames_raw(raw: torch.Tensor, axis: int) -> tuple[torch.Tensor, ...]:
         """The frames along an axis, as a list."""
         return raw.unbind(axis)
+
+    scan_raw = staticmethod(scan_raw)
+
+    @staticmethod
+    def apart_raw(raws: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors, with a copy of those that share memory with one before them, which `scan` refuses."""
+        storages = [raw.untyped_storage()._cdata for raw in raws]
+        return [_own(raw) if storages[i] in storages[:i] else raw for i, raw in enumerate(raws)]
 
     needs_gradient_raw = staticmethod(attrgetter("requires_grad"))
     """Whether gradients flow through it."""

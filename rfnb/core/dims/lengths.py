@@ -57,6 +57,20 @@ _DTYPES = ("int32", "int64")
 
 symbolic_values: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_values", by="nn.bridge.symbolic")
 """Wraps the values of a size that is not a number yet, because torch is tracing."""
+symbolic_range: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_range", by="nn.bridge.symbolic")
+"""The positions on an axis whose size is not a number yet."""
+
+
+def frame_numbers(count: Any) -> np.ndarray:
+    """The positions on an axis of this size: 0, 1, …"""
+    values: np.ndarray = np.arange(count) if isinstance(count, int) else symbolic_range(count)
+    return values
+
+
+def longest_of(values: Any) -> int:
+    """The largest of these numbers of frames, which may be values of a size that torch traces."""
+    longest: int = int(values.max(initial=0)) if isinstance(values, np.ndarray | np.generic) else values.longest
+    return longest
 
 
 class Size:
@@ -160,9 +174,7 @@ class Size:
 
     def frames(self, dims: Sequence[Dim]) -> np.ndarray:
         """A mask of the positions that are frames, not padding. [dims…, longest]"""
-        if self.traced:
-            return self.over(dims).frames()  # type: ignore[attr-defined]
-        mask: np.ndarray = np.arange(self.max) < self.over(dims)[..., None]
+        mask: np.ndarray = frame_numbers(self.max) < self.over(dims)[..., None]
         return mask
 
     def some_empty(self) -> bool:

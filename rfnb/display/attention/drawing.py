@@ -420,10 +420,10 @@ BARE = "border:none;background:none"
 def overview(view: AttentionView) -> Html:
     """The pictures in the order of the view; the chosen head has a frame."""
     wide, high = _size(view)
-    look = "" if min(wide / _pixels(view, 1), high / _pixels(view, 0)) < 1 else "image-rendering:pixelated;"
-    look += f"width:{wide}px;height:{high}px;display:block;max-width:none;margin:0"
+    blurred = "" if min(wide / _pixels(view, 1), high / _pixels(view, 0)) < 1 else "image-rendering:pixelated;"
     cells = [
-        _small_head(view, head, picture, look) for head, picture in zip(view["heads"], view["pictures"], strict=True)
+        _small_head(view, head, picture, blurred + _look(view, head, wide, high))
+        for head, picture in zip(view["heads"], view["pictures"], strict=True)
     ]
     measure = view["sort"] or "entropy"
     unit = view.get("unit", "head")
@@ -435,6 +435,17 @@ def overview(view: AttentionView) -> Html:
         el("div", f"{words}below each: {measure}", style=f"{style.QUIET};font-size:11px"),
         style="margin:4px 0 8px 0",
     )
+
+
+def _look(view: AttentionView, head: AttentionHead, wide: int, high: int) -> str:
+    """The style of a picture, in proportion to the largest if layers differ in size."""
+    shapes = [other.get("shape", view["shape"]) for other in view["heads"]]
+    own = head.get("shape", view["shape"])
+    width, height = (
+        max(4, round(most * size / max(1, *sizes)))
+        for most, size, sizes in zip((high, wide), own, zip(*shapes, strict=True), strict=True)
+    )
+    return f"width:{height}px;height:{width}px;display:block;max-width:none;margin:0"
 
 
 def _grid(view: AttentionView, cells: list[Html]) -> Html:

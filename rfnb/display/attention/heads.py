@@ -160,21 +160,23 @@ class Heads:
 
 def describe_heads(every: Weights, labels: list[str] | None, notes: Notes) -> Heads:
     """Describes all heads, one layer at a time to save memory. labels: labels of the columns."""
-    true, count = every.shape, len(every.layers) * len(every.heads)
-    pool = drawing.head_pool(true, count)
-    padding = drawing.margin(true, every.full, pool)
-    coarse = count * math.prod(true) / math.prod(pool) > options.ATTENTION_FINE
+    count, layers = every.count, range(len(every.layers))
+    largest = [max(sizes) for sizes in zip(*map(every.shape, layers), strict=True)]
+    pool = drawing.head_pool((largest[0], largest[1]) if largest else (0, 0), count)
+    cells = sum(len(every.heads[i]) * math.prod(every.shape(i)) for i in layers)
+    coarse = cells / math.prod(pool) > options.ATTENTION_FINE
     heads: list[AttentionHead] = []
     pictures: list[str] = []
     causal = count > 0
-    for place in range(len(every.layers) if every.heads else 0):
-        full = np.stack([every.matrix(place, i) for i in range(len(every.heads))])
+    for place in layers if count else ():
+        true, full = every.shape(place), np.stack([every.matrix(place, i) for i in range(len(every.heads[place]))])
         valid = full[:, : true[0], : true[1]]
         triangular = bool(valid.size) and is_causal(valid)
         causal = causal and triangular
         new = list(_of_layer(every, place, full, triangular, labels))
         heads += new
         if count > 1:
+            padding = drawing.margin(true, every.full(place), pool)
             frame: Any = {"pool": pool, "causal": triangular, "padding": padding, "few": coarse}
             small = zip(pooled(valid, pool), new, strict=True)
             pictures += [drawing.sprite(matrix, real(head["scale"]), **frame) for matrix, head in small]
@@ -184,8 +186,8 @@ def describe_heads(every: Weights, labels: list[str] | None, notes: Notes) -> He
 
 
 def _how_drawn(every: Weights, pool: tuple[int, int]) -> str:
-    size = "×".join(str(-(-n // p)) for n, p in zip(every.shape, pool, strict=True))
-    sides = (("layer", every.layers), ("head", every.heads))  # as the arguments are called
+    size = "×".join(str(-(-n // p)) for n, p in zip(every.shape(), pool, strict=True))
+    sides = (("layer", every.layers), ("head", every.heads[-1]))  # as the arguments are called
     example = ", ".join(f"{word}={numbers[-1]}" for word, numbers in sides if len(numbers) > 1)
     return f"the small pictures are drawn at {size}; rf.show_attention(…, {example}) shows one exactly"
 
@@ -193,9 +195,12 @@ def _how_drawn(every: Weights, pool: tuple[int, int]) -> str:
 def _of_layer(
     every: Weights, place: int, full: np.ndarray, causal: bool, labels: list[str] | None
 ) -> Iterator[AttentionHead]:
-    valid = full[:, : every.shape[0], : every.shape[1]]
+    true = every.shape(place)
+    valid = full[:, : true[0], : true[1]]
     measures = measure(valid, causal=causal) if valid.size else None
-    for i, head in enumerate(every.heads):
+    labels = labels if true[1] == every.shape()[1] else None
+    own: Any = {"shape": [*true]} if len(set(map(every.shape, range(len(every.layers))))) > 1 else {}
+    for i, head in enumerate(every.heads[place]):
         finite = valid[i] if np.isfinite(valid[i].sum()) else np.where(np.isfinite(valid[i]), valid[i], 0)
         head_view: Any = {
             "layer": every.layers[place],
@@ -203,8 +208,9 @@ def _of_layer(
             "name": every.names[place],
             **_measured(measures, i),
             "top": [labels[i] if labels is not None else str(i) for i in _largest(finite.sum(axis=0))],
-            "flags": faults(full[i], every.shape),
+            "flags": faults(full[i], true),
             "scale": round(float(np.abs(finite).max(initial=0)), 6),
+            **own,
         }
         yield head_view
 

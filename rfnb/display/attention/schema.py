@@ -25,6 +25,7 @@ class AttentionHead(TypedDict):
     top: list[str]  # the columns with most weight in all
     flags: list[str]  # "rows sum to 0.9 … 1, not to 1", "2 % of the weight is on padding"
     scale: Number  # the weight of the darkest colour of its picture
+    shape: NotRequired[list[int]]  # its true rows and columns, where layers differ in them
 
 
 class AttentionShape(TypedDict):

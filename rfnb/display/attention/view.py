@@ -163,31 +163,39 @@ def describe(
     lengths: Any = None,
     seconds: Any = None,
     sort: Sort = None,
+    tokenizer: Any = None,
 ) -> AttentionView:
     """The JSON of the weights with which `rows` attend to `cols`. Raises ViewError if there are no such two sides."""
     if sort not in (None, *MEASURES):
         raise ViewError("show_attention: cannot sort by this", got=repr(sort), expected=", ".join(MEASURES))
     notes = Notes()
-    source = read_weights(weights, rows=rows, cols=cols, batch=batch, dims=dims, lengths=lengths, notes=notes)
+    source = read_weights(
+        weights, rows=rows, cols=cols, batch=batch, dims=dims, lengths=lengths, tokenizer=tokenizer, notes=notes
+    )
     every = choose(source, layer, head, notes)
-    sides = zip((rows, cols), every.shape, every.full, strict=True)
+    given = (own if side is None else side for side, own in zip((rows, cols), every.labels, strict=True))
+    sides = zip(given, every.shape(), every.full(), strict=True)
     labels = [labels_of(side, size, full, every.index, notes) for side, size, full in sides]
     heads = describe_heads(every, labels[1], notes)
     if sort is not None:
         heads = heads.sorted_by(sort, largest_first=sort != "entropy")
     focus = heads.heads[0] if heads.heads else None
-    pool = block_for(every.shape, drawing.CELLS)
-    padding = drawing.margin(every.shape, every.full, pool)
+    place = every.layers.index(focus["layer"]) if focus else 0
+    shape, full = every.shape(place), every.full(place)
+    labels = [side if own == first else None for side, own, first in zip(labels, shape, every.shape(), strict=True)]
+    pool = block_for(shape, drawing.CELLS)
+    padding = drawing.margin(shape, full, pool)
     matrix = np.zeros((0, 0), np.float32)
     if focus is not None:
-        padded = every.matrix(every.layers.index(focus["layer"]), every.heads.index(focus["head"]))
-        matrix = pooled(padded[: every.shape[0], : every.shape[1]], pool)
+        padded = every.matrix(place, every.heads[place].index(focus["head"]))
+        matrix = pooled(padded[: shape[0], : shape[1]], pool)
     if max(pool) > 1:
         notes.add(f"drawn at {matrix.shape[0]}×{matrix.shape[1]}: a cell is the largest weight of {pool[0]}×{pool[1]}")
-    hops = seconds_of(seconds, every.rows, every.cols)
-    names = [cell_labels(*side) for side in zip(labels, every.shape, pool, hops, strict=True)]
+    counts = set(map(len, every.heads))
+    hops = seconds_of(seconds, *every.sides[place])
+    names = [cell_labels(*side) for side in zip(labels, shape, pool, hops, strict=True)]
     frame: Any = {"pool": pool, "causal": heads.causal, "padding": padding}
-    row_dim, col_dim = describe_axes([every.rows, every.cols])
+    row_dim, col_dim = describe_axes([*every.sides[place]])
     view: AttentionView = {
         "kind": "attention",
         "name": every.name,
@@ -203,8 +211,8 @@ def describe(
         "pictures": heads.pictures,
         "chosen": [focus["layer"], focus["head"]] if focus else [0, 0],
         "sort": sort,
-        "grid": sort is None and len(every.layers) > 1 and len(every.heads) > 1,
-        "shape": [*every.shape],
+        "grid": sort is None and len(every.layers) > 1 and counts not in ({0}, {1}) and len(counts) == 1,
+        "shape": [*shape],
         "padding": [*padding],
         "pool": [*pool],
         "head_pool": [*heads.pool],
@@ -294,9 +302,8 @@ def head_words(view: AttentionView) -> list[str]:
     heads = len(view["heads"])
     if heads > 1:
         layers = len({head["layer"] for head in view["heads"]})
-        words.append(
-            f"· {layers} layers × {heads // layers} {_several(view)}" if layers > 1 else f"· {heads} {_several(view)}"
-        )
+        product = f"× {heads // layers}" if heads % layers == 0 else f"with {heads}"
+        words.append(f"· {layers} layers {product} {_several(view)}" if layers > 1 else f"· {heads} {_several(view)}")
         words += [f"· by {view['sort']}"] if view["sort"] else []
     return words
 

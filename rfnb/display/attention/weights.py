@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Axis, Data, read_as_called, to_numpy
 from rfnb.display.kit.note import Notes
@@ -30,8 +32,9 @@ ROLES = ("layer", "batch", "head", "row", "col")
 class Weights:
     """Weights of one sequence: [heads, rows, columns] for each layer, padding included.
 
-    rows, cols: the axes, with their true size. layers, heads: their numbers; -1 for a mean. names: names of layers.
-    unit: what is shown in the place of heads.
+    sides: for each layer the rows and columns, with their true size. layers, heads: their numbers; -1 for a mean.
+    names: names of layers. unit: what is shown in the place of heads. labels: of rows and columns, where the weights
+    have some.
     """
 
     name: str
@@ -39,27 +42,38 @@ class Weights:
     index: int | None
     raws: list[Any]
     layers: list[int]
-    heads: list[int]
+    heads: list[list[int]]
     names: list[str]
-    rows: Axis
-    cols: Axis
+    sides: list[tuple[Axis, Axis]]
     unit: Unit = "head"
+    labels: tuple[list[str] | None, list[str] | None] = (None, None)
+
+    @property
+    def count(self) -> int:
+        """Number of heads in all layers."""
+        return sum(map(len, self.heads))
 
     def matrix(self, layer: int, head: int) -> np.ndarray:
         """The matrix [rows, columns] of one head, by its place."""
         raw = self.raws[layer][head]
-        return to_numpy(raw[tuple(slice(0, size) for size in self.full)]).astype(np.float32, copy=False)
+        return to_numpy(raw[tuple(slice(0, size) for size in self.full(layer))]).astype(np.float32, copy=False)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and columns without padding."""
-        return self.rows.size, self.cols.size
+    def shape(self, layer: int = 0) -> tuple[int, int]:
+        """Number of rows and columns of a layer, by its place, without padding."""
+        rows, cols = self.sides[layer]
+        return rows.size, cols.size
 
-    @property
-    def full(self) -> tuple[int, int]:
+    def full(self, layer: int = 0) -> tuple[int, int]:
         """Number of rows and columns with padding."""
-        rows, cols = (int(size) for size in self.raws[0].shape[1:])
+        rows, cols = (int(size) for size in self.raws[layer].shape[1:])
         return rows, cols
+
+    def picked(self, places: Iterable[int]) -> Weights:
+        """Only some layers, by their places."""
+        kept = [*places]
+        names = ("raws", "layers", "heads", "names", "sides")
+        lists: Any = {name: [getattr(self, name)[i] for i in kept] for name in names}
+        return replace(self, **lists)
 
 
 def split(raw: Any, roles: list[str], index: int | None) -> list[Any]:
@@ -82,59 +96,67 @@ def choose(weights: Weights, layer: int | str | None, head: int | str | None, no
         weights = _mean_of_heads(weights, notes) if head == "mean" else _of_head(weights, head)
     if layer is not None:
         weights = _mean_of_layers(weights, notes) if layer == "mean" else _of_layer(weights, layer)
-    weights = _of_first_rows(weights, options.FINITE_ENTRIES // max(1, weights.full[1]), notes)
-    limit = max(1, min(options.ATTENTION_HEADS, options.FINITE_ENTRIES // max(1, weights.full[0] * weights.full[1])))
-    if len(weights.raws) * len(weights.heads) > limit:
-        fewer = max(1, limit // max(1, len(weights.heads)))
-        heads = weights.heads[:limit]
-        notes.add(
-            f"the first {fewer} of {len(weights.raws)} layers, {len(heads)} of {len(weights.heads)} "
-            f"{SEVERAL[weights.unit]}"
-        )
-        weights = replace(
-            weights, raws=weights.raws[:fewer], layers=weights.layers[:fewer], names=weights.names[:fewer], heads=heads
-        )
+    weights = _of_first_rows(weights, notes)
+    area = max((math.prod(weights.full(i)) for i in range(len(weights.raws))), default=0)
+    limit = max(1, min(options.ATTENTION_HEADS, options.FINITE_ENTRIES // max(1, area)))
+    if weights.count > limit:
+        most = max(map(len, weights.heads))
+        fewer, heads = max(1, limit // most), min(most, limit)
+        notes.add(f"the first {fewer} of {len(weights.raws)} layers, {heads} of {most} {SEVERAL[weights.unit]}")
+        weights = replace(weights, heads=[numbers[:heads] for numbers in weights.heads]).picked(range(fewer))
     return weights
 
 
-def _of_first_rows(weights: Weights, most: int, notes: Notes) -> Weights:
-    if weights.full[0] <= max(1, most):
-        return weights
-    notes.add(f"the first {most} of {weights.full[0]} rows")
-    rows = replace(weights.rows, size=min(weights.rows.size, most))
-    return replace(weights, raws=[raw[:, :most] for raw in weights.raws], rows=rows)
+def _of_first_rows(weights: Weights, notes: Notes) -> Weights:
+    raws, sides = [], []
+    for i, (raw, (rows, cols)) in enumerate(zip(weights.raws, weights.sides, strict=True)):
+        most = max(1, options.FINITE_ENTRIES // max(1, weights.full(i)[1]))
+        if weights.full(i)[0] > most:
+            notes.add(f"the first {most} of {weights.full(i)[0]} rows")
+        raws.append(raw[:, :most])
+        sides.append((replace(rows, size=min(rows.size, most)), cols))
+    return replace(weights, raws=raws, sides=sides)
 
 
 def _of_head(weights: Weights, head: Any) -> Weights:
-    at = _place(weights.heads, head, weights.unit)
-    return replace(weights, raws=[raw[at : at + 1] for raw in weights.raws], heads=[weights.heads[at]])
+    most = max(weights.heads, key=len, default=[])
+    at = _place(most, head, weights.unit)
+    weights = weights.picked(i for i, numbers in enumerate(weights.heads) if at < len(numbers))
+    raws, heads = [raw[at : at + 1] for raw in weights.raws], [[numbers[at]] for numbers in weights.heads]
+    return replace(weights, raws=raws, heads=heads)
 
 
 def _of_layer(weights: Weights, layer: Any) -> Weights:
     at = weights.names.index(layer) if layer in weights.names else _place(weights.layers, layer, "layer")
-    return replace(
-        weights, raws=[weights.raws[at]], layers=[weights.layers[at]], names=[weights.names[at]],
-        name=weights.names[at] or weights.name,
-    )  # fmt: skip
+    return replace(weights.picked([at]), name=weights.names[at] or weights.name)
 
 
 def _place(numbers: list[int], asked: Any, what: str) -> int:
     count = len(numbers)
-    if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or not -count <= asked < count:
-        raise ViewError(f"show_attention: no such {what}", got=repr(asked), expected=f'0 to {count - 1}, or "mean"')
-    return int(asked) % count
+    is_number = isinstance(asked, int | np.integer) and not isinstance(asked, bool)
+    if not is_number or not (asked in numbers or -count <= asked < 0):
+        last = numbers[-1] if numbers else -1
+        raise ViewError(f"show_attention: no such {what}", got=repr(asked), expected=f'0 to {last}, or "mean"')
+    return numbers.index(asked) if asked in numbers else int(asked) % count
 
 
 def _mean_of_heads(weights: Weights, notes: Notes) -> Weights:
-    notes.add(f"mean over {len(weights.heads)} {SEVERAL[weights.unit]}")
+    notes.add(f"mean over {max(map(len, weights.heads))} {SEVERAL[weights.unit]}")
     raws = [to_numpy(raw).mean(axis=0, keepdims=True, dtype=np.float32) for raw in weights.raws]
-    return replace(weights, raws=raws, heads=[-1])
+    return replace(weights, raws=raws, heads=[[-1] for _ in raws])
 
 
 def _mean_of_layers(weights: Weights, notes: Notes) -> Weights:
+    sizes = {tuple(raw.shape) for raw in weights.raws}
+    if len(sizes) > 1:
+        raise ViewError(
+            "show_attention: layers of different sizes have no mean",
+            got=", ".join("×".join(map(str, size)) for size in sorted(sizes)),
+            hint='head="mean", or the layers of one size: weights[:2]',
+        )
     notes.add(f"mean over {len(weights.raws)} layers")
     mean = np.mean([to_numpy(raw) for raw in weights.raws], axis=0, dtype=np.float32)
-    return replace(weights, raws=[mean], layers=[-1], names=[""])
+    return replace(weights.picked([0]), raws=[mean], layers=[-1], names=[""])
 
 
 PLAIN = {2: "row col", 3: "head row col", 4: "batch head row col", 5: "layer batch head row col"}
@@ -166,7 +188,8 @@ def of_array(
     )
     tag = None if index is None or int(raw.shape[roles.index("batch")]) == 1 else f"batch {index}"
     count, heads = len(raws), int(raws[0].shape[0]) if raws else 0
-    return Weights("weights", tag, index, raws, [*range(count)], [*range(heads)], [""] * count, row_axis, col_axis)
+    numbers = [*range(count)], [[*range(heads)] for _ in raws], [""] * count
+    return Weights("weights", tag, index, raws, *numbers, [(row_axis, col_axis)] * count)
 
 
 def _dim(size: int, name: str) -> Dim:
@@ -284,8 +307,8 @@ def of_tensor(tensor: Any, rows: Side, cols: Side, batch: int | str | None, note
     beams = [role for role, axis in zip(roles, sides, strict=True) if is_beam(axis.dim)]
     unit: Unit = "hypothesis" if "head" in beams else "head"
     names = [f"hypothesis {i}" if "layer" in beams else "" for i in range(count)]
-    numbers = [*range(count)], [*range(heads)], names
-    return Weights(data.name, tag, index, raws, *numbers, row_axis, col_axis, unit)
+    numbers = [*range(count)], [[*range(heads)] for _ in raws], names
+    return Weights(data.name, tag, index, raws, *numbers, [(row_axis, col_axis)] * count, unit)
 
 
 def _dim_of(side: Side, data: Data) -> Dim | None:
@@ -343,6 +366,7 @@ def read_weights(
     batch: int | str | None,
     dims: Sequence[str] | None,
     lengths: Any,
+    tokenizer: Any,
     notes: Notes,
 ) -> Weights:
     """The weights of a sequence. Raises ViewError if two sides cannot be found, or the sequence does not exist."""
@@ -351,42 +375,55 @@ def read_weights(
     layered = isinstance(given, list | tuple) and any(layer is None or _is_array(layer) for layer in given)
     if isinstance(given, list | tuple) and not given:
         raise ViewError("show_attention: there are no weights", got="an empty list")
-    parts = [_one(layer, rows, cols, batch, dims, lengths, notes) for layer in (given if layered else [given])]
+    layers = [*given] if layered else [given]
+    empty = [str(i) for i, layer in enumerate(layers) if layer is None]
+    if empty and len(empty) < len(layers):
+        notes.add(f"without weights: layer {', '.join(empty)}")
+    numbers = [i for i, layer in enumerate(layers) if layer is not None] or [0]
+    parts = [_one(layers[i], rows, cols, batch, dims, lengths, tokenizer, notes) for i in numbers]
     shape: tuple[int, ...] = () if hasattr(given, "raw_tensor") else getattr(given, "shape", ())
     if len(shape) == 4 and shape[0] > 1 and dims is None and batch is None:
         notes.add('the first axis was taken for sequences; dims=["layer", "head", "row", "col"] if it is layers')
-    shapes = {part.full for part in parts} | {part.full for part in parts if len(part.heads) != len(parts[0].heads)}
-    if len(shapes) > 1 or len({len(part.heads) for part in parts}) > 1:
-        raise ViewError(
-            "show_attention: the layers have different sizes",
-            got=", ".join(f"{len(part.heads)}×{part.full[0]}×{part.full[1]}" for part in parts),
-            hint="show them one by one",
-        )
+    if not any(part.raws for part in parts):
+        raise ViewError("show_attention: there are no weights", got="no layers")
     if len(parts) == 1:
         return parts[0]
-    raws = [raw for part in parts for raw in part.raws]
     names = [name for part in parts for name in part.names]
+    is_one_each = all(len(part.raws) == 1 for part in parts)
     return replace(
         parts[0],
         name=_common(names) or ("attention" if any(names) else parts[0].name),
-        raws=raws,
-        layers=list(range(len(raws))),
+        raws=[raw for part in parts for raw in part.raws],
+        layers=numbers if is_one_each else [*range(len(names))],
+        heads=[heads for part in parts for heads in part.heads],
         names=names,
+        sides=[sides for part in parts for sides in part.sides],
     )
 
 
 def _one(
-    given: Any, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: Any, notes: Notes
-) -> Weights:
+    given: Any, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: Any,
+    tokenizer: Any, notes: Notes,
+) -> Weights:  # fmt: skip
     if isinstance(given, Seen):
         rows, cols = (rows if isinstance(rows, Dim) else given.rows), given.cols
         weights = of_tensor(given.weights, rows, cols, batch, notes)
-        return replace(weights, name=given.name, names=[given.name] * len(weights.names))
+        notes.add(given.note)
+        labels = [_words(side, weights.index or 0, tokenizer or given.tokenizer) for side in given.labels]
+        return replace(weights, name=given.name, names=[given.name] * len(weights.names), labels=(labels[0], labels[1]))
     if hasattr(given, "raw_tensor"):
         if dims is not None or lengths is not None:
             raise ViewError("show_attention: a Tensor has its own dims and lengths", got="dims= or lengths=")
         return of_tensor(given, rows, cols, batch, notes)
     return of_array(given, rows, cols, batch, dims, lengths)
+
+
+def _words(side: list[list[int]] | None, index: int, tokenizer: Any) -> list[str] | None:
+    """The labels of a sequence by their numbers."""
+    if side is None:
+        return None
+    vocab = None if tokenizer is None else tokenizer if isinstance(tokenizer, Vocab) else Vocab(tokenizer)
+    return [str(number) if vocab is None else str(vocab.decode(number)) for number in side[index]]
 
 
 # -- several
@@ -395,17 +432,22 @@ def _is_array(given: Any) -> bool:
 
 
 def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:
-    """The weights of the first call with the most frequent dims and sizes; names of the others go into the notes."""
+    """The weights of the first call that attend to the source of a decoder, or else the most frequent ones.
+
+    Names of the others go into the notes.
+    """
     groups: dict[Any, list[Seen]] = {}
     first, last = (pick((entry.call for entry in captured), default=1) for pick in (min, max))
     for entry in captured:
         if entry.call == first:
             sides = ("" if entry.rows is None else entry.rows.name, entry.cols.name)
-            groups.setdefault((entry.shape, sides), []).append(entry)
+            shape = () if sides[0] == "step" else entry.shape[:2]
+            groups.setdefault((shape, sides), []).append(entry)
     if not groups:
         raise ViewError("show_attention: no attention was seen", hint=captured.why_nothing())
-    largest = max(groups.values(), key=len)
-    names = [entry.name for group in groups.values() for entry in group if group is not largest]
+    largest = max(groups.items(), key=lambda item: (item[0][1] == ("step", "source"), len(item[1])))[1]
+    others = [group for group in groups.values() if group is not largest]
+    names = [entry.name for group in others for entry in group]
     if last > first:
         notes.add(f"of several calls the first; rf.show_attention(seen['*#{last}'])")
     if names:

@@ -9,18 +9,25 @@ from typing import Any
 
 from rfnb.display.beam.schema import BeamNode, BeamStep, BeamView
 from rfnb.display.markup import svg
+from rfnb.display.markup.elements import quiet
 from rfnb.display.markup.figures import figure_class, literal
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Child, Html, el
 from rfnb.errors import ViewError
 
 ROW, GAP, HEAD, FOOT = 24.0, 22.0, 20.0, 6.0
 """Height of a row, width between columns, height of the header, distance to the pruned candidates."""
 LEAST, MOST = 26.0, 84.0
 """Least and largest width of a column."""
-INK, QUIET, FAINT, EDGE = "#1c2733", "#808080", "#6a737d", "#9aa3ad"
+INK, FAINT, EDGE, SKIPPED = "#1c2733", "#59636e", "#9aa3ad", "#808080"
 BEST, REFERENCE, JOINED = "#0072b2", "#00875f", "#b05a00"
 TINTS = ("#ffffff", "#eaf2f8", "#cfe3f1", "#a9cfe8", "#7db8de")
 """From the worst to the best score of a step."""
+PAPER = "#f3f5f7"
+"""Behind what has no score: its text reads alike on light and on dark pages."""
+STEPS = 60
+"""Largest number of steps that are drawn."""
+PRUNED = 4
+"""Pruned candidates that are drawn of each step, if no number is given; fewer if there are many steps."""
 
 
 def image(view: BeamView) -> str:
@@ -29,7 +36,7 @@ def image(view: BeamView) -> str:
     edges = [edge for before, column in pairwise(columns) for edge in edges_of(before, column, view)]
     return svg.image(
         width, height,
-        *(mark for column in columns for mark in _header(column)),
+        *_header(columns),
         *_lines(edges),
         *_boxes(columns, view),
         *_labels(columns, view),
@@ -37,11 +44,44 @@ def image(view: BeamView) -> str:
     )  # fmt: skip
 
 
+def drawn_steps(steps: int, fall: int | None, most: int = STEPS) -> list[int]:
+    """All steps; of many, the first and last ones, and those around the fall of a reference."""
+    if steps <= most:
+        return list(range(steps))
+    third, middle = most // 3, steps // 2 if fall is None else fall
+    near = range(max(0, middle - third // 2), min(steps, middle + third // 2))
+    return sorted({*range(third), *near, *range(steps - third, steps)})
+
+
+def drawn(view: BeamView) -> list[BeamStep]:
+    """The columns and nodes that fit into the picture."""
+    fall = _fall_step(view)
+    steps = set(drawn_steps(view["steps"], fall))
+    columns: list[BeamStep] = []
+    for column in view["columns"]:
+        if column["step"] in steps:
+            before = columns[-1]["step"] if columns else -1
+            rows = view["beam"] + pruned_rows(view, column["step"])
+            nodes = [node for node in column["nodes"] if node["row"] < rows]
+            columns.append({"step": column["step"], "nodes": nodes, "skipped": column["step"] - before - 1})
+    return columns
+
+
+def pruned_rows(view: BeamView, step: int) -> int:
+    """How many pruned candidates of a step are drawn; where the reference falls out, the usual number."""
+    pruned = view.get("pruned", PRUNED)
+    return max(pruned, PRUNED) if pruned and step == _fall_step(view) else pruned
+
+
+def _fall_step(view: BeamView) -> int | None:
+    reference = view["reference"]
+    return None if reference is None or reference["fall"] is None else reference["fall"]["step"]
+
+
 def placed(view: BeamView) -> tuple[list[Column], float, float]:
     """The columns at their places; width and height of the picture."""
-    columns = [Column(column) for column in view["columns"]]
-    fall = None if view["reference"] is None else view["reference"]["fall"]
-    x = 4.0 if fall is None or fall["step"] != columns[0].step else 18.0  # with room for the scissors
+    columns = [Column(column) for column in drawn(view)]
+    x = 18.0 if _fall_step(view) == columns[0].step else 4.0  # with room for the scissors
     for column in columns:
         x += 26.0 if column.skipped else 0.0
         column.x = x
@@ -78,12 +118,18 @@ def top(node: BeamNode, view: BeamView) -> float:
     return HEAD + node["row"] * ROW + (FOOT if node["row"] >= view["beam"] else 0.0)
 
 
-def _header(column: Column) -> list[Html]:
-    middle = column.x + column.width / 2
-    marks = [svg.words(middle, 12, str(column.step), fill=QUIET, text_anchor="middle", font_size=10)]
-    if column.skipped:
-        marks.append(svg.words(column.x - 22, HEAD + 15, "⋯", fill=QUIET))
-    return marks
+def _header(columns: list[Column]) -> Iterable[Html]:
+    """The numbers of the steps, on a ground of their own, and dots where steps are left out."""
+    texts, grounds = [], ""
+    for column in columns:
+        middle, number = column.x + column.width / 2, str(column.step)
+        wide = svg.width(number, 10) + 8
+        grounds += f"M{svg.number(middle - wide / 2)},2h{svg.number(wide)}v13h-{svg.number(wide)}z"
+        texts.append(svg.words(middle, 12, number))
+        if column.skipped:
+            yield svg.words(column.x - 22, HEAD + 15, "⋯", fill=SKIPPED)
+    yield el("path", d=grounds, fill=PAPER)
+    yield svg.group(*texts, fill=FAINT, text_anchor="middle", font_size=10)
 
 
 Edge = tuple[str, svg.Point, svg.Point]
@@ -154,8 +200,8 @@ Look = tuple[str, str, float, str | None]
 
 def look_of(column: Column, node: BeamNode) -> Look:
     """How a box is drawn."""
-    if node["state"] in ("pruned", "copy"):  # on the background of the page, which may be dark
-        return "none", EDGE, 0.8, "2 2" if node["state"] == "pruned" else None
+    if node["state"] in ("pruned", "copy"):
+        return PAPER, EDGE, 0.8, "2 2" if node["state"] == "pruned" else None
     return (column.tint(node), BEST, 2.2, None) if node["best"] else (column.tint(node), EDGE, 0.8, None)
 
 
@@ -190,20 +236,54 @@ TITLES = 400
 
 def _fall(columns: list[Column], view: BeamView) -> list[Html]:
     """Scissors where the reference fell out."""
-    reference = view["reference"]
-    if reference is None or reference["fall"] is None:
+    place = _fall_place(columns, view)
+    if place is None:
         return []
-    fall = reference["fall"]
-    column = next((column for column in columns if column.step == fall["step"]), None)
-    if column is None:
-        return []
-    row = fall["row"]
-    y = HEAD + (view["beam"] if row is None else row) * ROW + (FOOT if row is not None else 0.0)
+    column, y, framed = place
     marks = [svg.words(column.x - 15, y + 15, "✂", fill="#c2410c", font_size=13)]
-    if row is not None:
+    if framed:
         rim = _around(column, y)
         marks.append(el("path", d=rim, fill="none", stroke=REFERENCE, stroke_width=1.6, stroke_dasharray="4 2"))
-    return [svg.group(el("title", fall["words"]), marks)]
+    return [svg.group(el("title", view["reference"]["fall"]["words"]), marks)]  # type: ignore[index]
+
+
+def _fall_place(columns: list[Column], view: BeamView) -> tuple[Column, float, bool] | None:
+    """The column where the reference fell out, how far down, and whether its candidate is drawn there."""
+    column = next((column for column in columns if column.step == _fall_step(view)), None)
+    if column is None:
+        return None
+    row: int | None = view["reference"]["fall"]["row"]  # type: ignore[index]
+    if row is None or row >= view["beam"] + pruned_rows(view, column.step):
+        return column, HEAD + view["beam"] * ROW, False
+    return column, HEAD + row * ROW + FOOT, True
+
+
+def legend_html(view: BeamView) -> Html:
+    """What the marks mean that occur in the picture; scripts draw a legend of their own."""
+    columns = drawn(view)
+    nodes = [node for column in columns for node in column["nodes"]]
+    states = {node["state"] for node in nodes}
+    shades = [_swatch(fill, EDGE) for fill in TINTS]
+    items: list[tuple[bool, Child, str]] = [
+        (True, "→", "step by step"),
+        (bool(states & {"lives", "dies"}), shades, "score: the bluer, the better in its step"),
+        (any(node["best"] for node in nodes), _swatch(TINTS[-1], BEST, 2), "the best hypothesis"),
+        ("pruned" in states, _swatch(PAPER, EDGE, 1, "dashed"), "pruned: found no place in the beam"),
+        (any(node["ends"] for node in nodes), "▣", "ends here"),
+        (any(text_of(node) == "·" for node in nodes), "·", "had ended before"),
+        (any(node["joined"] is not None for node in nodes), _swatch("transparent", JOINED, 1, "dashed"),
+         "joined: the labels are the same"),
+        (any(node["reference"] for node in nodes), _swatch("transparent", REFERENCE, 2), "the reference"),
+        (_fall_place([Column(column) for column in columns], view) is not None, "✂", "the reference fell out"),
+    ]  # fmt: skip
+    look = "display:inline-block;margin-right:14px"
+    shown = [el("span", mark, " ", quiet(words), style=look) for occurs, mark, words in items if occurs]
+    return el("div", shown, style="font-size:12px", data_rfnb_still=True)
+
+
+def _swatch(fill: str, stroke: str, width: int = 1, line: str = "solid") -> Html:
+    look = f"display:inline-block;width:11px;height:9px;background-color:{fill};border:{width}px {line} {stroke}"
+    return el("span", style=look)
 
 
 INCH = 96.0
@@ -225,9 +305,9 @@ def to_figure(view: BeamView) -> Any:
         for kind, start, stop in edges_of(before, column, view):
             _line(axes, kind, start, stop)
     for column in columns:
-        _words(axes, column.x + column.width / 2, 9.0, str(column.step), QUIET, 10.0)
+        _words(axes, column.x + column.width / 2, 9.0, str(column.step), FAINT, 10.0)
         if column.skipped:
-            _words(axes, column.x - 18.0, HEAD + 11.0, "⋯", QUIET, 11.0)
+            _words(axes, column.x - 18.0, HEAD + 11.0, "⋯", FAINT, 11.0)
         for node in column.nodes:
             _node(axes, column, node, view)
     _draw_fall(axes, columns, view)
@@ -285,12 +365,9 @@ def _words(axes: Any, x: float, y: float, text: str, colour: str, size: float, *
 
 def _draw_fall(axes: Any, columns: list[Column], view: BeamView) -> None:
     """Scissors where the reference fell out."""
-    fall = view["reference"]["fall"] if view["reference"] is not None else None
-    column = next((column for column in columns if fall is not None and column.step == fall["step"]), None)
-    if fall is None or column is None:
-        return
-    row = view["beam"] if fall["row"] is None else fall["row"]
-    y = HEAD + row * ROW + (0.0 if fall["row"] is None else FOOT)
-    _words(axes, column.x - 9.0, y + (ROW - 4) / 2, "✂", "#c2410c", 13.0)
-    if fall["row"] is not None:
-        _box(axes, column, y, 3.0, fill="none", stroke=REFERENCE, width=1.6, dashes="4 2")
+    place = _fall_place(columns, view)
+    if place is not None:
+        column, y, framed = place
+        _words(axes, column.x - 9.0, y + (ROW - 4) / 2, "✂", "#c2410c", 13.0)
+        if framed:
+            _box(axes, column, y, 3.0, fill="none", stroke=REFERENCE, width=1.6, dashes="4 2")

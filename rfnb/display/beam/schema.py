@@ -19,6 +19,9 @@ class BeamNode(TypedDict):
     ends: bool
     best: bool  # on the path of the best hypothesis
     reference: bool  # a prefix of the reference
+    rank: NotRequired[int]  # among the candidates of the step, 1: the best
+    parts: NotRequired[list[Number]]  # the score of its label by each scorer, not scaled
+    adds: NotRequired[str]  # what its label adds to the text of the hypothesis
 
 
 class BeamStep(TypedDict):
@@ -104,8 +107,38 @@ class BeamView(TypedDict):
     others: list[str]  # the names of the sequences of the search, if this is one of several
     beam: int
     steps: int
-    columns: list[BeamStep]
+    columns: list[BeamStep]  # more of them, and more pruned candidates, than the picture draws
+    pruned: NotRequired[int]  # how many pruned candidates of each step the picture draws
+    parts: NotRequired[list[str]]  # the names of the scorers
     hypotheses: list[BeamHypothesis]
     reference: BeamReference | None
     prompt: NotRequired[str]  # the labels before the first step, where a search goes on from some
     note: str | None
+
+
+class BeamColumn(TypedDict):
+    """The nodes of a step, the best first, then the pruned candidates; an entry of each list belongs to a node."""
+
+    step: int
+    skipped: int  # how many steps before this one are left out
+    rows: list[int]  # places in the beam; of pruned candidates, positions below it
+    parents: list[int]  # rows of the column before; -1: none
+    joined: NotRequired[list[int]]  # rows of second parents; not there if there are none
+    labels: list[int]  # in `texts`
+    adds: list[int]  # in `texts`: what the labels add to the text of the hypothesis
+    ranks: list[int]
+    scores: list[Number]
+    parts: list[list[Number]]  # for each of the scorers
+    marks: list[int]  # position of the state in "lives", "dies", "copy", "pruned"; + 4 ends, + 8 best, + 16 reference
+
+
+class BeamScripts(TypedDict):
+    """What scripts read of a tree; the picture in the HTML is `<div data-rfnb-tree><img></div>`."""
+
+    kind: Literal["beam"]
+    name: str
+    beam: int
+    parts: list[str]  # the names of the scorers
+    texts: list[str]
+    columns: list[BeamColumn]
+    fall: BeamFall | None

@@ -6,17 +6,22 @@ The panel shows the beam after one step of a loop.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from rfnb.display.beam.picture import image, to_figure as to_figure
+import numpy as np
+
+from rfnb.display.beam.picture import PRUNED, drawn, drawn_steps, image, legend_html, to_figure as to_figure
 from rfnb.display.beam.schema import (
     BeamAt,
+    BeamColumn,
     BeamHypothesis,
     BeamNode,
     BeamReference,
     BeamRow,
+    BeamScripts,
     BeamStep,
     BeamView,
     NodeAt,
@@ -38,12 +43,10 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 
-STEPS = 60
-"""Largest number of steps that are drawn."""
-PRUNED = 4
-"""Pruned candidates that are drawn of each step, if no number is given; fewer if there are many steps."""
 NODES = 780
 """Largest number of nodes, up to which more pruned candidates than one are drawn of each step."""
+LIVE = 4000
+"""The same for scripts, and up to which they have all steps."""
 OTHERS = 30
 """Largest number of other sequences that are named."""
 VERDICTS = {
@@ -69,12 +72,19 @@ def describe(
     tree = search.tree if isinstance(search, Where) else search.tree[batch] if isinstance(search, Found) else search
     where = search if isinstance(search, Where) else None if reference is None else tree.where(reference)
     names = [tree.name for tree in search.tree[:OTHERS]] if isinstance(search, Found) and len(search) > 1 else []
-    steps = drawn_steps(tree, None if where is None or where.fall is None else where.fall.step)
+    fall = None if where is None or where.fall is None else where.fall.step
+    steps = drawn_steps(tree.steps, fall)
     if pruned is None:
         pruned = max(1, min(PRUNED, NODES // max(len(steps), 1) - tree.beam))
     if len(steps) < tree.steps:
         notes.add(f"{len(steps)} of {tree.steps} steps are drawn")
     prompt: Any = {"prompt": printable_name(tree.text_of(tree.prompt))} if tree.prompt else {}
+    every = drawn_steps(tree.steps, fall, max(len(steps), LIVE // (tree.beam + 1)))
+    kept = 0 if tree.own.pruned is None else tree.own.pruned.labels.shape[2]
+    most = max(pruned, min(kept, LIVE // max(len(every), 1) - tree.beam)) if pruned else 0
+    counts = dict.fromkeys(every if kept else steps, most if kept else pruned)  # others are computed again
+    if fall is not None and pruned:
+        counts[fall] = max(most, PRUNED)
     return {
         "kind": "beam",
         "name": tree.name,
@@ -82,12 +92,18 @@ def describe(
         "summary": _summary(search, tree, where),
         "beam": tree.beam,
         "steps": tree.steps,
-        "columns": columns(tree, where, steps, pruned),
+        "columns": _detailed(tree, columns(tree, where, every, counts)),
+        "pruned": pruned,
+        "parts": list(tree.own.parts) or [OWN],
         "hypotheses": [_hypothesis(hypothesis, where) for hypothesis in tree.hypotheses],
-        "reference": None if where is None else _reference(where, pruned),
+        "reference": None if where is None else _reference(where, counts),
         "note": notes.text(),
         **prompt,
     }
+
+
+OWN = "model"
+"""The scorer of a search that has no other."""
 
 
 def _empty(search: Found) -> BeamView:
@@ -106,32 +122,65 @@ def _summary(search: Found | Tree | Where, tree: Tree, where: Where | None) -> l
     return [*lines, *([f"{printable_name(tree.name)}:"] if isinstance(search, Found) and len(search) > 1 else [])]
 
 
-def drawn_steps(tree: Tree, fall: int | None) -> list[int]:
-    """All steps; of many, the first and last ones, and those around the fall of a reference."""
-    if tree.steps <= STEPS:
-        return list(range(tree.steps))
-    third, middle = STEPS // 3, tree.steps // 2 if fall is None else fall
-    near = range(max(0, middle - third // 2), min(tree.steps, middle + third // 2))
-    return sorted({*range(third), *near, *range(tree.steps - third, tree.steps)})
+def columns(
+    tree: Tree, where: Where | None, steps: Sequence[int], pruned: Mapping[int, int], before: int = -1
+) -> list[tuple[BeamStep, list[Node]]]:
+    """The beams after some steps, each with its nodes; `before` is the step before them.
 
-
-def columns(tree: Tree, where: Where | None, drawn: Sequence[int], pruned: int, before: int = -1) -> list[BeamStep]:
-    """The beams after the drawn steps; `before` is the step drawn before them."""
+    pruned: how many of the pruned candidates, by step; none of other steps.
+    """
     best = tree.best.places if tree.best is not None else ()
     places = {} if where is None else {node.step: node.place for node in where.nodes}
-    steps: list[BeamStep] = []
-    for previous, step in zip([before, *drawn], drawn, strict=False):
-        nodes = [_node(node, node.place or 0, best[step : step + 1], places.get(step)) for node in tree.nodes(step)]
-        candidates = _candidates(tree, where, step, pruned)
+    made: list[tuple[BeamStep, list[Node]]] = []
+    for previous, step in zip([before, *steps], steps, strict=False):
+        skipped = step - previous - 1
+        kept, candidates = tree.nodes(step), tree.pruned(step, pruned[step]) if pruned.get(step) else []
+        nodes = [_node(node, node.place or 0, best[step : step + 1], places.get(step)) for node in kept]
         nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(candidates)]
-        steps.append({"step": step, "nodes": nodes, "skipped": step - previous - 1})
-    return steps
+        for node in nodes if skipped else ():
+            node["parent"], node["joined"] = _ancestor(tree, node["parent"], step - 1, previous), None
+        made.append(({"step": step, "nodes": nodes, "skipped": skipped}, [*kept, *candidates]))
+    return made
 
 
-def _candidates(tree: Tree, where: Where | None, step: int, pruned: int) -> list[Node]:
-    """The pruned candidates that are drawn of a step; where the reference falls out, the usual number."""
-    falls = where is not None and where.fall is not None and where.fall.step == step
-    return tree.pruned(step, max(pruned, PRUNED) if falls else pruned) if pruned else []
+def _ancestor(tree: Tree, place: int | None, step: int, earlier: int) -> int | None:
+    """The place of a hypothesis after an earlier step; None before the first."""
+    for at in range(step, earlier, -1):
+        place = None if place is None else int(tree.parents[at, place])
+    return None if earlier < 0 else place
+
+
+def _detailed(tree: Tree, made: list[tuple[BeamStep, list[Node]]]) -> list[BeamStep]:
+    """The columns with ranks, parts of scores, and what each label adds to the text of its hypothesis."""
+    names, last, text_of = list(tree.own.parts), _last_labels(tree), cache(tree.text_of)
+    for column, nodes in made:
+        for node, source in zip(column["nodes"], nodes, strict=True):
+            sum_before = 0.0 if source.parent is None else tree.scores[source.step - 1, source.parent]
+            own = [source.parts.get(name, math.nan) for name in names] or [source.score - sum_before]
+            node["rank"] = source.rank
+            node["parts"] = [plain(_rounded(part)) for part in ([0.0] * len(own) if source.ended else own)]
+            before = () if source.parent is None else last[source.step - 1, source.parent]
+            adds_nothing = source.ended or source.label == tree.own.blank or source.label in tree.end_labels
+            earlier, text = text_of(before) if before else "", text_of((*before, source.label))
+            added = text.removeprefix(earlier) if text.startswith(earlier) else tree.text_of([source.label])
+            node["adds"] = "" if adds_nothing else added
+    return [column for column, _ in made]
+
+
+CONTEXT = 3
+"""So many labels before it decide how a label is joined to the text, as "▁the" and "c@@" are."""
+
+
+def _last_labels(tree: Tree) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The last labels that count of each hypothesis, by step and place."""
+    last: dict[tuple[int, int], tuple[int, ...]] = {}
+    for step, places in enumerate(tree.alive):
+        for place in np.flatnonzero(places).tolist():
+            before = last[step - 1, int(tree.parents[step, place])] if step else ()
+            label = int(tree.labels[step, place])
+            counts = tree.counts[step, place] and label not in tree.end_labels
+            last[step, place] = (*before, label)[-CONTEXT:] if counts else before
+    return last
 
 
 def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> BeamNode:
@@ -162,13 +211,12 @@ def _hypothesis(each: Any, where: Where | None) -> BeamHypothesis:
     }
 
 
-def _reference(where: Where, pruned: int) -> BeamReference:
+def _reference(where: Where, counts: Mapping[int, int]) -> BeamReference:
     fall = where.fall
     row = None
-    if fall is not None and fall.candidate is not None:
-        candidates = _candidates(where.tree, where, fall.step, pruned)
-        matches = (i for i, node in enumerate(candidates) if node == fall.candidate)
-        row = next((where.tree.beam + i for i in matches), None)
+    if fall is not None and fall.candidate is not None and counts.get(fall.step):
+        candidates = where.tree.pruned(fall.step, counts[fall.step])
+        row = next((where.tree.beam + i for i, node in enumerate(candidates) if node == fall.candidate), None)
     return {
         "text": where.reference.text,
         "verdict": where.verdict,
@@ -209,7 +257,7 @@ WIDTH = 100
 def tree_lines(view: BeamView) -> list[str]:
     """The kept hypotheses as a tree: labels that continue without a branch share a line."""
     children: dict[tuple[int, int], list[tuple[int, BeamNode]]] = {}
-    for at, column in enumerate(view["columns"]):
+    for at, column in enumerate(drawn(view)):
         for node in column["nodes"]:
             if node["state"] in ("lives", "dies"):
                 parent = (at - 1, node["parent"]) if at and node["parent"] is not None else (-1, 0)
@@ -277,9 +325,14 @@ def to_html(view: BeamView) -> Html:
         search_html(view),
         _others(view),
         text_html(to_text(view)),
-        note_html(view["note"]),
+        still_note(view),
         style=style.BOX,
     )
+
+
+def still_note(view: BeamView) -> Html | None:
+    """What the picture leaves out; scripts have more."""
+    return el("div", note_html(view["note"]), data_rfnb_still=True) if view["note"] else None
 
 
 def head_html(view: BeamView) -> Html:
@@ -295,8 +348,8 @@ def search_html(view: BeamView) -> list[Html]:
     picture = el("img", src=svg.data_uri(image(view)), alt=alt, style="max-width:none;height:auto")
     return [
         *_nbest(view),
-        el("div", picture, style="overflow-x:auto;max-width:100%"),
-        el("div", quiet(LEGEND + _has_joins(view) * JOINS), style="font-size:12px"),
+        el("div", picture, style="overflow-x:auto;max-width:100%", data_rfnb_tree=True),
+        legend_html(view),
     ]
 
 
@@ -305,12 +358,47 @@ def text_html(text: str) -> Html:
     return fold("as text", el("pre", text, style=_PRE))
 
 
-LEGEND = (
-    "step by step from left to right · the bluer, the better in its step · thick: best · green frame: reference · "
-    "▣ ends · “·” had ended before · ✂ fell out · grey: pruned"
-)
-JOINS = " · brown: joined, as the labels are the same"
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
+
+
+STATES = ("lives", "dies", "copy", "pruned")
+
+
+def to_scripts(view: BeamView) -> BeamScripts | None:
+    """The tree in columns; None of a tree without steps."""
+    if not view["columns"] or "parts" not in view:
+        return None
+    texts: dict[str, int] = {}
+    reference = view["reference"]
+    return {
+        "kind": "beam",
+        "name": view["name"],
+        "beam": view["beam"],
+        "parts": view["parts"],
+        "columns": [_column(column, texts) for column in view["columns"]],
+        "texts": list(texts),
+        "fall": None if reference is None else reference["fall"],
+    }
+
+
+def _column(column: BeamStep, texts: dict[str, int]) -> BeamColumn:
+    nodes = column["nodes"]
+    joined = [-1 if node["joined"] is None else node["joined"] for node in nodes]
+    made: BeamColumn = {
+        "step": column["step"],
+        "skipped": column["skipped"],
+        "rows": [node["row"] for node in nodes],
+        "parents": [-1 if node["parent"] is None else node["parent"] for node in nodes],
+        "labels": [texts.setdefault(node["text"], len(texts)) for node in nodes],
+        "adds": [texts.setdefault(node["adds"], len(texts)) for node in nodes],
+        "ranks": [node["rank"] for node in nodes],
+        "scores": [plain(node["score"]) for node in nodes],
+        "parts": [list(part) for part in zip(*(node["parts"] for node in nodes), strict=True)],
+        "marks": [
+            STATES.index(node["state"]) + 4 * node["ends"] + 8 * node["best"] + 16 * node["reference"] for node in nodes
+        ],
+    }
+    return made | {"joined": joined} if max(joined, default=-1) >= 0 else made
 
 
 def verdict_colour(verdict: str) -> str:
@@ -428,8 +516,8 @@ def describe_beam(tree: Tree, step: int, hypothesis: NodeAt | None, seen: int) -
 def columns_of(tree: Tree, start: int, stop: int, near: int) -> list[BeamStep]:
     """The columns of the tree from one step to another; the `near` last ones with pruned candidates."""
     middle = max(start, stop - near)
-    steps = columns(tree, None, range(start, middle), 0, before=start - 1)
-    steps += columns(tree, None, range(middle, stop), PRUNED, before=middle - 1)
+    counts = dict.fromkeys(range(middle, stop), PRUNED)
+    steps = [column for column, _ in columns(tree, None, range(start, stop), counts, before=start - 1)]
     for node in (node for column in steps for node in column["nodes"]):
         node["text"] = printable_name(node["text"])
     return steps

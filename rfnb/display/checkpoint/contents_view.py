@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal, TypedDict
 
 from rfnb.checkpoint.entries import CheckpointFile, StoredEntry
 from rfnb.display.kit import options
+from rfnb.display.kit.blocks import Block, Fold, Group, Line, Page
+from rfnb.display.kit.words import Span, bold, name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, quiet
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import amount, size
 
 DEEPEST = 12
@@ -22,173 +23,69 @@ ITEMSIZES = {"bool": 1, "float8_e5m2": 1, "float8_e4m3fn": 1}
 """The bytes of a value, for dtypes whose names do not say it."""
 
 
-class StoredRow(TypedDict):
-    """An entry: its full name, its shape and dtype, its number of values and bytes."""
+@dataclass
+class Part:
+    """A part of the names: its entries by the rest of their names, the parts below it, and the totals of both."""
 
-    name: str
-    shape: list[int]
-    dtype: str
-    count: int
-    bytes: int
-
-
-class ContentsNode(TypedDict):
-    """A part of the names: its entries by number, and the parts below it."""
-
-    name: str
-    rows: list[int]
-    entries: int
-    count: int
-    children: list[ContentsNode]
+    rows: dict[str, StoredEntry] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=dict)
+    entries: int = 0
+    values: int = 0
 
 
-class ContentsView(TypedDict):
-    """A checkpoint: its entries as a tree, and those that stand apart."""
-
-    kind: Literal["checkpoint"]
-    path: str
-    format: str
-    separator: str
-    rows: list[StoredRow]
-    root: ContentsNode
-    apart: list[StoredRow]
-
-
-def describe(file: CheckpointFile) -> ContentsView:
-    """The entries, and their names as a tree."""
-    rows = _rows(file.entries)
-    root = _node("")
-    places: dict[tuple[str, ...], ContentsNode] = {(): root}
-    for number, row in enumerate(rows):
-        path = tuple(row["name"].split(file.separator, DEEPEST)[:-1])
-        for i in range(len(path)):
-            if path[: i + 1] not in places:
-                places[path[: i + 1]] = _node(path[i])
-                places[path[:i]]["children"].append(places[path[: i + 1]])
-        for i in range(len(path) + 1):
-            places[path[:i]]["entries"] += 1
-            places[path[:i]]["count"] += row["count"]
-        places[path]["rows"].append(number)
-    return {
-        "kind": "checkpoint",
-        "path": file.path,
-        "format": file.kind,
-        "separator": file.separator,
-        "rows": rows,
-        "root": root,
-        "apart": _rows(file.apart),
-    }
-
-
-def _node(name: str) -> ContentsNode:
-    return {"name": name, "rows": [], "entries": 0, "count": 0, "children": []}
-
-
-def _rows(entries: Mapping[str, StoredEntry]) -> list[StoredRow]:
-    rows: list[StoredRow] = []
-    for name, entry in entries.items():
-        count = prod(entry.shape)
-        rows.append(
-            {
-                "name": name,
-                "shape": list(entry.shape),
-                "dtype": entry.dtype,
-                "count": count,
-                "bytes": count * _itemsize(entry.dtype),
-            }
-        )
-    return rows
-
-
-def _itemsize(dtype: str) -> int:
-    bits = re.fullmatch(r"(?:b?float|u?int|complex)(8|16|32|64|128)", dtype)
-    return int(bits[1]) // 8 if bits else ITEMSIZES.get(dtype, 0)
-
-
-def to_text(view: ContentsView) -> str:
-    """A line for each part and entry."""
-    lines = [f"{view['format']} {view['path']}: {_total(view)}", *(f"  {line}" for line in _lines(view["root"], view))]
-    if view["apart"]:
-        lines += [f"  apart: {len(view['apart'])}"]
-        lines += [f"    {row['name']}  {_shape(row)}  {row['dtype']}" for row in view["apart"]]
-    if len(lines) > options.MODULE_LINES:
-        lines = [*lines[: options.MODULE_LINES], f"… {len(lines) - options.MODULE_LINES} more lines; all: .table()"]
-    return "\n".join(lines)
-
-
-def to_table(view: ContentsView) -> Table:
-    """A row for each entry, also for those that stand apart."""
-    rows = [*((row, "") for row in view["rows"]), *((row, "yes") for row in view["apart"])]
-    return Table(
-        ["name", "shape", "dtype", "values", "bytes", "apart"],
-        [[row["name"], _shape(row), row["dtype"], row["count"], row["bytes"], apart] for row, apart in rows],
+def describe(file: CheckpointFile) -> Page:
+    """The entries as a tree of their names, and those that stand apart."""
+    root, entries = Part(), file.entries
+    for path, entry in entries.items():
+        *folders, last = path.split(file.separator, DEEPEST)
+        part = root
+        for folder in [None, *folders]:
+            part = part if folder is None else part.parts.setdefault(folder, Part())
+            part.entries += 1
+            part.values += prod(entry.shape)
+        part.rows[last] = entry
+    number = f"{len(entries):,} {'entry' if len(entries) == 1 else 'entries'}"
+    total = f"{number}, {amount(root.values)} values, {size(sum(map(_bytes, entries.values())))}"
+    head = Span([name(file.path), quiet(f"  {file.kind} · {total}")], text=f"{file.kind} {file.path}: {total}")
+    tree = Group(list(_blocks(root, file.separator)), look=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", indent=2)
+    others = [_entry(path, entry) for path, entry in file.apart.items()]
+    title = _title(
+        f"apart: {len(others)}", "optimizers, steps, and values that are not numbers", f"  apart: {len(others)}"
     )
+    apart = Fold(title, [Group(others, indent=2)], rail=True) if others else None
+    rows = [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), ""] for path, x in entries.items()]
+    rows += [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), "yes"] for path, x in file.apart.items()]
+    table = Table(["name", "shape", "dtype", "values", "bytes", "apart"], rows)
+    return Page("checkpoint", file.path, [Line(head), Group([tree, apart], most=options.MODULE_LINES - 1)], table)
 
 
-def to_html(view: ContentsView) -> Html:
-    """The tree with folds."""
-    room = [options.MODULE_LINES]
-    entries = _inside(view["root"], view, room)
-    apart = [_entry(row["name"], row) for row in view["apart"][: options.MODULE_LINES]]
-    return el(
-        "div",
-        el("div", el("span", view["path"], style=style.NAME), quiet(f"  {view['format']} · {_total(view)}")),
-        el("div", entries, style=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}"),
-        _fold(f"apart: {len(view['apart'])}", "optimizers, steps, and values that are not numbers", apart, shut=True)
-        if apart
-        else None,
-        quiet("… and more; all: .table()", tag="div") if room[0] <= 0 else None,
-        style=style.BOX,
-    )
+def _blocks(part: Part, separator: str) -> Iterator[Block]:
+    """A line for each entry, in columns, and a fold for each part."""
+    widths = [min(max(map(len, column), default=0), most) for column, most in
+              ((part.rows, 40), (list(map(_shape, part.rows.values())), 20))]  # fmt: skip
+    for last, entry in part.rows.items():
+        yield _entry(last, entry, *widths)
+    for path, inside in part.parts.items():
+        facts = f"{amount(inside.values)} values in {inside.entries}"
+        title = _title(f"{path}{separator}", facts, f"{path}{separator}  {facts}")
+        yield Fold(title, list(_blocks(inside, separator)), inside.entries <= OPEN, rail=True)
 
 
-def _total(view: ContentsView) -> str:
-    number = len(view["rows"])
-    sizes = size(sum(row["bytes"] for row in view["rows"]))
-    return f"{number:,} {'entry' if number == 1 else 'entries'}, {amount(view['root']['count'])} values, {sizes}"
+def _title(words: str, facts: str, text: str) -> Span:
+    return Span([bold(words), " ", quiet(facts)], text=text)
 
 
-def _shape(row: StoredRow) -> str:
-    return "×".join(map(str, row["shape"])) or "scalar"
+def _entry(path: str, entry: StoredEntry, *widths: int) -> Line:
+    shape = _shape(entry)
+    name_width, shape_width = widths or (0, 0)
+    text = f"{path:<{name_width}}  {shape:<{shape_width}}  {entry.dtype}"
+    return Line(Span([f"{path} ", quiet(f"{shape} · {entry.dtype}")], text=text), look="white-space:nowrap")
 
 
-def _short(row: StoredRow, view: ContentsView) -> str:
-    return row["name"].split(view["separator"], DEEPEST)[-1]
+def _shape(entry: StoredEntry) -> str:
+    return "×".join(map(str, entry.shape)) or "scalar"
 
 
-def _facts(node: ContentsNode) -> str:
-    return f"{amount(node['count'])} values in {node['entries']}"
-
-
-def _lines(node: ContentsNode, view: ContentsView) -> Iterator[str]:
-    rows = [view["rows"][i] for i in node["rows"]]
-    cells = [(_short(row, view), _shape(row), row["dtype"]) for row in rows]
-    widths = [max((len(cell[i]) for cell in cells), default=0) for i in range(2)]
-    for name, shape, dtype in cells:
-        yield f"{name:<{min(widths[0], 40)}}  {shape:<{min(widths[1], 20)}}  {dtype}"
-    for child in node["children"]:
-        yield f"{child['name']}{view['separator']}  {_facts(child)}"
-        yield from (f"  {line}" for line in _lines(child, view))
-
-
-def _inside(node: ContentsNode, view: ContentsView, left: list[int]) -> list[Html]:
-    parts = []
-    for row in (view["rows"][i] for i in node["rows"]):
-        if left[0] > 0:
-            left[0] -= 1
-            parts.append(_entry(_short(row, view), row))
-    for child in node["children"]:
-        if left[0] > 0:
-            left[0] -= 1
-            entries = _inside(child, view, left)
-            parts.append(_fold(f"{child['name']}{view['separator']}", _facts(child), entries, child["entries"] > OPEN))
-    return parts
-
-
-def _entry(name: str, row: StoredRow) -> Html:
-    return el("div", f"{name} ", quiet(f"{_shape(row)} · {row['dtype']}"), style="white-space:nowrap")
-
-
-def _fold(title: str, facts: str, inside: list[Any], shut: bool) -> Html:
-    summary = el("summary", el("b", title), " ", quiet(facts), style="cursor:pointer")
-    return el("details", summary, el("div", inside, style=style.RAIL), open=not shut)
+def _bytes(entry: StoredEntry) -> int:
+    bits = re.fullmatch(r"(?:b?float|u?int|complex)(8|16|32|64|128)", entry.dtype)
+    return prod(entry.shape) * (int(bits[1]) // 8 if bits else ITEMSIZES.get(entry.dtype, 0))

@@ -6,10 +6,12 @@ from typing import Literal, TypedDict
 
 from rfnb.checkpoint.report import LoadReport
 from rfnb.core.ground.text import count_of
+from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Only, Page
+from rfnb.display.kit.words import Span, Words, chip, name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, chip, fold, quiet, row
+from rfnb.display.markup.elements import Table, fold
 from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.numbers import Number, plain, short
+from rfnb.display.markup.numbers import Number, plain
 
 
 class LoadedNames(TypedDict):
@@ -66,20 +68,31 @@ def describe(report: LoadReport) -> LoadReportView:
     }
 
 
-def to_text(view: LoadReportView) -> str:
-    """A line for each group of names."""
-    lines = [f"  {group['what']:<10} {_some(group['names'])}" for group in view["groups"]]
-    return "\n".join([f"{_count(view)} loaded from {view['path']}", *lines])
+def page(view: LoadReportView) -> Page:
+    """The report with possible mistakes marked and long lists folded."""
+    origins, groups, count = view.get("origins", []), view["groups"], count_of(len(view["loaded"]), "parameter")
+    blocks: list[Block] = [
+        Line(Span([name(count), quiet(f"  loaded from {view['path']}")], text=f"{count} loaded from {view['path']}")),
+        Only("text", [Line(f"{group['what']:<10} {_some(group['names'])}", indent=2) for group in groups]),
+        Only("html", [Grid([[_word(group["what"]), _names(group["names"])] for group in groups])]),
+    ]
+    if origins:
+        rows = [
+            [o["name"], ", ".join(o["sources"]), o["conversion"], o["before"], o["after"]] for o in origins[:LISTED]
+        ]
+        grid = Grid(rows, ["parameter", "from", "conversion", "norm before", "after"])
+        tail = f"… and {len(origins) - LISTED} more; all: .table()" if len(origins) > LISTED else None
+        blocks.append(Only("html", [Fold("each parameter", [grid, Line(quiet(tail)) if tail else None])]))
+    return Page("load_report", "", blocks, _table(view, {origin["name"]: origin for origin in origins}))
 
 
-def to_table(view: LoadReportView) -> Table:
+def _table(view: LoadReportView, origins: dict[str, LoadedOrigin]) -> Table:
     """A row for each name; for a network, with the entries that the value came from, and norms."""
-    origins = {origin["name"]: origin for origin in view.get("origins", [])}
     rows = [["loaded", name, *_cells(origins.get(name))] for name in view["loaded"]]
-    unloaded = [[group["what"], name, *_cells(None)] for group in view["groups"] for name in group["names"]]
+    rows += [[group["what"], name, *_cells(None)] for group in view["groups"] for name in group["names"]]
     if not origins:
-        return Table(["what", "name"], [row[:2] for row in rows + unloaded])
-    return Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows + unloaded)
+        return Table(["what", "name"], [row[:2] for row in rows])
+    return Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows)
 
 
 def _cells(origin: LoadedOrigin | None) -> list[object]:
@@ -88,44 +101,7 @@ def _cells(origin: LoadedOrigin | None) -> list[object]:
     return [", ".join(origin["sources"]), origin["conversion"], origin["before"], origin["after"]]
 
 
-def to_html(view: LoadReportView) -> Html:
-    """The report with possible mistakes marked and long lists folded."""
-    rows = [
-        el(
-            "tr",
-            el("td", _word(group["what"]), style=style.LEFT_CELL),
-            el("td", _names(group["names"]), style=style.LEFT_CELL),
-            style=style.PLAIN_ROW,
-        )
-        for group in view["groups"]
-    ]
-    head = el("div", el("span", _count(view), style=style.NAME), quiet(f"  loaded from {view['path']}"))
-    return el("div", head, el("table", rows, style=style.TABLE) if rows else None, _origins(view), style=style.BOX)
-
-
-def _origins(view: LoadReportView) -> Html | None:
-    """Each parameter with its source and its norms, folded."""
-    if not view.get("origins"):
-        return None
-    names = "parameter", "from", "conversion", "norm before", "after"
-    rows = [
-        row(o["name"], ", ".join(o["sources"]), o["conversion"], _norm(o["before"]), _norm(o["after"]))
-        for o in view.get("origins", [])[:LISTED]
-    ]
-    count = len(view["origins"]) - LISTED
-    tail = quiet(f"… and {count} more; all: .table()", tag="div") if count > 0 else None
-    return fold("each parameter", el("table", row(*names, tag="th"), rows, style=style.TABLE), tail)
-
-
-def _norm(number: Number | None) -> str:
-    return "" if number is None else short(number)
-
-
-def _count(view: LoadReportView) -> str:
-    return count_of(len(view["loaded"]), "parameter")
-
-
-def _word(what: str) -> Html:
+def _word(what: str) -> Words:
     return chip(what, style.WARN) if what in ODD else quiet(what)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from operator import itemgetter
 from typing import Any
 
 from rfnb.core.dims import dim_math
@@ -20,13 +21,16 @@ from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.display.dims.dim_view import DimRow, DimTableView
+from rfnb.display.kit.blocks import Block, Grid, Line, Note, Page, Row
 from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, names_of, origin, size_word
-from rfnb.display.markup import elements, style
-from rfnb.display.markup.elements import Table, aligned, chip, note_html, note_text, quiet
-from rfnb.display.markup.html import Html, el, join
+from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.words import Span, Words, chip, plain, quiet, web
+from rfnb.display.markup import style
+from rfnb.display.markup.elements import Table
+from rfnb.display.markup.html import bounded_in
 from rfnb.display.markup.numbers import bars
 from rfnb.nn.module.module import Module
+from rfnb.printable import bounded
 
 MOST = 20_000
 """Largest number of objects searched."""
@@ -203,139 +207,66 @@ BARS = 32
 COLUMNS = ("dim", "kind", "size", "made", "used by")
 
 
-def describe(objects: Iterable[tuple[str, Any]], name: str = "dims") -> DimTableView:
-    """The dims of named objects as JSON."""
+def describe(objects: Iterable[tuple[str, Any]], name: str = "dims") -> Page:
+    """The dims of named objects, those with conflicts first."""
     uses = Uses(objects)
     entries = sorted(uses.by_serial.values(), key=lambda use: use.dim.serial)
     groups = by_name(entries)
     names = names_of(use.dim for use in entries)
-    notes = by_chance(uses, names)
-    rows = [_row(use, groups[use.dim.name], names, notes.get(use.dim.serial, [])) for use in entries]
-    remarks = [*(["no dims"] if not rows else []), *(["not everything was searched"] if uses.left_out else [])]
-    return {
-        "kind": "dims",
-        "name": name,
-        "rows": sorted(rows, key=lambda row: not row["conflicts"]),
-        "note": "; ".join(remarks) or None,
-    }
+    peers = by_chance(uses, names)
+    conflicts = {use.dim.serial: [*namesakes(use, groups[use.dim.name], names), *rebound(use)] for use in entries}
+    rows = []
+    for use in entries:
+        serial = use.dim.serial
+        same = [names.get(alias.serial, alias.name) for alias in dim_math.followed(use.dim)]
+        notes = [*(f"declared the same as {alias}" for alias in same), *peers.get(serial, [])]
+        row = _row(use, names[serial], conflicts[serial], notes)
+        rows.append((not conflicts[serial], row, [*map(plain, row.cells), "; ".join([*conflicts[serial], *notes])]))
+    rows.sort(key=itemgetter(0))
+    remarks = "; ".join([*([] if rows else ["no dims"]), *(["not everything was searched"] if uses.left_out else [])])
+    grid = Grid([row for _, row, _ in rows], COLUMNS, [_CELL] * len(COLUMNS), indent=0, head=_HEAD, look=_TABLE)
+    blocks: list[Block] = [grid, Note(remarks, indent=0)] if rows else [Line(f"({remarks})", look=style.QUIET)]
+    return Page("dims", name, blocks, Table([*COLUMNS, "notes"], [cells for *_, cells in rows]))
 
 
-def _row(use: DimUse, group: Sequence[DimUse], names: dict[int, str], notes: list[str]) -> DimRow:
+def _row(use: DimUse, name: str, conflicts: list[str], notes: list[str]) -> Row:
     dim = use.dim
-    text = None if dim.made is None else dim.made.text() or None
-    return {
-        "dim": describe_dim(dim, lengths_of(use)),
-        "name": names[dim.serial],
-        "known": size_of(use) is not None,
-        "role": " ".join(filter(None, ("dynamic" if dim.is_dynamic() else "static", dim.kind))),
-        "text": text,
-        "tensors": use.tensors[:NAMES],
-        "tensor_count": len(use.tensors),
-        "parameters": use.parameters[:NAMES],
-        "parameter_count": len(use.parameters),
-        "modules": use.modules[:NAMES],
-        "module_count": len(use.modules),
-        "same_as": [names.get(alias.serial, alias.name) for alias in dim_math.followed(dim)],
-        "conflicts": [*namesakes(use, group, names), *rebound(use)],
-        "notes": notes,
-    }
-
-
-# -- text
-
-
-def to_text(view: DimTableView) -> str:
-    """Aligned columns, with conflicts below their dim."""
-    if not view["rows"]:
-        return f"({view['note']})"
-    head, *rows = aligned([COLUMNS, *map(_words, view["rows"])])
-    lines = [head]
-    for row, line in zip(view["rows"], rows, strict=True):
-        lines.append(line)
-        lines += [f"  ≠ {conflict}" for conflict in row["conflicts"]]
-        lines += [f"    {note}" for note in _quiet(row)]
-    return "\n".join(lines + note_text(view["note"], ""))
-
-
-def to_table(view: DimTableView) -> Table:
-    """A row for each dim, with conflicts and notes."""
-    rows = [[*_words(row), "; ".join([*row["conflicts"], *_quiet(row)])] for row in view["rows"]]
-    return Table([*COLUMNS, "notes"], rows)
-
-
-def _words(row: DimRow) -> list[str]:
-    return [row["name"], row["role"], _size_words(row), _made(row), ", ".join(_used_by(row))]
-
-
-def _size_words(row: DimRow) -> str:
-    return f"{size_word(row['dim'])}{f' {blocks}' if (blocks := _bars(row)) else ''}" if row["known"] else "?"
-
-
-def _bars(row: DimRow) -> str:
-    """Bars for the first lengths, relative to the longest."""
-    lengths = row["dim"]["lengths"] or []
-    return bars(lengths[:BARS]) + ("…" if len(lengths) > BARS else "") if len(lengths) > 1 else ""
-
-
-def _made(row: DimRow) -> str:
-    return (origin(row["dim"]) or "").removeprefix(f"{row['dim']['name']}, ")
-
-
-def _used_by(row: DimRow) -> list[str]:
-    """`["3 tensors: x, y, z", "1 parameter: model.weight"]`"""
-    groups = [
-        (row["tensor_count"], "tensor", row["tensors"]),
-        (row["parameter_count"], "parameter", row["parameters"]),
-        (row["module_count"], "module", row["modules"]),
+    view, text = describe_dim(dim, lengths_of(use)), "" if dim.made is None else dim.made.text()
+    code = web(Span(text, f"{style.NUMBERS};{style.QUIET}", tag="div")) if text else None
+    used = [
+        f"{count_of(len(names), word)}: {', '.join(names[:NAMES])}{', …' if len(names) > NAMES else ''}"
+        for names, word in ((use.tensors, "tensor"), (use.parameters, "parameter"), (use.modules, "module"))
+        if names
     ]
-    return [
-        f"{count_of(count, word)}: {', '.join(names)}{', …' if count > len(names) else ''}"
-        for count, word, names in groups
-        if count
+    cells: list[Words] = [
+        Span(named_pill(bounded_in(view), bounded(name)), text=name),
+        quiet(" ".join(filter(None, ("dynamic" if dim.is_dynamic() else "static", dim.kind)))),
+        _size(use, view),
+        [(origin(view) or "").removeprefix(f"{view['name']}, "), code],
+        Span(
+            [*(Span(words, tag="div") for words in used), *(Span(word, style.QUIET, tag="div") for word in notes)],
+            text=", ".join(used),
+        ),
     ]
+    return Row(
+        cells,
+        f"background:none;border-top:1px solid {style.tint(style.GREY, 0.25)}",
+        [*(chip(f"≠ {word}", style.ALARM, text=f"  ≠ {word}") for word in conflicts),
+         *(Span(None, text=f"    {word}") for word in notes)],
+    )  # fmt: skip
 
 
-def _quiet(row: DimRow) -> list[str]:
-    return [*(f"declared the same as {name}" for name in row["same_as"]), *row["notes"]]
-
-
-# -- HTML
-
-
-def to_html(view: DimTableView) -> Html:
-    """The table with each dim in its colour."""
-    if not view["rows"]:
-        return el("div", f"({view['note']})", style=f"{style.BOX};{style.QUIET}")
-    head = el("thead", elements.row(*COLUMNS, look=_HEAD, tag="th"))
-    rows = [_html_row(row) for row in view["rows"]]
-    return el("div", el("table", head, el("tbody", rows), style=_TABLE), note_html(view["note"]), style=style.BOX)
+def _size(use: DimUse, dim: DimView) -> Words:
+    """The size, or the range of the lengths with a bar for each of the first ones."""
+    if size_of(use) is None:
+        return quiet("?")
+    lengths = dim["lengths"] or []
+    blocks = bars(lengths[:BARS]) + ("…" if len(lengths) > BARS else "") if len(lengths) > 1 else ""
+    hue = colour_of(dim) or style.GREY
+    box = Span(blocks, f"color:{hue};font-family:monospace;line-height:1", text=f" {blocks}", tag="div")
+    return Span([size_word(dim), box if blocks else None], f"{style.NUMBERS};white-space:nowrap")
 
 
 _CELL = "padding:4px 14px 4px 0;text-align:left;border:none;background:none;vertical-align:top"
 _HEAD = f"{_CELL};font-weight:normal;opacity:0.65"
 _TABLE = f"{style.TABLE};font-family:sans-serif;font-size:13px;line-height:1.45"
-
-
-def _html_row(row: DimRow) -> Html:
-    line = f"background:none;border-top:1px solid {style.tint(style.GREY, 0.25)}"
-    code = el("div", row["text"], style=f"{style.NUMBERS};{style.QUIET}") if row["text"] else None
-    notes = [quiet(note, tag="div") for note in _quiet(row)]
-    cells = [
-        el("td", named_pill(row["dim"], row["name"]), style=_CELL),
-        el("td", row["role"], style=f"{_CELL};{style.QUIET}"),
-        el("td", _size_html(row), style=f"{_CELL};white-space:nowrap"),
-        el("td", _made(row), code, style=f"{_CELL};min-width:12em;overflow-wrap:anywhere"),
-        el("td", [el("div", words) for words in _used_by(row)], notes, style=_CELL),
-    ]
-    warnings = [chip(f"≠ {word}", style.ALARM) for word in row["conflicts"]]
-    warning_row = el("tr", el("td", warnings, colspan=len(COLUMNS), style=_CELL), style=style.PLAIN_ROW)
-    return join(el("tr", cells, style=line), warning_row if warnings else None)
-
-
-def _size_html(row: DimRow) -> Html:
-    if not row["known"]:
-        return quiet("?")
-    hue = colour_of(row["dim"]) or style.GREY
-    blocks = _bars(row)
-    box = el("div", blocks, style=f"color:{hue};font-family:monospace;line-height:1") if blocks else None
-    return el("div", size_word(row["dim"]), box, style=style.NUMBERS)

@@ -2,24 +2,70 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypedDict
+
 from rfnb.core.ground.text import count_of
-from rfnb.display.explain.life import (
-    ComparedHypothesis,
-    ComparedSequence,
-    KeptPrefix,
-    RankedScore,
-    SearchComparisonView,
-    rounded,
-)
+from rfnb.display.explain.life import rounded
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table, aligned, chip, facts_html, fold, note_html, note_text, quiet
 from rfnb.display.markup.html import Child, Html, el
-from rfnb.display.markup.numbers import real
+from rfnb.display.markup.numbers import Number, real
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
 from rfnb.search.tree import Tree
 from rfnb.search.tree_arrays import Hypothesis
 from rfnb.search.words import number
+
+
+class KeptPrefix(TypedDict):
+    """A hypothesis in one of two beams after a step."""
+
+    text: str
+    rank: int
+    score: Number
+
+
+class RankedScore(TypedDict):
+    """A final hypothesis in one of two searches."""
+
+    rank: int
+    score: Number
+
+
+class ComparedHypothesis(TypedDict):
+    """A hypothesis that was left at the end of one or both of two searches."""
+
+    labels: list[str]  # from the first one that is shown; "▣" stands for an end label that does not count
+    more: int  # how many labels follow that are not shown
+    common: int  # how many of those that are shown it has in common with the first hypothesis
+    sides: list[RankedScore | None]  # in the first and the second search
+
+
+class ComparedSequence(TypedDict):
+    """One sequence in two searches."""
+
+    name: str
+    agree: bool
+    words: str
+    same_output: bool  # whether the best hypotheses have the same text
+    step: int | None  # the first one after which the beams differ
+    beams: list[int]  # the sizes of the two beams
+    only: list[list[KeptPrefix]]  # what only the first, and only the second, has after that step
+    start: int  # the position of the first label that is shown: those before it are the same in all hypotheses
+    by_step: bool  # whether each label has a step of its own
+    hypotheses: list[ComparedHypothesis]  # the output of the first search, that of the second, then the others by rank
+
+
+class SearchComparisonView(TypedDict):
+    """Two searches of the same sequences."""
+
+    kind: Literal["search_comparison"]
+    agree: bool
+    summary: list[str]  # in words
+    sequences: list[ComparedSequence]  # those that differ
+    alone: list[list[str]]  # the sequences that only the first, and only the second search has
+    note: str | None
+
 
 MOST = 10
 """Sequences that are shown, if no number is given."""

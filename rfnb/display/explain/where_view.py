@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from rfnb.display.beam import view as beam
-from rfnb.display.explain.life import WhereView, describe_life, labels_html, life_html, life_lines, life_table
+from rfnb.display.explain.life import labels, life_blocks, life_table, read_life
+from rfnb.display.kit.blocks import Block, Figure, Line, Note, Only, Page, lines_of
 from rfnb.display.kit.note import Notes
-from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, chip, note_html, note_text
-from rfnb.display.markup.html import Html, el
+from rfnb.display.kit.view import View
+from rfnb.display.kit.words import chip
+from rfnb.display.markup.html import bounded_in, join
 from rfnb.printable import printable_name
 from rfnb.search.explain.where import Where
 
@@ -23,89 +24,46 @@ ADVICE = {
 """What verdicts mean."""
 
 
-def describe(where: Where, pruned: int | None = None) -> WhereView:
-    """The reference in the beam as JSON; pruned: how many of the pruned candidates the picture of the tree has."""
-    tree, fall = where.tree, where.fall
-    notes = Notes()
-    reason = None if fall is None else fall.reason
-    in_one_beam = reason == "pruned" and tree.own.living is None
-    return {
-        "kind": "where",
-        "summary": where.text.splitlines(),
-        "reference": where.reference.text,
-        "verdict": where.verdict,
-        "advice": ADVICE.get(where.verdict),
-        "because": where.because,
-        "fall": None if fall is None else fall.words,
-        "needed": fall.rank if fall is not None and in_one_beam else None,
-        "unknown": reason == "not recorded" and fall is not None and fall.last is not None and tree.own.pruned is None,
-        "life": describe_life(tree, where.life, None, notes),
-        "beam": beam.describe(where, pruned=pruned),
-        "note": notes.text(),
-    }
+def describe(where: Where, pruned: int | None = None) -> Page:
+    """The verdict, the table of steps, the n-best list and the picture of the tree.
+
+    pruned: how many of the pruned candidates the picture has.
+    """
+    notes, fall = Notes(), list(_fall(where))
+    life = read_life(where.tree, where.life, None, notes)
+    tree = bounded_in(beam.describe(where, pruned=pruned))
+    summary, steps = where.text.splitlines(), life_blocks(life)
+    text: list[Block] = [
+        *map(Line, summary[:2]),
+        *steps,
+        *(Line(printable_name(line), indent=2) for line in fall),
+        Note(notes.text() or tree["note"]),
+        *map(Line, beam.tree_lines(tree)),
+    ]
+    html: list[Block] = [
+        Figure(beam.head_html(tree)),
+        Line(chip(where.verdict, beam.verdict_colour(where.verdict)), "reference: ", labels(where.reference.text)),
+        Line(" · ".join(filter(None, [ADVICE.get(where.verdict), where.because]))),
+        Line("✂ ", "; ".join(fall)) if fall else None,
+        *steps,
+        Figure(join(beam.search_html(tree), beam.text_html("\n".join(lines_of(text))))),
+        Note(notes.text()) if notes.text() else Figure(beam.still_note(tree)),
+    ]
+    return Page(
+        "where", "", [Only("text", text), Only("html", html)], life_table(life), list(map(Line, summary)), View(tree)
+    )
 
 
-# -- text
-
-
-def to_text(view: WhereView) -> str:
-    """The verdict, the steps, the fall, and the tree."""
-    fall = [f"  {printable_name(line)}" for line in _fall(view)]
-    lines = [*view["summary"][:2], *life_lines(view["life"]), *fall]
-    return "\n".join([*lines, *note_text(_note(view)), *beam.tree_lines(view["beam"])])
-
-
-def to_repr(view: WhereView) -> str:
-    """The verdict, the steps and the fall in a few words."""
-    return "\n".join(view["summary"])
-
-
-def to_table(view: WhereView) -> Table:
-    """A row for each step."""
-    return life_table(view["life"])
-
-
-def _fall(view: WhereView) -> list[str]:
+def _fall(where: Where) -> Iterator[str]:
     """The fall, and what would have helped or would tell more."""
-    if view["fall"] is None:
-        return []
-    if view["needed"] is not None:
-        return [view["fall"], f"a beam of {view['needed']} would have kept it in this step"]
-    return [view["fall"], *([UNKNOWN] if view["unknown"] else [])]
+    tree, fall = where.tree, where.fall
+    if fall is None:
+        return
+    yield fall.words
+    if fall.reason == "pruned" and tree.own.living is None and fall.rank is not None:
+        yield f"a beam of {fall.rank} would have kept it in this step"
+    elif fall.reason == "not recorded" and fall.last is not None and tree.own.pruned is None:
+        yield UNKNOWN
 
 
 UNKNOWN = "its score there is not known: candidates=8 keeps those that are pruned, and a recorded loop computes them"
-
-
-def _note(view: WhereView) -> str | None:
-    return view["note"] or view["beam"]["note"]
-
-
-# -- HTML
-
-
-def to_svg(view: WhereView) -> str:
-    """The picture of the tree."""
-    return beam.to_svg(view["beam"])
-
-
-def to_figure(view: WhereView) -> Any:
-    """The tree as a matplotlib figure."""
-    return beam.to_figure(view["beam"])
-
-
-def to_html(view: WhereView) -> Html:
-    """The verdict, the table of steps, the n-best list and the picture of the tree."""
-    word = chip(view["verdict"], beam.verdict_colour(view["verdict"]))
-    return el(
-        "div",
-        beam.head_html(view["beam"]),
-        el("div", word, "reference: ", labels_html(view["reference"])),
-        el("div", " · ".join(filter(None, [view["advice"], view["because"]]))),
-        el("div", "✂ ", "; ".join(_fall(view))) if view["fall"] else None,
-        life_html(view["life"]),
-        beam.search_html(view["beam"]),
-        beam.text_html(to_text(view)),
-        note_html(_note(view)),
-        style=style.BOX,
-    )

@@ -1,6 +1,6 @@
 """The parts that all views share.
 
-Read `view` first (what `rf.show` returns), then `note` (notes instead of exceptions), `data` (a tensor as views read
-it), `dims` (dims as pills), `options` (limits), `page` (standalone pages, files and widgets), `own_views` (views of
-users) and `window` (a marked part of an array).
+Read `view` first (what `rf.show` returns), then `blocks` (what a page consists of), `words` (in its lines), `note`
+(notes instead of exceptions), `data` (a tensor as views read it), `dims` (dims as pills), `options` (limits), `page`
+(standalone pages, files and widgets), `own_views` (views of users) and `window` (a marked part of an array).
 """

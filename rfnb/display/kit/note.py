@@ -1,19 +1,12 @@
-"""Notes about what could not be made: parts of a view, since a broken or huge input never raises, or a whole view."""
+"""Notes about parts of a view that could not be made: a broken or huge input never raises."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from rfnb.display.markup import style
-from rfnb.display.markup.elements import quiet
-from rfnb.display.markup.html import Html, el
 from rfnb.errors import RfError
 from rfnb.printable import error_message
-
-if TYPE_CHECKING:
-    from rfnb.display.kit.schema import NoteView
-
 
 T = TypeVar("T")
 
@@ -54,18 +47,3 @@ def reason(error: BaseException) -> str:
         return f"{error.what}; {error.hint}" if error.hint else error.what
     lines = error_message(error).splitlines()
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
-
-
-def describe(name: str, note: str) -> NoteView:
-    """The JSON: the name of the object, and why it is not shown."""
-    return {"kind": "note", "name": name, "note": note}
-
-
-def to_text(view: NoteView) -> str:
-    """`Tensor (no view: …)`"""
-    return f"{view['name']} ({view['note']})"
-
-
-def to_html(view: NoteView) -> Html:
-    """The note as a quiet line."""
-    return el("div", view["name"], quiet(f" ({view['note']})"), style=style.BOX)

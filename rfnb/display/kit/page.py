@@ -112,7 +112,7 @@ def content(view: View, path: Path) -> str | bytes:
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in formats:
         raise ViewError(
-            f"save: a view of kind {view.data['kind']!r} cannot be written to {path.name!r}",
+            f"save: a view of kind {view.kind!r} cannot be written to {path.name!r}",
             got=f"the suffix {path.suffix!r}" if suffix else "a name without a suffix",
             expected=", ".join(formats),
         )
@@ -132,7 +132,7 @@ def formats_of(view: View) -> dict[str, Callable[[View], str | bytes]]:
 
 
 def _html(view: View) -> str:
-    title = str(view.data.get("name") or view.data["kind"])
+    title = str(view.data.get("name") or view.kind)
     return view_page(title, view.html, view.scripts)
 
 

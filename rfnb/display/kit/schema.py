@@ -1,4 +1,4 @@
-"""The JSON that views of several subjects share: dims, notes, pictures with a marked place."""
+"""The JSON that views of several subjects share: dims, pictures with a marked place."""
 
 from __future__ import annotations
 
@@ -17,14 +17,6 @@ class DimView(TypedDict):
     colour: int | None  # 0..9, the same for the same Dim everywhere; None for batch and feature
     formula: str | None  # of a derived dim: "time+1"
     made: str | None  # "cell 4, line 2" or "model.py:31"
-
-
-class NoteView(TypedDict):
-    """A note in place of a view that could not be made."""
-
-    kind: Literal["note"]
-    name: str
-    note: str
 
 
 class MarkedPicture(TypedDict):

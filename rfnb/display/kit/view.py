@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit import note, page
+from rfnb.display.kit import blocks, page
+from rfnb.display.kit.blocks import Page
 from rfnb.display.kit.note import reason
 from rfnb.display.kit.own_views import check_choice
 from rfnb.display.kit.page import MIME
@@ -28,30 +30,63 @@ FORMER_KINDS = {
 }
 """Former names of kinds, which views in saved notebooks and JSON files still use."""
 
-OWN_VIEWS: dict[str, Any] = {}
-"""By kind, the views that users registered: objects with the functions `describe`, `to_text` and `to_html`."""
+OWN_VIEWS: dict[str, Callable[..., Page]] = {}
+"""By kind, the functions that users registered."""
 
 
 def module_of(kind: str) -> Any:
     """The module that describes a kind of object, and makes text and HTML. Raises ViewError for an unknown kind."""
-    if kind in OWN_VIEWS:
-        return OWN_VIEWS[kind]
     kind = FORMER_KINDS.get(kind, kind)
     if kind not in MODULES:
         raise ViewError(f"views of kind {kind!r} are not registered")
     return importlib.import_module(MODULES[kind])
 
 
-class View:
-    """What `rf.show` gives: `.data` is plain JSON, `.save("x.html")` writes a page that needs nothing else."""
+def maker(kind: str) -> Callable[..., Any]:
+    """The function that makes the page of an object, or its JSON. Raises ViewError for an unknown kind."""
+    return OWN_VIEWS[kind] if kind in OWN_VIEWS else module_of(kind).describe
 
-    def __init__(self, data: Any):
-        self.data = data
+
+class View:
+    """What `rf.show` gives: `.data` is plain JSON, `.save("x.html")` writes a page that needs nothing else.
+
+    It is made of a page, or of the JSON of a kind whose module has the function `page`, or `to_text` and `to_html`.
+    """
+
+    def __init__(self, shown: Any):
+        self._shown = shown
+
+    @property
+    def kind(self) -> str:
+        """What kind of view it is."""
+        shown = self._shown
+        return str(shown.kind if isinstance(shown, Page) else shown["kind"])
+
+    @cached_property
+    def data(self) -> Any:
+        """The view as plain JSON."""
+        return blocks.to_data(self._shown) if isinstance(self._shown, Page) else self._shown
+
+    @property
+    def page(self) -> Page | None:
+        """What is shown, as blocks; None for kinds that draw a figure of their own."""
+        if isinstance(self._shown, Page):
+            return self._shown
+        make = self._optional("page")
+        return None if make is None else make(self._bounded())
 
     @guarded
     def has(self, name: str) -> bool:
-        """Whether the module of this kind has the function `name`, such as "to_table"."""
-        return self._optional(name) is not None
+        """Whether a view of this kind has "to_table", "to_figure" and so on."""
+        if name == "to_figure" and self._drawing is not None:
+            return bool(self._drawing.has(name))
+        page = self.page if name == "to_table" else None
+        return self._optional(name) is not None if page is None else page.table is not None
+
+    @property
+    def _drawing(self) -> Any:
+        """The view whose picture this one has; None for most."""
+        return self._shown.drawing if isinstance(self._shown, Page) else None
 
     @property
     def text(self) -> str:
@@ -70,8 +105,10 @@ class View:
 
     @property
     def scripts(self) -> dict[str, Any]:
-        """Data with which scripts enhance the HTML; only the kind, if the view has no scripts."""
-        kind = {"kind": self.data["kind"]}
+        """Data with which scripts enhance the HTML, or its drawing; only the kind, if the view has no scripts."""
+        if self._drawing is not None:
+            return dict(self._drawing.scripts)
+        kind = {"kind": self.kind}
         try:
             to_scripts = self._optional("to_scripts")
             return kind if to_scripts is None else kind | visible_in(to_scripts(self._bounded()) or {})
@@ -80,10 +117,10 @@ class View:
 
     def table(self) -> Table:
         """The view as columns and rows. Raises ViewError if it has no table."""
-        to_table = self._optional("to_table")
-        if to_table is None:
-            raise ViewError(f"table: a view of kind {self.data['kind']!r} has no rows")
-        table: Table = to_table(self._bounded())
+        page, to_table = self.page, self._optional("to_table")
+        table: Table | None = page.table if page is not None else to_table and to_table(self._bounded())
+        if table is None:
+            raise ViewError(f"table: a view of kind {self.kind!r} has no rows")
         return table
 
     @guarded
@@ -117,6 +154,8 @@ class View:
     @property
     def svg(self) -> str | None:
         """The picture of the view as SVG; None if it has none that scales."""
+        if self._drawing is not None:
+            return str(self._drawing.svg)
         to_svg = self._optional("to_svg")
         return None if to_svg is None else to_svg(self._bounded())
 
@@ -131,30 +170,32 @@ class View:
         """A `graphviz.Source` of a model graph. Raises ViewError for others, or without the package graphviz."""
         to_dot = self._optional("to_dot")
         if to_dot is None:
-            raise ViewError("to_dot: only model graphs are drawn by Graphviz", got=self.data["kind"])
+            raise ViewError("to_dot: only model graphs are drawn by Graphviz", got=self.kind)
         return to_dot(self._bounded())
 
     def figure(self) -> Any:
         """A matplotlib figure of attention, training curves or the tree of a search. Raises ViewError for others."""
+        if self._drawing is not None:
+            return self._drawing.figure()
         to_figure = self._optional("to_figure")
         if to_figure is None:
-            raise ViewError(
-                "figure: only attention, training curves and trees of a search have one", got=self.data["kind"]
-            )
+            raise ViewError("figure: only attention, training curves and trees of a search have one", got=self.kind)
         return to_figure(self._bounded())
 
     def _bounded(self) -> Any:
-        """The data without the middle of overlong names; that of views that users registered as it is."""
-        return self.data if self.data["kind"] in OWN_VIEWS else bounded_in(self.data)
+        """The data without the middle of overlong names."""
+        return bounded_in(self.data)
 
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
-        """A function that only some view modules have: `to_scripts`, `to_table`, `to_dot`, `to_figure`, `to_repr`."""
-        function: Callable[[Any], Any] | None = getattr(module_of(self.data["kind"]), name, None)
+        """A function that only some view modules have: `page`, `to_scripts`, `to_dot`, `to_figure`, `to_repr`."""
+        module = None if isinstance(self._shown, Page) else module_of(self.kind)
+        function: Callable[[Any], Any] | None = getattr(module, name, None)
         return function
 
     def _made(self, how: str, otherwise: Callable[[str], Any]) -> Any:
         try:
-            return getattr(module_of(self.data["kind"]), how)(self._bounded())
+            page = self.page
+            return getattr(module_of(self.kind), how)(self._bounded()) if page is None else getattr(blocks, how)(page)
         except Exception as error:
             return otherwise(f"(no view: {reason(error)})")
 
@@ -169,7 +210,8 @@ class ReprView(View):
     """The view of an object that is the result of a cell; it has a short `repr`."""
 
     def __repr__(self) -> str:
-        return self.text if self._optional("to_repr") is None else encodable(visible(self._made("to_repr", str)))
+        is_short = isinstance(self._shown, Page) or self._optional("to_repr") or self._optional("page")
+        return encodable(visible(self._made("to_repr", str))) if is_short else self.text
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
@@ -187,7 +229,7 @@ def describe(shown: Any, **choice: Any) -> Any:
     kind = kind_of(shown)
     if kind is None:
         raise ViewError(f"no view for {type(shown).__name__}")
-    make = module_of(kind).describe
+    make = maker(kind)
     if choice:
         check_choice(make, type(shown).__name__, choice)
     with untaped():
@@ -199,4 +241,4 @@ def view_of(shown: Any) -> View:
     try:
         return ReprView(describe(shown))
     except Exception as error:
-        return ReprView(note.describe(type(shown).__name__, f"no view: {reason(error)}"))
+        return ReprView(blocks.note_page(type(shown).__name__, f"no view: {reason(error)}"))

@@ -6,7 +6,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.beam.schema import BeamAt, BeamView
 from rfnb.display.kit.schema import DimView
-from rfnb.display.loop.view import LoopExplanationView
+from rfnb.display.loop import LoopExplanationView
 from rfnb.display.markup.numbers import Number
 from rfnb.display.tensor.schema import ValueView
 

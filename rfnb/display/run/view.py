@@ -9,12 +9,12 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
+from rfnb.display import loop as explanation_view
 from rfnb.display.beam import view as beam_view
-from rfnb.display.beam.schema import BeamView
+from rfnb.display.beam.schema import BeamScripts, BeamView
 from rfnb.display.beam.view import tree_of
 from rfnb.display.kit.note import Notes, reason
-from rfnb.display.loop import view as explanation_view
-from rfnb.display.loop.view import LoopExplanationView
+from rfnb.display.loop import LoopExplanationView
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import fold, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el, join
@@ -350,6 +350,11 @@ def to_html(view: HistoryView) -> Html:
         note_html(view["note"]),
         style=style.BOX,
     )
+
+
+def to_scripts(view: HistoryView) -> BeamScripts | None:
+    """The tree of a search, which is what scripts enhance."""
+    return beam_view.to_scripts(beam) if (beam := view.get("beam")) else None
 
 
 def facts(view: HistoryView) -> list[str]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
+from rfnb.display.kit.blocks import Block, Grid, Line, Note, Page
+from rfnb.display.kit.words import Span, Words, chip, name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, aligned, chip, note_html, note_text, quiet
-from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.numbers import plain, real, short
-from rfnb.display.training.schema import GradientNorm, GradientNormsView
+from rfnb.display.markup.elements import Table
+from rfnb.display.markup.numbers import short
 from rfnb.errors import ParameterError
 
 
@@ -108,9 +108,6 @@ def _norms(raws: list[Any]) -> list[float]:
         return torch.stack(norms).tolist() if norms else []
 
 
-if TYPE_CHECKING:
-    pass
-
 ROOM = 60
 """Largest number of rows; for larger models, modules and anomalies, then upper modules only."""
 DECADES = 6
@@ -119,59 +116,64 @@ BLOCKS = 12
 PIXELS = 120
 
 
-def describe(norms: GradientNorms) -> GradientNormsView:
-    """A row for each module with trained parameters, and for each of these."""
+class GradientRow(NamedTuple):
+    """The norm of a parameter's gradient, or of those of a module; None if there is none. odd: "NaN", "zero" or so."""
+
+    path: str
+    cls: str
+    norm: float | None
+    weight: float
+    odd: str
+
+    @property
+    def depth(self) -> int:
+        """How many modules it is in."""
+        return self.path.count(".")
+
+
+def describe(norms: GradientNorms) -> Page:
+    """The norms as a table with bars, anomalies first."""
     rows = list(_rows(norms))
     visible = _with_room(rows)
-    extra = len(rows) - len(visible)
-    return {
-        "kind": "gradient_norms",
-        "cls": type(norms.model).__name__,
-        "total": plain(norms.total),
-        "rows": rows,
-        "shown": visible,
-        "bad": _bad(norms.bad),
-        "note": f"{count_of(extra, 'more row')}: .table(); bars are logarithmic, over {DECADES} powers of ten"
-        if extra
-        else f"bars are logarithmic, over {DECADES} powers of ten",
-    }
+    extra = f"{count_of(len(rows) - len(visible), 'more row')}: .table(); " if len(rows) > len(visible) else ""
+    count = sum(not row.cls for row in rows)
+    top = max((row.norm for row in rows if row.norm is not None and math.isfinite(row.norm)), default=0.0)
+    blocks: list[Block] = [
+        Line(
+            name(type(norms.model).__name__),
+            quiet(f"  ‖grad‖ {short(norms.total)} of {count_of(count, 'parameter')}"),
+            look=style.HEAD,
+        ),
+        *(Line(chip(words, style.ALARM, text=f"! {words}")) for words in _bad(norms.bad)),
+        Grid([_cells(row, top) for row in visible], ["", "‖grad‖", "", "‖·‖", ""], LOOKS, head=style.LABEL_CELL),
+        Note(f"{extra}bars are logarithmic, over {DECADES} powers of ten"),
+    ]
+    table = Table(["name", "class", "grad norm", "norm", "odd"], rows)
+    return Page("gradient_norms", type(norms.model).__name__, blocks, table)
 
 
-def _rows(norms: GradientNorms) -> Iterator[GradientNorm]:
+def _rows(norms: GradientNorms) -> Iterator[GradientRow]:
     by_module: dict[str, list[str]] = {}
     bad = norms.bad
     for path in norms.parameters:
         by_module.setdefault(path.rpartition(".")[0], []).append(path)
     for path, module in norms.model.named_modules():
-        depth = path.count(".") + 1 if path else 0
         if path and any(name.startswith(f"{path}.") for name in norms.parameters):
             gradient, weight = (norms.below(path, values) for values in (norms.parameters, norms.weights))
-            yield _row(path, depth, type(module).__name__, gradient, weight, "")
-        for name in by_module.get(path, ()):
-            norm = norms.parameters[name]
-            yield _row(name, depth + 1, "", norm, norms.weights.get(name, 0.0), bad.get(name, ""))
+            yield GradientRow(path, type(module).__name__, gradient, weight, "")
+        for own in by_module.get(path, ()):
+            norm = norms.parameters[own]
+            yield GradientRow(own, "", norm, norms.weights.get(own, 0.0), bad.get(own, ""))
 
 
-def _row(path: str, depth: int, cls: str, norm: float | None, weight: float, flag: str) -> GradientNorm:
-    return {
-        "path": path,
-        "depth": depth,
-        "cls": cls,
-        "norm": None if norm is None else plain(norm),
-        "weight": plain(weight),
-        "flag": flag,
-    }
-
-
-def _with_room(rows: list[GradientNorm]) -> list[int]:
-    indices = list(range(len(rows)))
-    if len(indices) > ROOM:
-        indices = [i for i in indices if rows[i]["cls"] or rows[i]["flag"]]
-    depth = max((row["depth"] for row in rows), default=0)
-    while len(indices) > ROOM and depth > 1:
+def _with_room(rows: list[GradientRow]) -> list[GradientRow]:
+    if len(rows) > ROOM:
+        rows = [row for row in rows if row.cls or row.odd]
+    depth = max((row.depth for row in rows), default=0)
+    while len(rows) > ROOM and depth > 0:
         depth -= 1
-        indices = [i for i in indices if rows[i]["depth"] <= depth]
-    return indices[: 2 * ROOM]
+        rows = [row for row in rows if row.depth <= depth]
+    return rows[: 2 * ROOM]
 
 
 def _bad(bad: dict[str, str]) -> list[str]:
@@ -185,88 +187,31 @@ def _bad(bad: dict[str, str]) -> list[str]:
     ]
 
 
-# -- words
+LOOKS = (
+    style.LEFT_CELL,
+    style.CELL,
+    f"{style.LEFT_CELL};vertical-align:middle;min-width:{PIXELS}px",
+    f"{style.CELL};opacity:0.65",
+)
 
 
-def _title(view: GradientNormsView) -> tuple[str, str]:
-    count = sum(not row["cls"] for row in view["rows"])
-    return view["cls"], f"‖grad‖ {short(view['total'])} of {count_of(count, 'parameter')}"
-
-
-def _name(row: GradientNorm) -> str:
-    name = row["path"].rpartition(".")[2]
-    return f"{name}: {row['cls']}" if row["cls"] else name
-
-
-def _part(row: GradientNorm, top: float) -> float:
-    """The filled part of the bar, from 0 to 1."""
-    norm = real(row["norm"] or 0.0)
-    if not math.isfinite(norm) or not norm or not top:
-        return 0.0
-    return min(1.0, max(0.0, 1 + math.log10(norm / top) / DECADES))
-
-
-def _top(view: GradientNormsView) -> float:
-    """The largest norm of a parameter or module."""
-    norms = [real(row["norm"]) for row in view["rows"] if row["norm"] is not None]
-    return max(filter(math.isfinite, norms), default=0.0)
-
-
-def to_text(view: GradientNormsView) -> str:
-    """One line per row."""
-    top = _top(view)
-    head = "  ".join(_title(view))
-    lines = [["", "‖grad‖", "", "‖·‖", ""], *(_cells(view["rows"][i], top) for i in view["shown"])]
-    bad = [f"! {words}" for words in view["bad"]]
-    return "\n".join([head, *bad, *(f"  {line}" for line in aligned(lines)), *note_text(view["note"])])
-
-
-def _cells(row: GradientNorm, top: float) -> list[str]:
-    norm = "" if row["norm"] is None else short(row["norm"])
-    bar = "█" * math.ceil(_part(row, top) * BLOCKS)
+def _cells(row: GradientRow, top: float) -> list[Words]:
+    last = row.path.rpartition(".")[2]
+    words = f"{last}: {row.cls}" if row.cls else last
+    part = _part(row.norm or 0.0, top)
+    look = f"width:{round(part * PIXELS)}px;height:9px;background:"
+    colour = style.tint(style.GREY if row.cls else style.PALETTE[0], 0.75)
     return [
-        "  " * (row["depth"] - 1) + _name(row),
-        norm,
-        bar,
-        short(row["weight"]),
-        f"! {row['flag']}" if row["flag"] else "",
+        Span("\u2003" * row.depth + words, text="  " * row.depth + words),
+        "" if row.norm is None else short(row.norm),
+        Span(None, look + colour, text="█" * math.ceil(part * BLOCKS), tag="div"),
+        short(row.weight),
+        chip(row.odd, style.ALARM, text=f"! {row.odd}") if row.odd else None,
     ]
 
 
-def to_table(view: GradientNormsView) -> Table:
-    """A row for each module and parameter."""
-    columns = ["name", "class", "grad norm", "norm", "odd"]
-    return Table(columns, [[r["path"], r["cls"], r["norm"], r["weight"], r["flag"]] for r in view["rows"]])
-
-
-# -- HTML
-
-
-def to_html(view: GradientNormsView) -> Html:
-    """The norms as a table with bars."""
-    name, words = _title(view)
-    top = _top(view)
-    heads = [el("th", word, style=style.LABEL_CELL) for word in ("", "‖grad‖", "", "‖·‖", "")]
-    return el(
-        "div",
-        el("div", el("span", name, style=style.NAME), quiet(f"  {words}"), style=style.HEAD),
-        [el("div", chip(words, style.ALARM)) for words in view["bad"]],
-        el("table", el("tr", heads), [_line(view["rows"][i], top) for i in view["shown"]], style=style.TABLE),
-        note_html(view["note"]),
-        style=f"{style.BOX};overflow-x:auto",
-    )
-
-
-def _line(row: GradientNorm, top: float) -> Html:
-    width = round(_part(row, top) * PIXELS)
-    colour = style.GREY if row["cls"] else style.PALETTE[0]
-    bar = el("div", style=f"width:{width}px;height:9px;background:{style.tint(colour, 0.75)}")
-    return el(
-        "tr",
-        el("td", _name(row), style=f"{style.LEFT_CELL};padding-left:{14 * (row['depth'] - 1)}px"),
-        el("td", "" if row["norm"] is None else short(row["norm"]), style=style.CELL),
-        el("td", bar, style=f"{style.LEFT_CELL};vertical-align:middle;min-width:{PIXELS}px"),
-        el("td", short(row["weight"]), style=f"{style.CELL};opacity:0.65"),
-        el("td", chip(row["flag"], style.ALARM) if row["flag"] else None, style=style.LEFT_CELL),
-        style=style.PLAIN_ROW,
-    )
+def _part(norm: float, top: float) -> float:
+    """The filled part of the bar, from 0 to 1."""
+    if not math.isfinite(norm) or not norm or not top:
+        return 0.0
+    return min(1.0, max(0.0, 1 + math.log10(norm / top) / DECADES))

@@ -92,26 +92,3 @@ class ProbeView(TypedDict):
     others: list[str]  # names of other attention
     curves: list[LossCurve]
     note: str | None
-
-
-class GradientNorm(TypedDict):
-    """The gradient norm of a parameter, or of all parameters of a module."""
-
-    path: str
-    depth: int
-    cls: str  # of a module; "" for a parameter
-    norm: Number | None  # None: it has no gradient
-    weight: Number  # the norm of the values
-    flag: str  # "NaN", "Inf", "no gradient", "zero", or ""
-
-
-class GradientNormsView(TypedDict):
-    """Gradient norms, in the order of the model."""
-
-    kind: Literal["gradient_norms"]
-    cls: str
-    total: Number
-    rows: list[GradientNorm]
-    shown: list[int]  # the rows that there is room for
-    bad: list[str]  # "no gradient: out.bias"
-    note: str | None

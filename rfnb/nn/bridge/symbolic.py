@@ -13,14 +13,16 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from rfnb.core.dims.binding import DATA
 from rfnb.core.dims.dim import DIMS, Dim
-from rfnb.core.dims.lengths import Size, symbolic_values
+from rfnb.core.dims.lengths import Size, symbolic_range, symbolic_values
 from rfnb.errors import BackendError
 
 
 class SymbolicValues(NDArrayOperatorsMixin):
-    """Lengths with the interface of numpy arrays, held as a torch tensor, or as one symbolic number.
+    """Lengths, and what ops compute from them, with the interface of numpy arrays, held as a torch tensor, or as one
+    symbolic number.
 
     longest: the size of the padded axis. Each operation is applied to both, which is right for increasing functions.
+        None for masks and positions.
     """
 
     __slots__ = ("longest", "raw")
@@ -38,17 +40,35 @@ class SymbolicValues(NDArrayOperatorsMixin):
         """The sizes of the axes of the lengths."""
         return tuple(self.raw.shape) if isinstance(self.raw, torch.Tensor) else ()
 
-    def __getitem__(self, index: Any) -> SymbolicValues:
-        return SymbolicValues(self.raw[index] if self.ndim else torch.as_tensor(self.raw)[index], self.longest)
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The values as a torch tensor."""
+        return _raw(self.raw)
 
-    def transpose(self, order: Sequence[int]) -> SymbolicValues:
-        """The lengths with their axes in another order."""
+    def __getitem__(self, index: Any) -> SymbolicValues:
+        return SymbolicValues(self.tensor[index], self.longest)
+
+    def permute(self, order: Sequence[int]) -> SymbolicValues:
+        """The values with their axes in another order."""
         return SymbolicValues(self.raw.permute(*order), self.longest)
 
-    def frames(self) -> torch.Tensor:
-        """A mask of the positions that are frames, not padding. […, longest]"""
-        raw = torch.as_tensor(self.raw)
-        return torch.arange(self.longest, device=raw.device) < raw[..., None]
+    def sum(self, axis: int | tuple[int, ...] | None = None) -> SymbolicValues:
+        """The sum over axes."""
+        if axis is None:
+            raise not_traced("the sum of all lengths")
+        return SymbolicValues(self.tensor.sum(axis), None)
+
+    def any(self) -> bool:
+        """Whether one of the values may be true."""
+        return True
+
+    def all(self) -> bool:
+        """Whether all values are known to be true."""
+        return False
+
+    def tobytes(self) -> object:
+        """A key that no other values have."""
+        return object()
 
     def agrees(self, other: Any) -> bool:
         """Whether both are the same, as far as that is known while tracing."""
@@ -60,9 +80,16 @@ class SymbolicValues(NDArrayOperatorsMixin):
         function = _FUNCTIONS.get(ufunc.__name__)
         if function is None or method != "__call__" or options:
             raise not_traced(f"{ufunc.__name__} of lengths")
-        raws = [x.raw if isinstance(x, SymbolicValues) else int(x) for x in inputs]
-        longest = [x.longest if isinstance(x, SymbolicValues) else int(x) for x in inputs]
-        return SymbolicValues(function(*raws), function(*longest))
+        raws = [x.raw if isinstance(x, SymbolicValues) else _operand(x) for x in inputs]
+        longest = [x.longest if isinstance(x, SymbolicValues) else _largest(x) for x in inputs]
+        known = ufunc.__name__ in _INCREASING and None not in longest
+        return SymbolicValues(function(*raws), function(*longest) if known else None)
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        implementation = _ARRAY_FUNCTIONS.get(function.__name__)
+        if implementation is None:
+            raise not_traced(f"{function.__name__} of lengths")
+        return implementation(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -75,11 +102,26 @@ class SymbolicValues(NDArrayOperatorsMixin):
     __int__ = __array__
 
 
+def _operand(x: Any) -> Any:
+    """An array of numbers as a torch tensor; one number, and a symbol, as they are."""
+    return torch.from_numpy(x.copy()) if isinstance(x, np.ndarray) and x.ndim else _largest(x)
+
+
+def _largest(x: Any) -> Any:
+    return x if isinstance(x, bool | torch.SymInt) else int(np.max(x))
+
+
+def _raw(x: Any) -> torch.Tensor:
+    x = x.raw if isinstance(x, SymbolicValues) else x
+    is_number = isinstance(x, int | torch.SymInt)
+    return torch.scalar_tensor(x, dtype=torch.int64) if is_number else torch.as_tensor(x)
+
+
 def _either(of_numbers: Callable[..., Any], of_tensors: Callable[..., Any]) -> Callable[..., Any]:
     def pick(a: Any, b: Any) -> Any:
         if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
             return of_numbers(a, b)
-        return of_tensors(torch.as_tensor(a), torch.as_tensor(b))
+        return of_tensors(_raw(a), _raw(b))
 
     return pick
 
@@ -92,6 +134,47 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "negative": operator.neg,
     "maximum": _either(torch.sym_max, torch.maximum),
     "minimum": _either(torch.sym_min, torch.minimum),
+    "remainder": operator.mod,
+    "absolute": abs,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+    "invert": operator.invert,
+}
+_INCREASING = frozenset({"add", "subtract", "multiply", "floor_divide", "negative", "maximum", "minimum"})
+"""Functions that are applied to the longest length as well."""
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    if isinstance(condition, SymbolicValues):
+        return SymbolicValues(torch.where(condition.tensor, _raw(x), _raw(y)), None)
+    return x if condition else y
+
+
+def _clip(x: Any, low: Any, high: Any) -> Any:
+    return np.minimum(np.maximum(x, low), high)
+
+
+def _concatenate(parts: Sequence[Any], axis: int) -> SymbolicValues:
+    return SymbolicValues(torch.cat([_raw(part) for part in parts], axis), None)
+
+
+def _argsort(x: SymbolicValues, axis: int, kind: str) -> SymbolicValues:
+    return SymbolicValues(torch.argsort(x.tensor, dim=axis, stable=kind == "stable"), None)
+
+
+_ARRAY_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "where": _where,
+    "clip": _clip,
+    "concatenate": _concatenate,
+    "argsort": _argsort,
+    "broadcast_arrays": lambda *arrays: arrays,
+    "broadcast_to": lambda array, shape: SymbolicValues(_raw(array).expand(shape), None),
 }
 
 
@@ -108,6 +191,11 @@ def not_traced(what: str) -> BackendError:
 @symbolic_values.register
 def _values_of(size: Any) -> SymbolicValues:
     return size if isinstance(size, SymbolicValues) else SymbolicValues(size, size)
+
+
+@symbolic_range.register
+def _range(size: Any) -> SymbolicValues:
+    return SymbolicValues(torch.arange(size), None)
 
 
 def symbolic_size(batch: Dim | None, values: torch.Tensor | None, longest: Any) -> Size:

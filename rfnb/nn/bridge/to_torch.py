@@ -398,6 +398,10 @@ def rf_module_to_pt_module(rf_module: Module, *, aux_params_as_buffers: bool = T
     return to_torch(rf_module, aux_params_as_buffers=aux_params_as_buffers)
 
 
+_OF_TORCH = ("_in_graph", "_in_strict_export", "_outside_of_graphs")
+"""Attributes that are made again, not pickled."""
+
+
 class TorchModule(Mirror):
     """The torch module that `rf.to_torch` returns."""
 
@@ -410,6 +414,7 @@ class TorchModule(Mirror):
         reference: Any = weakref.ref(self)
         # Not decorators of the class: they import the compiler of torch, which takes as long as torch itself.
         self._in_graph = torch._dynamo.nonstrict_trace(lambda *args: reference()._call_in_graph(*args))
+        self._in_strict_export = torch._dynamo.allow_in_graph(lambda *args: reference()._call_in_graph(*args))
         self._outside_of_graphs = torch.compiler.disable(
             lambda *args, **kwargs: reference().forward(*args, **kwargs),
             reason="rfnb: only a model that was wrapped with `in_dims` can be compiled",
@@ -433,7 +438,8 @@ class TorchModule(Mirror):
             raws.update(self.named_buffers(remove_duplicate=False))
             flags = [module.training for module in self.modules()]  # read here, so that a change compiles again
             options = {} if lengths is None else {"lengths": lengths}
-            return self._in_graph(raws, flags, args, kwargs, options)
+            call = self._in_strict_export if torch.compiler.is_exporting() else self._in_graph
+            return call(raws, flags, args, kwargs, options)
         crossing = crossing_to(self)
         if crossing is not None and running.get() is not self:
             return self._call_across(crossing, args, {**kwargs, "lengths": lengths})
@@ -496,7 +502,7 @@ class TorchModule(Mirror):
     # -- pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_in_graph", "_outside_of_graphs")}
+        return {name: value for name, value in vars(self).items() if name not in _OF_TORCH}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

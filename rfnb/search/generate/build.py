@@ -104,7 +104,7 @@ def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> 
         length_normalization_exponent=settings.length_penalty,
         pruned=Candidates(arrays["pruned_labels"], arrays["pruned_parents"], arrays["pruned_scores"]),
         limit=None if searched.limit is None else np.full(batch, searched.limit),
-        end_labels=settings.ends,
+        end_label=settings.ends,
         living=beams,
         stops=True,
     )

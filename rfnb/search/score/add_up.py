@@ -14,9 +14,9 @@ from rfnb.errors import DimError, ParameterError
 from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather, scatter
 from rfnb.ops.math import equal, is_neg_infinite, where
-from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_sparse_dim
+from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.ops.sort import top_k
-from rfnb.search.score.scorer import PartialScorer, ScorePart, Scorer
+from rfnb.search.score.scorer import ChangingScorer, PartialScorer, ScorePart, Scorer
 from rfnb.search.sources import InputType, log_scores
 
 
@@ -90,13 +90,14 @@ def add_up(
     """
     axis = scored.axis
     costly: list[tuple[ScorePart, Any]] = []
+    changes = [part for part in parts if isinstance(part.value, ChangingScorer)]
     for part in parts:
         value = part.value
         if isinstance(value, Tensor):
             scored.add(part.name, log_scores(value, axis, input_type), part.scale, of_frame=True)
         elif value is None:
             scored.add(part.name, full(dims=[axis], fill_value=1.0, device=device), part.scale)
-        else:
+        elif not isinstance(value, ChangingScorer):
             label, state = states.of(part)
             scores = None
             if isinstance(value, PartialScorer):
@@ -115,6 +116,20 @@ def add_up(
         if dim is not axis:
             scores = scatter(scores, indices=labels, indices_dim=dim, out_dim=axis, mode="max")
         scored.add(part.name, scores, part.scale)
+    for part in changes:
+        _change(scored, part, dims, states)
+
+
+def _change(scored: Scored, part: ScorePart, dims: Sequence[Dim], states: States) -> None:
+    """Adds what a part changes of the sum of those before it."""
+    lacking = [dim for dim in dims if dim not in scored.known.dims_set]
+    before = expand_dims(scored.known, lacking) if lacking else scored.known
+    before = set_feature_dim(before.copy_transpose([*dims, scored.axis]), scored.axis)
+    label, state = states.of(part)
+    after, new = _pair(part, part.value.change(before, label, state))  # type: ignore[union-attr]
+    states.take(part, new)
+    after = _over_labels(scored.axis, dims, part.name, after)
+    scored.add(part.name, where(is_neg_infinite(before), 0.0, after - before), part.scale)
 
 
 def scaled(scores: Any, scale: float) -> Any:
@@ -125,7 +140,11 @@ def scaled(scores: Any, scale: float) -> Any:
 
 def _score_by(part: ScorePart, scorer: Scorer, label: Tensor, state: Any) -> tuple[Tensor, Any]:
     """The scores of the next labels by a scorer, and its new state."""
-    result = scorer.score(label, state)
+    return _pair(part, scorer.score(label, state))
+
+
+def _pair(part: ScorePart, result: Any) -> tuple[Tensor, Any]:
+    """What a scorer has returned, if it is scores and a state."""
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor):
         raise ParameterError(
             f"choice: the scorer {part.name!r} returns something else than scores and a state",

@@ -18,7 +18,7 @@ from rfnb.loop.body.body import Body
 from rfnb.ops.math import logical_and, logical_not, not_equal, where
 from rfnb.ops.shape import expand_dims, set_sparse_dim
 from rfnb.search.score.add_up import Scored, of_chosen, scaled
-from rfnb.search.score.scorer import PartialScorer, ScorePart, Scorer, scores_ends, state_after
+from rfnb.search.score.scorer import ChangingScorer, PartialScorer, ScorePart, Scorer, scores_ends, state_after
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _number_of(start: Any, axis: Dim) -> int:
 
 def _state(body: Body, part: ScorePart, each: bool) -> CarriedState:
     """The state of a scorer. each: all of its parts are made those of each hypothesis, as not all get a label."""
-    assert body.hypotheses is not None and isinstance(part.value, Scorer | PartialScorer)
+    assert body.hypotheses is not None and isinstance(part.value, Scorer | PartialScorer | ChangingScorer)
     dims = list(body.hypotheses.dims)
 
     def expanded(leaf: Any) -> Any:

@@ -87,6 +87,38 @@ class PartialScorer(Protocol):
         """Scores of the candidates `labels`, {…, beam, candidates} → the same. state: what `advance` returned."""
 
 
+@runtime_checkable
+class ChangingScorer(Protocol):
+    """A change of the sum of all other parts of a score, by what it remembers of each hypothesis. What it adds to the
+    sum is a part of its own; labels that are ruled out stay so.
+
+    >>> class Sharper:  # the same label as before gets half of its log-probability
+    ...     def initial_state(self, *, batch_dims):
+    ...         return None
+    ...     def change(self, scores, label, state):
+    ...         again = rf.range_over_dim(scores.feature_dim) == label
+    ...         return rf.where(again, scores * 0.5, scores), state
+    >>> label, beam = rf.Dim(3, name="label", vocab=["<s>", "a", "b"]), rf.Dim(2, name="beam")
+    >>> scores, loop = rf.convert_to_tensor([-9.0, -1.0, -1.5], dims=[label]), rf.Loop(max_seq_len=3)
+    >>> with loop:
+    ...     parts = {"model": scores, "again": Sharper()}
+    ...     chosen = loop.choice(parts, beam=beam, input_type="log_prob", length_normalization=False)
+    >>> best = loop.found.tree[0].best
+    >>> best.text, best.parts
+    ('aaa', {'model': -3.0, 'again': 1.0})
+    """
+
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+        """The state before the first label, as for a `Scorer`."""
+
+    def change(self, scores: Tensor, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """The new scores of the next labels, and the new state.
+
+        scores: the sum of the other parts, {…, beam, labels}, whose feature dim are the labels. label: as for a
+        `Scorer`.
+        """
+
+
 def state_after(scorer: Scorer | PartialScorer, label: Tensor, state: Any) -> Any:
     """The state of a scorer after one more label. {…, beam}"""
     return scorer.advance(label, state) if isinstance(scorer, PartialScorer) else scorer.score(label, state)[1]
@@ -131,17 +163,17 @@ class ModuleScorer:
 
 @dataclass(frozen=True)
 class ScorePart:
-    """One part. value: a Tensor of scores, a Scorer, a PartialScorer, or None for the number of labels."""
+    """One part. value: a Tensor of scores, a scorer, a change, or None for the number of labels."""
 
     name: str
-    value: Tensor | Scorer | PartialScorer | None
+    value: Tensor | Scorer | PartialScorer | ChangingScorer | None
     scale: float
 
 
 def read_parts(given: Mapping[str, Any]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none, and if none scores the labels."""
     parts = parts_of(given)
-    if all(part.value is None for part in parts):
+    if all(part.value is None or isinstance(part.value, ChangingScorer) for part in parts):
         raise ParameterError(
             "choice: no part scores the labels", got=given, hint='loop.choice({"model": scores, "lm": (lm, 0.4)}, …)'
         )
@@ -169,8 +201,8 @@ def _scale(name: str, scale: Any) -> float:
     return float(scale)
 
 
-def _value(name: str, value: Any) -> Tensor | Scorer | PartialScorer:
-    if isinstance(value, Tensor | Scorer | PartialScorer):
+def _value(name: str, value: Any) -> Tensor | Scorer | PartialScorer | ChangingScorer:
+    if isinstance(value, Tensor | Scorer | PartialScorer | ChangingScorer):
         return value
     if isinstance(value, Callable) and hasattr(value, "default_initial_state"):  # type: ignore[arg-type]
         return ModuleScorer(value)

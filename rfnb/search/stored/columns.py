@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.file import FROM_FILE, checked, facts_of, read_facts, roles_of, vocab_with
+from rfnb.search.stored.file import (
+    FROM_FILE,
+    checked,
+    ends_of,
+    prompts_in,
+    read_ends,
+    read_prompts,
+    roles_of,
+    vocab_with,
+)
 from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
 
@@ -55,7 +64,8 @@ def write_tree(tree: Tree) -> dict[str, Any]:
         "length_normalization_offset": float(trace.length_normalization_offset),
         "framewise": bool(trace.framewise),
         "limit": None if trace.limit is None else int(trace.limit[0]),
-        **facts_of(trace),
+        "end_label": ends_of(trace),
+        **prompts_in(trace),
         "blank": None if trace.blank is None else int(trace.blank),
         "living": None if trace.living is None else int(trace.living),
         "stops": bool(trace.stops),
@@ -201,7 +211,8 @@ def _read(data: Any) -> Trace:
         ends=_marks(columns, "ends", steps, beam),
         limit=None if optional(data, "limit", int) is None else np.array([data["limit"]]),
         framewise=get(data, "framewise", bool),
-        **read_facts(data, 1),
+        end_label=read_ends(data),
+        prompts=read_prompts(data, 1),
         why_not=FROM_FILE,
         blank=optional(data, "blank", int),
         living=optional({"living": None} | data, "living", int),

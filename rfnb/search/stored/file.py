@@ -84,6 +84,18 @@ def _small(array: np.ndarray) -> np.ndarray:
     return array.astype(np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(max(high, 0) * 2)))
 
 
+def ends_of(trace: Trace) -> int | list[int] | None:
+    """The label that ends hypotheses, or several."""
+    end = trace.end_label
+    return None if end is None else int(end) if isinstance(end, int | np.integer) else [int(label) for label in end]
+
+
+def read_ends(data: Any) -> int | tuple[int, ...] | None:
+    """What `ends_of` gave."""
+    ends = optional(data, "end_label", (int, list))
+    return tuple(of_type(end, int, "end_label") for end in ends) if isinstance(ends, list) else ends
+
+
 def _facts(trace: Trace) -> dict[str, Any]:
     vocab = trace.vocab
     return {
@@ -91,7 +103,8 @@ def _facts(trace: Trace) -> dict[str, Any]:
         "versions": versions(),
         "include_eos": bool(trace.include_eos),
         "framewise": bool(trace.framewise),
-        **facts_of(trace),
+        "end_label": ends_of(trace),
+        **prompts_in(trace),
         "blank": None if trace.blank is None else int(trace.blank),
         "length_normalization_exponent": float(trace.length_normalization_exponent),
         "length_normalization_offset": float(trace.length_normalization_offset),
@@ -177,7 +190,8 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         ends=array("ends") if "ends" in arrays else None,
         limit=array("limit") if "limit" in arrays else None,
         framewise=get(data, "framewise", bool),
-        **read_facts(data, arrays["steps"].size if "steps" in arrays else 0),
+        end_label=read_ends(data),
+        prompts=read_prompts(data, arrays["steps"].size if "steps" in arrays else 0),
         why_not=FROM_FILE,
         blank=optional(data, "blank", int),
         joined=array("joined") if "joined" in arrays else None,
@@ -187,26 +201,20 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
     )
 
 
-def facts_of(trace: Trace) -> dict[str, Any]:
-    """The end labels and prompts of a search as JSON; most have one end label and no prompts."""
-    ends, prompts = trace.end_labels, trace.prompts
-    facts: dict[str, Any] = {"end_label": int(ends[0]) if ends and len(ends) == 1 else None}
-    facts |= {"end_labels": [int(end) for end in ends]} if ends is not None and len(ends) != 1 else {}
-    return facts | ({} if prompts is None else {"prompts": [[int(label) for label in row] for row in prompts]})
+def prompts_in(trace: Trace) -> dict[str, Any]:
+    """The prompts of a search as JSON, if it has some."""
+    prompts = trace.prompts
+    return {} if prompts is None else {"prompts": [[int(label) for label in row] for row in prompts]}
 
 
-def read_facts(data: Any, batch: int) -> dict[str, Any]:
-    """The end labels and prompts of `facts_of`, as arguments of a Trace. Raises RunFileError for others."""
-    end, prompts = optional(data, "end_label", int), None
-    ends = (end,) if end is not None else None
-    if "end_labels" in data:
-        ends = tuple(list_of(data, "end_labels", int))
-    if "prompts" in data:
-        rows = list_of(data, "prompts", list)
-        prompts = tuple(tuple(list_of({"prompt": row}, "prompt", int)) for row in rows)
-        if len(rows) != batch:
-            raise RunFileError("the file does not have a prompt for each sequence", got=len(rows), expected=batch)
-    return {"end_labels": ends, "prompts": prompts}
+def read_prompts(data: Any, batch: int) -> tuple[tuple[int, ...], ...] | None:
+    """The prompts in `data`, if there are some. Raises RunFileError if they are not those of `batch` sequences."""
+    if "prompts" not in data:
+        return None
+    rows = list_of(data, "prompts", list)
+    if len(rows) != batch:
+        raise RunFileError("the file does not have a prompt for each sequence", got=len(rows), expected=batch)
+    return tuple(tuple(list_of({"prompt": row}, "prompt", int)) for row in rows)
 
 
 FROM_FILE = "it was read from a file"

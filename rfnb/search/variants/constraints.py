@@ -17,8 +17,8 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.convert import convert_to_tensor, copy_to_device
-from rfnb.ops.create import full, range_over_dim, zeros
-from rfnb.ops.index import gather, scatter
+from rfnb.ops.create import range_over_dim, zeros
+from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import (
     cast,
@@ -33,10 +33,8 @@ from rfnb.ops.math import (
     where,
 )
 from rfnb.ops.reduce import reduce_any
-from rfnb.ops.shape import set_sparse_dim
-from rfnb.ops.slice import shift_left, shift_right
 from rfnb.ops.sort import search_sorted
-from rfnb.search.rules import check_count
+from rfnb.search.places import among
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +93,10 @@ def labels_of(label: Tensor) -> Dim:
     return label.sparse_dim
 
 
-def is_label(which: int | str, labels: Dim, device: str | None) -> Tensor:
-    """Which of the labels it is. {labels} bool"""
-    return equal(range_over_dim(labels, device=device), number_of(which, labels))
+def is_label(which: int | str | Sequence[int | str], labels: Dim, device: str | None) -> Tensor:
+    """Which of the labels it is, or one of several. {labels} bool"""
+    several = [which] if isinstance(which, int | str) else which
+    return among(range_over_dim(labels, device=device), numbers_of(several, labels))
 
 
 def number_of(which: int | str, labels: Dim) -> int:
@@ -195,7 +194,7 @@ def allowed(which: Tensor | Sequence[int | str]) -> Constraint:
 
 
 @guarded
-def lengths(*, end: int | str, minimum: Count = 0, maximum: Count | None = None) -> Constraint:
+def lengths(*, end: int | str | Sequence[int | str], minimum: Count = 0, maximum: Count | None = None) -> Constraint:
     """No end before a hypothesis has `minimum` labels, and only the end once it has `maximum`.
 
     >>> label = rf.Dim(3, name="label", vocab=["</s>", "a", "b"])
@@ -206,7 +205,7 @@ def lengths(*, end: int | str, minimum: Count = 0, maximum: Count | None = None)
     ([-inf, 0.0, 0.0], [0.0, 0.0, 0.0])
 
     Args:
-        end: the label that ends a hypothesis.
+        end: the label that ends a hypothesis, or several of them.
         minimum, maximum: how many labels a hypothesis has, without the end label; for all sequences, or a list or a
             Tensor {…} with a number for each.
 
@@ -258,7 +257,7 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
         return State(count=zeros(dims, dtype="int64"), open=zeros(dims, dtype="bool"))
 
     def allows(label: Tensor, state: State) -> tuple[Tensor, State]:
-        labels = beside(prefix, label) if isinstance(prefix, Tensor) else _padded(own_prefix, label)
+        labels = beside(prefix, label) if isinstance(prefix, Tensor) else padded("prefix", own_prefix, label)
         axes = [dim for dim in labels.dims if dim not in label.dims_set]
         if len(axes) != 1:
             raise DimError(
@@ -280,73 +279,29 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
     return Requirement(start, allows, lambda state: logical_not(state.open))
 
 
-@guarded
-def no_repeat(n: int, *, within: int = 256) -> Constraint:
-    """No `n` labels in a row occur twice in a hypothesis, as in https://arxiv.org/abs/1705.04304.
-
-    The start label does not count as one of them.
-
-    >>> label = rf.Dim(3, name="label", vocab=["</s>", "a", "b"])
-    >>> once = rf.search.no_repeat(2)
-    >>> state = once.initial_state(batch_dims=[])
-    >>> for last in [0, 1, 2, 1]:  # the start, and "aba"
-    ...     scores, state = once.score(rf.convert_to_tensor(last, sparse_dim=label), state)
-    >>> scores.tolist()
-    [0.0, 0.0, -inf]
-
-    Args:
-        within: how many of the last labels are compared.
-
-    Raises ParameterError if `n` is less than 1, or more than `within`.
-    """
-    check_count("no_repeat", "n", n, 0)
-    check_count("no_repeat", "within", within, 1)
-    if not 1 <= n <= within:
-        raise ParameterError("no_repeat: `n` is out of range", got=n, expected=f"1 to within={within}")
-    last = Dim(within, name="last labels")
-    none = -1
-
-    def start(dims: Sequence[Dim]) -> State:
-        return State(labels=full(dims=[*dims, last], fill_value=none, dtype="int64"), started=zeros(dims, dtype="bool"))
-
-    def allows(label: Tensor, state: State) -> tuple[Tensor, State]:
-        new = where(beside(state.started, label), cast(set_sparse_dim(label, None), "int64"), none)
-        labels = shift_left(beside(state.labels, label), axis=last, pad_value=new)
-        repeats = greater_equal(labels, 0)
-        for back in range(1, n):
-            earlier = gather(labels, indices=within - back, axis=last)
-            matches = equal(shift_right(labels, axis=last, pad_value=none, amount=back), earlier)
-            repeats = logical_and(repeats, logical_and(matches, greater_equal(earlier, 0)))
-        places = where(greater_equal(labels, 0), labels, 0)
-        blocked = scatter(cast(repeats, "int32"), indices=places, indices_dim=last, out_dim=labels_of(label))
-        return equal(blocked, 0), State(labels=labels, started=logical_or(state.started, True))
-
-    return Constraint(start, allows)
-
-
 ANY = -1
 """In a prefix, any label."""
 
 
-def _padded(prefix: Prefix | Sequence[Prefix], label: Tensor) -> Tensor:
-    """Labels as a Tensor {prefix}, or {batch, prefix} if there are some for each sequence."""
+def padded(name: str, prefix: Any, label: Tensor) -> Tensor:
+    """Labels as a Tensor {prefix}, or {batch, prefix} if there are some for each sequence. name: of the argument."""
     labels, batch, prefix = labels_of(label), label.dims[:-1], as_list(prefix)
     if isinstance(prefix, str) or (prefix and all(isinstance(entry, int) for entry in prefix)) or not batch:
-        numbers = numbers_of(prefix, labels)  # type: ignore[arg-type]
-        axis = Dim(len(numbers), name="prefix")
+        numbers = numbers_of(prefix, labels)
+        axis = Dim(len(numbers), name=name)
         return convert_to_tensor(np.asarray(numbers, "int64"), dims=[axis], device=label.device)
     if len(batch) != 1 or len(prefix) != batch[0].get_dim_value() or any(isinstance(entry, int) for entry in prefix):
         raise ParameterError(
-            "forced: `prefix` is neither the labels of all sequences nor a list with those of each",
+            f"constraint: `{name}` is neither the labels of all sequences nor a list with those of each",
             got=prefix,
             expected=f"one for each of {', '.join(dim.describe() for dim in batch)}",
-            hint="forced([[2], [], [1, 2]]), or a Tensor {…, prefix}",
+            hint=f"{name}=[[2], [], [1, 2]], or a Tensor {{…, {name}}}",
         )
     rows = [numbers_of(as_list(entry), labels) for entry in prefix]
-    padded = np.full((len(rows), max(map(len, rows), default=0)), ANY)
-    for place, row in zip(padded, rows, strict=True):
+    padded_rows = np.full((len(rows), max(map(len, rows), default=0)), ANY)
+    for place, row in zip(padded_rows, rows, strict=True):
         place[: len(row)] = row
-    return convert_to_tensor(padded, dims=[*batch, Dim(padded.shape[1], name="prefix")], device=label.device)
+    return convert_to_tensor(padded_rows, dims=[*batch, Dim(padded_rows.shape[1], name=name)], device=label.device)
 
 
 @guarded

@@ -5,10 +5,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rfnb.backend.base.attention import RawAttention
+from rfnb.backend.base.attention import RawAttention, RawStep
 from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import ModuleFacts
@@ -37,7 +37,7 @@ class FoundAttention:
 
     path: of the module. variable: the one that the user's line assigns. rows: the dim of the queries; None for a single
     query. cols: the dim of the keys. axes: the dims of the weights, with their sizes. bytes: the size of the
-    tensors kept for it. make: returns the weights.
+    tensors kept for it. make: returns the weights. step: how it continues the last call, where its keys were seen.
     """
 
     path: str
@@ -48,6 +48,7 @@ class FoundAttention:
     axes: tuple[tuple[Dim, int], ...]
     bytes: int
     make: Callable[[], Tensor]
+    step: RawStep | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,10 @@ class AttentionFinder(Listener):
         if self._model is not None and id(module) not in self._own:
             return None
         return ModuleFacts(type(module).__name__, self.name_of(module))
+
+    def counts_module(self, module: Any) -> bool:
+        """Whether calls of a module count."""
+        return self._model is None or id(module) in self._own
 
     def loop_done(self, run: Run, take: Callable[[Run, str | None], None]) -> None:
         """Passes a finished loop to `take` with the path of the calling module; None if only modules in it count."""
@@ -287,10 +292,10 @@ def _kept(tensor: Tensor) -> Callable[[], Tensor]:
 
 def _of_raw(found: RawAttention) -> FoundAttention:
     source = None if found.place is None else Source(*found.place)
-    names = ["query", "key"] if len(found.shape) == 2 else ["head", "query", "key"]
-    dims = [Dim(n, name=name) for n, name in zip(found.shape[-3:], names, strict=True)]
-    if len(found.shape) == 4:
-        dims.insert(0, Dim(found.shape[0], name="batch", kind="batch"))
+    names = ["batch", *["head"][: len(found.shape) - 3], "query", "key"][-len(found.shape) :]
+    dims = [
+        Dim(n, name=name, kind="batch" if name == "batch" else None) for n, name in zip(found.shape, names, strict=True)
+    ]
     place = OpPlace(found.path, "" if found.path else variable_of(source), source)
     axes = tuple(zip(dims, found.shape, strict=True))
 
@@ -298,7 +303,7 @@ def _of_raw(found: RawAttention) -> FoundAttention:
         with listening(None):
             return convert_to_tensor(found.make(), dims=dims)
 
-    return _found(place, dims[-2], dims[-1], axes, found.bytes, make)
+    return replace(_found(place, dims[-2], dims[-1], axes, found.bytes, make), step=found.step)
 
 
 def _dims(given: Any) -> list[Dim]:

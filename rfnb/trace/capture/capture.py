@@ -24,7 +24,9 @@ from rfnb.core.tensor.listener import active_listener, listening
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, ViewError
 from rfnb.trace.capture.attention_finder import AttentionFinder, FoundAttention
+from rfnb.trace.capture.generate import Decoded, GenerateWatch
 from rfnb.trace.capture.in_loops import attention_of
+from rfnb.trace.capture.steps import Joined, Labels, joined
 from rfnb.trace.record.record import current_recorder
 from rfnb.trace.run import session
 from rfnb.trace.run.run import Run
@@ -39,16 +41,21 @@ class Seen(Shown):
 
     name: of the module, or of the variable that the user's line assigns; with "#2" for the second `call` of that name.
     rows, cols: the dims of the two sides; rows is None for a single query. axes: all dims with their sizes. place: the
-    line. bytes: the size of the tensors kept for it.
+    line. bytes: the size of the tensors kept for it. labels: of `generate`, the numbers of the labels of rows and
+    columns, for each sequence. note: what is not known for sure about the rows.
     """
 
-    def __init__(self, found: FoundAttention):
+    def __init__(self, found: FoundAttention, decoded: Decoded | None = None):
         self.name, self.call = "", 1
         self.path, self.variable = found.path, found.variable
         self.rows, self.cols, self.axes = found.rows, found.cols, found.axes
         self.source: Source | None = found.source
         self.bytes = found.bytes
-        self._make = found.make
+        self.labels: tuple[Labels | None, Labels | None] = (None, None)
+        self.tokenizer: Any = None
+        self.note: str | None = None
+        self.step, self.decoded = found.step, decoded
+        self.make = found.make
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -70,7 +77,14 @@ class Seen(Shown):
         Raises ViewError if a tensor that they are computed from has been changed in place.
         """
         with listening(None):
-            return self._make().with_name(self.name)
+            return self.make().with_name(self.name)
+
+    def take(self, steps: Joined, count: int) -> None:
+        """Becomes the attention of all steps. count: the size of their tensors."""
+        self.axes, self.make, self.labels = steps.axes, steps.make, steps.labels
+        self.rows, self.cols = self.dims[-2:]
+        self.bytes, self.note, self.tokenizer = count, steps.note, steps.tokenizer
+        self.step = self.decoded = None
 
     @property
     def place(self) -> str:
@@ -95,7 +109,8 @@ class Captured(Shown):
     def __init__(self, items: Iterable[Seen] = ()):
         self._items = list(items)
         self.left_out: list[str] = []
-        self.calls = self.outside = 0
+        self.calls = self.outside = self._bytes = 0
+        self._watch: GenerateWatch | None = None
 
     def __len__(self) -> int:
         return len(self._items)
@@ -148,23 +163,26 @@ class Captured(Shown):
     # -- while capturing
 
     def _add(self, found: FoundAttention) -> None:
-        if sum(item.bytes for item in self._items) + found.bytes > BUDGET:
+        if self._bytes + found.bytes > BUDGET:
             self.left_out.append(found.path or found.variable or "attention")
         else:
-            self._items.append(Seen(found))
+            self._bytes += found.bytes
+            decoded = None if self._watch is None or found.step is None else self._watch.decoded(found.step.call)
+            self._items.append(Seen(found, decoded))
 
     def _add_run(self, run: Run, path: str | None) -> None:
-        room = BUDGET - sum(item.bytes for item in self._items)
+        room = BUDGET - self._bytes
         try:
             items, left_out = attention_of(run, path, room)
         except Exception as error:  # an error here must not stop the model
             items, left_out = [], [f"{run.name}: {type(error).__name__}"]
         self.left_out += left_out
         self._items += map(Seen, items)
+        self._bytes += sum(item.bytes for item in items)
 
     def _finish(self) -> None:
         """Merges the steps of Python loops, and names all items."""
-        self._items = list(_merged(self._items))
+        self._items = list(joined(list(_merged(self._items))))
         variables: dict[str, set[str]] = {}
         for item in self._items:
             variables.setdefault(item.path, set()).add(item.variable)
@@ -196,7 +214,7 @@ def _merged(items: list[Seen]) -> Iterator[Seen]:
             first.rows = Dim(len(group), name="step")
             first.axes = ((first.rows, len(group)), *first.axes)
             first.bytes = sum(item.bytes for item in group)
-            first._make = _over([item._make for item in group], first.rows)
+            first.make = _over([item.make for item in group], first.rows)
         yield first
 
 
@@ -212,6 +230,9 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
             model(batch)
         rf.show_attention(seen, layer=3, head=5)
         seen["decoder.att"].weights  # {dec_time, batch, enc_time}
+
+    Around a loop that decodes step by step, such as `generate` of transformers, each layer has one matrix, steps ×
+    source, whose rows follow the returned hypotheses: docs/views.md.
 
     The results and gradients of the model do not change in any bit. (Only in `torch.inference_mode` torch may round
     some products differently.) Loops are recorded for it. If a kernel does not return the weights, they
@@ -245,10 +266,12 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
         raise LoopError("capture cannot be used in the body of a loop", hint="put `with rf.capture(…)` around the loop")
     captured = Captured()
     finder = AttentionFinder(model, captured._add, active_listener())
+    captured._watch = GenerateWatch(finder.counts_module)
     with ExitStack() as stack:
         stack.callback(captured._finish)
         stack.enter_context(session.observing_runs(lambda run: finder.loop_done(run, captured._add_run)))
         stack.enter_context(modules_described_by(finder.facts_of))
+        stack.enter_context(captured._watch.watching())
         for backend in dict.fromkeys(BACKENDS.values()):
             stack.enter_context(backend.watching_attention(finder.raw_attention, model))
         stack.enter_context(listening(finder))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Set
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 from weakref import WeakSet
@@ -13,6 +14,7 @@ from rfnb.trace.plain.summary import summary
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import Kept, backend_of, drop, growth_of, hold, tensor_backend, tensors_in
 from rfnb.trace.run.runs import runs
+from rfnb.trace.run.warn import warn
 
 PART = 0.05
 """The part of what is free on an accelerator that values may use."""
@@ -110,6 +112,7 @@ class Budgets:
         self._parts: list[tuple[int, int]] = []  # of the log: how many statements ran, and the bytes until there
         self._every = min(max(limit // 2**16, 64), 2**14)
         self._next_count, self._most_hidden = self._every, limit // 64
+        self._warned = False
         _open.add(self)
 
     @property
@@ -253,7 +256,20 @@ class Budgets:
         """Replaces the oldest values by statistics, until a part of a budget is used: that of the host by default."""
         budget = budget or self.host
         budget.free(self._log, {*self._last.values()}, self.drop, part)
+        if self.host.bytes > self._limit and not self._warned:
+            self._warned = True
+            self._warn()
         self._log.summarized = max(self._log.summarized, budget.at)
+
+    def _warn(self) -> None:
+        """Warns that the last values of the variables need more than the budget."""
+        sizes = {name: sum(part.bytes for part in tensors_in(self._log.values[at])) for name, at in self._last.items()}
+        name = max(sizes, key=lambda name: sizes[name])
+        with suppress(Warning):  # also where warnings are errors
+            warn(
+                "the recording of a loop needs more memory than rf.options.trace_budget, as the last value of each "
+                f"variable stays: that of {name}, of which copies are kept, is the largest"
+            )
 
 
 def is_tiny(value: Any, version: int | None) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Around, Moment
     from rfnb.trace.plain.pause import LoopPauses
     from rfnb.trace.plain.values import Kept
+    from rfnb.trace.run.axis_names import Axes
     from rfnb.trace.run.run import Run
 
 
@@ -44,6 +45,7 @@ class Iterations:
         self.inner: list[Iterations] = []
         self.failed: Failure | None = None
         self.name: str | None = None
+        self.dims: Axes = {}  # for variables, the names of their axes
         self.tentative = False  # whether the loop may have ended before its last iteration
         self.stored = False  # whether it is a run already
         self.bytes: int | None = None  # of all that the log has, if no loop is around it

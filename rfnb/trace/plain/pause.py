@@ -214,7 +214,7 @@ class LoopPauses:
 
     def __init__(self, loop: Iterations, recorder: FrameRecorder, client: Client):
         self.loop, self.name = loop, loop.name or name_of(loop)
-        self.replay = Remembered(loop, client.dims)
+        self.replay = Remembered(loop, loop.dims)
         self.before: dict[str, int] = {}
         self._recorder, self._client = recorder, client
         self._conditions: tuple[Pause, ...] | None = None  # for which there are watches
@@ -244,7 +244,7 @@ class LoopPauses:
     @property
     def dims(self) -> Axes:
         """The names of the axes of variables."""
-        return self._client.dims or {}
+        return self.loop.dims
 
     def variable_names(self) -> list[str]:
         """The variables that had a value before the iteration."""
@@ -312,7 +312,7 @@ class LoopPauses:
     def run(self) -> Run:
         """The iterations so far, as a Run; always the same one."""
         self._recorder._mark_ends()
-        self.loop.run = run_of(self.loop, self._client.dims)
+        self.loop.run = run_of(self.loop, self.loop.dims)
         return self.loop.run
 
     def test(self, watch: Watch, frame: FrameType, names: Collection[str] | None) -> bool:
@@ -377,7 +377,7 @@ class LoopPauses:
                     len(self.loop.starts), f"{self.name} assigns no {', '.join(sorted(watch.names or ()))}"
                 )
         if self.loop.run is not None:
-            run = run_of(self.loop, self._client.dims)
+            run = run_of(self.loop, self.loop.dims)
             if self.loop.inside and self.loop.was_paused:
                 runs.add(run)
 

@@ -168,7 +168,7 @@ class OneLoop:
         if loop.number == self._number:
             self.left()
             if self._stores or loop.was_paused:
-                _store(loop, self.dims)
+                _store(loop)
 
     def left(self) -> None:
         """The loop has ended, or will not begin: there was no first item, or an error instead of it."""
@@ -195,7 +195,7 @@ class AllLoops:
         """Stores the run of a loop; loops inside of another one are read from its run."""
         self.ran = self.ran or bool(loop.starts)
         if not loop.inside:
-            _store(loop, self.dims, self.also)
+            _store(loop, self.also)
 
     def left(self) -> None:
         """Other frames are followed until the recording ends."""
@@ -220,11 +220,11 @@ def _start(client: Client, frame: FrameType | None, caller: str, number: int | N
     return True
 
 
-def _store(loop: Iterations, dims: Axes | None, also: Sequence[str] = ()) -> None:
+def _store(loop: Iterations, also: Sequence[str] = ()) -> None:
     if loop.starts and not loop.stored:
         loop.stored = True
-        if loop.run is not None or dims:  # which have the lengths of now
-            store(run_of(loop, dims, also=also))
+        if loop.run is not None or loop.dims:  # which have the lengths of now
+            store(run_of(loop, loop.dims, also=also))
             loop.run = None
         else:
             modules = 0 if loop.around is None else sum(loop.around.sizes.values())
@@ -383,9 +383,7 @@ class record_calls(Block):
 
     def __enter__(self) -> record_calls:
         for code, text, owner in self._of_calls:
-            recorder = FunctionRecorder(
-                code, text, owner, recording_here(), lambda loop: _store(loop, self._dims), self._dims
-            )
+            recorder = FunctionRecorder(code, text, owner, recording_here(), _store, self._dims)
             if not _start(recorder, None, "record_calls"):
                 break
             self._open.append(recorder)

@@ -273,6 +273,7 @@ class FrameRecorder:
             loop = Iterations(self.code, self._outline, number, variables.log)
             variables.budgets.loops += 1
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
+            loop.dims = {name: axes for client in reversed(clients) for name, axes in (client.dims or {}).items()}
             variables.forget_functions(names)
             loop.begins_with(variables.look_first(text.names, names) if tested is None else tested.initial)
             for name in self._recording.stale & loop.places.keys():

@@ -41,7 +41,7 @@ from rfnb.trace.plain.values import (
 from rfnb.trace.run import session
 from rfnb.trace.run.axis_names import Axes, AxisNames
 from rfnb.trace.run.failure import Failure
-from rfnb.trace.run.names import LostValue, NoValue
+from rfnb.trace.run.names import LostValue, NoValue, TypeOnly
 from rfnb.trace.run.plain_steps import PlainSteps
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import stacked_variable
@@ -549,7 +549,7 @@ def _plain(name: str, kept: Any) -> Any:
         error.statistics = value if isinstance(value, Summary) else None
         raise error
     if isinstance(value, Opaque):
-        raise NoValue(f"`{name}` has no value at this step: only its type was kept: {value.kind}")
+        raise TypeOnly(f"`{name}` has no value at this step: only its type was kept: {value.kind}")
     if not isinstance(value, Parts):
         return value
     parts = [_part(f"{name}.{key}", item) for key, item in value.named()]

@@ -16,13 +16,15 @@ from rfnb.core.ground.text import number_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.trace.run.entries import numbers
-from rfnb.trace.run.names import LostValue, NoValue, evaluate, known_functions, own_functions, variable_names
+from rfnb.trace.run.names import LostValue, NoValue, TypeOnly, evaluate, known_functions, own_functions, variable_names
 from rfnb.trace.run.random_numbers import with_own_numbers
 from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import RunStep
+
+NO_LONGER = "whose values are no longer kept"
 
 Where = Callable[["RunStep"], Any] | str
 
@@ -33,7 +35,7 @@ def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
     Warns of steps whose values are no longer kept. In the step that failed, a condition on a value that it did not get
     to does not hold; a variable of plain Python still has the value of the step before.
     """
-    test, lost = test_of(where), list[int]()
+    test, lost, of_types = test_of(where), list[int](), list[int]()
     for step in steps:
         in_use = [run[i] for i in (step - 1, step) if i >= 0]  # a step keeps its values as long as it is referenced
         try:
@@ -41,10 +43,14 @@ def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
         except LostValue:
             lost.append(step)
             continue
+        except TypeOnly:
+            of_types.append(step)
+            continue
         if holds:
-            _warn_of(lost, run, where)
+            _warn_of(lost, run, where, NO_LONGER)
             yield step
-    _warn_of(lost, run, where)
+    _warn_of(lost, run, where, NO_LONGER)
+    _warn_of(of_types, run, where, "where only the type of a value was kept")
 
 
 def steps_begun(run: Run) -> int:
@@ -59,7 +65,7 @@ def of_step(test: Callable[[RunStep], Any], at: RunStep) -> Any:
     """
     try:
         return test(at)
-    except LostValue:
+    except (LostValue, TypeOnly):
         raise
     except (ExpressionNameError, LoopNameError):
         if not 0 < at.step == at.run.steps:
@@ -70,12 +76,12 @@ def of_step(test: Callable[[RunStep], Any], at: RunStep) -> Any:
         return False
 
 
-def _warn_of(lost: list[int], run: Run, where: Where) -> None:
+def _warn_of(lost: list[int], run: Run, where: Where, reason: str) -> None:
     """Warns of steps where a condition could not be tested, and empties the list."""
     if lost:
         steps = f"step {lost[0]}" if len(lost) == 1 else f"{len(lost)} steps from {min(lost)} to {max(lost)}"
         lost.clear()
-        warn(f"{run.name}: {_words(where)} could not be tested at {steps}, whose values are no longer kept")
+        warn(f"{run.name}: {_words(where)} could not be tested at {steps}, {reason}")
 
 
 def _words(where: Where) -> str:
@@ -112,7 +118,7 @@ def test_of(where: Where) -> Callable[[RunStep], Any]:
     def test(at: RunStep) -> Any:
         try:
             return evaluate(expression, at)
-        except LostValue:
+        except (LostValue, TypeOnly):
             raise
         except NoValue:
             return False

@@ -88,6 +88,10 @@ _none_if_unassigned: ContextVar[bool] = ContextVar("rfnb_none_if_unassigned", de
 """Whether `before.h` is None if nothing was assigned to it."""
 
 
+class TypeOnly(NoValue):
+    """Of a value, only the type was kept."""
+
+
 class LostValue(NoValue):
     """A value was not kept: what is left are `statistics`, or None."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.run.axis_names import is_unnamed
-from rfnb.trace.run.names import LostValue, NoValue
+from rfnb.trace.run.names import LostValue, NoValue, TypeOnly
 
 NUMBERS = (bool, int, float)
 NUMPY = "?bhilqBHILQefd"
@@ -88,7 +88,7 @@ class Lost(NamedTuple):
 
     def error(self, name: str) -> NoValue:
         """The error for a variable with this name."""
-        kind = NoValue if self.is_known else LostValue
+        kind = TypeOnly if self.is_known else LostValue
         error = kind(f"`{name}` {self.words if self.words == ABSENT else f'has no value at this step: {self.words}'}")
         if isinstance(error, LostValue) and self.finite is not None:
             error.statistics = self

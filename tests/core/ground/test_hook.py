@@ -11,7 +11,7 @@ import rfnb.display.panel.comm as comm
 from rfnb.core.ground.hook import HOOKS, ClassHook, Hook
 
 REGISTERED = {
-    "checkpoint.load.RESTORE": "network.weights",
+    "checkpoint.load.RESTORE": "netdict.weights",
     "core.dims.dim_math.derived_dim": "core.dims.dim",
     "core.dims.lengths.symbolic_values": "nn.bridge.symbolic",
     "core.ground.show.make_dot": "display.register",

@@ -185,7 +185,8 @@ def test_a_list_has_one_for_each_layer():
         (np.ones(3), {}, "two to five axes"),
         (np.ones((1,) * 6), {}, "two to five axes"),
         ([], {}, "no weights"),
-        ([np.ones((2, 2)), np.ones((2, 3))], {}, "different sizes"),
+        ([np.ones((2, 2)), np.ones((2, 3))], {"layer": "mean"}, "different sizes have no mean"),
+        ([np.ones((2, 2)), np.ones((2, 3))], {"layer": 2}, "no such layer"),
         (np.ones((2, 2)), {"batch": 1}, "no batch"),
         (np.ones((2, 2, 2)), {"dims": ["q", "k"]}, "name each axis"),
         (np.ones((2, 2, 2)), {"dims": ["a", "q", "k"]}, "which two axes"),
@@ -204,7 +205,6 @@ def test_a_list_has_one_for_each_layer():
         (np.array([["a"]]), {}, "real numbers"),
         (None, {}, "None"),
         ((None, None), {}, "None"),
-        ((FIVE[0], None), {}, "None"),
         ([[0.5, 0.5], [1.0]], {}, "different sizes"),
         (torch.ones(2, 2, device="meta"), {}, "meta"),
         (torch.eye(2).to_sparse(), {}, "sparse"),
@@ -218,6 +218,25 @@ def test_what_does_not_fit_is_a_typed_error(given, choice, message):
         return
     with pytest.raises(ViewError, match=message):
         show_attention(given, **choice)
+
+
+def test_layers_of_other_sizes_and_heads_or_without_weights_are_shown():
+    numbers = np.random.default_rng(0)
+    sizes = [(2, 4, 6), (3, 2, 3), (1, 4, 6)]
+    first, second, third = (numbers.dirichlet(np.ones(cols), (heads, rows)) for heads, rows, cols in sizes)
+    view = show_attention([first, None, second, third], cols="abcdef")
+    heads = view.data["heads"]
+    assert [(head["layer"], head["head"]) for head in heads] == [(0, 0), (0, 1), (2, 0), (2, 1), (2, 2), (3, 0)]
+    assert [head["shape"] for head in heads] == [[4, 6]] * 2 + [[2, 3]] * 3 + [[4, 6]]
+    for picture, matrix, head in zip(view.data["pictures"], [*first, *second, *third], heads, strict=True):
+        np.testing.assert_allclose(shares(picture) * head["scale"], matrix, atol=head["scale"] / 20)
+    assert "without weights: layer 1" in view.data["note"] and "3 layers × 2 heads" in view.text
+    assert heads[2]["top"][0] in {"0", "1", "2"} and heads[5]["top"][0] in set("abcdef")  # labels of their own size
+    only = show_attention([first, None, second, third], layer=2, head=2).data
+    assert (only["shape"], only["chosen"]) == ([2, 3], [2, 2])
+    np.testing.assert_allclose(only["weights"], second[2], atol=1e-5)
+    by_entropy = show_attention([first, second], sort="entropy").data
+    assert by_entropy["shape"] == by_entropy["heads"][0]["shape"]
 
 
 def test_labels_of_each_sequence():

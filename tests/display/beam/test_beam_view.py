@@ -1,5 +1,6 @@
 """The view of a beam search."""
 
+import json
 import re
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display.beam.picture import JOINED
+from rfnb.display.beam.picture import FAINT, INK, JOINED, PAPER, TINTS, drawn
+from rfnb.display.beam.view import LIVE
 from rfnb.errors import SearchError, ViewError
 from tests.search.test_choice import Net, search
 from tests.search.test_decoding import step_of
@@ -18,6 +20,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 def found_of(net, batch=1, *, labels=None, **options):
     step, state = step_of(net)
     return rf.search.decode(step, state, start=0, end=1, labels=labels, **{"beam": 3, "limit": 5} | options)
+
+
+def endless(beam, limit, size=20, **options):
+    """A search in which no hypothesis ends before the limit."""
+    step, state = step_of(Net(size, 1, 4))
+    never = lambda prev, state: (step(prev, state)[0] - 50.0 * torch.eye(size)[1], step(prev, state)[1])  # noqa: E731
+    labels = [f"label{i:02}" for i in range(size)]
+    return rf.search.decode(never, state, beam=beam, start=0, end=1, limit=limit, labels=labels, **options)
 
 
 def test_the_picture_has_each_node_and_marks_the_best():
@@ -31,7 +41,7 @@ def test_the_picture_has_each_node_and_marks_the_best():
     best = [[n["row"] for n in column["nodes"] if n["best"]] for column in data["columns"]]
     assert best == [[place] for place in tree.best.places]
     svg = rf.show(found, batch=1).svg
-    assert svg.count("<text") >= sum(len(column["nodes"]) for column in data["columns"])
+    assert svg.count("<text") == sum(len(column["nodes"]) for column in drawn(data)) + tree.steps
 
 
 def test_a_reference_is_framed_until_it_falls_out():
@@ -44,7 +54,7 @@ def test_a_reference_is_framed_until_it_falls_out():
     framed = [c["step"] for c in view.data["columns"] if any(n["reference"] for n in c["nodes"])]
     assert framed == list(range(fall["step"])) and "✂" in view.svg and fall["words"] in view.text
     assert fall["row"] == rf.show(tree, reference=lost.labels, pruned=1).data["reference"]["fall"]["row"] is not None
-    assert rf.show(tree.where(lost.labels)).data["beam"]["reference"] == view.data["reference"]
+    assert rf.show(tree.where(lost.labels)).svg == view.svg
 
 
 def test_scissors_at_the_first_step_are_in_the_picture():
@@ -85,7 +95,7 @@ def test_a_figure_has_what_the_picture_has(tmp_path):
     lost = next(each for each in wide.tree[0].hypotheses if tree.where(each.labels).fall is not None and each.labels)
     view = rf.show(tree, reference=lost.labels)
     texts = [text.get_text() for axes in view.figure().axes for text in axes.texts]
-    nodes = [node for column in view.data["columns"] for node in column["nodes"]]
+    nodes = [node for column in drawn(view.data) for node in column["nodes"]]
     assert len(texts) == len(nodes) + tree.steps + 1 and "✂" in texts
     assert sum("\\$c\\$" in text for text in texts) == sum(
         node["text"] == "$c$" for node in nodes if node["state"] != "copy"
@@ -98,12 +108,7 @@ def test_a_figure_has_what_the_picture_has(tmp_path):
 
 
 def test_large_trees_are_small_pictures():
-    net = Net(20, 1, 4)
-    step, state = step_of(net)
-    never = lambda prev, state: (step(prev, state)[0] - 50.0 * torch.eye(20)[1], step(prev, state)[1])  # noqa: E731
-    found = rf.search.decode(
-        never, state, beam=12, start=0, end=1, limit=200, labels=[f"label{i:02}" for i in range(20)]
-    )
+    found = endless(12, 200)
     view = rf.show(found)
     assert any(node["state"] == "pruned" for column in view.data["columns"] for node in column["nodes"])
     assert len(str(view.html)) < 150_000 and view.data["note"].endswith("of 200 steps are drawn")
@@ -157,3 +162,132 @@ def hostile_views(word):
         "beam, of a tag": rf.show(found, batch=word("kiwi"), reference=[labels[2], labels[3]]),
         "beam, one tree": rf.show(tree, reference=reference),
     }
+
+
+KINDS = {
+    "words": (list("a.cde"), {}),
+    "word pieces": (["▁the", "</s>", "▁", "s", "▁cat"], {}),
+    "pairs of bytes": (["c@@", "</s>", "at", "the", "do@@"], {}),
+    "inner pieces": (["play", "</s>", "##ing", "##s", "go"], {}),
+    "numbers": (None, {}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_labels_add_is_the_text_of_each_hypothesis(kind):
+    labels, options = KINDS[kind]
+    tree = found_of(Net(5, 2, 3), labels=labels, **options).tree[1]
+    checked = 0
+    for column in (data := rf.show(tree).data)["columns"]:
+        kept = [node for node in column["nodes"] if node["state"] != "pruned"]
+        for node in kept:
+            text, row = "", node["row"]
+            for step in range(column["step"], -1, -1):
+                nodes = data["columns"][step]["nodes"]
+                one = next(n for n in nodes if n["row"] == row and n["state"] != "pruned")
+                text, row = one["adds"] + text, one["parent"]
+            prefix = tree.prefix(column["step"], node["row"])
+            assert text.strip() == tree.text_of(label for label in prefix if label not in tree.end_labels)
+            checked += 1
+    assert checked > 8
+
+
+def test_blanks_add_nothing_and_frames_have_no_end():
+    time, axis = rf.Dim(6, name="time"), rf.Dim(3, name="axis", vocab=["-", "a", "b"])
+    scores = torch.log_softmax(torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), -1)
+    log_probs = rf.convert_to_tensor(scores, dims=[time, axis])
+    data = rf.show(rf.search.ctc_beam(log_probs, spatial_dim=time, axis=axis, blank=0, beam=4)).data
+    adds = {(node["text"], node["adds"].strip()) for column in data["columns"] for node in column["nodes"]}
+    assert adds >= {("-", ""), ("a", "a"), ("b", "b")}
+
+
+def unpacked(scripts):
+    """The nodes of each column of what scripts get, as dicts."""
+    names = ("rows", "parents", "labels", "adds", "ranks", "scores", "marks")
+    return [
+        [dict(zip(names, node, strict=True)) for node in zip(*(column[name] for name in names), strict=True)]
+        for column in scripts["columns"]
+    ]
+
+
+def test_scripts_have_ranks_parts_and_all_candidates_that_were_kept():
+    found = found_of(Net(9, 2, 1), labels=list("a.cdefghi"), limit=6, candidates=8)
+    tree, view = found.tree[1], rf.show(found, batch=1)
+    scripts = view.scripts
+    assert scripts["parts"] == ["model"] and scripts["fall"] is None
+    for step, nodes in enumerate(unpacked(scripts)):
+        pruned = tree.pruned(step, 8)
+        assert len(nodes) == len(tree.nodes(step)) + len(pruned) and (step == 0 or len(pruned) == 8)
+        for node, source in zip(nodes, [*tree.nodes(step), *pruned], strict=True):
+            assert node["ranks"] == source.rank and scripts["texts"][node["labels"]] in (source.text, "·")
+            assert node["scores"] == pytest.approx(source.compared, rel=1e-4)
+        parts = scripts["columns"][step]["parts"][0]
+        for node, part in zip(tree.nodes(step), parts, strict=False):
+            before = tree.scores[step - 1, node.parent] if step else 0.0
+            assert part == pytest.approx(0.0 if node.ended else node.score - before, abs=1e-4)
+
+
+def test_scripts_have_all_steps_where_the_picture_has_some():
+    view = rf.show(endless(2, 200, 4, candidates=3))
+    assert [column["step"] for column in view.scripts["columns"]] == list(range(200))
+    assert len(drawn(view.data)) == 60
+    many = rf.show(endless(30, 200))
+    columns = many.scripts["columns"]
+    assert len(columns) < 200 and sum(column["skipped"] for column in columns) == 200 - len(columns)
+    assert sum(len(column["rows"]) for column in columns) <= LIVE
+    gap = next(column for column in columns if column["skipped"])
+    rows = columns[columns.index(gap) - 1]["rows"]
+    assert {*gap["parents"]} <= {*rows, -1} and max(gap["parents"]) >= 0  # ancestors, across the gap
+
+
+def test_a_beam_of_12_over_40_steps_is_a_small_page():
+    found = endless(12, 40)
+    view = rf.show(found)
+    assert {len(column["rows"]) for column in view.scripts["columns"]} == {20}
+    assert len(str(view.html)) + len(json.dumps(view.scripts)) < 200_000  # 300 kB with the scripts themselves
+
+
+def test_views_with_a_tree_give_it_to_scripts():
+    tree = search(Net(5, 1, 2), 1, 2, 4, debug=True)[0].found.tree[0]
+    lost = next(node for node in tree.pruned(0) if not node.ends)
+    scripts = rf.show(tree.where([lost.label])).scripts
+    assert scripts["kind"] == "beam" and scripts["fall"]["step"] == 0
+    assert rf.show(tree.run).scripts["kind"] == "beam"
+    assert rf.show(found_of(Net(4, 1, 5), limit=0)).scripts == {"kind": "beam"}
+
+
+def test_words_of_the_picture_can_be_read_on_any_page():
+    grounds = [*TINTS, PAPER]
+    assert min(contrast(INK, ground) for ground in grounds) >= 4.5 and contrast(FAINT, PAPER) >= 4.5
+    found = found_of(Net(5, 2, 1), labels=list("a.cde"))
+    svg = rf.show(found).svg
+    boxes = [path for path in re.findall(r"<path[^>]*>", svg) if "z" in path]
+    assert boxes and not any('fill="none"' in box for box in boxes)  # no word stands on the page itself
+    grounds = next(path for path in boxes if path.endswith(f'z" fill="{PAPER}">'))
+    assert grounds.count("M") == found.tree[0].steps  # behind the numbers of the steps
+
+
+def contrast(ink, ground):
+    """Of two colours, as WCAG defines it."""
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted([luminance(ink), luminance(ground)], reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def legend_of(view):
+    """The words below the picture."""
+    return re.search(r'<div style="font-size:12px" data-rfnb-still>(.*?)</div>', str(view.html))[1]
+
+
+def test_the_legend_explains_the_marks_that_occur():
+    plain = legend_of(rf.show(endless(2, 3, 4), pruned=0))
+    assert "the bluer, the better" in plain
+    assert not any(words in plain for words in ("pruned:", "had ended", "joined", "✂"))
+    tree = found_of(Net(5, 1, 2), beam=2, labels=list("a.cde")).tree[0]
+    lost = next(w for step in range(3) for n in tree.pruned(step) if (w := tree.where([n.label])).fall is not None)
+    assert "✂" in legend_of(rf.show(lost)) and "pruned:" in legend_of(rf.show(lost))

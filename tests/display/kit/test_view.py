@@ -15,6 +15,7 @@ import pytest
 from rfnb.core.ground import show as core_show
 from rfnb.core.ground.show import MODULES
 from rfnb.display.kit import page
+from rfnb.display.kit.blocks import note_page
 from rfnb.display.kit.page import MIME
 from rfnb.display.kit.view import View, write_atomically
 from rfnb.display.markup.html import Html, el
@@ -124,7 +125,7 @@ def test_a_saved_page_carries_scripts_that_cannot_end_their_element(built, enhan
 
 def test_pills_of_dims_are_worth_scripts_and_a_note_is_not(built, table, tmp_path: Path):
     pills = show(Raw((batch_dim,), numbers(3))).save(tmp_path / "pills.html").read_text(encoding="utf-8")
-    note = View({"kind": "note", "name": "x", "note": "y"}).save(tmp_path / "note.html").read_text(encoding="utf-8")
+    note = View(note_page("x", "y")).save(tmp_path / "note.html").read_text(encoding="utf-8")
     assert ("rfnb-scripts" in pills, "rfnb-scripts" in note) == (True, False)
 
 

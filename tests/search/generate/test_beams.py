@@ -7,10 +7,10 @@ import pytest
 
 import rfnb as rf
 from rfnb.search.generate.scores import KeptScores
-from tests.examples import FACTOR
+from tests.examples import FACTOR, PROFILE
 from tests.search.generate.models import MODELS, generate, make_model, random_inputs, random_options, record
 
-SETTINGS = round(50 * FACTOR)
+SETTINGS = 500 if PROFILE == "nightly" else round(25 * FACTOR)
 NONE = -1e5
 """Scores below are those of places without a hypothesis."""
 

@@ -459,6 +459,8 @@ class Truth:
 class AllLoops:
     """A client that wants all loops of a file."""
 
+    dims: Any = None
+
     def __init__(self, file: str):
         self._file = file
         self.loops: list[Iterations] = []

@@ -150,6 +150,8 @@ def _with_copies(text: str) -> ast.Module:
 class All:
     """A client that wants all loops of files."""
 
+    dims: Any = None
+
     def __init__(self, *files: str):
         self._files = files
         self.loops: list[Iterations] = []

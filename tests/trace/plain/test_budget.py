@@ -6,6 +6,7 @@ import contextlib
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import torch
 
@@ -212,3 +213,24 @@ def test_loops_that_run_at_the_same_time_share_the_budget(small_budget):
     with rf.record_loops(outer, inner):
         outer()
     assert max(used) < 1.2 * 2**20 and len(used) == 20
+
+
+def test_a_warning_tells_of_last_values_above_the_budget(monkeypatch):
+    monkeypatch.setattr(rf.options, "trace_budget", 2**20)
+    arrays = []
+    with pytest.warns(rf.errors.LoopWarning, match="more memory than .*: that of arrays, .* is the largest") as warned:
+        for t in rf.steps(range(60)):
+            arrays.append(np.full(2**13, t))
+    assert len(warned) == 1
+    assert int(rf.runs[0][59].arrays[29][0]) == 29
+
+
+def test_a_search_tells_where_only_the_type_of_a_value_was_kept():
+    for _ in rf.steps(range(3)):
+        value = object()
+    run = rf.runs[0]
+    with pytest.warns(
+        rf.errors.LoopWarning, match="'value == 3' could not be tested at 3 steps from 0 to 2, where only"
+    ):
+        assert run.find("value == 3") == []
+    assert value is not None

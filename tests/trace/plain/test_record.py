@@ -106,6 +106,19 @@ def test_a_second_name_for_one_loop_is_told():
     assert [(run.name, run.steps) for run in rf.runs] == [("source", 3)] * 4
 
 
+def test_each_iterable_of_a_header_names_axes():
+    sources, targets = rf.steps(range(3), dims={"x": ["batch"]}), rf.steps(range(3), dims={"x": ["row"], "y": ["time"]})
+    for t, _ in zip(sources, targets, strict=True):
+        x, y = torch.zeros(2) + t, torch.ones(3)
+    run = rf.runs[0]
+    assert [[dim.name for dim in value.dims] for value in (run[1].x, run[1].y)] == [["batch"], ["time"]]
+    assert x[0] + y[0] == 3
+    with rf.record_loops(dims={"y": ["column"]}):
+        for t in rf.steps(range(3), dims={"x": ["batch"]}):
+            x, y = torch.zeros(2) + t, torch.ones(3)
+    assert [[dim.name for dim in value.dims] for value in (rf.runs[0][1].x, rf.runs[0][1].y)] == [["batch"], ["column"]]
+
+
 def test_around_enumerate_zip_and_tqdm():
     def loops():
         for _ in enumerate(rf.steps("abc", name="enumerate")):

@@ -55,6 +55,8 @@ def outcome(function: Any, *args: Any) -> Any:
 class All:
     """A client that wants all loops of a function."""
 
+    dims: Any = None
+
     def __init__(self, code: CodeType):
         self.chooses = code.__eq__
         self.loops: list[Iterations] = []

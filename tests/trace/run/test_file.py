@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.display.loop.view import headline
+from rfnb.display.loop import headline
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file import save as save_module, statistics
 from rfnb.trace.run.file.save import FORMAT

@@ -76,7 +76,7 @@ class Attention {
 
   private _headOf(facts: Head['facts'], pixels: Pixels, pool: number[], isLarge: boolean): Head {
     const { shape, path } = this._scripts;
-    const [rows, cols] = shape.map((size, axis) => Math.ceil(size / pool[axis]));
+    const [rows, cols] = (facts.shape ?? shape).map((size, axis) => Math.ceil(size / pool[axis]));
     const entropy = typeof facts.entropy === 'number' ? facts.entropy : NaN;
     const own = isLarge ? path : clearPath(pixels.shares, pixels.width, rows, cols, entropy);
     return { facts, pixels, pool, rows, cols, path: own };

@@ -1,7 +1,8 @@
 import type { Words } from '../../words';
 import { make } from '../make';
+import { Search } from '../search';
 import { Canvas } from './canvas';
-import { Search } from './search';
+import { find } from './search';
 import { svgOfImage } from './svg';
 import { BodyView, NodeView } from './tree';
 import type { GraphScripts } from './types';
@@ -33,7 +34,12 @@ class Graph {
     this._drawnSize = this._root.size;
     this._svgSize = this.canvas.size;
     this._facts = make('div', { class: 'rfnb-Facts', role: 'status' });
-    const search = new Search(scripts, words, path => this._goTo(path));
+    const search = new Search(
+      words,
+      words.__('Find a node by name or class'),
+      text => find(scripts, text),
+      path => this._goTo(path)
+    );
     const tools = make('div', { class: 'rfnb-Tools' }, search.element, ...this.canvas.buttons);
     this.element = make(
       'div',

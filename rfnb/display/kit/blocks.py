@@ -1,0 +1,310 @@
+"""Pages: what a view shows, as blocks. Three printers write them: as text, as HTML, and as plain JSON.
+
+>>> words = Grid([["kiwi", 3], ["fig", 12]], ["word", "count"])
+>>> print(to_text(Page("lexicon", "fruit", [Line("2 words"), words])))
+2 words
+  word  count
+  kiwi  3
+  fig   12
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from textwrap import indent
+from typing import Any, Literal
+
+from rfnb.display.kit.words import (
+    Span as Span,
+    Words as Words,
+    bold as bold,
+    chip as chip,
+    markup as markup,
+    mono as mono,
+    name as name,
+    plain as plain,
+    quiet as quiet,
+    web as web,
+)
+from rfnb.display.markup import style
+from rfnb.display.markup.elements import Table, aligned, facts_html, note_html, quiet as quiet_html
+from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.numbers import plain as number
+from rfnb.errors import fact_lines
+from rfnb.printable import bounded, printable_name
+
+
+@dataclass(frozen=True, init=False)
+class Line:
+    """A line of words; `look` is its CSS style, `indent` how many spaces a terminal shows before it."""
+
+    words: Words
+    look: str = ""
+    indent: int = 0
+
+    def __init__(self, *words: Words, look: str = "", indent: int = 0):
+        for field, value in (("words", words), ("look", look), ("indent", indent)):
+            object.__setattr__(self, field, value)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Labelled facts, one below the other."""
+
+    rows: Sequence[tuple[str, Words]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a grid that is not like the others: its CSS style, more style of its cells, or lines below it."""
+
+    cells: Sequence[Words]
+    look: str = style.PLAIN_ROW
+    below: Sequence[Words] = ()
+    cell: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows of cells in columns.
+
+    Args:
+        rows: the cells of each, or a `Row`.
+        columns: the header; None has none.
+        looks: the CSS style of each column.
+        indent: how many spaces a terminal shows before it.
+        head: the CSS style of the header, or of each of its cells.
+    """
+
+    rows: Sequence[Sequence[Words] | Row]
+    columns: Sequence[str] | None = None
+    looks: Sequence[str] = ()
+    indent: int = 2
+    head: str | Sequence[str] = style.LEFT_CELL
+    look: str = style.TABLE
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Blocks below a title, which a click reveals; a terminal shows them all."""
+
+    title: Words
+    blocks: Sequence[Block]
+    is_open: bool = False
+    rail: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Blocks with a CSS style around them, which a terminal indents; at most so many lines of them."""
+
+    blocks: Sequence[Block]
+    look: str = ""
+    indent: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is drawn in a way of its own: HTML, and the lines that a terminal shows for it."""
+
+    html: Html | None
+    lines: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Note:
+    """What is left out, and why; None is nothing."""
+
+    words: str | None
+    indent: int = 2
+
+
+@dataclass(frozen=True)
+class Only:
+    """Blocks that only a terminal shows ("text"), or only HTML ("html")."""
+
+    where: Literal["text", "html"]
+    blocks: Sequence[Block]
+
+
+Block = Line | Facts | Grid | Fold | Group | Figure | Note | Only | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a view shows of an object.
+
+    Args:
+        kind: of the view.
+        name: of the object, which is also the title of a saved page.
+        blocks: what is shown, from above; None is nothing.
+        table: what `view.table()` gives.
+        short: what `repr` shows in place of all blocks.
+        drawing: a view whose picture is saved as SVG, and drawn as a figure.
+    """
+
+    kind: str
+    name: str
+    blocks: Sequence[Block]
+    table: Table | None = None
+    short: Sequence[Block] | None = None
+    drawing: Any = None
+
+
+def note_page(shown: str, why: str) -> Page:
+    """The page of an object that cannot be shown, with the reason."""
+    return Page("note", shown, [Line(shown, quiet(f" ({why})"))])
+
+
+# -- text
+
+
+def to_text(page: Page) -> str:
+    """The page as text."""
+    return "\n".join(lines_of(page.blocks))
+
+
+def to_repr(page: Page) -> str:
+    """The page as text, in short."""
+    return "\n".join(lines_of(page.blocks if page.short is None else page.short))
+
+
+def lines_of(blocks: Iterable[Block]) -> Iterator[str]:
+    """The lines of blocks as a terminal shows them."""
+    for block in blocks:
+        yield from _lines(block)
+
+
+def _lines(block: Block) -> Iterable[str]:
+    match block:
+        case Line(words, _, spaces):
+            text = plain(words)
+            return [indent(text, " " * spaces)]
+        case Facts(rows):
+            return fact_lines((label, plain(words)) for label, words in rows)
+        case Grid():
+            return [" " * block.indent + line for line in _grid_lines(block)]
+        case Fold(title, blocks):
+            heading = plain(title)
+            return [heading, *_indented(blocks, 2)] if heading else lines_of(blocks)
+        case Group(blocks, _, spaces, most):
+            lines = list(_indented(blocks, spaces))
+            if most is None or len(lines) <= most:
+                return lines
+            return [*lines[:most], f"… {len(lines) - most} more lines; all: .table()"]
+        case Only("text", blocks):
+            return lines_of(blocks)
+        case Figure(_, lines):
+            return lines
+        case Note(words, spaces) if words:
+            return [f"{' ' * spaces}({bounded(words)})"]
+    return []
+
+
+def _indented(blocks: Iterable[Block], spaces: int) -> Iterator[str]:
+    return (f"{' ' * spaces}{line}" if line else line for line in lines_of(blocks))
+
+
+def _rows(grid: Grid) -> list[Row]:
+    return [row if isinstance(row, Row) else Row(row) for row in grid.rows]
+
+
+def _grid_lines(grid: Grid) -> Iterator[str]:
+    rows = _rows(grid)
+    head = [] if grid.columns is None else [list(grid.columns)]
+    lines = aligned([*head, *([printable_name(plain(cell)) for cell in row.cells] for row in rows)])
+    yield from lines[: len(head)]
+    for line, row in zip(lines[len(head) :], rows, strict=True):
+        yield line
+        yield from map(plain, row.below)
+
+
+# -- HTML
+
+
+def to_html(page: Page) -> Html:
+    """The page as HTML."""
+    return el("div", html_of(page.blocks), style=style.BOX)
+
+
+def html_of(blocks: Iterable[Block]) -> Html:
+    """Blocks as HTML, one below the other."""
+    return join([_html(block) for block in blocks])
+
+
+def _html(block: Block) -> Html | None:
+    match block:
+        case Line(words, look):
+            inside = markup(words)
+            return el("div", inside, style=look or None) if inside else None
+        case Facts(rows):
+            return facts_html([(label, markup(words)) for label, words in rows])
+        case Grid():
+            return _grid_html(block)
+        case Fold(title, blocks, is_open, rail):
+            inside = html_of(blocks)
+            summary = el("summary", markup(title), style="cursor:pointer" if rail else style.FOLD)
+            return el("details", summary, el("div", inside, style=style.RAIL) if rail else inside, open=is_open)
+        case Group(blocks, look, _, most):
+            room = [most] if most is not None else [10**9]
+            inside = html_of(list(_first(blocks, room)))
+            if room[0] <= 0 and most is not None:
+                inside = join(inside, quiet_html("… and more; all: .table()", tag="div"))
+            return el("div", inside, style=look or None) if inside else None
+        case Only("html", blocks):
+            return html_of(blocks)
+        case Figure(html):
+            return html
+        case Note(words):
+            return note_html(words and bounded(words))
+    return None
+
+
+def _first(blocks: Iterable[Block], room: list[int]) -> Iterator[Block]:
+    """The blocks for which there is room, in lines."""
+    for block in blocks:
+        if room[0] <= 0:
+            return
+        if isinstance(block, Fold | Group):
+            room[0] -= isinstance(block, Fold)
+            yield replace(block, blocks=list(_first(block.blocks, room)))
+        else:
+            room[0] -= not isinstance(block, Only)
+            yield block
+
+
+def _grid_html(grid: Grid) -> Html | None:
+    rows = _rows(grid)
+    if not rows:
+        return None
+    width = max(len(row.cells) for row in rows)
+    looks = [*grid.looks, *[style.LEFT_CELL] * (width - len(grid.looks))]
+    names, heads = grid.columns or (), [grid.head] * width if isinstance(grid.head, str) else grid.head
+    head = [el("th", word, style=look) for word, look in zip(names, heads, strict=False)]
+    body = []
+    for row in rows:
+        cells = [el("td", markup(cell), style=look + row.cell) for cell, look in zip(row.cells, looks, strict=False)]
+        body.append(el("tr", cells, style=row.look))
+        if below := markup(row.below):
+            body.append(el("tr", el("td", below, colspan=width, style=looks[0]), style=style.PLAIN_ROW))
+    table = el("table", el("thead", el("tr", head, style=style.PLAIN_ROW)) if head else None, body, style=grid.look)
+    return el("div", table, style="overflow-x:auto") if head else table
+
+
+# -- JSON
+
+
+def to_data(page: Page) -> dict[str, Any]:
+    """The page as plain JSON: its kind, its name, its text, and the rows of its table by column."""
+    data = {"kind": page.kind, "name": page.name, "text": to_text(page)}
+    if page.table is None:
+        return data
+    return {**data, "rows": [{column: _json(cell) for column, cell in row.items()} for row in page.table]}
+
+
+def _json(cell: Any) -> Any:
+    if cell is None or isinstance(cell, bool):
+        return cell
+    return number(cell) if isinstance(cell, int | float) else str(cell)

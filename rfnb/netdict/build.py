@@ -1,0 +1,432 @@
+"""What a constructed net consists of: nodes for layers, data keys and values of loops; their templates and options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.default import set_default_device_ctx
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
+from rfnb.errors import NetworkError
+from rfnb.netdict import options as _options
+from rfnb.netdict.axes import NetworkDims, broadcast
+from rfnb.netdict.extern_data import DataKey
+from rfnb.netdict.layer import Layer, SteppingLayer, layer_by_class, nets_inside
+from rfnb.netdict.losses import LayerLoss
+from rfnb.netdict.params import reused_layers
+from rfnb.netdict.resolve import Scope, names_of_operands, names_of_sources, places_of
+from rfnb.netdict.spec import COMMON, IGNORED, CommonOptions
+from rfnb.netdict.versions import holds
+
+if TYPE_CHECKING:
+    from rfnb.netdict.builder import Builder
+    from rfnb.netdict.loops.net import RecNet
+
+
+Kind = Literal["layer", "part", "data", "frame", "previous", "step"]
+
+
+@dataclass(eq=False)
+class NetNode:
+    """A constructed layer, or another value, and where it takes its inputs from.
+
+    Attributes:
+        template: its value without numbers; of a value in a loop, that of one step.
+        sources, inputs: paths of nodes; inputs by the names of options.
+        prepared: templates of what the layer gets from its sources, once somebody asked for its first state.
+        unused: sources in the net dict that the value does not depend on: the scores of a choice without a search.
+        kind: "part" is a further output of a layer. In a loop: "frame" is the frame of the step, "previous" the value
+            of a layer in the step before, "step" the number of the step.
+        of: the path of that layer, or of what the frame is of.
+        loop: the recurrent net whose step has the value; None outside of loops.
+        state: what the layer carries from step to step, as a template; None if it carries nothing. left: whether the
+            layer has left its loop, so that it carries it along the frames.
+        first: of a value of the step before in a net inside of a layer, what is given for the first step.
+        guessed: whether the template is a guess, as the layer is not constructed yet.
+    """
+
+    path: str
+    layer: Layer | None
+    template: Tensor
+    sources: tuple[str, ...] = ()
+    inputs: dict[str, str] = field(default_factory=dict)
+    target: str | None = None
+    loss: LayerLoss | None = None
+    inv_norm_factor: str | None = None
+    kind: Kind = "layer"
+    of: str = ""
+    loop: RecNet | None = None
+    state: State | None = None
+    left: bool = False
+    guessed: bool = False
+    first: Any = None
+    unused: tuple[str, ...] = ()
+    prepared: tuple[Tensor, ...] | None = None
+
+    @property
+    def changes_params(self) -> bool:
+        """Whether the layer has other parameters in each call: with noise, for example."""
+        return self.layer is not None and self.layer.spec.changes is not None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The paths of all values that its own is computed from, in the same step."""
+        owner = (self.of,) if self.kind in ("part", "frame") and self.of else ()
+        return (*self.sources, *self.inputs.values(), *owner)
+
+
+def stepping(node: NetNode) -> SteppingLayer:
+    """The layer of a node that has a state."""
+    assert isinstance(node.layer, SteppingLayer)
+    return node.layer
+
+
+def run_node(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
+    """Computes the output of a layer outside of loops, and its further outputs."""
+    layer, value = node.layer, values.__getitem__
+    assert layer is not None
+    inputs = dict(zip(node.inputs, map(value, node.inputs.values()), strict=True))
+    values[node.path] = layer(*map(value, node.sources), **inputs)
+    if layer.last.parts:
+        take_parts(node, values)
+
+
+def take_parts(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
+    """Moves the further outputs of a layer to the values."""
+    assert node.layer is not None
+    if node.layer.last.parts:
+        values.update({f"{node.path}/{part}": x for part, x in node.layer.last.parts.items()})
+        node.layer.last.parts = {}
+
+
+def every_node(nodes: Mapping[str, NetNode]) -> dict[str, NetNode]:
+    """The nodes by path, with those of nets inside of layers: units of masked_computation, sides of cond."""
+    every = dict(nodes)
+    for node in nodes.values():
+        for net in nets_inside(node.layer):
+            every.update(net.every_node())
+    return every
+
+
+def origin_of(nodes: Mapping[str, NetNode], path: str, dim: Dim) -> str:
+    """The path of the layer that made a dim of a value, or of the data that has it."""
+    visited: set[str] = set()
+    while path not in visited:
+        visited.add(path)
+        node = nodes[path]
+        frames = node.loop.sources if node.kind == "frame" and node.loop is not None else ()
+        sources = [name for name in (node.of, *node.needs, *frames) if name in nodes]
+        path = next((name for name in sources if dim in nodes[name].template.dims), path)
+    return path
+
+
+def value_of(path: str, nodes: Mapping[str, NetNode]) -> Tensor:
+    """The output of a layer, computed from constants and parameters. Raises NetworkError if it needs anything else."""
+    values: dict[str, Tensor] = {}
+    todo = [path]
+    while todo:
+        at = todo[-1]
+        node = nodes[at]
+        if node.kind != "layer" or node.layer is None or node.loop is not None:
+            got = f"{at!r}, which is known in a batch only"
+            raise NetworkError(
+                "a layer without data is needed here", got=got, expected='for example "class": "constant"'
+            )
+        missing = list(dict.fromkeys(need for need in (*node.sources, *node.inputs.values()) if need not in values))
+        if missing:
+            todo += missing
+            continue
+        inputs = {name: values[source] for name, source in node.inputs.items()}
+        values[todo.pop()] = node.layer(*(values[source] for source in node.sources), **inputs)
+    return values[path]
+
+
+def variable_scope(scope: Scope, name: str, given: str | None) -> str:
+    """What stands before the names of the variables of a layer: "encoder/lstm/".
+
+    given: the option `name_scope`.
+    """
+    prefix = ""
+    if scope.parent is not None:
+        prefix = variable_scope(scope.parent, scope.name, scope.options_of_subnet().get("name_scope"))
+        prefix += "rec/" if scope.recurrent else ""
+    if given is None:
+        return f"{prefix}{name}/"
+    if given.startswith("/"):
+        return f"{given[1:]}/" if given != "/" else ""
+    return f"{prefix}{given}/" if given else prefix
+
+
+def is_trainable(scope: Scope) -> bool:
+    """Whether no layer around the net says that its parameters are not trained."""
+    outer = scope
+    while outer.parent is not None:
+        if outer.options_of_subnet().get("trainable") is False:
+            return False
+        outer = outer.parent
+    return True
+
+
+def _given(described: Mapping[str, Any], option: str) -> bool:
+    """Whether a net dict sets an option; what has no truth, such as an array, counts, and is an error later."""
+    value = described.get(option)
+    return bool(value) if isinstance(value, int | str | None) else True
+
+
+def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:
+    """The layers that are constructed for their own sake, sorted: outputs, and those with a loss."""
+    ends = []
+    for name, described in layers.items():
+        if str(name).startswith("#"):
+            continue
+        if not isinstance(described, Mapping):
+            described = {}
+        if (_given(described, "only_on_search") and not search) or (_given(described, "only_on_eval") and not evaluate):
+            continue
+        is_end = name == "output" or name.endswith(":output")
+        if is_end or any(_given(described, option) for option in ("is_output_layer", "loss", "need_last")):
+            ends.append(name)
+    return sorted(ends)
+
+
+BATCH, FRAMES = 3, 23
+"""The made-up sizes: large enough for the filters of most nets, and no usual size of features."""
+
+
+def template_of(data: DataKey) -> Tensor:
+    """The template of a data key, with made-up lengths."""
+    shape, lengths = [], {}
+    for axis, dim in enumerate(data.dims):
+        if dim.is_batch_dim():
+            shape.append(BATCH)
+        elif dim.dimension is None:
+            shape.append(FRAMES)
+            if any(d.is_batch_dim() for d in data.dims):
+                lengths[axis] = made_up()
+        else:
+            shape.append(dim.dimension)
+    return without_numbers(data.tensor((np.zeros(shape, data.dtype), lengths or None)))
+
+
+def made_up() -> list[int]:
+    """The lengths of the sequences of a template."""
+    return [FRAMES - i for i in range(BATCH)]
+
+
+def without_numbers(x: Tensor) -> Tensor:
+    """The tensor on the meta device."""
+    return x.like(backend_of_raw(x._raw).without_numbers_raw(x._raw))
+
+
+@contextmanager
+def on_meta(*parameters: Parameter) -> Iterator[None]:
+    """Computes without numbers inside the block, with these parameters too; nobody who watches ops sees it."""
+    raws = [parameter._raw for parameter in parameters]
+    try:
+        for parameter in parameters:
+            parameter._raw = backend_of_raw(parameter._raw).without_numbers_raw(parameter._raw)
+        with listening(None), set_default_device_ctx("meta"):
+            yield
+    finally:
+        for parameter, raw in zip(parameters, raws, strict=True):
+            parameter._raw = raw
+
+
+CHANGES = {"dropout": "param_dropout", "min_ndim": "param_dropout_min_ndim", "noise": "param_variational_noise"}
+"""By field of `Changes`, the option for it, which the config may have too."""
+
+
+def class_of(described: Mapping[str, Any]) -> type[Layer]:
+    """The class of a layer: `rec` with a net dict as its unit has one of its own."""
+    name = described["class"]
+    is_net = isinstance(name, str) and name == "rec" and isinstance(described.get("unit"), Mapping)
+    return layer_by_class("rec:unit" if is_net else name)
+
+
+def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
+    """The layers that the options of a layer name, beside its sources; none for a layer in a loop."""
+    described = scope.layers.get(name)
+    if not isinstance(described, Mapping) or "class" not in described or scope.in_loop is not None:
+        return []
+    try:
+        cls = class_of(described)
+        described = cls.rewritten(described)
+    except Exception:  # which the construction of the layer raises too
+        return []
+    names: dict[str, Any] = {f"from {layer}": layer for layer in names_of_sources(described, None)}
+    for option, declared in cls.options.items() if not cls.traits.recurrent else ():
+        if declared.kind in ("layer", "layers"):
+            words = declared.types if declared.kind == "layers" else ()
+            _options.without_layers(described.get(option), words, option, names)
+    names |= {f"parameters {layer}": layer for layer in reused_layers(described.get("reuse_params"))}
+    target = described.get("target")
+    if isinstance(target, str) and (target.startswith("layer:") or target in scope.layers):
+        names["target"] = target.removeprefix("layer:")
+    sides = [described[option] for option in cls.traits.units if isinstance(described.get(option), Mapping)]
+    names |= {f"inside {layer}": layer.removeprefix("base:") for side in sides for layer in names_of_operands(side)}
+    return places_of(scope, names.values())
+
+
+def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a net dict gives. Raises NetworkError for one that is unknown, missing, or of another kind."""
+    values = {name: value for name, value in described.items() if name not in ("class", "from")}
+    for name in list(values):
+        if str(name).startswith("#") or (name in IGNORED and name not in cls.options):
+            del values[name]
+        elif name not in cls.options:
+            expected = ", ".join(name for name in cls.options if name not in COMMON) or "the common options"
+            hint = did_you_mean(name, cls.options)
+            raise NetworkError(f"unknown option {name!r}", expected=expected, hint=hint)
+    _options.check_required(cls.options, values)
+    for name, value in values.items():  # nets inside of the layer read some of them before it does
+        _options.checked(cls.options[name], name, value)
+    return values
+
+
+def join(layer: Layer, templates: Sequence[Tensor], axes: NetworkDims) -> None:
+    """Finds which dims of the sources are those of the first one, and the dim of all features together."""
+    pairs: list[tuple[tuple[Dim, Dim | None], ...]] = []
+    for x in templates:
+        matches = tuple(layer.matching(axes, x, templates[0])) if pairs else ()
+        if layer.traits.joins:
+            matches = tuple((a, b) for a, b in matches if a is not x.feature_dim and b is not templates[0].feature_dim)
+        pairs.append(matches)
+    if layer.traits.broadcasts:
+        pairs = [
+            (*dims, *((dim, None) for dim in unit)) for dims, unit in zip(pairs, _ones(pairs, templates), strict=True)
+        ]
+    layer.decide(renamed=tuple(pairs))
+    if layer.traits.joins and len(templates) > 1:
+        if any(not x.dims for x in templates):
+            fault = "the sources are joined in their features, and one has no axis"
+            got = ", ".join(x.describe_dims() for x in templates)
+            raise NetworkError(fault, got=got, expected='"n_out" of the layers of a circle')
+        sizes = [(x.sparse_dim or x.feature_dim or x.dims[-1]).dimension or 0 for x in templates]
+        used_dims = [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
+        layer.decide(joined_dim=axes.feature(sum(sizes), used_dims))
+
+
+def _ones(pairs: Sequence[Sequence[tuple[Dim, Dim | None]]], templates: Sequence[Tensor]) -> list[list[Dim]]:
+    """The axes of size 1 that each source does without, as they stand for an axis of another one."""
+    sources = []
+    for matches, x in zip(pairs, templates, strict=True):
+        new: dict[Any, Any] = dict(matches)
+        sources.append(([new.get(dim, dim) for dim in x.dims], new.get(x.feature_dim, x.feature_dim)))
+    return broadcast(sources)
+
+
+def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source: Tensor | None) -> None:
+    """Sets what a net dict gives, with Dims for the axes of its source: fields of the layer, and the common options."""
+    axes, numbers = builder.axes, not holds("axes are no numbers", builder.version)
+    options: dict[str, Any] = {}
+    for name, option in layer.options.items():
+        value = given.get(name, option.default)
+        if option.kind == "layer" and name not in given:
+            value = None if option.default is _options.REQUIRED else option.default
+        if name == "axis" and option.kind == "axis" and layer.loop is not None and isinstance(layer, SteppingLayer):
+            value = layer.axis_in_loop(value, axes, source, numbers=numbers)
+        options[name] = _options.read(option, name, value, axes, source, numbers=numbers)
+        if option is not COMMON.get(name):
+            setattr(layer, name, options[name])
+    layer.out_dim = options["out_dim"]
+    common = CommonOptions(**{name: options[name] for name in COMMON})
+    layer.decide(common=common, dropped_dims=_dropped(common, axes, source))
+    changes = layer.spec.changes
+    for change, name in CHANGES.items() if changes is not None else ():
+        setting = getattr(common, name)
+        value = builder.config.get(name) if setting is None else setting
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            setattr(changes, change, value)
+
+
+def _dropped(common: CommonOptions, axes: NetworkDims, source: Tensor | None) -> tuple[Dim, ...]:
+    """The dims along which dropout draws numbers."""
+    shape = common.dropout_noise_shape
+    if not common.dropout or source is None:
+        return ()
+    if common.dropout_axis is not None:
+        return axes.find(common.dropout_axis, source)
+    if shape is None:
+        return tuple(filter(None, [source.feature_dim]))
+    if not isinstance(shape, Mapping):
+        return ()
+    random_dims = {dim for key, v in shape.items() if v in (None, -1) for dim in axes.find(key, source)}
+    fixed = {dim for key, v in shape.items() if v == 1 for dim in axes.find(key, source)}
+    return tuple(dim for dim in source.dims if dim in random_dims - fixed)
+
+
+DEEPEST = 60
+"""How deep nets may be nested."""
+OPTIONS = ("unit", "subnetwork", "true_layer", "false_layer")
+"""Options that hold a net, or a layer."""
+LAYERS = 1_000_000
+"""The most layers of a net, where a dict that stands at several places counts at each."""
+
+
+def check_net(net_dict: Mapping[str, Any]) -> None:
+    """Raises NetworkError if a name is not a string, or if nets are nested without end."""
+    sizes: dict[int, tuple[int, int]] = {}  # by net: how deep nets are nested in it, and its layers
+    open_nets: dict[int, str] = {}
+    todo: list[tuple[str, Mapping[Any, Any], list[Any] | None]] = [("", net_dict, None)]
+    while todo:
+        path, net, inner_nets = todo.pop()
+        if id(net) in sizes:
+            continue
+        if inner_nets is not None:
+            del open_nets[id(net)]
+            depth = 1 + max((sizes[id(inner)][0] for _, inner in inner_nets), default=0)
+            layers = len(net) + sum(sizes[id(inner)][1] for _, inner in inner_nets)
+            sizes[id(net)] = depth, layers
+            if depth > DEEPEST:
+                raise NetworkError("nets are nested too deeply", got=f"{depth} nets", expected=f"at most {DEEPEST}")
+            if layers > LAYERS:
+                raise NetworkError("the net has too many layers", got=layers, expected=f"at most {LAYERS}")
+        elif id(net) in open_nets:
+            where = f"{path.rstrip('/')!r} is {open_nets[id(net)].rstrip('/') or 'the whole net'!r} again"
+            raise NetworkError("a net contains itself", got=where[:200], expected="nets that end somewhere")
+        else:
+            open_nets[id(net)] = path
+            inner_nets = list(_nets_in(path, net))
+            todo += [(path, net, inner_nets), *((inner_path, inner, None) for inner_path, inner in inner_nets)]
+
+
+def _nets_in(path: str, net: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """The nets, and the single layers, that layers have in their options; of a layer alone, those in its own."""
+    single = "class" in net and not isinstance(net["class"], Mapping)
+    for name, described in [("", net)] if single else net.items():
+        if not isinstance(name, str):
+            where = f"layer {path.rstrip('/')!r}: " if path else ""
+            got = f"{type(name).__name__} {name!r:.60}"
+            raise NetworkError(f"{where}the name of a layer is not a string", got=got, expected="a string")
+        for option in OPTIONS if isinstance(described, Mapping) else ():
+            if isinstance(described.get(option), Mapping):
+                yield f"{path}{name}/", described[option]
+
+
+def check_call(layer: Layer, sources: Sequence[Tensor], inputs: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    """Raises NetworkError if a layer gets another number of sources than it takes, or if an option names no layer."""
+    parameters = inspect.signature(layer.compute).parameters.values()
+    kinds = {name: option.kind for name, option in layer.options.items()}
+    for parameter in parameters:
+        named = kinds.get(parameter.name) == "layer"
+        if named and parameter.default is parameter.empty and parameter.name not in inputs:
+            got = repr(given[parameter.name])[:60] if parameter.name in given else "nothing"
+            raise NetworkError(f"{parameter.name} is not the name of a layer", got=got, expected="the name of a layer")
+    placed = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in (*kinds, "target")]
+    minimum = sum(p.default is p.empty for p in placed)
+    maximum = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(placed)
+    if len(sources) < minimum or (maximum is not None and len(sources) > maximum):
+        number = f"{minimum}" if maximum == minimum else f"{minimum} to {maximum}" if maximum else f"{minimum} or more"
+        expected = f"{number} source{'s' if number != '1' else ''}"
+        raise NetworkError("from names too few or too many sources", got=len(sources), expected=expected)

@@ -1,0 +1,549 @@
+"""Tensors as the expressions of net dicts see them, with numbered axes, and the functions of TensorFlow on them."""
+
+from __future__ import annotations
+
+import math as numbers
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.netdict.axes import NetworkDims, time_of
+from rfnb.netdict.config.modules import ConfigModule
+from rfnb.netdict.config.values import Known
+from rfnb.netdict.layer_call import safe_log
+from rfnb.ops import activation, audio, math, reduce as reductions
+from rfnb.ops.concat import concat, split
+from rfnb.ops.create import full, ones_like, range_over_dim, zeros_like
+from rfnb.ops.grad import stop_gradient
+from rfnb.ops.index import gather, one_hot
+from rfnb.ops.math import combine_bc, compare_bc, logical_not, neg
+from rfnb.ops.random import random_normal, random_uniform
+from rfnb.ops.reduce import log_softmax, softmax
+from rfnb.ops.shape import expand_dim, replace_dim, set_sparse_dim, squeeze
+from rfnb.ops.slice import slice as slice_
+
+POOL: ContextVar[NetworkDims] = ContextVar("rfnb_dims_of_expressions")
+"""The dims of the network whose expression is computed now. While a config is read, there are none."""
+
+
+@dataclass
+class Padding:
+    """Whether reductions of an expression count frames after the end of a sequence; counted: whether one had some."""
+
+    counts: bool = True
+    counted: bool = False
+
+
+PADDING: ContextVar[Padding] = ContextVar("rfnb_padding_in_expressions")
+
+
+def without_padding(x: Tensor, dims: Sequence[Dim]) -> bool:
+    """Whether a reduction over these dims leaves out the frames behind the ends."""
+    padding = PADDING.get(None)
+    if padding is None:
+        return False
+    padding.counted |= padding.counts and any(x.size_of(dim).dims for dim in dims if not dim.is_batch_dim())
+    return not padding.counts
+
+
+Number = bool | int | float
+
+
+class AxisLength(int):
+    """The size of an axis, which knows the axis: `tf.ones([tf.shape(x)[0], 3])` has the batch of x."""
+
+    dim: Dim | None
+
+    def __new__(cls, size: int, dim: Dim | None) -> AxisLength:
+        """The size, and the axis if it is one of a Tensor."""
+        length = super().__new__(cls, size)
+        length.dim = dim
+        return length
+
+
+class Shape(tuple[Any, ...]):
+    """The sizes of all axes; `ndims` and `as_list` as an expression may read them."""
+
+    ndims = property(len)
+
+    def as_list(self) -> list[Any]:
+        """The sizes."""
+        return list(self)
+
+
+class Array:
+    """A Tensor with an order of its axes. An axis that is None has size 1 and is no dim of the Tensor.
+
+    Operators match axes by their place, from the last one, as numpy does.
+    """
+
+    __slots__ = ("axes", "pool", "x")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, x: Tensor, axes: Sequence[Dim | None], pool: NetworkDims):
+        self.x, self.axes, self.pool = x, tuple(axes), pool
+
+    def like(self, x: Tensor, axes: Sequence[Dim | None] | None = None) -> Array:
+        """Another tensor, by default with the same axes."""
+        return Array(x, self.axes if axes is None else axes, self.pool)
+
+    def at(self, number: int) -> int:
+        """The place of an axis that may be counted from the end. Raises IndexError."""
+        if not -len(self.axes) <= number < len(self.axes):
+            raise IndexError(f"axis {number} of a tensor with {len(self.axes)} axes")
+        return number % len(self.axes)
+
+    def size(self, axis: Dim | None) -> int:
+        """The size of an axis in this batch."""
+        return 1 if axis is None else axis.dimension or self.x.size_of(axis).max
+
+    def members(self) -> dict[str, Any]:
+        """What an expression may read of it, by name."""
+        x, axes = self.x, self.axes
+        places: dict[Dim | None, int] = {dim: i for i, dim in enumerate(axes) if dim is not None}
+        batch = next((i for i, dim in enumerate(axes) if dim is not None and dim.is_batch_dim()), None)
+        labels = x.sparse_dim or x.feature_dim
+        shape = Shape(1 if dim is None else dim.dimension for dim in axes)
+        return {
+            "placeholder": self,
+            "shape": shape,
+            "get_shape": lambda: shape,
+            "ndim": len(axes),
+            "batch_ndim": len(axes),
+            "dtype": x.dtype,
+            "dim": None if labels is None else labels.dimension,
+            "batch_dim_axis": batch,
+            "time_dim_axis": places.get(time_of(self.ordered())),
+            "feature_dim_axis": places.get(x.feature_dim),
+            "get_placeholder_as_batch_major": lambda: self,
+            "copy_as_batch_major": lambda: self,
+            "copy": lambda: self,
+        }
+
+    def ordered(self) -> Tensor:
+        """The Tensor with its dims in the order of the axes."""
+        return self.x.copy_transpose([dim for dim in self.axes if dim is not None])
+
+    def whole(self) -> Tensor:
+        """The Tensor with dims of size 1 for the axes that are None."""
+        y, axes = self.x, list(self.axes)
+        for i, dim in enumerate(axes):
+            if dim is None:
+                make = self.pool.feature if i == len(axes) - 1 else self.pool.static
+                axes[i] = make(1, [d for d in axes if d is not None])
+                y = expand_dim(y, axes[i])  # type: ignore[arg-type]
+        return y.copy_transpose([dim for dim in axes if dim is not None])
+
+    def __getitem__(self, key: Any) -> Array:
+        keys = list(key) if isinstance(key, tuple) else [key]
+        count = sum(entry is not None and entry is not Ellipsis for entry in keys)
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            keys[at : at + 1] = [slice(None)] * (len(self.axes) - count)
+        keys += [slice(None)] * (len(self.axes) - sum(entry is not None for entry in keys))
+        x, remaining = self.x, list(self.axes)
+        axes: list[Dim | None] = []
+        for entry in keys:
+            if entry is None:
+                axes.append(None)
+                continue
+            dim = remaining.pop(0)
+            if isinstance(entry, int):
+                x = x if dim is None else gather(x, indices=int(entry), axis=dim)
+                continue
+            if not isinstance(entry, slice):
+                raise TypeError("a tensor is indexed by numbers and slices")
+            if dim is not None and entry != slice(None):
+                x, dim = self._part(x, dim, entry)
+            axes.append(dim)
+        return self.like(x, axes)
+
+    def _part(self, x: Tensor, dim: Dim, part: slice) -> tuple[Tensor, Dim]:
+        if dim.dimension is None:
+            raise TypeError("a slice along an axis whose size comes with the data; use a layer of the class slice")
+        new = self.pool.instead(dim, len(range(dim.dimension)[part]), x)
+        return slice_(x, axis=dim, start=part.start, end=part.stop, step=part.step, out_dim=new)
+
+    def __neg__(self) -> Array:
+        return self.like(neg(self.x))
+
+    def __pos__(self) -> Array:
+        return self
+
+    def __invert__(self) -> Array:
+        return self.like(logical_not(self.x))
+
+    def __bool__(self) -> bool:
+        raise TypeError("a tensor is neither true nor false; use tf.where")
+
+
+def together(*given: Any) -> tuple[list[Any], tuple[Dim | None, ...], NetworkDims | None]:
+    """The tensors with the same dims for axes at the same place; numbers stay. And the axes of the result.
+
+    Raises TypeError if one is neither a tensor nor a number, or if sizes at one place differ.
+    """
+    arrays = [array for array in given if isinstance(array, Array)]
+    for array in given:
+        if not isinstance(array, Array | Number):
+            raise TypeError(f"{type(array).__name__} is neither a tensor nor a number")
+    if len(arrays) == 1:
+        [only] = arrays
+        return [plain(array.x) if array is only else array for array in given], only.axes, only.pool
+    rank = max((len(array.axes) for array in arrays), default=0)
+    tensors = {id(array): plain(array.x) for array in arrays}
+    axes: list[Dim | None] = [None] * rank
+    for place in range(1, rank + 1):
+        candidates = [(array, array.axes[-place]) for array in arrays if len(array.axes) >= place]
+        sized = [(array, dim) for array, dim in candidates if dim is not None and (dim.dimension != 1)]
+        dynamic = [dim for _, dim in sized if dim.dimension is None]
+        sized_one = [dim for _, dim in candidates if dim is not None]
+        axis = next(iter(dynamic or [dim for _, dim in sized] or sized_one), None)
+        size = next((array.size(dim) for array, dim in candidates if dim is axis), 1)
+        if axis is not None and axis in axes:  # an outer product: the same axis at two places
+            if axis.dimension is None:
+                raise TypeError(f"the axis {axis.name} would be there twice")
+            used_dims = [*(dim for dim in axes if dim is not None), *(dim for array in arrays for dim in array.x.dims)]
+            axis = arrays[0].pool.feature(axis.dimension, used_dims)
+        axes[-place] = axis
+        for array, dim in candidates:
+            if dim is None or dim is axis or axis is None:
+                continue
+            x = tensors[id(array)]
+            if dim.dimension == 1:
+                x = squeeze(x, dim)
+            elif axis in x.sig.index or array.size(dim) != size:
+                raise TypeError(f"the axes {dim.name} and {axis.name} are at the same place and do not match")
+            else:
+                x = replace_dim(x, in_dim=dim, out_dim=axis)[0]
+            tensors[id(array)] = x
+    results = [tensors[id(array)] if isinstance(array, Array) else array for array in given]
+    return results, tuple(axes), arrays[0].pool if arrays else None
+
+
+def plain(x: Tensor) -> Tensor:
+    """Labels as numbers."""
+    return x if x.sparse_dim is None else set_sparse_dim(x, None)
+
+
+def elementwise(op: Callable[..., Tensor]) -> Callable[..., Any]:
+    """An op on tensors with named dims as one on arrays and numbers."""
+
+    def call(*given: Any) -> Any:
+        tensors, axes, pool = together(*given)
+        assert pool is not None
+        return Array(op(*tensors), axes, pool)
+
+    return call
+
+
+_KINDS = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "truediv", "floordiv": "floordiv", "mod": "mod"}
+_KINDS |= {"pow": "pow", "and_": "logical_and", "or_": "logical_or"}
+_COMPARED = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+
+
+def binary(kind: str) -> Callable[..., Any]:
+    """An operator of two tensors or numbers, by its name for `rf.combine` or `rf.compare`."""
+    bc = compare_bc if kind in _COMPARED.values() else combine_bc
+    apply = elementwise(lambda a, b: bc(a, kind, b))
+    names = {**{value: name for name, value in _KINDS.items()}, **{value: name for name, value in _COMPARED.items()}}
+    builtins: Any = {"maximum": max, "minimum": min}
+    numbers = builtins.get(kind) or getattr(operator, names.get(kind, ""), operator.sub)
+
+    def call(a: Any, b: Any) -> Any:
+        return apply(a, b) if isinstance(a, Array) or isinstance(b, Array) else numbers(a, b)
+
+    return call
+
+
+for _name, _kind in {**_KINDS, **_COMPARED}.items():
+    _call = binary(_kind)
+    _dunder = _name.strip("_")
+    setattr(Array, f"__{_dunder}__", _call)
+    if _name in _KINDS:
+        setattr(Array, f"__r{_dunder}__", (lambda call: lambda self, other: call(other, self))(_call))
+
+
+DTYPES = {name: name for name in "float16 float32 float64 int8 int16 int32 int64 uint8 bool".split()}
+
+
+def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
+    def call(x: Any, name: Any = None) -> Any:
+        if isinstance(x, Array):
+            return x.like(op(plain(x.x)))
+        if of_number is None or not isinstance(x, Number):
+            raise TypeError("the function needs a tensor")
+        return of_number(x)
+
+    return call
+
+
+def _reduction(mode: str) -> Callable[..., Any]:
+    reduce = getattr(reductions, f"reduce_{mode}")
+
+    def call(
+        x: Any, axis: Any = None, keepdims: bool = False, name: Any = None, reduction_indices: Any = None,
+        keep_dims: bool = False, output_type: Any = None, dimension: Any = None,
+    ) -> Any:  # fmt: skip
+        if isinstance(x, Number):
+            return x
+        axes = next((option for option in (axis, reduction_indices, dimension) if option is not None), None)
+        if mode.startswith("arg") and axes is None:
+            axes = 0
+        places = range(len(x.axes)) if axes is None else [axes] if isinstance(axes, int) else axes
+        at = {x.at(place) for place in places}
+        dims = [x.axes[place] for place in sorted(at) if x.axes[place] is not None]
+        mask = without_padding(x.x, dims)
+        y = x.x if not dims else reduce(plain(x.x), axis=dims if len(dims) > 1 else dims[0], use_mask=mask)
+        if mode.startswith("arg"):
+            y = math.cast(plain(y), output_type or "int64")
+        keep = keepdims or keep_dims
+        remaining = [None if i in at else dim for i, dim in enumerate(x.axes) if keep or i not in at]
+        return x.like(y, remaining)
+
+    return call
+
+
+def _over_axis(op: Callable[..., Tensor]) -> Callable[..., Any]:
+    def call(x: Array, axis: int = -1, name: Any = None, dim: int | None = None) -> Array:
+        over = x.axes[x.at(axis if dim is None else dim)]
+        return x.like(op(x.x, axis=over, use_mask=without_padding(x.x, [over] if over is not None else [])))
+
+    return call
+
+
+def _where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
+    if not isinstance(condition, Array):
+        return x if condition else y
+    if x is None or y is None:
+        raise TypeError("where needs two values")
+    return elementwise(lambda c, a, b: math.where(c, a, b, allow_broadcast_all_sources=True))(condition, x, y)
+
+
+def _cond(
+    pred: Any, true_fn: Any = None, false_fn: Any = None, name: Any = None, fn1: Any = None, fn2: Any = None
+) -> Any:
+    return (true_fn or fn1)() if pred else (false_fn or fn2)()
+
+
+def _cast(x: Any, dtype: str = "float32", name: Any = None) -> Any:
+    if isinstance(x, Array):
+        return x.like(math.cast(plain(x.x), dtype))
+    return bool(x) if dtype == "bool" else float(x) if dtype.startswith("float") else int(x)
+
+
+def _expand_dims(x: Array, axis: int = -1, name: Any = None, dim: int | None = None) -> Array:
+    at = axis if dim is None else dim
+    axes = list(x.axes)
+    axes.insert(at if at >= 0 else len(axes) + 1 + at, None)
+    return x.like(x.x, axes)
+
+
+def _squeeze(x: Array, axis: Any = None, name: Any = None, squeeze_dims: Any = None) -> Array:
+    axes = axis if squeeze_dims is None else squeeze_dims
+    single = [i for i, dim in enumerate(x.axes) if dim is None or dim.dimension == 1]
+    at = single if axes is None else [x.at(number) for number in ([axes] if isinstance(axes, int) else axes)]
+    y = x.x
+    for place in at:
+        dim = x.axes[place]
+        y = y if dim is None else squeeze(y, dim)
+    return x.like(y, [dim for i, dim in enumerate(x.axes) if i not in at])
+
+
+def _transpose(x: Array, perm: Sequence[int] | None = None, name: Any = None) -> Array:
+    order = range(len(x.axes))[::-1] if perm is None else perm
+    return x.like(x.x, [x.axes[i] for i in order])
+
+
+def _shape(x: Array, name: Any = None, out_type: Any = None) -> Shape:
+    return Shape(AxisLength(x.size(dim), dim) for dim in x.axes)
+
+
+def _rank(x: Array, name: Any = None) -> int:
+    return len(x.axes)
+
+
+def _concat(values: Sequence[Array], axis: int, name: Any = None) -> Array:
+    like, at = values[0], values[0].at(axis)
+    dims = [x.axes[at] for x in values]
+    sizes = [1 if dim is None else dim.dimension for dim in dims]
+    if None in sizes:
+        raise TypeError("concat along an axis whose size comes with the data; use a layer of the class concat")
+    new = _made(sum(size or 0 for size in sizes), like, at)
+    parts = [(x.whole(), x.whole().dims[at]) for x in values]
+    return like.like(concat(*parts, allow_broadcast=True, out_dim=new)[0], [*like.axes[:at], new, *like.axes[at + 1 :]])
+
+
+def _split(value: Array, num_or_size_splits: Any, axis: int = 0, num: Any = None, name: Any = None) -> list[Array]:
+    at = value.at(axis)
+    dim = value.axes[at]
+    if dim is None or dim.dimension is None:
+        raise TypeError("split along an axis without a fixed size")
+    sizes = num_or_size_splits
+    if isinstance(sizes, int):
+        sizes = [dim.dimension // sizes] * sizes
+    new = [_made(size, value, at) for size in sizes]
+    parts = split(value.x, axis=dim, out_dims=new)
+    return [value.like(y, [*value.axes[:at], d, *value.axes[at + 1 :]]) for y, d in zip(parts, new, strict=True)]
+
+
+def _made(size: int, of: Array, at: int) -> Dim:
+    make = of.pool.feature if of.axes[at] is of.x.feature_dim or at == len(of.axes) - 1 else of.pool.static
+    return make(size, [dim for i, dim in enumerate(of.axes) if dim is not None and i != at])
+
+
+def _one_hot(x: Array, depth: int, name: Any = None, dtype: str = "float32", **_: Any) -> Array:
+    dim = x.pool.feature(depth, [dim for dim in x.axes if dim is not None])
+    return x.like(math.cast(one_hot(set_sparse_dim(x.x, dim)), dtype), [*x.axes, dim])
+
+
+def _l2_normalize(x: Array, axis: Any = None, epsilon: float = 1e-12, name: Any = None, dim: Any = None) -> Array:
+    total = _reduction("sum")(binary("mul")(x, x), axis=axis if dim is None else dim, keepdims=True)
+    normalized: Array = binary("mul")(x, _unary(math.rsqrt)(binary("maximum")(total, epsilon)))
+    return normalized
+
+
+def _of_shape(shape: Any) -> tuple[list[Dim | None], list[Dim]]:
+    """The axes of a shape, some of which know their dims: `tf.shape(x)`, or parts of it; and the dims."""
+    axes: list[Dim | None] = []
+    for size in [shape] if isinstance(shape, int) else shape:
+        dim = size.dim if isinstance(size, AxisLength) else None
+        used_dims = [dim_there for dim_there in axes if dim_there is not None]
+        axes.append(dim if dim is not None or size == 1 else POOL.get().static(int(size), used_dims))
+    return axes, [dim for dim in axes if dim is not None]
+
+
+def _filled(shape: Any, value: float, dtype: str = "float32", name: Any = None) -> Array:
+    axes, dims = _of_shape(shape)
+    return Array(full(dims=dims, fill_value=value, dtype=dtype), axes, POOL.get())
+
+
+def _uniform(
+    shape: Any, minval: Any = 0, maxval: Any = 1, dtype: str = "float32", seed: Any = None, name: Any = None
+) -> Array:
+    axes, dims = _of_shape(shape)
+    return Array(random_uniform(dims, minval=minval, maxval=maxval, dtype=dtype, seed=seed), axes, POOL.get())
+
+
+def _normal(
+    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: Any = None
+) -> Array:
+    axes, dims = _of_shape(shape)
+    return Array(random_normal(dims, mean=mean, stddev=stddev, dtype=dtype, seed=seed), axes, POOL.get())
+
+
+def _range(start: Any, limit: Any = None, delta: int = 1, dtype: str = "int32", name: Any = None) -> Array:
+    if delta != 1 or (limit is not None and start != 0):
+        raise TypeError("range needs the size of an axis")
+    axes, dims = _of_shape([start if limit is None else limit])
+    y = range_over_dim(dims[0], dtype=dtype) if dims else full(dims=[], fill_value=0, dtype=dtype)
+    return Array(y, axes, POOL.get())
+
+
+def random_mask(
+    x: Array, batch_axis: int, axis: int, min_num: Any, max_num: Any, max_dims: Any, mask_value: float = 0.0
+) -> Array:
+    """SpecAugment's mask of random stretches, in place of the function of this name that many configs define."""
+    dim, batch = x.axes[x.at(axis)], x.axes[x.at(batch_axis)]
+    if dim is None:
+        return x
+    remaining = [d for d in x.axes if d is not None and d is not batch and d is not dim]
+    low, high, widest = int(min_num), int(max_num), int(max_dims)
+    masked = audio.random_mask(
+        x.x, mask_axis=dim, broadcast_axis=remaining, min_num=low, max_num=high, max_dims=widest, mask_value=mask_value
+    )
+    return x.like(masked)
+
+
+NATIVE = {"random_mask": random_mask}
+"""Functions of configs that are known by name, and are computed by ops."""
+
+
+def network_of(options: Any) -> ConfigModule:
+    """The object `network` or `self.network`, as far as functions of configs use it."""
+    train = bool(get_run_ctx().train_flag)
+    return ConfigModule(
+        "network",
+        {
+            "get_config": lambda *_, **__: options,
+            "train_flag": train,
+            "eval_flag": not train,
+            "global_train_step": int(get_run_ctx_step()),
+            "cond_on_train": lambda fn_train, fn_eval: fn_train() if train else fn_eval(),
+        },
+    )
+
+
+_LIKE = {"zeros_like": zeros_like, "ones_like": ones_like, "stop_gradient": stop_gradient, "identity": lambda x: x}
+_PLAIN: dict[str, Callable[[Any], Any] | None] = {
+    "exp": numbers.exp, "log": numbers.log, "abs": abs, "sqrt": numbers.sqrt, "square": lambda x: x * x,
+    "sin": numbers.sin,
+    "cos": numbers.cos, "floor": numbers.floor, "ceil": numbers.ceil, "round": round, "neg": lambda x: -x,
+    "rsqrt": None, "log1p": numbers.log1p, "expm1": numbers.expm1, "sign": None,
+    "logical_not": lambda x: not x, "is_finite": None,
+}  # fmt: skip
+_ACTIVATIONS = "relu sigmoid tanh log_sigmoid elu selu swish gelu softplus softsign".split()
+_BINARY = {
+    **{name: name for name in "add equal not_equal less less_equal greater greater_equal maximum minimum".split()},
+    **{name: name for name in "logical_and logical_or floordiv mod pow squared_difference truediv".split()},
+    "floormod": "mod", "subtract": "sub", "multiply": "mul", "divide": "truediv", "div": "truediv",
+    "floor_div": "floordiv",
+}  # fmt: skip
+
+
+def functions() -> dict[str, Any]:
+    """All functions by name, without `tf.`, `tf.math.` and `tf.nn.`."""
+    names: dict[str, Any] = {
+        **{name: _unary(getattr(math, name), of) for name, of in _PLAIN.items() if hasattr(math, name)},
+        **{name: _unary(op) for name, op in _LIKE.items()},
+        **{name: _unary(getattr(activation, name)) for name in _ACTIVATIONS},
+        **{name: binary(kind) for name, kind in _BINARY.items()},
+        **{f"reduce_{mode}": _reduction(mode) for mode in "sum mean max min logsumexp any all".split()},
+        **{name: _reduction(name) for name in ("argmax", "argmin")},
+        "where": _where, "where_bc": _where, "cond": _cond, "cast": _cast, "expand_dims": _expand_dims,
+        "to_float": _cast, "to_int32": lambda x, name=None: _cast(x, "int32"), "squeeze": _squeeze,
+        "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i], "rank": _rank,
+        "concat": _concat, "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
+        "softmax": _over_axis(softmax), "log_softmax": _over_axis(log_softmax), "constant": lambda value, **_: value,
+        "convert_to_tensor": lambda value, **_: value, "negative": _unary(math.neg, lambda x: -x),
+        "clip_by_value": _clipped, "add_n": lambda values, **_: sum(values[1:], values[0]),
+        "zeros": lambda shape, dtype="float32", **_: _filled(shape, 0, dtype),
+        "ones": lambda shape, dtype="float32", **_: _filled(shape, 1, dtype),
+        "fill": _filled, "range": _range, "random_uniform": _uniform, "random_normal": _normal,
+        "safe_log": _safe_log,
+    }  # fmt: skip
+    return names
+
+
+def _safe_log(x: Any, eps: float = 1e-20, name: Any = None) -> Any:
+    return _unary(lambda y: safe_log(y, eps), lambda y: numbers.log(max(y, eps)))(x)
+
+
+def _clipped(x: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None) -> Any:
+    return binary("minimum")(binary("maximum")(x, clip_value_min), clip_value_max)
+
+
+def tensorflow() -> dict[str, ConfigModule]:
+    """The modules that a config imports for such functions, by their names."""
+    table = functions()
+
+    def module(name: str, names: Mapping[str, Any]) -> ConfigModule:
+        return ConfigModule(name, {key: Known(f"{name}.{key}", function) for key, function in names.items()})
+
+    tf = module("tensorflow", table)
+    random = {"uniform": table["random_uniform"], "normal": table["random_normal"]}
+    for part, names in (("math", table), ("nn", table), ("random", random)):
+        tf.names[part] = module(f"tensorflow.{part}", names)
+    tf.names |= {**DTYPES, "newaxis": None}
+    compat = ConfigModule("tensorflow.compat", {"v1": tf, "v2": tf})
+    tf.names["compat"] = compat
+    util = module("TFUtil", {name: table[name] for name in ("where_bc", "safe_log", "get_shape_dim")})
+    return {
+        "tensorflow": tf, "tensorflow.compat.v1": tf, "tensorflow.compat": compat, "returnn.tf.compat": compat,
+        "returnn.tf.compat.v1": tf, "TFCompat": compat, "TFUtil": util, "returnn.tf.util.basic": util,
+        "returnn.tf.util": ConfigModule("returnn.tf.util", {"basic": util}),
+    }  # fmt: skip

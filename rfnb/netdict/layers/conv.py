@@ -1,0 +1,332 @@
+"""Convolution, its transpose, and pooling over spatial axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.arguments import Count, Positive
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.netdict.axes import NetworkDims
+from rfnb.netdict.layer import Layer
+from rfnb.netdict.layer_call import input_first, renamed, renaming
+from rfnb.netdict.layers.activations import activation_of
+from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.options import REQUIRED, layer, value
+from rfnb.netdict.versions import holds
+from rfnb.ops.conv import conv, make_conv_out_spatial_dims, pool, transposed_conv
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import ones_like, range_over_dim
+from rfnb.ops.index import gather
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast, compare_bc, logical_and, maximum, minimum, where
+from rfnb.ops.shape import expand_dim, replace_dim_v2, set_feature_dim, split_dims, squeeze
+
+
+class Spatial(Layer):
+    """What layers share that give new spatial axes. new_dims: these, before `out_spatial_dims` stand in their place."""
+
+    out_spatial_dims: Any = value(None, list, tuple)
+    new_dims: list[Dim]
+
+    def with_given_dims(self, y: Tensor) -> Tensor:
+        """The result with `out_spatial_dims`, which have the lengths of those in whose place they are."""
+        for source, target in zip(self.new_dims, self.out_spatial_dims or (), strict=False):
+            y = replace_dim_v2(y, in_dim=source, out_dim=self.pool.of(target), allow_expand=False)
+        return y
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """name:conv:sI."""
+        return {dim: f"{self.name}:conv:s{i}" for i, dim in enumerate(self.out_spatial_dims or self.new_dims)}
+
+
+class Sliding(Spatial):
+    """What convolution and pooling share: windows that slide over spatial axes."""
+
+    padding: Any = value("same", str, int, list, tuple)
+    strides: Any = value(None, int, list, tuple)
+    dilation_rate: Any = value(1, int, list, tuple)
+    in_spatial_dims: Any = value(None, str, list, tuple, Dim)
+    use_channel_first: Any = value(None)
+    auto_use_channel_first: Any = value(None)
+    use_time_mask: Any = value(None)
+
+    def slide(self, x: Tensor, sizes: Sequence[int]) -> None:
+        """Sets the spatial dims, the new ones, and what slides over them."""
+        nd = len(sizes)
+        described = self.in_spatial_dims
+        if described is None:
+            spatial = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim][:nd]
+        else:
+            spatial = list(self.pool.find(described, x))
+        if len(spatial) != nd:
+            fault = "the window has another number of axes than the source has spatial axes"
+            raise NetworkError(fault, got=f"{nd} for {x.describe_dims()}", hint='"in_spatial_dims": ["T", …]')
+        self.spatial, self.sizes = spatial, tuple(sizes)
+        self.steps = per_axis(self.strides if self.strides is not None else self.usual_strides(), nd)
+        self.dilations = per_axis(self.dilation_rate, nd)
+        mode = self.padding.lower() if isinstance(self.padding, str) else self.padding
+        self.same = mode == "same"
+        out_dims = make_conv_out_spatial_dims(
+            spatial, filter_size=list(sizes), padding=mode, strides=self.steps, dilation_rate=self.dilations
+        )
+        self.new_dims = []
+        for dim, old in zip(out_dims, spatial, strict=True):
+            if dim is not old and dim.dimension is not None:
+                dim = self.pool.instead(old, dim.dimension, x, self.new_dims)
+            self.new_dims.append(dim)
+
+    def usual_strides(self) -> Any:
+        """The strides if none are given."""
+        return 1
+
+    def placed(self, x: Tensor) -> tuple[Tensor, list[Dim], Any, list[Tensor]]:
+        """The source, the axes to slide over, the padding of each, and masks where zeros are part of the source.
+
+        "same" counts the zeros from the longest sequence of the batch. With `batch_independent`, each sequence has its
+        own, so they become part of the source; a mask says what is a frame.
+        """
+        if not self.same:
+            return x, self.spatial, self.padding.lower() if isinstance(self.padding, str) else self.padding, []
+        spatial, margins, masks = list(self.spatial), [], []
+        for i, dim in enumerate(self.spatial):
+            size = x.size_of(dim)
+            if self.spec.batch_independent and size.dims and size.max:
+                x, spatial[i], mask = self._with_own_zeros(x, i, size)
+                margins.append((0, 0))
+                masks.append(mask)
+            else:
+                total = int(self._span(i, size.max)) - size.max
+                margins.append((total // 2, total - total // 2))
+        return x, spatial, margins, masks
+
+    def _span(self, i: int, n: Any) -> Any:
+        """How many entries the windows along the i-th axis cover, for `n` frames: these, and the zeros around."""
+        positions = (n + self.steps[i] - 1) // self.steps[i]
+        return np.maximum((positions - 1) * self.steps[i] + (self.sizes[i] - 1) * self.dilations[i] + 1, n) * (n > 0)
+
+    def _with_own_zeros(self, x: Tensor, i: int, size: Size) -> tuple[Tensor, Dim, Tensor]:
+        dim, spans = self.spatial[i], self._span(i, size.values)
+        padded = Dim(None, name=dim.name, kind="spatial")
+        padded.bind(Size(size.dims, spans))
+        margin = convert_to_tensor((spans - size.values) // 2, dims=size.dims, device=x.device)
+        places = range_over_dim(padded, dtype="int64", device=x.device) - margin
+        length = cast(get_size_tensor(dim, device=x.device), "int64")
+        mask = logical_and(compare_bc(places, "greater_equal", 0), compare_bc(places, "less", length))
+        frames = gather(x, indices=minimum(maximum(places, 0), size.max - 1), axis=dim)
+        return where(mask, frames, 0.0), padded, mask
+
+
+class Conv(Sliding, layer_class="conv"):
+    """Filters that slide over spatial axes. {…, spatial…, in} → {…, spatial'…, n_out}"""
+
+    filter_size: Any = value(REQUIRED, int, list, tuple)
+    groups: int = value(1, Positive)
+    activation: Any = value(None)
+    with_bias: bool | None = value(None, bool)
+    input_expand_dims: int = value(0, Count)
+    input_add_feature_dim: bool = value(False, bool)
+    input_split_feature_dim: int | None = value(None, Positive)
+    filter: Any = layer(None)
+    bias: Any = layer(None)
+    forward_weights_init: Any = value("glorot_uniform")
+    bias_init: Any = value(0.0)
+
+    def setup(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> None:  # type: ignore[override]
+        """W {filter…, in / groups, out}, bias {out}, unless they are the outputs of layers."""
+        if self.out_dim is None and filter is not None:
+            self.out_dim = self.pool.feature(filter.dims[-1].get_dim_value(), x.dims)
+        if x.feature_dim is None or self.out_dim is None:
+            raise NetworkError("conv needs features, and the number of filters", expected='"n_out": …')
+        x = self._prepared_axes(x)
+        assert x.feature_dim is not None
+        sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
+        self.slide(x, sizes)
+        self.in_dim = x.feature_dim
+        local = NetworkDims()
+        widths: list[Dim] = []
+        for size in sizes:
+            widths.append(local.static(size, widths))
+        self.widths = widths
+        per_group = self.in_dim if self.groups == 1 else self.in_dim // self.groups
+        dims = [*widths, per_group, self.out_dim]
+        self.of_filter = None if filter is None else renaming(filter, dims)
+        self.of_bias = None if bias is None else renaming(bias, [self.out_dim])
+        if filter is None:
+            self.parameter("W", dims, initial_values(self.forward_weights_init))
+        with_bias = holds("conv has a bias", self.spec.version) if self.with_bias is None else self.with_bias
+        if with_bias and bias is None:
+            self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
+
+    def _prepared_axes(self, x: Tensor) -> Tensor:
+        """Sets the axes that the options add; gives the template with them, in the declared order."""
+        feature = x.feature_dim
+        assert feature is not None
+        order = [dim for dim in x.dims if dim is not feature]
+        self.ones: list[Dim] = []
+        for _ in range(self.input_expand_dims):
+            self.ones.append(self.pool.static(1, [*x.dims, *self.ones]))
+        order += self.ones
+        self.pieces: tuple[Dim, list[Dim]] | None = None
+        if self.input_add_feature_dim:
+            self.ones.append(self.pool.feature(1, [*x.dims, *self.ones]))
+            order += [feature]
+            feature = self.ones[-1]
+        elif self.input_split_feature_dim:
+            size = self.input_split_feature_dim
+            if feature.dimension is None or feature.dimension % size:
+                raise NetworkError("conv: input_split_feature_dim does not divide the features", got=feature.describe())
+            spatial = self.pool.static(feature.dimension // size, [*x.dims, *self.ones])
+            self.pieces = feature, [spatial, self.pool.feature(size, [*order, spatial])]
+            order, feature = [*order, spatial], self.pieces[1][1]
+        self.source_feature = feature
+        return self._with_axes(x).copy_transpose([*order, feature])
+
+    def _with_axes(self, x: Tensor) -> Tensor:
+        for dim in self.ones:
+            x = expand_dim(x, dim)
+        if self.pieces is not None:
+            x = split_dims(x, axis=self.pieces[0], dims=self.pieces[1])
+        return set_feature_dim(x, self.source_feature)
+
+    def compute(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+        """{…, spatial…, in} → {…, spatial'…, out}"""
+        assert self.out_dim is not None
+        x = self._with_axes(x)
+        params = self.params
+        weight = params["W"] if filter is None else renamed(filter, self.of_filter)
+        shift = params.get("bias") if bias is None else renamed(bias, self.of_bias)
+        x, spatial, margins, _ = self.placed(x)
+        y, _ = conv(
+            x,
+            in_dim=self.in_dim,
+            out_dim=self.out_dim,
+            in_spatial_dims=spatial,
+            out_spatial_dims=self.new_dims,
+            filter=weight,
+            filter_size=self.widths,
+            padding=margins,
+            strides=self.steps,
+            dilation_rate=self.dilations,
+            groups=self.groups,
+            bias=shift,
+            use_mask=False,
+        )
+        y = set_feature_dim(self.with_given_dims(y), self.out_dim)
+        return self.activated(activation_of(self.activation), y)
+
+
+class Pool(Sliding, layer_class="pool"):
+    """The maximum or the mean over windows. {…, spatial…} → {…, spatial'…}"""
+
+    mode: str = value("max", str)
+    pool_size: Any = value(REQUIRED, int, list, tuple)
+    padding: Any = value("valid", str, int, list, tuple)
+
+    def usual_strides(self) -> Any:
+        """The size of the window."""
+        return self.pool_size
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new dims."""
+        self.slide(x, [self.pool_size] if isinstance(self.pool_size, int) else list(self.pool_size))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, spatial…} → {…, spatial'…}"""
+        return self.with_given_dims(self._pooled(*self.placed(x)))
+
+    def _pooled(self, x: Tensor, spatial: list[Dim], around: Any, masks: list[Tensor]) -> Tensor:
+
+        def pooled(x: Tensor) -> Tensor:
+            return pool(
+                x,
+                mode=self.mode,
+                pool_size=self.sizes,
+                padding=around,
+                dilation_rate=self.dilations,
+                strides=self.steps,
+                in_spatial_dims=spatial,
+                out_spatial_dims=self.new_dims,
+                use_mask=False,
+            )[0]
+
+        if not masks:
+            return pooled(x)
+        frames = reduce(logical_and, masks)
+        if self.mode == "max":
+            return pooled(where(frames, x, float("-inf"))).copy_masked(0.0)
+        share = pooled(where(frames, ones_like(x), 0.0))
+        return pooled(x) / maximum(share, 1e-9)
+
+
+def per_axis(given: Any, nd: int) -> list[int]:
+    """One number for each axis."""
+    return [given] * nd if isinstance(given, int) else [*given, *([given[-1]] * (nd - len(given)))]
+
+
+class TransposedConv(Spatial, layer_class="transposed_conv"):
+    """Each frame times a filter, `strides` apart, summed where they overlap. {…, spatial…, in} → {…, spatial'…, out}"""
+
+    filter_size: Any = value(REQUIRED, int, list, tuple)
+    strides: Any = value(None, int, list, tuple)
+    padding: Any = value("same", str)
+    remove_padding: Any = value(0, int, list, tuple)
+    output_padding: Any = value(None, int, list, tuple)
+    in_spatial_dims: Any = value(None, str, list, tuple, Dim)
+    activation: Any = value(None)
+    with_bias: bool = value(True, bool)
+    forward_weights_init: Any = value("glorot_uniform")
+    bias_init: Any = value(0.0)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W_native_transposed_conv {filter…, 1 if there is one axis, out, in}, bias {out}."""
+        sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
+        if x.feature_dim is None or self.out_dim is None:
+            raise NetworkError("transposed_conv needs features, and the number of filters", expected='"n_out": …')
+        spatial = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim][: len(sizes)]
+        self.spatial = spatial if self.in_spatial_dims is None else list(self.pool.find(self.in_spatial_dims, x))
+        self.in_dim = x.feature_dim
+        self.steps = per_axis(sizes if self.strides is None else self.strides, len(sizes))
+        local = NetworkDims()
+        widths: list[Dim] = []
+        for size in [*sizes, *([1] if len(sizes) == 1 else [])]:
+            widths.append(local.static(size, widths))
+        self.widths, self.ones = widths[: len(sizes)], widths[len(sizes) :]
+        dims = [*widths, self.out_dim, self.in_dim]
+        self.parameter("W_native_transposed_conv", dims, initial_values(self.forward_weights_init))
+        if self.with_bias:
+            self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, spatial…, in} → {…, spatial'…, out}"""
+        assert self.out_dim is not None
+        params = self.params
+        weight: Tensor = params["W_native_transposed_conv"]
+        for dim in self.ones:
+            weight = squeeze(weight, dim)
+        if self.in_dim is self.out_dim:  # of equal dims, the op takes the one with the higher priority as the input
+            out, into = weight.dims[-2:]
+            weight = input_first(weight, out, into, self.in_dim)
+        y, out_dims = transposed_conv(
+            x,
+            in_dim=self.in_dim,
+            out_dim=self.out_dim,
+            in_spatial_dims=self.spatial,
+            filter=weight,
+            filter_size=self.widths,
+            padding=self.padding.lower(),
+            remove_padding=self.remove_padding,
+            output_padding=self.output_padding,
+            strides=self.steps,
+            bias=params.get("bias"),
+            use_mask=self.spec.batch_independent,
+        )
+        self.new_dims = list(out_dims)
+        y = set_feature_dim(self.with_given_dims(y), self.out_dim)
+        return self.activated(activation_of(self.activation), y)

@@ -1,0 +1,276 @@
+"""Layers that make values: constants, variables, ranges, random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.netdict.layer import Layer
+from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.options import REQUIRED, axis, layer, value
+from rfnb.ops.create import full, range_over_dim, zeros
+from rfnb.ops.mask import sequence_mask
+from rfnb.ops.math import where
+from rfnb.ops.random import random
+from rfnb.ops.sequence import repeat
+from rfnb.ops.shape import expand_dim, set_sparse_dim
+
+
+class Constant(Layer, layer_class="constant", sourceless=True):
+    """A number. → {}, or {batch}, or the dims of `shape`"""
+
+    shape: Any = value(None, list, tuple)
+    dtype: str | None = value(None, str)
+    with_batch_dim: bool = value(False, bool)
+    sparse_dim: Any = value(None)
+    value: Any = value(0.0)
+
+    def setup(self) -> None:  # type: ignore[override]
+        """The dims."""
+        sizes = self.shape or ()
+        self.dims: list[Dim] = [batch_dim] if self.with_batch_dim else []
+        for i, size in enumerate(sizes):
+            make = self.pool.feature if i == len(sizes) - 1 else self.pool.static
+            self.dims.append(make(size, self.dims))
+
+    def compute(self) -> Tensor:
+        """→ {dims…}"""
+        is_integer = isinstance(self.value, int) and not isinstance(self.value, bool)
+        return full(dims=self.dims, fill_value=self.value, dtype=self.dtype or ("int32" if is_integer else None))
+
+
+class Variable(Layer, layer_class="variable", sourceless=True):
+    """A trained tensor. → {shape…}, or {batch, shape…}"""
+
+    shape: Any = value(None, list, tuple)
+    dtype: str = value("float32", str)
+    add_batch_axis: bool = value(False, bool)
+    add_time_axis: bool = value(False, bool)
+    init: Any = value("glorot_uniform")
+    init_by_layer: Any = layer()
+    param_name: str | None = value(None, str)
+
+    def setup(self, init_by_layer: Tensor | None = None) -> None:  # type: ignore[override]
+        """One parameter, named after the layer."""
+        self.dims: list[Dim] = []
+        sizes = self.shape or ()
+        for i, size in enumerate(sizes):
+            make = self.pool.feature if i == len(sizes) - 1 else self.pool.static
+            self.dims.append(make(size, self.dims))
+        self.frame = self.pool.static(1, self.dims) if self.add_time_axis else None
+        initial = initial_values(self.init) if init_by_layer is None else self._first_value()
+        self.own_name = self.param_name or self.name.rpartition("/")[2]
+        self.parameter(self.own_name, self.dims, initial)
+
+    def _first_value(self) -> np.ndarray:
+        """The output of the layer that `init_by_layer` names, as numbers."""
+        assert self.site is not None
+        initial = self.site.value_of("init_by_layer")
+        shape, expected = [dim.dimension for dim in initial.dims], [dim.dimension for dim in self.dims]
+        if (shape, initial.dtype) != (expected, self.dtype):
+            got = f"{initial.dtype} {initial.describe_dims()}"
+            raise NetworkError("init_by_layer has another shape or dtype", got=got, expected=f"{self.dtype} {expected}")
+        return initial.numpy()
+
+    def compute(self, init_by_layer: Tensor | None = None) -> Tensor:
+        """→ {dims…}"""
+        trained: Tensor = self.params[self.own_name]
+        y = trained if self.frame is None else expand_dim(trained, self.frame)
+        return expand_dim(y, batch_dim) if self.add_batch_axis else y
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The last axis."""
+        return self.dims[-1] if self.dims else None
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The batch, the time, and the axes of the shape."""
+        batch = [batch_dim] if self.add_batch_axis else []
+        return [*batch, *([] if self.frame is None else [self.frame]), *self.dims]
+
+
+class Range(Layer, layer_class="range", sourceless=True):
+    """The numbers from `start` to `limit`, `delta` apart. → {n}"""
+
+    limit: int = value(0, int)
+    start: int = value(0, int)
+    delta: int = value(1, int)
+    dtype: str | None = value(None, str)
+    sparse: bool = value(False, bool)
+    out_spatial_dim: Dim | None = value(None, Dim)
+
+    def setup(self) -> None:  # type: ignore[override]
+        """The dim of the numbers, which is the feature axis."""
+        size = len(range(self.start, self.limit, self.delta))
+        self.numbers = self.out_spatial_dim or self.pool.feature(size)
+
+    def compute(self) -> Tensor:
+        """→ {n}"""
+        return range_over_dim(self.numbers, dtype=self.dtype or "int32") * self.delta + self.start
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The dim of the numbers."""
+        return self.numbers
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """There is one axis."""
+        return [self.numbers]
+
+
+class RangeInAxis(Layer, layer_class="range_in_axis"):
+    """The position of each frame along an axis. {…, axis} → {axis}, or with `unbroadcast` {…, axis}
+
+    `keepdims` is of no effect: other axes would have size 1, and dims that are not there are broadcast anyway.
+    """
+
+    axis: Dim = axis("T")
+    dtype: str = value("int32", str)
+    unbroadcast: bool = value(False, bool)
+    keepdims: bool = value(False, bool)
+    sparse: bool = value(False, bool)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {axis}"""
+        y = range_over_dim(self.axis, dtype=self.dtype, device=x.device)
+        for dim in x.dims if self.unbroadcast else ():
+            y = y if dim is self.axis else expand_dim(y, dim)
+        return y
+
+
+class RangeFromLength(Layer, layer_class="range_from_length"):
+    """The positions 0, 1, … up to the lengths that the source gives. {batch} → {frames}"""
+
+    axis: Any = value("T", str)
+    dtype: str = value("int32", str)
+    sparse: bool = value(False, bool)
+    out_spatial_dim: Dim | None = value(None, Dim)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The dim of the positions, whose lengths come with each batch."""
+        self.frames = self.out_spatial_dim or Dim(None, name=f"range:{self.name}", kind="spatial")
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{batch} → {frames}"""
+        unit = Dim(1, name="one")
+        repeat(zeros([unit]), in_spatial_dim=unit, repeats=expand_dim(x, unit), out_spatial_dim=self.frames)
+        return range_over_dim(self.frames, dtype=self.dtype, device=x.device)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """There is none."""
+        return None
+
+
+class SeqLenMask(Layer, layer_class="seq_len_mask"):
+    """The source, with `mask_value` behind the end of each sequence. {…, axis} → the same"""
+
+    mask_value: float = value(0.0, float)
+    axis: Dim = axis("T")
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → the same"""
+        return where(sequence_mask(self.axis, device=x.device), x, cast_number(self.mask_value, x))
+
+
+def cast_number(number: Any, x: Tensor) -> Any:
+    """A number of the kind that a tensor has."""
+    return number if x.dtype.startswith("float") else int(number)
+
+
+class Drawn(Layer, sourceless=True):
+    """What the layers of random numbers share: dims that are given by numbers and Dims."""
+
+    shape: Any = value(REQUIRED, list, tuple)
+    seed: Any = value(None)
+    sparse_dim: int | Dim | None = value(None, int, Dim)
+
+    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+        """The dims."""
+        self.dims: list[Dim] = []
+        for i, size in enumerate(self.shape):
+            make = self.pool.feature if i == len(self.shape) - 1 else self.pool.static
+            self.dims.append(make(size, self.dims))
+        self.labels = None if self.sparse_dim is None else self.pool.feature(self.sparse_dim)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The last axis, if its size is fixed."""
+        feature = self.dims[-1] if self.dims else None
+        return feature if feature is not None and feature.dimension is not None and self.labels is None else None
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The axes are those of `shape`."""
+        return self.dims
+
+
+class Random(Drawn, layer_class="random"):
+    """Random numbers of a distribution, anew in each batch unless there is a `seed`. → {shape…}"""
+
+    distribution: str = value(REQUIRED, str)
+    mean: Any = layer(None)
+    stddev: Any = layer(None)
+    bound: Any = layer(None)
+    minval: Any = layer(None)
+    maxval: Any = layer(None)
+    dtype: str = value("float32", str)
+    algorithm: Any = value(None)
+    explicit_state: Any = layer(None)
+    auto_update_state: Any = value(None)
+    static: bool | None = value(None, bool)
+    shape_deps: Any = value(None)
+    stop_grad: Any = value(None)
+
+    def compute(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
+        """→ {shape…}"""
+        names = ("mean", "stddev", "bound", "minval", "maxval", "explicit_state")
+        parameters = {name: inputs.get(name, getattr(self, name)) for name in names}
+        if isinstance(parameters["explicit_state"], Tensor) and parameters["explicit_state"].device == "meta":
+            del parameters["explicit_state"]
+        sample = random(
+            self.dims,
+            dtype=self.dtype,
+            distribution=self.distribution,
+            seed=self.seed,
+            static=self.static,
+            **{name: number for name, number in parameters.items() if number is not None},
+        )
+        return set_sparse_dim(sample, self.labels)
+
+
+class RandInt(Drawn, layer_class="rand_int"):
+    """Whole numbers from `minval` to `maxval` - 1, anew in each batch unless there is a `seed`. → {shape…}"""
+
+    maxval: Any = layer(REQUIRED)
+    minval: Any = layer(0)
+    dtype: str = value("int32", str)
+
+    def compute(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
+        """→ {shape…}"""
+        bounds = {name: inputs.get(name, getattr(self, name)) for name in ("minval", "maxval")}
+        sample = random(self.dims, dtype=self.dtype, distribution="uniform", seed=self.seed, **bounds)
+        return set_sparse_dim(sample, self.labels)
+
+
+class RandomStateInit(Layer, layer_class="random_state_init", sourceless=True):
+    """Numbers for the option `explicit_state` of `random`: the same for the same `seed`. → {state}"""
+
+    algorithm: Any = value(None)
+    seed: Any = value(None)
+
+    def setup(self) -> None:  # type: ignore[override]
+        """The dim of the numbers."""
+        self.state = self.out_dim or self.pool.static(3)
+
+    def compute(self) -> Tensor:
+        """→ {state}"""
+        return random([self.state], dtype="int64", distribution="uniform", minval=0, maxval=2**31 - 1, seed=self.seed)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """There is none."""
+        return None
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """There is one axis."""
+        return [self.state]

@@ -1,0 +1,523 @@
+"""`rec` with the name of a cell: a recurrent cell over an axis, whose parameters have the names of the checkpoints."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, ClassVar
+
+from rfnb.core.dims.dim import Dim, single_step_dim
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
+from rfnb.errors import NetworkError
+from rfnb.netdict.axes import time_of
+from rfnb.netdict.layer import Layer, SteppingLayer
+from rfnb.netdict.layers.activations import activation_of
+from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.options import FromLayer, axis, layers, value
+from rfnb.netdict.resolve import names_of_sources
+from rfnb.nn.cells.cell import RecCell, gate_bias
+from rfnb.nn.cells.lstm import BasicLSTM, LayerNormVariantsLSTM, VanillaLSTM, ZoneoutLSTM
+from rfnb.nn.cells.simple import GRU, RHN, BasicRNN
+from rfnb.nn.layers.norm import LayerNorm
+from rfnb.ops.concat import concat, concat_features, split
+from rfnb.ops.create import full, zeros
+from rfnb.ops.dims import dim_match_priority_when_needed, last_frame_position_of_dim
+from rfnb.ops.index import gather
+from rfnb.ops.math import add
+from rfnb.ops.random import dropout
+from rfnb.ops.sequence import reverse_sequence
+from rfnb.ops.shape import expand_dim, replace_dim, replace_dim_v2, set_feature_dim
+
+CELLS: dict[str, type[Cell]] = {}
+"""What makes a cell, by its name in net dicts."""
+
+
+class Cell:
+    """A cell of `rf` whose weights are the parameters of a layer. It is no module, since they belong to the layer."""
+
+    parts: ClassVar[Sequence[str]] = ("h",)
+    cls: ClassVar[type[RecCell]]
+    ignored: ClassVar[Sequence[str]] = ()
+
+    def __init_subclass__(cls, *, names: Sequence[str] = ()) -> None:
+        CELLS.update(dict.fromkeys(names, cls))
+
+    def __init__(self, layer: Layer, in_dim: Dim, out_dim: Dim, options: Mapping[str, Any], init: Mapping[str, Any]):
+        self.in_dim, self.out_dim, self.init = in_dim, out_dim, init
+        settings = {**self.fixed(layer), **{name: value for name, value in options.items() if name not in self.ignored}}
+        parameters = inspect.signature(self.cls).parameters
+        for name in settings:
+            if name not in parameters:
+                expected = ", ".join(list(parameters)[2:]) or "none"
+                raise NetworkError(
+                    f"unit_opts: unknown option {name!r}", expected=expected, hint=did_you_mean(name, parameters)
+                )
+        if isinstance(settings.get("activation"), str):
+            settings["activation"] = activation_of(settings["activation"])
+        self.cell: Any = self.cls(in_dim, out_dim, **settings)
+        self.layer = [layer]
+        self.make(layer)
+
+    def fixed(self, layer: Layer) -> dict[str, Any]:
+        """Options of the cell that do not depend on `unit_opts`."""
+        return {}
+
+    def make(self, layer: Layer) -> None:
+        """Makes the parameters of the layer."""
+        raise NotImplementedError
+
+    def fill(self, params: Mapping[str, Any]) -> None:
+        """Gives the parameters to the cell."""
+        raise NotImplementedError
+
+    def over(self, x: Tensor, state: State, axis: Dim) -> tuple[Tensor, State]:
+        """Runs all steps."""
+        self.fill(self.layer[0].params)
+        return self.cell(x, state=self.complete(state, x, axis), spatial_dim=axis)
+
+    held = False
+
+    def hold(self) -> None:
+        """Gives the parameters to the cell, for all steps that follow."""
+        self.fill(self.layer[0].params)
+        self.held = True
+
+    def one_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Runs one step."""
+        if not self.held:
+            self.fill(self.layer[0].params)
+        return self.cell(x, state=self.cell.state_class(state), spatial_dim=single_step_dim)
+
+    def complete(self, state: State, x: Tensor, *axes: Dim) -> State:
+        """A state with what the cell carries beside its parts: the dropout masks of the sequences."""
+        batch = [dim for dim in x.dims if dim not in (*axes, self.in_dim)]
+        masks = self.cell.default_initial_state(batch_dims=batch) if self.cell.recurrent_dropout else {}
+        return self.cell.state_class({**masks, **state})
+
+    def visible(self, state: State) -> dict[str, Tensor]:
+        """The parts of the last state that other layers can take, in their order."""
+        return {part: state[part] for part in self.parts}
+
+    def rows(self, *kernels: Tensor) -> tuple[Tensor, ...]:
+        """The rows of kernels for the input, side by side, and for each kernel those for h."""
+        ins, outs = Dim(self.in_dim.dimension, name="in"), Dim(self.out_dim.dimension, name="h")
+        parts = [split(kernel, axis=kernel.dims[0], out_dims=[ins, outs]) for kernel in kernels]
+        x = parts[0][0] if len(parts) == 1 else _side_by_side(*(x for x, _ in parts))
+        return _of(x, ins, self.in_dim), *(_of(h, outs, self.out_dim) for _, h in parts)
+
+
+def _of(x: Tensor, rows: Dim, dim: Dim) -> Tensor:
+    """The tensor with `dim` for its rows, or with a copy of it if that is the dim of the columns."""
+    return replace_dim_v2(x, in_dim=rows, out_dim=dim_match_priority_when_needed(dim, x.dims[1]))
+
+
+class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmblockfused", "cudnnlstm"]):
+    """W {in, 4n}, W_re {n, 4n}, b {4n}; gates j, i, f, o."""
+
+    cls = VanillaLSTM
+    parts = ("c", "h")
+    ignored: ClassVar[Sequence[str]] = ("forget_bias", "rec_weight_dropout")
+
+    def fixed(self, layer: Any) -> dict[str, Any]:
+        """Options of the cell that the layer decides."""
+        return {"input_projection": layer.input_projection}
+
+    def make(self, layer: Any) -> None:
+        """Makes the parameters."""
+        gates = 4 * self.out_dim
+        if layer.input_projection:
+            layer.parameter("W", [self.in_dim, gates], self.init["forward"])
+            layer.parameter("b", [gates], self.init["bias"])
+        layer.parameter("W_re", [self.out_dim, gates], self.init["recurrent"])
+
+    def hold(self) -> None:
+        """Not with dropout, which each step draws anew."""
+        options: Any = self.layer[0]
+        if not (options.unit_opts or {}).get("rec_weight_dropout"):
+            super().hold()
+
+    def fill(self, params: Mapping[str, Any]) -> None:
+        """Gives them to the cell."""
+        options: Any = self.layer[0]
+        drop = (options.unit_opts or {}).get("rec_weight_dropout", 0.0)
+        rec_weight = dropout(params["W_re"], drop) if drop else params["W_re"]
+        vars(self.cell).update(ff_weight=params.get("W"), rec_weight=rec_weight, bias=params.get("b"))
+
+
+class NativeV1(Native, names=["nativelstm"]):
+    """The same; of its state, other layers see only c."""
+
+    def visible(self, state: State) -> dict[str, Tensor]:
+        """c alone."""
+        return {"c": state["c"]}
+
+
+class Vanilla(Native, names=["vanillalstm"]):
+    """Computes what NativeLstm2 does."""
+
+    ignored: ClassVar[Sequence[str]] = ()
+
+
+class Basic(Cell, names=["basiclstm", "standardlstm"]):
+    """kernel {in + n, 4n}, bias {4n}; gates i, j, f, o."""
+
+    cls: ClassVar[type[RecCell]] = BasicLSTM
+    parts = ("c", "h")
+
+    def make(self, layer: Any) -> None:
+        """Makes the parameters."""
+        scope = "basic_lstm_cell" if str(layer.unit).lower().startswith("basic") else "lstm_cell"
+        self.names = [f"{scope}/kernel", f"{scope}/bias"]
+        gates = 4 * self.out_dim
+        layer.parameter(self.names[0], [self.in_dim + self.out_dim, gates], self.init["forward"])
+        layer.parameter(self.names[1], [gates], self.init["bias"])
+
+    def fill(self, params: Mapping[str, Any]) -> None:
+        """Gives them to the cell."""
+        kernel, bias = (params[name] for name in self.names)
+        self.cell.ff_weight, self.cell.rec_weight = self.rows(kernel)
+        self.cell.bias = bias
+
+
+class LayerNormLstm(Cell, names=["layernormvariantslstm"]):
+    """W_ff {in, 4n}, W_re {n, 4n}, or both as W_ff_re {in + n, 4n}; gamma and beta of each norm; gates i, j, f, o."""
+
+    cls = LayerNormVariantsLSTM
+    parts = ("c", "h")
+    norms: ClassVar[dict[str, str]] = {
+        "input_norm": "input_below",
+        "state_norm": "state_below",
+        "joined_norm": "lstm_in",
+        **{f"{gate}_norm": f"{gate}_gate" for gate in "ijfo"},
+        "cell_norm": "new_c",
+        "hidden_norm": "new_h",
+    }
+
+    def make(self, layer: Any) -> None:
+        """Makes the parameters."""
+        gates = 4 * self.out_dim
+        self.joined = bool((layer.unit_opts or {}).get("with_concat"))
+        if self.joined:
+            layer.parameter("W_ff_re", [self.in_dim + self.out_dim, gates], self.init["forward"])
+        else:
+            layer.parameter("W_ff", [self.in_dim, gates], self.init["forward"])
+            layer.parameter("W_re", [self.out_dim, gates], self.init["recurrent"])
+        self.bias_name = "bias_ff_re" if self.joined else "bias_ff"
+        if self.cell.bias is not None:
+            layer.parameter(self.bias_name, [gates], self.cell.bias.initial)
+        self.used = {name: key for name, key in self.norms.items() if isinstance(getattr(self.cell, name), LayerNorm)}
+        for name, key in self.used.items():
+            norm = getattr(self.cell, name)
+            layer.parameter(f"gamma_{key}", norm.scale.dims, norm.scale.initial)
+            if norm.bias is not None:
+                layer.parameter(f"beta_{key}", norm.bias.dims, norm.bias.initial)
+
+    def fill(self, params: Mapping[str, Any]) -> None:
+        """Gives them to the cell."""
+        cell = self.cell
+        weights = self.rows(params["W_ff_re"]) if self.joined else (params["W_ff"], params["W_re"])
+        cell.ff_weight, cell.rec_weight = weights
+        cell.bias = params.get(self.bias_name)
+        for name, key in self.used.items():
+            norm = getattr(cell, name)
+            norm.scale, norm.bias = params[f"gamma_{key}"], params.get(f"beta_{key}")
+
+
+class Zoneout(Basic, names=["zoneoutlstm"]):
+    """A standard LSTM whose state is zoned out."""
+
+    cls = ZoneoutLSTM
+
+    def fixed(self, layer: Any) -> dict[str, Any]:
+        """Options of the cell that the layer decides."""
+        return {"parts_order": "icfo", "forget_bias": 1.0, "use_zoneout_output": layer.spec.version >= 17}
+
+
+class Gru(Cell, names=["gru"]):
+    """Kernels of the gates {in + n, 2n} and of the candidate {in + n, n}."""
+
+    cls = GRU
+
+    def make(self, layer: Any) -> None:
+        """Makes the parameters."""
+        n, rows = self.out_dim, self.in_dim + self.out_dim
+        layer.parameter("gru_cell/gates/kernel", [rows, 2 * n], self.init["forward"])
+        layer.parameter("gru_cell/gates/bias", [2 * n], gate_bias(n, 1.0, 1.0))
+        layer.parameter("gru_cell/candidate/kernel", [rows, n], self.init["forward"])
+        layer.parameter("gru_cell/candidate/bias", [n], self.init["bias"])
+
+    def fill(self, params: Mapping[str, Any]) -> None:
+        """Gives them to the cell."""
+        kernels = params["gru_cell/gates/kernel"], params["gru_cell/candidate/kernel"]
+        self.cell.ff_weight, self.cell.rec_weight, self.cell.candidate_weight = self.rows(*kernels)
+        self.cell.bias = _side_by_side(params["gru_cell/gates/bias"], params["gru_cell/candidate/bias"])
+
+
+def _side_by_side(a: Tensor, b: Tensor) -> Tensor:
+    """The columns of both, or the entries of two biases."""
+    return concat((a, a.dims[-1]), (b, b.dims[-1]), out_dim=a.dims[-1] + b.dims[-1])[0]
+
+
+class Rnn(Cell, names=["basicrnn", "rnn"]):
+    """kernel {in + n, n}, bias {n}."""
+
+    cls = BasicRNN
+
+    def make(self, layer: Any) -> None:
+        """Makes the parameters."""
+        layer.parameter("basic_rnn_cell/kernel", [self.in_dim + self.out_dim, self.out_dim], self.init["forward"])
+        layer.parameter("basic_rnn_cell/bias", [self.out_dim], self.init["bias"])
+
+    def fill(self, params: Mapping[str, Any]) -> None:
+        """Gives them to the cell."""
+        kernel = params["basic_rnn_cell/kernel"]
+        self.cell.ff_weight, self.cell.rec_weight = self.rows(kernel)
+        self.cell.bias = params["basic_rnn_cell/bias"]
+
+
+class Rhn(Cell, names=["rhn"]):
+    """W {in, 2n}, b {2n}, and a matrix {n, 2n} for each depth."""
+
+    cls = RHN
+
+    def make(self, layer: Any) -> None:
+        """Makes the parameters."""
+        n = self.out_dim
+        layer.parameter("W", [self.in_dim, 2 * n], self.init["forward"])
+        layer.parameter("b", [2 * n], gate_bias(n, 0.0, (layer.unit_opts or {}).get("transform_bias", 0.0)))
+        for depth in range(len(self.cell.layers)):
+            layer.parameter(f"rhn_cell/depth_{depth}/W", [n, 2 * n], self.init["recurrent"])
+
+    def fill(self, params: Mapping[str, Any]) -> None:
+        """Gives them to the cell."""
+        self.cell.ff_weight, self.cell.bias = params["W"], params["b"]
+        for depth, part in enumerate(self.cell.layers):
+            part.weight = params[f"rhn_cell/depth_{depth}/W"]
+
+
+def cell_of(unit: str) -> str:
+    """The name under which a unit is known. Raises NetworkError if it is not."""
+    name = unit.lower().removesuffix("cell")
+    if name not in CELLS:
+        raise NetworkError(f"there is no unit {unit!r}", expected=", ".join(CELLS), hint=did_you_mean(name, CELLS))
+    return name
+
+
+CONSTANT = {None: 0.0, "zeros": 0.0, 0: 0.0, "ones": 1.0, 1: 1.0}
+"""Initial states by name."""
+VARIABLE = "var"
+
+
+class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=True):
+    """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
+
+    unit: Any = value("lstm", str, dict)
+    unit_opts: dict[str, Any] | None = value(None, dict)
+    direction: int | None = value(None, int)
+    input_projection: bool = value(True, bool)
+    initial_state: Any = layers(None, ("zeros", "ones", "var"))
+    axis: Dim = axis("T")
+    forward_weights_init: Any = value("glorot_uniform")
+    recurrent_weights_init: Any = value("glorot_uniform")
+    bias_init: Any = value(0.0)
+    max_seq_len: Any = value(None)
+    back_prop: Any = value(None)
+    optimize_move_layers_out: Any = value(None)
+    unroll: Any = value(None)
+    cheating: Any = value(None)
+    include_eos: Any = value(None)
+
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+        """The parameters of the cell, with the names and shapes of the checkpoints."""
+        if not isinstance(self.unit, str):
+            raise NetworkError("the unit is not the name of a cell", got=repr(self.unit)[:40], expected='"nativelstm2"')
+        in_dim = x.sparse_dim or x.feature_dim
+        if in_dim is None or self.out_dim is None:
+            raise NetworkError("rec needs features and the number of its outputs", expected='"n_out": …')
+        self.in_dim = in_dim
+        self.kind = self.unit_name()
+        init = {
+            "forward": initial_values(self.forward_weights_init),
+            "recurrent": initial_values(self.recurrent_weights_init),
+            "bias": initial_values(self.bias_init),
+        }
+        options = dict(self.unit_opts or {})
+        self.cell = CELLS[self.kind](self, in_dim, self.out_dim, options, init)
+        for part, initial in self._initial().items():
+            if initial == VARIABLE:
+                self.parameter(f"initial_{part if len(self.cell.parts) > 1 else 'var'}", [self.out_dim], 0.0)
+            elif isinstance(initial, FromLayer):
+                if len(self.cell.parts) > 1 and not isinstance(self.initial_state, Mapping | list):
+                    fault = "initial_state: the cell has several states"
+                    raise NetworkError(
+                        fault, got="one layer", expected=f"a layer for each of {', '.join(self.cell.parts)}"
+                    )
+            elif initial not in CONSTANT:
+                raise NetworkError(f"initial_state: {initial!r} is not known", expected="zeros, ones, var, or a layer")
+
+    @property
+    def needs_all_frames(self) -> bool:
+        """Whether it begins at the end."""
+        return self.direction == -1
+
+    def unit_name(self) -> str:
+        """The name of the cell. Raises NetworkError if there is none."""
+        return cell_of(self.unit)
+
+    def _initial(self) -> dict[str, Any]:
+        """What is given for each part of the state."""
+        state, parts = self.initial_state, self.cell.parts
+        if isinstance(state, Mapping):
+            if set(state) != set(parts):
+                raise NetworkError("initial_state has other parts than the cell", got=list(state), expected=list(parts))
+            return dict(state)
+        if isinstance(state, list | tuple):
+            return dict(zip(["c", "h"], state, strict=True)) if len(parts) > 1 else {parts[0]: state[0]}
+        return dict.fromkeys(parts, state)
+
+    def first_state(self, x: Tensor, **inputs: Tensor) -> State:
+        """The state before the first step. x: {…, in}"""
+        return self.cell.complete(self._state(x, inputs), x)
+
+    def step(self, state: State, x: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
+        """{…, in} → {…, out}"""
+        y, new = self.cell.one_step(x, state)
+        if self.spec.gives_parts:
+            self.last.parts = state_parts(self.cell.visible(new))
+        return set_feature_dim(y, self.out_dim), new
+
+    def begin_steps(self) -> None:
+        """The weights, outside of the steps: their gradients are then those of all steps together."""
+        self.cell.hold()
+
+    def begun_tensors(self) -> list[Tensor]:
+        """The weights that are parts of parameters."""
+        values = vars(self.cell.cell).values() if self.cell.held else ()
+        return [x for x in values if isinstance(x, Tensor) and not isinstance(x, Parameter)]
+
+    def end_steps(self) -> None:
+        """Each call takes the weights again."""
+        self.cell.held = False
+
+    def output_of(self, state: State) -> Tensor:
+        """h, or the only part of the state."""
+        return set_feature_dim(state["h"] if "h" in state else next(iter(state.values())), self.out_dim)
+
+    def parts_of(self, state: State) -> dict[str, Tensor]:
+        """The parts of a state that other layers can take."""
+        return state_parts(self.cell.visible(state))
+
+    def _state(self, x: Tensor, inputs: Mapping[str, Tensor]) -> State:
+        assert self.out_dim is not None
+        batch = [dim for dim in x.dims if dim not in (self.axis, self.in_dim)]
+        tensors, dtype = {}, "float32" if x.sparse_dim is not None else x.dtype
+        for part, initial in self._initial().items():
+            if initial == VARIABLE:
+                start: Tensor = self.params[f"initial_{part if len(self.cell.parts) > 1 else 'var'}"]
+                for dim in batch:
+                    start = expand_dim(start, dim)
+            elif isinstance(initial, FromLayer):
+                start = self._last(inputs[initial.key])
+            else:
+                fill = CONSTANT[initial]
+                dims = [*batch, self.out_dim]
+                start = full(dims=dims, fill_value=fill, dtype=dtype) if fill else zeros(dims, dtype=dtype)
+            tensors[part] = start
+        return State(tensors)
+
+    def _last(self, x: Tensor) -> Tensor:
+        """The last frame of a sequence, or the output itself if it is no sequence; with the features of the state."""
+        frames = time_of(x)
+        if frames is not None:
+            x = gather(x, indices=last_frame_position_of_dim(frames), axis=frames)
+        feature = x.feature_dim if x.feature_dim is not None else x.dims[-1]
+        return x if feature is self.out_dim else replace_dim(x, in_dim=feature, out_dim=self.out_dim)[0]
+
+    def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
+        """{…, axis, in} → {…, axis, out}"""
+        if self.direction == -1:
+            x = reverse_sequence(x, axis=self.axis)
+        y, state = self.cell.over(x, self._state(x, inputs), self.axis)
+        if self.spec.gives_parts:
+            self.last.parts = state_parts(self.cell.visible(state))
+        if self.direction == -1:
+            y = reverse_sequence(y, axis=self.axis)
+        if "lstm" not in self.kind or "norm" in self.kind:  # the kernels of others give 0 after the end
+            y = y.copy_masked(0.0)
+        return set_feature_dim(y, self.out_dim)
+
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+        """The axis of the loop stands before other axes."""
+        if self.stepwise:
+            return order
+        batch = [dim for dim in order if dim.is_batch_dim()]
+        return [*batch, self.axis, *(dim for dim in order if dim not in (*batch, self.axis))]
+
+
+def state_parts(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The last state under the names that `get_last_hidden_state` takes: "state:c" and so on, all as "state:*"."""
+    parts = [set_feature_dim(x, x.feature_dim or x.dims[-1]) for x in state.values()]
+    joined = parts[0] if len(parts) == 1 else concat_features(*parts)
+    named = {} if len(parts) == 1 else dict(zip(state, parts, strict=True))
+    return {f"state:{name}": x for name, x in {**named, "*": joined}.items()}
+
+
+class RnnCell(Rec, layer_class="rnn_cell"):
+    """A recurrent cell, one step of it in a loop; over a sequence, all steps. {…, in} → {…, n_out}"""
+
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+        """The parameters. Before the first step, the output is that of the initial state."""
+        if self.stepwise and not self.spec.by_mask and self.spec.common.initial_output not in (None, "zeros", 0):
+            fault, got = "rnn_cell has no initial_output", f'"initial_output": {self.spec.common.initial_output!r}'
+            raise NetworkError(
+                fault, got=got, expected='"initial_state": …, whose h is the output before the first step'
+            )
+        super().setup(x, **inputs)
+
+    def unit_name(self) -> str:
+        """The cells of one step, whose forget gates have a bias of 1, stand for those of CUDA kernels."""
+        name = super().unit_name()
+        if name in ("lstm", "lstmp", "nativelstm", "nativelstm2"):
+            fault = f"rnn_cell has no unit {self.unit!r}"
+            raise NetworkError(fault, expected="LSTMBlock, BasicLSTM, StandardLSTM, GRU", hint='"class": "rec"')
+        return "standardlstm" if name in ("lstmblock", "lstmblockfused", "cudnnlstm") else name
+
+
+class GetLastHiddenState(Layer, layer_class="get_last_hidden_state", joins=False):
+    """The last state of recurrent layers, joined in the features or added. {…, axis, n} → {…, n'}"""
+
+    key: str | None = value(None, str)
+    combine: str = value("concat", str)
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The states of the sources instead of their outputs."""
+        key = described.get("key") or "*"
+        key = "*" if key == "flat" else key
+        return {**described, "from": [f"{name}/state:{key}" for name in names_of_sources(described, None)]}
+
+    def compute(self, *states: Tensor) -> Tensor:
+        """{…, n}, {…, n} → {…, n'}"""
+        if self.combine == "add":
+            feature = states[0].feature_dim
+            y = reduce(add, (x if x.feature_dim is feature else _in(x, feature) for x in states))
+        elif self.combine == "concat":
+            y = states[0] if len(states) == 1 else concat_features(*states)
+        else:
+            raise NetworkError(
+                "get_last_hidden_state: there is no such combine", got=self.combine, expected="concat, add"
+            )
+        if self.out_dim is None or self.out_dim is y.feature_dim:
+            return y
+        return set_feature_dim(_in(y, self.out_dim), self.out_dim)
+
+
+def _in(x: Tensor, feature: Dim | None) -> Tensor:
+    """With another dim for the features."""
+    assert x.feature_dim is not None
+    assert feature is not None
+    return replace_dim(x, in_dim=x.feature_dim, out_dim=feature)[0]

@@ -1,0 +1,217 @@
+"""Layers that reduce axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.arguments import Positive
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
+from rfnb.errors import NetworkError
+from rfnb.netdict.axes import NetworkDims
+from rfnb.netdict.layer import Layer, SteppingLayer
+from rfnb.netdict.layers.shape import with_padding
+from rfnb.netdict.options import axes, axis, layers, value
+from rfnb.ops import reduce as reductions
+from rfnb.ops.create import zeros
+from rfnb.ops.math import abs as abs_, cast, pow as pow_
+from rfnb.ops.reduce import reduce_out, reduce_sum
+from rfnb.ops.sequence import cumsum
+from rfnb.ops.shape import expand_dim, replace_dim, set_sparse_dim
+from rfnb.ops.signal import window
+
+MODES = {"avg": "mean", **{name: name for name in "sum mean max min argmax argmin logsumexp any all".split()}}
+
+
+class Reduce(Layer, layer_class="reduce"):
+    """The sum, mean, maximum and so on over axes, without the padding. {…, axes…} → {…}"""
+
+    mode: str = value("sum", str)
+    axes: tuple[Dim, ...] = axes(None)
+    axis: Any = value(None)
+    keep_dims: bool = value(False, bool)
+    enforce_batch_dim_axis: Any = value(None)
+    use_time_mask: bool | None = value(None, bool)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """Which axes, and the axes of size 1 that stay."""
+        if self.mode not in MODES:
+            hint = did_you_mean(self.mode, MODES)
+            raise NetworkError(f"there is no mode {self.mode!r}", expected=", ".join(MODES), hint=hint)
+        over = self.axes if self.axes is not None else self.pool.find(self.axis, x)
+        self.over = over
+        self.label_dim = over[-1] if self.mode.startswith("arg") and over[-1].dimension is not None else None
+        singles: list[Dim] = []
+        for dim in over if self.keep_dims else ():
+            make = self.pool.feature if dim is x.feature_dim else self.pool.static
+            singles.append(make(1, [*(d for d in x.dims if d not in over), *singles]))
+        self.kept = singles
+        self.had_feature = x.feature_dim in over
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → {…}"""
+        masked = {} if self.use_time_mask is None else {"use_mask": self.use_time_mask or self.spec.batch_independent}
+        function = getattr(reductions, f"reduce_{MODES[self.mode]}")
+        y: Tensor = function(x, axis=self.over if len(self.over) != 1 else self.over[0], **masked)
+        if self.mode.startswith("arg"):
+            y = set_sparse_dim(cast(y, "int32"), self.label_dim)
+        for dim in self.kept:
+            y = expand_dim(y, dim)
+        return y
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """That of the source, or the axis of size 1 in its place."""
+        if self.had_feature:
+            return self.kept[-1] if self.kept else None
+        return sources[0].feature_dim
+
+
+class ReduceOut(Layer, layer_class="reduce_out"):
+    """The maximum, or the mean, over groups of neighbouring features. {…, F} → {…, F // num_pieces}"""
+
+    mode: str = value("max", str)
+    num_pieces: int = value(2, Positive)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new features."""
+        if x.feature_dim is None or x.feature_dim.dimension is None:
+            raise NetworkError("reduce_out needs features", got=x.describe_dims())
+        self.out_dim = self.pool.instead(x.feature_dim, x.feature_dim.dimension // self.num_pieces, x)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, F} → {…, F // num_pieces}"""
+        return reduce_out(x, mode=MODES[self.mode], num_pieces=self.num_pieces, out_dim=self.out_dim)
+
+
+class MathNorm(Layer, layer_class="math_norm"):
+    """(Σ |x|ᵖ)^(1/p) over axes. {…, axes…} → {…}"""
+
+    p: float = value(2.0, float)
+    axes: tuple[Dim, ...] = axes()
+    keep_dims: bool = value(False, bool)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → {…}"""
+        return pow_(reduce_sum(pow_(abs_(x), self.p), axis=self.axes), 1.0 / self.p)
+
+
+class CumSum(SteppingLayer, layer_class="cumsum"):
+    """The sum of all entries up to each one, and of the initial output. {…, axis} → the same"""
+
+    axis: Dim = axis("T")
+    additional_left_summand_per_element: float | None = value(None, float)
+    reverse: bool = value(False, bool)
+    initial_output: Any = layers(None, ("zeros", "ones", "var", "apply(0)"))
+
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+        """The initial output {F}, if it is trained."""
+        self.trained = ""
+        if self.initial_output == "var":
+            self.trained = f"init_{self.name.rpartition('/')[2]}_var"
+            self.parameter(self.trained, [] if x.feature_dim is None else [x.feature_dim], 0.0)
+
+    def compute(self, x: Tensor, initial_output: Tensor | None = None) -> Tensor:
+        """{…, axis} → the same"""
+        x, initial = self._summand(x), self._first(initial_output)
+        if self.spec.batch_independent or self.axis.dimension is not None:
+            y = self._summed(x, self.axis)
+        else:
+            y, padded = with_padding(x, self.axis)
+            y = replace_dim(self._summed(y, padded), in_dim=padded, out_dim=self.axis)[0]
+        return y + initial if isinstance(initial, Tensor) or initial else y
+
+    def _summed(self, x: Tensor, axis: Dim) -> Tensor:
+        y = cumsum(x, spatial_dim=axis)
+        return reduce_sum(x, axis=axis) - y + x if self.reverse else y
+
+    def _summand(self, x: Tensor) -> Tensor:
+        summand = self.additional_left_summand_per_element
+        return x if summand is None else summand + x
+
+    def _first(self, given: Tensor | None) -> Any:
+        """The initial output: a number or a Tensor. given: the output of a layer."""
+        if given is not None:
+            return given
+        if self.trained:
+            return self.params[self.trained]
+        by_name = {None: 0, "zeros": 0, "apply(0)": 0, "ones": 1}
+        return by_name.get(self.initial_output, self.initial_output)
+
+    def first_state(self, x: Tensor, initial_output: Tensor | None = None) -> State:
+        """The initial output."""
+        return State(sum=zeros(x.dims, dtype=x.dtype) + self._first(initial_output))
+
+    def step(self, state: State, x: Tensor, initial_output: Tensor | None = None) -> tuple[Tensor, State]:
+        """{…} → {…}"""
+        y = state.sum + self._summand(x)
+        return y, State(sum=y)
+
+
+class WeightedSum(Layer, layer_class="weighted_sum"):
+    """The sum over axes, or over windows of the `size` along each, with a trained weight for each entry.
+
+    {…, axes…} → {…}, or with `size` {…, axes'…}
+    """
+
+    axes: tuple[Dim, ...] = axes()
+    padding: str = value("valid", str)
+    size: Any = value(None)
+    keep_dims: bool = value(False, bool)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W {axes…}, or {size…}: a mean, at first."""
+        sizes = [self.size] * len(self.axes) if isinstance(self.size, int) else self.size
+        if self.keep_dims and sizes is None:
+            sizes = [dim.dimension for dim in self.axes]
+        if sizes is None and any(dim.dimension is None for dim in self.axes):
+            fault = "weighted_sum over an axis without a fixed size needs the size of a window"
+            raise NetworkError(fault, got=", ".join(dim.describe() for dim in self.axes), expected='"size": (3,)')
+        if sizes is not None and (len(sizes) != len(self.axes) or None in sizes):
+            raise NetworkError("weighted_sum: size is not one number for each axis", got=repr(self.size))
+        local = NetworkDims()
+        self.windows: list[Dim] = []
+        for size in sizes or ():
+            self.windows.append(local.static(size, self.windows))
+        self.old_feature = x.feature_dim
+        dims = self.windows or self.axes
+        self.parameter("W", dims, 1.0 / math.prod(dim.get_dim_value() for dim in dims))
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → {…}, or {…, axes'…}"""
+        weight, self.made = self.params["W"], {}
+        if not self.windows:
+            return reduce_sum(x * weight, axis=self.axes)
+        mode = self.padding.lower()
+        for axis_, width in zip(self.axes, self.windows, strict=True):
+            target = axis_
+            if mode == "valid" and axis_.dimension is not None:
+                target = self.pool.instead(axis_, axis_.dimension - width.get_dim_value() + 1, x)
+            x, dim = window(x, spatial_dim=axis_, window_dim=width, padding=mode, use_mask=self.spec.batch_independent)
+            if dim is not target and target is not axis_:
+                x, dim = replace_dim(x, in_dim=dim, out_dim=target)
+            self.made[axis_] = dim
+        return reduce_sum(x * weight, axis=self.windows)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """That of the source, or what became of it."""
+        feature = self.made.get(self.old_feature, self.old_feature)  # type: ignore[arg-type]
+        return feature if feature in out.sig.index else None
+
+
+class ElemwiseProd(Layer, layer_class="elemwise_prod"):
+    """The source times a trained weight for each entry of axes. {…, axes…} → the same"""
+
+    axes: tuple[Dim, ...] = axes()
+    size: Any = value(None)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """W {axes…}."""
+        self.parameter("W", self.axes, 1.0)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axes…} → the same"""
+        return x * self.params["W"]

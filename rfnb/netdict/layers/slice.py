@@ -1,0 +1,147 @@
+"""Parts of a source: slice, slice_nd, gather, gather_nd, scatter_nd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import NetworkError
+from rfnb.netdict.axes import time_of
+from rfnb.netdict.layer import Layer
+from rfnb.netdict.layers.create import cast_number
+from rfnb.netdict.layers.shape import with_padding
+from rfnb.netdict.options import axis, layer, value
+from rfnb.ops.create import full, range_over_dim
+from rfnb.ops.index import gather, scatter
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast, compare_bc, where
+from rfnb.ops.shape import replace_dim, set_sparse_dim
+from rfnb.ops.slice import slice as slice_
+
+
+class Slice(Layer, layer_class="slice"):
+    """The frames from `slice_start` to `slice_end`, every `slice_step`-th. {…, axis} → {…, axis'}
+
+    In reverse order, without a start or an end, the padding of a shorter sequence comes first.
+    """
+
+    axis: Dim = axis()
+    slice_start: int | None = value(None, int)
+    slice_end: int | None = value(None, int)
+    slice_step: int | None = value(None, int)
+
+    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+        """The new dim, if its size is fixed."""
+        self.sliced: Dim | None = None
+        self.is_feature = self.axis is x.feature_dim
+        if isinstance(self.out_dim, Dim) and self.spec.common.n_out is None:
+            self.sliced = self.out_dim
+        elif self.axis.dimension is not None:
+            size = len(range(self.axis.dimension)[slice(self.slice_start, self.slice_end, self.slice_step)])
+            self.sliced = self.pool.instead(self.axis, size, x)
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…, axis} → {…, axis'}"""
+        step = self.slice_step or 1
+        if step < 0 and self.slice_start is self.slice_end is self.sliced is None and not self.spec.batch_independent:
+            y, padded = with_padding(x, self.axis)  # which then comes first
+            y, turned = slice_(y, axis=padded, step=step)
+            return replace_dim(y, in_dim=turned, out_dim=self.axis.ceildiv_right(-step))[0]
+        y, self.sliced = slice_(
+            x, axis=self.axis, start=self.slice_start, end=self.slice_end, step=self.slice_step, out_dim=self.sliced
+        )
+        return y
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The new dim if it was cut from the features."""
+        return self.sliced if self.is_feature else sources[0].feature_dim
+
+
+class Gather(Layer, layer_class="gather"):
+    """The entries at positions along an axis. {…, axis}, {…} → {… of both}"""
+
+    axis: Dim = axis()
+    position: Any = layer()
+    clip_to_valid: bool = value(False, bool)
+
+    def compute(self, x: Tensor, position: Tensor | None = None) -> Tensor:
+        """{…, axis}, {…} → {… of both}"""
+        indices = self.position if position is None else set_sparse_dim(position, None)
+        return gather(x, indices=indices, axis=self.axis, clip_to_valid=self.clip_to_valid)
+
+
+class GatherNd(Layer, layer_class="gather_nd"):
+    """The frames at positions along the time axis. {…, time}, {…} → {… of both}"""
+
+    position: Any = layer()
+    filter_invalid_indices: bool = value(False, bool)
+
+    def setup(self, x: Tensor, position: Tensor | None = None) -> None:  # type: ignore[override]
+        """The time axis."""
+        frames = time_of(x) or next(
+            (dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim), None
+        )
+        if frames is None or position is None:
+            raise NetworkError("gather_nd needs a source with a time axis, and positions", got=x.describe_dims())
+        self.frames = frames
+
+    def compute(self, x: Tensor, position: Tensor) -> Tensor:
+        """{…, time}, {…} → {… of both}"""
+        return gather(x, indices=set_sparse_dim(position, None), axis=self.frames)
+
+
+class SliceNd(Layer, layer_class="slice_nd"):
+    """`size` frames of each sequence, from `start` on. {…, time}, {…} → {…, size}"""
+
+    start: Any = layer()
+    size: Any = value(None, int)
+    min_size: int | None = value(None, int)
+    out_spatial_dim: Dim | None = value(None, Dim)
+
+    def setup(self, x: Tensor, start: Tensor | None = None) -> None:  # type: ignore[override]
+        """The new dim."""
+        frames = time_of(x)
+        if frames is None or self.size is None:
+            raise NetworkError("slice_nd needs a source with a time axis, and a number for size", got=x.describe_dims())
+        self.frames = frames
+        self.sliced = self.out_spatial_dim or self.pool.static(self.size, x.dims)
+
+    def compute(self, x: Tensor, start: Tensor | None = None) -> Tensor:
+        """{…, time}, {…} → {…, size}"""
+        frames = self.frames
+        if start is None:
+            offset = full(dims=[], fill_value=self.start, dtype="int64", device=x.device)
+            if not self.spec.batch_independent:
+                x, frames = with_padding(x, frames)
+        else:
+            offset = cast(start, "int64")
+        y = slice_(x, axis=frames, start=offset, size=self.sliced)[0]
+        places = range_over_dim(self.sliced, dtype="int64", device=x.device) + offset
+        valid = compare_bc(places, "less", get_size_tensor(frames, device=x.device))
+        return where(valid, y, cast_number(0, x))  # 0 behind the end of a sequence
+
+
+class ScatterNd(Layer, layer_class="scatter_nd"):
+    """The frames at positions along the time axis of another layer, summed where they meet. {…, axis} → {…, time}"""
+
+    position: Any = layer()
+    position_axis: Any = value("T")
+    output_dim_via_time_from: Any = layer()
+    filter_invalid_indices: bool = value(False, bool)
+
+    def setup(self, x: Tensor, position: Tensor, output_dim_via_time_from: Tensor) -> None:  # type: ignore[override]
+        """The axis that the positions replace, and the new one."""
+        self.old = self.pool.one(self.position_axis, position)
+        frames = time_of(output_dim_via_time_from)
+        if frames is None:
+            raise NetworkError(
+                "output_dim_via_time_from has no time axis", got=output_dim_via_time_from.describe_dims()
+            )
+        self.frames = frames
+
+    def compute(self, x: Tensor, position: Tensor, output_dim_via_time_from: Tensor) -> Tensor:
+        """{…, axis} → {…, time}"""
+        indices = set_sparse_dim(position, self.frames)
+        return scatter(x, indices=indices, indices_dim=self.old, out_dim=self.frames)

@@ -1,0 +1,415 @@
+"""`net.report()`: what stops a network, what it ignores, what differs from the reference; the worst first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.show import Shown
+from rfnb.core.ground.text import did_you_mean
+from rfnb.errors import RfError
+from rfnb.netdict.build import NetNode, every_node
+from rfnb.netdict.config.values import Function, Unknown
+from rfnb.netdict.extern_data import ExternData
+from rfnb.netdict.layer import LAYERS, Layer
+from rfnb.netdict.loops.net import RecNet
+from rfnb.netdict.options import REQUIRED, checked
+from rfnb.netdict.report.outline import Entry, class_known
+from rfnb.netdict.report.rehearsal import rehearse
+from rfnb.netdict.spec import IGNORED
+
+NO_EFFECT = {
+    "rec": "max_seq_len back_prop optimize_move_layers_out unroll cheating include_eos",
+}
+"""By class, options that a layer takes but that change nothing here."""
+NO_EFFECT_OF_LOSS = {
+    "ce": "safe_log_opts debug_dump use_fused fake_upper_bound",
+    "ctc": "use_native target_collapse_repeated",
+}
+"""By loss, options that change nothing here."""
+
+
+def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
+    """The options of a layer that change nothing."""
+    cls = described.get("class")
+    inner = isinstance(described.get("unit"), Mapping)
+    none = () if inner else NO_EFFECT.get(cls if isinstance(cls, str) else "", "").split()
+    options = LAYERS[cls].options if isinstance(cls, str) and cls in LAYERS else ()
+    effective = ("custom_param_importer", *options)  # the former by rf.load
+    yield from (name for name in described if (name in IGNORED and name not in effective) or name in none)
+    opts = described.get("loss_opts")
+    loss = described.get("loss")
+    for name in opts if isinstance(opts, Mapping) else ():
+        if isinstance(loss, str) and name in NO_EFFECT_OF_LOSS.get(loss, "").split():
+            yield f"loss_opts[{name!r}]"
+    ctc_opts = opts.get("ctc_opts") if isinstance(opts, Mapping) and loss == "ctc" else None
+    for name in ctc_opts if isinstance(ctc_opts, Mapping) else ():
+        if name != "ignore_longer_outputs_than_inputs":
+            yield f"loss_opts['ctc_opts'][{name!r}]"
+
+
+def differences(node: NetNode, template: Any, *, evaluates: bool, inside: bool) -> Iterator[tuple[str, str]]:
+    """What differs, and what to do, for a constructed layer.
+
+    template: of its first source. evaluates: losses too. inside: whether it is in the unit of another layer.
+    """
+    layer = node.layer
+    assert layer is not None
+    frames = template is not None and any(dim.is_dynamic() and not dim.is_batch_dim() for dim in template.dims)
+    if frames and not layer.spec.batch_independent:
+        for text in _of_the_batch(layer):
+            way = "rf.Network(…, batch_independent=True)"
+            yield f"{text}: values near the end of a shorter sequence depend on the batch", way
+    if getattr(layer, "unheeded", False):
+        text = "set_axes: the axis of frames stays the first one that has lengths"
+        yield text, 'name the other axis in the layers after it: "axis": "stag:…", or "switch_axes"'
+    common = layer.spec.common
+    if (common.darc1 or common.spatial_smoothing) and layer.loop is not None and (layer.loop.outer or inside):
+        yield "darc1 and spatial_smoothing have no effect in a unit or a second loop inside of a loop", ""
+    if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
+        options = layer.unit_opts or {}  # type: ignore[attr-defined]
+        if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]
+            text = f"forget_bias has no effect on {layer.unit}"  # type: ignore[attr-defined]
+            yield text, "the reference ignores it too: add it to the second-to-last quarter of b where a cell needs it"
+    if common.loss == "ctc" and evaluates and not (common.loss_opts or {}).get("beam_width"):
+        text = "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation"
+        yield text, '"loss_opts": {"beam_width": 100}, which is slower'
+    yield from _of_batch_norm(layer)
+
+
+def _of_batch_norm(layer: Layer) -> Iterator[tuple[str, str]]:
+    given = layer.spec.common.batch_norm
+    options = given if isinstance(given, Mapping) else vars(layer)
+    if layer.spec.version >= 12 or not (layer.layer_class == "batch_norm" or given):
+        return
+    if options.get("momentum") is None:
+        text = "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)"
+        yield text, '"momentum": 0.1'
+    if not options.get("update_sample_only_in_training") and not options.get("delay_sample_update"):
+        text = "batch_norm counts statistics of the batch in evaluation too (behavior version < 12)"
+        yield text, '"update_sample_only_in_training": True, "delay_sample_update": True'
+
+
+def _ragged(dims: Iterable[Dim]) -> bool:
+    """Whether sequences may differ in the length of one of the dims."""
+    return any(dim.is_dynamic() and not dim.is_batch_dim() for dim in dims)
+
+
+def _of_the_batch(layer: Layer) -> Iterator[str]:
+    """What lets frames after the end of a sequence into valid ones."""
+    options: dict[str, Any] = vars(layer)
+    cls = layer.layer_class
+    if cls in ("conv", "pool"):
+        sizes = options.get("filter_size") if cls == "conv" else options.get("pool_size")
+        sizes = sizes if isinstance(sizes, list | tuple) else [sizes]
+        steps = options.get("strides") or (sizes if cls == "pool" else 1)
+        steps = steps if isinstance(steps, list | tuple) else [steps]
+        wide = any(size not in (None, 1) for size in sizes) or any(step not in (None, 1) for step in steps)
+        if wide and str(options.get("padding")).lower() == "same":
+            yield 'padding "same" reads frames after the end'
+    elif cls == "window" and str(options.get("padding", "same")).lower() == "same":
+        yield "the window reads frames after the end"
+    elif cls == "weighted_sum" and options["windows"] and str(options["padding"]).lower() == "same":
+        if _ragged(options["axes"]):
+            yield "the window reads frames after the end"
+    elif cls == "cumsum" and options.get("reverse") and options.get("axis") is not None:
+        yield "the sum from the end begins with frames after it"
+    elif cls == "resize" and options.get("kind") in ("linear", "cubic"):
+        yield f"{options['kind']} interpolation reads frames after the end"
+    elif cls == "shift_axis" and _ragged([options["axis"]]):
+        adjusts = options["adjust_size_info"]
+        if not (adjusts if options["amount"] < 0 else options["pad"] and not adjusts):
+            yield "the shift takes frames from after the end"
+    elif cls == "slice" and _ragged([options["axis"]]) and (options["slice_step"] or 1) < 0:
+        if options["slice_start"] is options["slice_end"] is None:
+            yield "in reverse order, frames after the end come first"
+    elif cls == "norm" and _ragged(options["axes"]):
+        yield "the mean over time counts frames after the end"
+    elif cls == "pad" and _ragged(options["axes"]) and not options["at_own_end"]:
+        yield "frames are added behind the longest sequence (behavior version < 21)"
+    elif cls == "tile" and _ragged(old for old, *_ in options["times"]):
+        yield "each copy begins behind the longest sequence of the one before"
+    elif cls == "concat" and _ragged(options["over"]):
+        yield "each part begins behind the longest sequence of the one before"
+    elif (cls == "reduce" and options["use_time_mask"] is False and _ragged(options["over"])) or (
+        cls == "softmax_over_spatial" and options["use_time_mask"] is False and _ragged([options["over"]])
+    ):
+        yield "use_time_mask False counts frames after the end"
+    elif cls == "dot" and not options["use_mask"] and _ragged(options["reduced"]):
+        yield "use_mask False counts frames after the end"
+    elif "computation" in options and options["computation"].padding.counted:
+        yield "the expression counts frames after the end"
+    masked = options.get("masked_time") if cls == "batch_norm" else None
+    given = layer.spec.common.batch_norm
+    if isinstance(given, Mapping):
+        masked = given.get("masked_time")
+    if masked is False:
+        yield "batch_norm with masked_time False counts frames after the end"
+
+
+NOT_YET = frozenset(
+    "accumulate_mean choice decide edit_distance_table fast_bw forced_align generic_attention kenlm masked_computation "
+    "optimal_completions positional_encoding relative_positional_encoding rnn_cell self_attention "
+    "tikhonov_regularization twod_lstm unmask".split()
+)
+"""Classes of the reference; those of them that no layer here has are not supported yet."""
+Level = Literal["stops", "ignored", "differs", "training"]
+LEVELS: tuple[Level, ...] = ("stops", "ignored", "differs", "training")
+"""The worst first."""
+WORDS = 160
+"""The most characters of a way out."""
+
+
+@dataclass(frozen=True)
+class NetworkFinding:
+    """Something that a user of a network should know.
+
+    level: "stops": no batch passes; "ignored": an option without effect; "differs": other values than expected;
+    "training": entries of the config that are up to the user's training loop.
+    layers: paths of the layers that it is about. lines: where these are in the config. way: what to do.
+    """
+
+    level: Level
+    what: str
+    layers: tuple[str, ...] = ()
+    lines: tuple[int, ...] = ()
+    way: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class NetworkReport(Shown):
+    """The result of `net.report()`. It is true if the network runs.
+
+    findings: the worst first. layers: how many are constructed. params: how many numbers their parameters have.
+    """
+
+    name: str
+    findings: tuple[NetworkFinding, ...]
+    layers: int = 0
+    params: int = 0
+
+    def __bool__(self) -> bool:
+        return not self.of("stops")
+
+    def of(self, level: Level) -> list[NetworkFinding]:
+        """The findings of a level: "stops", "ignored", "differs" or "training"."""
+        return [finding for finding in self.findings if finding.level == level]
+
+
+class Reported(Protocol):
+    """What a report needs of a network."""
+
+    name: str
+    config: dict[str, Any]
+    extern_data: ExternData
+    train_flag: bool | None
+    eval_flag: bool
+    failures: dict[str, Exception]
+    notes: dict[int, str]
+
+    def outline(self) -> dict[str, Entry]: ...  # noqa: D102
+
+    def get_num_params(self) -> int: ...  # noqa: D102
+
+
+def report_of(net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet]) -> NetworkReport:
+    """The report of a network, given its nodes and the order in which they are computed.
+
+    >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 3}}))
+    >>> _ = net.construct_from_dict({"output": {"class": "cpoy", "from": "data"}}, strict=False)
+    >>> net.report().findings[0].what
+    "there is no layer class 'cpoy'"
+    """
+    entries, every = net.outline(), every_node(nodes)
+    findings = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, every, entries)]
+    findings += [NetworkFinding("ignored", note, lines=(line,)) for line, note in net.notes.items()]
+    for group, names, way in training_keys(net.config):
+        findings.append(NetworkFinding("training", f"{group}: {', '.join(names)}", way=way))
+    merged = sorted(_merged(findings), key=lambda finding: LEVELS.index(finding.level))
+    count = sum(node.layer is not None for node in every.values())
+    return NetworkReport(net.name, tuple(merged), count, net.get_num_params())
+
+
+def _merged(findings: list[NetworkFinding]) -> Iterator[NetworkFinding]:
+    """Findings with the same words as one, of several layers."""
+    groups: dict[tuple[str, str], list[NetworkFinding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.level, finding.what), []).append(finding)
+    for group in groups.values():
+        paths = dict.fromkeys(path for finding in group for path in finding.layers)
+        lines = dict.fromkeys(line for finding in group for line in finding.lines)
+        yield NetworkFinding(group[0].level, group[0].what, tuple(paths), tuple(lines), group[0].way)
+
+
+# -- what stops
+
+
+def _stops(
+    net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], entries: Mapping[str, Entry]
+) -> Iterator[NetworkFinding]:
+    if not any(entry.used for entry in entries.values()):
+        yield NetworkFinding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
+    for path, error in net.failures.items():
+        yield _stop(path, entries.get(path), error)
+    every = every_node(nodes)
+    for path, entry in entries.items():
+        if entry.used and path not in every and path not in net.failures:
+            for fault, way in (*unsupported(entry), *_no_data(entry, net.extern_data)):
+                yield _finding("stops", fault, entry, way)
+    modes = [True, False] if net.train_flag is None else [net.train_flag]
+    for train in modes:
+        for path, part, error in rehearse(net, nodes, order, train=train, losses=net.eval_flag or train):
+            yield _stop(path, entries.get(path), error, "" if part == "layer" else "the loss: ")
+
+
+def _finding(level: Level, what: str, entry: Entry, way: str = "") -> NetworkFinding:
+    return NetworkFinding(level, what, (entry.path,), () if entry.line is None else (entry.line,), way)
+
+
+def _stop(path: str, entry: Entry | None, error: Exception, part: str = "") -> NetworkFinding:
+    fault, way = reason(error)
+    if entry is None:
+        return NetworkFinding("stops", part + fault, (path,) if path else (), (), way)
+    if entry.cls in NOT_YET and fault.startswith("there is no layer class"):
+        fault, way = next(unsupported(entry))
+    for name, value in entry.described.items():
+        if isinstance(value, Unknown) and repr(value)[:40] in f"{fault} {error}":
+            fault, way = _imported(name, value)
+    return _finding("stops", part + fault, entry, way)
+
+
+def reason(error: Exception) -> tuple[str, str]:
+    """Why a layer stops, without its name, and the way out."""
+    if not isinstance(error, RfError):
+        return f"{type(error).__name__}: {error}".partition("\n")[0][:200], ""
+    path = getattr(error, "at_layer", None)
+    start = "" if path is None else rf"layer {re.escape(repr(path))} \(.*?\)(, line \d+)?: "
+    fault = re.sub(f"^{start}", "", error.what, count=1) if start else error.what
+    fault = fault.removeprefix(f"{path}: ")
+    got = "" if error.got is None else str(error.got).partition("\n")[0]
+    if got and len(got) < 80 and got not in fault:
+        fault = f"{fault} ({got})"
+    way = str(error.hint or error.expected or "").partition("\n")[0][:WORDS]
+    return fault, "" if way.startswith("known: ") else way
+
+
+def _imported(name: str, value: Unknown) -> tuple[str, str]:
+    """What is said about an option whose value comes from another module."""
+    fault = f"{name} is what the config imports, and not known: {value!r:.60}"
+    return fault, "write the value into the config; rf.read_config(path, execute=True) runs a file that you trust"
+
+
+def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
+    """What is wrong with a layer that was not constructed, as far as its options alone tell."""
+    try:
+        cls = class_known(entry.described)
+    except RfError as error:
+        yield (f"the class {entry.cls} is not supported yet", "") if entry.cls in NOT_YET else reason(error)
+        return
+    for name, value in entry.described.items():
+        if isinstance(value, Unknown):
+            yield _imported(name, value)
+        elif name not in ("class", "from") and name not in IGNORED and name not in cls.options:
+            yield f"unknown option {name!r}", did_you_mean(name, cls.options) or ""
+        elif name in cls.options and cls.options[name].kind == "value" and not isinstance(value, Function):
+            try:
+                checked(cls.options[name], name, value)
+            except RfError as error:
+                yield reason(error)
+    for name, option in cls.options.items():
+        if option.default is REQUIRED and option.kind == "value" and name not in entry.described:
+            yield f"the option {name} is missing", f'"{name}": …'
+    for reference in entry.references:
+        if reference.path is None:
+            yield f"{reference.option}: there is no layer {reference.written!r}", ""
+
+
+def _no_data(entry: Entry, extern: ExternData) -> Iterator[tuple[str, str]]:
+    """Data keys that a layer reads and that do not exist."""
+    for path in dict.fromkeys(reference.path for reference in entry.references):
+        key = "" if path is None else path.removeprefix("data:")
+        if path != key and key and not extern.has_data(key):
+            yield f"there is no data key {key!r}", did_you_mean(key, extern.data) or ""
+
+
+# -- what differs
+
+
+def _ignored(entries: Mapping[str, Entry]) -> Iterator[NetworkFinding]:
+    for entry in entries.values():
+        if entry.used:
+            for name in ignored_options(entry.described):
+                yield _finding("ignored", f"{entry.cls}: {name} has no effect", entry)
+
+
+def _differs(
+    net: Reported, outside: Mapping[str, NetNode], nodes: Mapping[str, NetNode], entries: Mapping[str, Entry]
+) -> Iterator[NetworkFinding]:
+    for path, node in nodes.items():
+        if node.layer is not None and path in entries:
+            source = nodes[node.sources[0]].template if node.sources else None
+            for text, way in differences(node, source, evaluates=net.eval_flag, inside=path not in outside):
+                yield _finding("differs", text, entries[path], way)
+
+
+GROUPS = {
+    "optimizer": (
+        r"learning_rate|adam\w*|nadam|amsgrad|rmsprop|adadelta|momentum|nesterov|optimizer\w*|gradient_\w+|grad\w*_clip"
+        r"|accum_grad_\w+|decouple_constraints\w*|weight_decay|tf_optimizer",
+        "torch.optim.Adam(rf.torch_parameters(net), lr={learning_rate}), torch.nn.utils.clip_grad_norm_",
+    ),
+    "schedule": (
+        r"learning_rates|learning_rate_\w+|newbob\w*|min_learning_rate|num_epochs|start_epoch|relative_error_\w+"
+        r"|use_learning_rate_control_always",
+        "torch.optim.lr_scheduler",
+    ),
+    "batches": (
+        r"batch_size|max_seqs|m(ax|in)_seq_length|chunking|batching|max_pad_size|batch_pruning|pad\w*_batch\w*"
+        r"|sort_dataset|seq_ordering|partition_epoch|cache_size|window|context_window",
+        "torch.utils.data.DataLoader(…, collate_fn=net.extern_data.collate)",
+    ),
+    "data sets": (
+        r"train|dev|eval|search_data|eval_datasets|train_dataset|forward_data",
+        'a torch Dataset, such as rf.hdf("train.hdf")',
+    ),
+    "pretraining": (r"pretrain\w*|train_only\w*|epoch_split", "rf.Network.from_config(path, epoch=…) for each stage"),
+    "weights of other models": (
+        r"preload_from_files|import_model\w*|load|load_epoch|model_init\w*|initialize_from\w*",
+        "rf.preload(net, config)",
+    ),
+    "checkpoints": (r"model|cleanup_old_models|save_interval|keep_\w*models|checkpoint\w*", "rf.save, rf.load"),
+    "search": (r"search_\w+|forward_\w+|output_file|beam_\w+_for_search", "search_flag=True"),
+    "devices and logs": (
+        r"device|use_tensorflow|tf_\w+|log\w*|debug_\w+|use_horovod|horovod\w*|multiprocessing|update_on_device"
+        r"|stop_on_\w+|task|calculate_exp_loss|store_\w+",
+        "rfnb runs on Torch, in your process",
+    ),
+}
+"""By what they are for: the pattern of the names, and what takes their place."""
+
+
+def training_keys(values: Mapping[str, Any]) -> Iterator[tuple[str, list[str], str]]:
+    """What names of a config are for, those names with short values, and what takes their place.
+
+    >>> from rfnb.netdict.report.findings import training_keys
+    >>> for group, names, instead in training_keys({"learning_rate": 0.001, "network": {}, "max_seqs": 40}):
+    ...     print(group, names, instead.partition("(")[0])
+    optimizer ['learning_rate = 0.001'] torch.optim.Adam
+    batches ['max_seqs = 40'] torch.utils.data.DataLoader
+    """
+    names = [name for name in values if isinstance(name, str)]
+    for group, (pattern, instead) in GROUPS.items():
+        keys = [name for name in names if re.fullmatch(pattern, name)]
+        if keys:
+            names = [name for name in names if name not in keys]
+            rate = values.get("learning_rate")
+            instead = instead.replace("{learning_rate}", str(rate) if isinstance(rate, int | float) else "1e-3")
+            yield group, [_word(name, values[name]) for name in keys], instead
+
+
+def _word(name: str, value: Any) -> str:
+    short = isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < 24)
+    return f"{name} = {value!r}" if short else name

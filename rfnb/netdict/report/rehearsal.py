@@ -1,0 +1,194 @@
+"""Constructs the layers that can be constructed, and runs a network without numbers, to find what would fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rfnb.core.run_ctx import entered, get_run_ctx
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import RfError
+from rfnb.netdict.axes import time_of
+from rfnb.netdict.build import NetNode, every_node, on_meta, run_node, without_numbers
+from rfnb.netdict.builder import Builder
+from rfnb.netdict.extern_data import ExternData
+from rfnb.netdict.holder import LossHolder
+from rfnb.netdict.inner_net import InnerScope
+from rfnb.netdict.loops.net import RecNet
+from rfnb.netdict.loops.order import outside_needs
+from rfnb.netdict.loops.run import RecRun
+from rfnb.netdict.loops.trace_reuse import CHANGING
+from rfnb.netdict.losses import LayerLoss
+from rfnb.netdict.report.outline import Entry
+from rfnb.netdict.resolve import Scope
+from rfnb.trace.run.options import recording
+
+
+def rehearse(
+    net: Any, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], *, train: bool, losses: bool
+) -> Iterator[tuple[str, str, Exception]]:
+    """What fails: the path of the layer, "layer" or "loss", and the error. Layers that need a failed one are left out.
+
+    train: whether this is training. losses: whether they are computed too.
+    """
+    values = {path: node.template for path, node in nodes.items() if path.startswith("data:")}
+    with (
+        entered(get_run_ctx().again()),
+        results_kept(nodes),
+        get_run_ctx().train_flag_ctx(train),
+        recording(False),
+        sizes_of(values.values(), [node.template for node in nodes.values()]),
+    ):
+        for item in order:
+            if any(name not in values for name in outside_needs(item)):
+                continue
+            try:
+                if isinstance(item, RecNet):
+                    with on_meta(*net.parameters()):
+                        RecRun(item, values, nodes).run()
+                elif item.layer is not None:
+                    with on_meta(*item.layer.parameters()):
+                        run_node(item, values)
+            except Exception as error:
+                if not looks_at_numbers(error):
+                    yield getattr(error, "at_layer", item.path), "layer", error
+        for path, node in nodes.items():
+            if losses and node.loss is not None and path in values:
+                try:
+                    _loss(node, values, net.extern_data)
+                except Exception as error:
+                    if not looks_at_numbers(error):
+                        yield path, "loss", error
+
+
+@contextmanager
+def results_kept(nodes: Mapping[str, NetNode]) -> Iterator[None]:
+    """After the block, layers have again what a call before it left in them, and losses take: logits, for example."""
+    layers = [node.layer for node in every_node(nodes).values() if node.layer is not None]
+    saved = [(layer, {name: x for name, x in vars(layer).items() if name in CHANGING}) for layer in layers]
+    try:
+        for layer in layers:
+            layer.last = replace(layer.last)
+        yield
+    finally:
+        for layer, results in saved:
+            vars(layer).update(results)
+
+
+@contextmanager
+def sizes_of(given: Iterable[Tensor], others: Iterable[Tensor]) -> Iterator[None]:
+    """Inside the block, dims have the sizes that they have in the given tensors; afterwards those of before again.
+
+    others: tensors with further dims, to which the block may give sizes.
+    """
+    given = list(given)
+    roots = dict.fromkeys(root for x in (*given, *others) for dim in x.dims for root in dim.roots.values())
+    bindings = [(root, root.bound, root.given) for root in roots]
+    try:
+        for x in given:
+            for dim in x.dims:
+                for root in dim.roots.values():
+                    root.bind_to(x.lengths, root.given)
+        yield
+    finally:
+        for root, lengths, by in bindings:
+            root.bind_to(lengths, by)
+
+
+def looks_at_numbers(error: Exception) -> bool:
+    """Whether an op failed because it looks at numbers, which are only there with a batch: those of an end, say."""
+    kinds = RuntimeError | NotImplementedError | RfError
+    return any(isinstance(cause, kinds) and " meta " in str(cause) for cause in (error, error.__cause__))
+
+
+def _loss(node: NetNode, values: Mapping[str, Tensor], extern: ExternData) -> None:
+    """Computes the loss of a layer, with a target that is as long as the output where it comes from the data."""
+    output, loss, layer = values[node.path], node.loss, node.layer
+    assert isinstance(loss, LayerLoss) and layer is not None
+    target = None if node.target is None or not loss.needs_target else values.get(node.target)
+    if target is None and loss.needs_target:
+        return
+    if target is not None and node.target is not None and node.target.startswith("data:"):
+        target = as_long_as(output, target, extern, node.target.removeprefix("data:"))
+    factor = None if node.inv_norm_factor is None else values.get(node.inv_norm_factor)
+    with on_meta(*layer.parameters()):
+        holder = LossHolder(node.path, layer, loss, output, target, custom_inv_norm_factor=factor)
+        holder.get_loss_value_for_objective()
+        holder.get_error_value()
+
+
+def as_long_as(output: Tensor, target: Tensor, extern: ExternData, key: str) -> Tensor:
+    """The template of a data key with the lengths of an output, if it has others."""
+    frames, axis = time_of(output), time_of(target)
+    if frames is None or axis is None or axis is frames:
+        return target
+    sizes = output.size_of(frames).values
+    if sizes.shape == target.size_of(axis).values.shape and (sizes == target.size_of(axis).values).all():
+        return target
+    data = extern.get_data(key)
+    shape: list[Any] = [len(sizes) if dim.is_batch_dim() else int(sizes.max()) for dim in data.dims]
+    shape = [size if dim.dimension is None else dim.dimension for dim, size in zip(data.dims, shape, strict=True)]
+    return without_numbers(data.tensor((np.zeros(shape, data.dtype), {data.dims.index(axis): sizes})))
+
+
+def construct_what_can(
+    builder: Builder, net_dict: Mapping[str, Any], entries: Mapping[str, Entry]
+) -> dict[str, Exception]:
+    """Constructs each used layer whose sources are there. The errors of the others, by path.
+
+    A layer that needs one with an error has none of its own.
+    """
+    failures: dict[str, Exception] = {}
+    try:
+        builder.construct(net_dict, ())
+    except Exception as error:
+        failures[getattr(error, "at_layer", "")] = error
+    missing = set(failures)
+    for path, entry in entries.items():
+        scope = _scope(builder.scope, entry.scope)
+        if not entry.used or scope is None or path in missing:
+            continue
+        if not missing.isdisjoint(entry.needs):
+            missing.add(path)
+            continue
+        try:
+            builder.layer(scope, entry.name)
+        except Exception as error:
+            missing.add(path)
+            failures.setdefault(getattr(error, "at_layer", path), error)
+    ends = [path for path, entry in entries.items() if entry.used and not entry.scope.path]
+    _leave_out(builder, [path for path in builder.loops.nets if path not in builder.nodes])
+    try:
+        builder.construct({}, [] if missing else ends)
+    except Exception as error:
+        failures.setdefault(getattr(error, "at_layer", ""), error)
+        _leave_out(builder, list(builder.loops.nets))
+    return failures
+
+
+def _leave_out(builder: Builder, loops: list[str]) -> None:
+    """Removes loops that are not complete, and all that needs a value of theirs."""
+    nodes, nets = builder.nodes, builder.loops.nets
+    dropped = {net for path in loops if path in nets for net in nets.values() if nets[path] in net.chain}
+    for path in [path for path, node in nodes.items() if node.loop in dropped]:
+        del nodes[path]
+    for net in dropped:
+        nets.pop(net.path, None)
+        nodes.pop(net.path, None)
+    while orphans := [path for path, node in nodes.items() if any(need not in nodes for need in node.needs)]:
+        for path in orphans:
+            del nodes[path]
+
+
+def _scope(root: Scope, wanted: Scope) -> Scope | None:
+    """The same net in the builder; None in recurrent nets and units, whose layers are constructed together."""
+    if wanted.in_loop is not None or isinstance(wanted, InnerScope):
+        return None
+    if wanted.parent is None:
+        return root
+    parent = _scope(root, wanted.parent)
+    return None if parent is None else parent.sub(wanted.name)

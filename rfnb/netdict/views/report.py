@@ -1,0 +1,76 @@
+"""The view of `net.report()`: a table, the worst first."""
+
+from __future__ import annotations
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.graph.cards import amount
+from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Only, Page
+from rfnb.display.kit.words import Span, Words, chip, name, quiet
+from rfnb.display.markup import style
+from rfnb.display.markup.elements import Table
+from rfnb.netdict.report.findings import LEVELS, NetworkFinding, NetworkReport
+
+COLUMNS = ("", "what", "layers", "line", "what to do")
+WORDS = {
+    "stops": "stops",
+    "ignored": "ignored",
+    "differs": "differs",
+    "training": "up to you",
+}
+ABOUT = {
+    "stops": "no batch passes before this is mended",
+    "ignored": "options without effect",
+    "differs": "values may not be those that you expect",
+    "training": "entries for the training, which is your own loop",
+}
+COLOURS = {"stops": style.ALARM, "ignored": style.WARN, "differs": style.WARN, "training": style.GREY}
+FEW = 3
+"""So many layers are named of a finding."""
+MOST = 200
+"""Largest number of findings listed."""
+
+
+def describe(report: NetworkReport) -> Page:
+    """The verdict, then a fold for each level, the worst first."""
+    found = report.findings[:MOST]
+    rows = [[WORDS[x.level], x.what, _layers(x), _lines(x), x.way] for x in found]
+    stops = sum(x.level == "stops" for x in found)
+    verdict = "runs" if report else f"does not run: {count_of(stops, 'reason')}"
+    facts = f"{count_of(report.layers, 'layer')} constructed, {amount(report.params)} parameters"
+    head: list[Words] = [name(report.name), " ", chip(verdict, style.GREY if report else style.ALARM), quiet(facts)]
+    folds = [_fold(level, [row for x, row in zip(found, rows, strict=True) if x.level == level]) for level in LEVELS]
+    blocks: list[Block] = [
+        Line(Span(head, text=f"{report.name}: {verdict} ({facts})"), look=style.HEAD),
+        Only("text", [Grid(rows, COLUMNS) if rows else None]),
+        Only("html", folds),
+        Note(f"{len(report.findings) - MOST} more findings" if len(report.findings) > MOST else None),
+    ]
+    return Page("network_report", report.name, blocks, Table(COLUMNS, rows))
+
+
+def _layers(found: NetworkFinding) -> str:
+    names = found.layers
+    tail = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + tail
+
+
+def _lines(found: NetworkFinding) -> str:
+    return ", ".join(map(str, found.lines[:FEW])) + (" …" if len(found.lines) > FEW else "")
+
+
+CELL = f"{style.LEFT_CELL};white-space:normal;min-width:9em;overflow-wrap:break-word"
+LOOKS = (
+    f"{CELL};max-width:30em",
+    f"{CELL};max-width:16em;font-family:monospace",
+    style.LEFT_CELL,
+    f"{CELL};max-width:24em;opacity:0.8",
+)
+HEADER = f"{style.LEFT_CELL};opacity:0.65;font-weight:normal"
+TABLE = style.TABLE.replace("monospace", "sans-serif")
+
+
+def _fold(level: str, rows: list[list[str]]) -> Block:
+    """The findings of a level."""
+    title = [chip(f"{WORDS[level]} {len(rows)}", COLOURS[level]), quiet(ABOUT[level])]
+    grid = Grid([row[1:] for row in rows], COLUMNS[1:], LOOKS, head=HEADER, look=TABLE)
+    return Fold(title, [grid], is_open=level != "training") if rows else None

@@ -1,7 +1,0 @@
-"""What a net dict says, and whether it runs here.
-
-outline.py        its layers and what each refers to, without constructing it
-rehearsal.py      constructs what can be constructed, and runs it without numbers
-differences.py    what is ignored, and what differs from the reference
-findings.py       `net.report()`: all of these, the worst first
-"""
