@@ -22,6 +22,7 @@ if _TYPE_CHECKING:
     from rfnb.search.score.ctc_prefix import CTCPrefix as CTCPrefix
     from rfnb.search.score.internal_lm import InternalLM as InternalLM
     from rfnb.search.score.kenlm_model import KenLM as KenLM
+    from rfnb.search.score.lexicon import Lexicon as Lexicon
     from rfnb.search.score.ngram import NGram as NGram
     from rfnb.search.score.phrases import Phrases as Phrases
     from rfnb.search.score.scorer import (
@@ -52,6 +53,7 @@ _NAMES = {
     "Found": "found",
     "InternalLM": "score.internal_lm",
     "KenLM": "score.kenlm_model",
+    "Lexicon": "score.lexicon",
     "NGram": "score.ngram",
     "PartialScorer": "score.scorer",
     "Phrases": "score.phrases",

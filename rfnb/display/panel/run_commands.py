@@ -25,7 +25,7 @@ from rfnb.display.run.schema import Curve, GradientsView, OtherFunction, RunItem
 from rfnb.display.run.step import choose
 from rfnb.errors import ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
-from rfnb.trace.plain.others import add_file_of
+from rfnb.trace.plain.skipped_functions import add_file_of
 from rfnb.trace.run.find import of_step, steps_begun
 
 if TYPE_CHECKING:
