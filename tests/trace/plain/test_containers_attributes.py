@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.trace.plain.attributes import HIDDEN, MISSING, path_of
+from rfnb.trace.plain.containers import HIDDEN, MISSING, path_of
 
 
 class Decoder(torch.nn.Module):

@@ -9,7 +9,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.display.panel.commands import Dispatcher
-from rfnb.trace.plain import others
+from rfnb.trace.plain import skipped_functions
 
 FILES = {
     "__init__": "",
@@ -46,8 +46,8 @@ def library(tmp_path, monkeypatch):
     for name, text in FILES.items():
         (folder / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(str(folder.parent))
-    monkeypatch.setattr(others, "ADDED", set())
-    others._modules.cache_clear()
+    monkeypatch.setattr(skipped_functions, "ADDED", set())
+    skipped_functions._modules.cache_clear()
     import library_of_loops.search
 
     yield library_of_loops.search
@@ -67,7 +67,7 @@ def test_loops_of_other_files_are_listed_and_can_be_added(library):
     view = panel.handle({"id": 1, "command": "run", "args": {"run": run.serial}})["data"]
     assert view["also"] == [{"place": place, "added": False}]
     wrong = panel.handle({"id": 2, "command": "record_too", "args": {"run": run.serial, "place": "os:walk"}})
-    assert wrong["status"] == "error" and not others.ADDED
+    assert wrong["status"] == "error" and not skipped_functions.ADDED
     answer = panel.handle({"id": 3, "command": "record_too", "args": {"run": run.serial, "place": place}})
     assert answer["data"] == [{"place": place, "added": True}]
     with rf.record_loops("library_of_loops.search:search"):
@@ -80,7 +80,7 @@ def test_loops_of_other_files_are_listed_and_can_be_added(library):
 
 def test_the_code_of_other_packages_is_not_read(library, monkeypatch):
     read = []
-    monkeypatch.setattr(others, "outline", lambda code: read.append(code.co_name))
+    monkeypatch.setattr(skipped_functions, "outline", lambda code: read.append(code.co_name))
     with rf.record_loops(library.search):
         library.search(3)
         textwrap.fill("a word")

@@ -1,4 +1,4 @@
-"""Functions that ran a loop while those of other files were recorded, and may be recorded as well."""
+"""Functions that ran a loop while loops of other files were recorded, and that may be recorded as well."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE
-from rfnb.trace.plain.attributes import MISSING
+from rfnb.trace.plain.containers import MISSING
 
 
 @cache

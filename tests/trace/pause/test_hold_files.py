@@ -8,7 +8,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import LoopError, LoopWarning
-from rfnb.trace.pause import files
+from rfnb.trace.pause import hold
 from tests.trace.pause.test_pauses import run
 
 
@@ -57,7 +57,7 @@ def test_a_process_writes_five_files_at_most():
 
 def test_the_file_that_reaches_the_limit_of_bytes_is_told_to_be_the_last(monkeypatch):
     rf.pause_when("after.n > 1")
-    monkeypatch.setattr(files, "MOST_BYTES", 1)
+    monkeypatch.setattr(hold, "MOST_BYTES", 1)
     with pytest.warns(LoopWarning, match="no more are written") as told:
         run()
         run()
@@ -66,7 +66,7 @@ def test_the_file_that_reaches_the_limit_of_bytes_is_told_to_be_the_last(monkeyp
 
 def test_large_states_are_written_as_statistics(monkeypatch):
     feat = rf.Dim(1000, name="feat")
-    monkeypatch.setattr(files, "MOST_BYTES", 10 * 6000)  # for each file 6000 bytes of values and 6000 of states
+    monkeypatch.setattr(hold, "MOST_BYTES", 10 * 6000)  # for each file 6000 bytes of values and 6000 of states
     loop = rf.Loop(max_seq_len=2, name="large")
     loop.state.h, loop.state.n = rf.ones([feat]), rf.convert_to_tensor(0.0)
     rf.pause_when("after.n > 1")

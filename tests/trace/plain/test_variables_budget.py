@@ -12,7 +12,7 @@ import torch
 
 import rfnb as rf
 from rfnb.backend.torch.tape import TorchTape
-from rfnb.trace.plain import budget
+from rfnb.trace.plain import variables
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_an_accelerator_has_a_budget_of_its_own(accelerator, gradients):
 
 
 def test_values_go_when_the_program_needs_the_memory(accelerator, monkeypatch):
-    monkeypatch.setattr(budget, "CHECKED", 0)
+    monkeypatch.setattr(variables, "CHECKED", 0)
     accelerator[0] = 4_000_000
 
     def use(i):
@@ -206,7 +206,7 @@ def test_loops_that_run_at_the_same_time_share_the_budget(small_budget):
     def inner():
         for _ in range(20):
             x = torch.zeros(10_000)
-        used.append(sum(budgets.bytes for budgets in budget._open) + rf.runs.bytes)
+        used.append(sum(budgets.bytes for budgets in variables._open) + rf.runs.bytes)
         return x
 
     rf.runs.clear()

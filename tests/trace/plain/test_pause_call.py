@@ -64,7 +64,7 @@ def test_elsewhere_each_pause_at_a_line_is_a_step():
     with user(look) as seen:
         loop_of(range(4))
     assert totals == [[3], [3, 6]] and [step for step, _ in seen] == [0, 1]
-    assert "rf.pause() in test_here.py:" in seen[0][1]
+    assert "rf.pause() in test_pause_call.py:" in seen[0][1]
 
 
 def no_loop(x):

@@ -13,9 +13,9 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopError, LoopWarning
-from rfnb.trace.plain import forget
-from rfnb.trace.plain.budget import Budgets
+from rfnb.trace.plain import recorder
 from rfnb.trace.plain.recorder import FrameRecorder
+from rfnb.trace.plain.variables import Budgets
 from tests.trace.plain import loops_by_hand
 from tests.trace.plain.programs import LOST, equal
 from tests.trace.plain.test_fork import LOOPS, assert_same_steps, entries
@@ -34,10 +34,10 @@ def eager(monkeypatch):
     forgotten = []
     monkeypatch.setattr(Budgets, "log_is_large", lambda self: True)
     monkeypatch.setattr(Budgets, "is_due", lambda self, hidden: True)
-    monkeypatch.setattr(forget, "GAIN", 1)
-    monkeypatch.setattr(forget, "PART", 0.9)
+    monkeypatch.setattr(recorder, "GAIN", 1)
+    monkeypatch.setattr(recorder, "PART", 0.9)
     monkeypatch.setattr(FrameRecorder, "_give_up", lambda self, error: (_ for _ in ()).throw(error))
-    oldest = forget.forget_oldest
+    oldest = recorder.forget_oldest
     monkeypatch.setattr(
         "rfnb.trace.plain.recorder.forget_oldest", lambda *args: forgotten.append(oldest(*args)) or forgotten[-1]
     )
