@@ -17,6 +17,7 @@ if _TYPE_CHECKING:
     from rfnb.search.ctc import ctc_beam as ctc_beam
     from rfnb.search.decoding import decode as decode
     from rfnb.search.found import Found as Found, load as load
+    from rfnb.search.generate.build import from_generate as from_generate
     from rfnb.search.score.coverage import Coverage as Coverage
     from rfnb.search.score.ctc_prefix import CTCPrefix as CTCPrefix
     from rfnb.search.score.internal_lm import InternalLM as InternalLM
@@ -65,6 +66,7 @@ _NAMES = {
     "ctc_beam": "ctc",
     "decode": "decoding",
     "forced": "variants.constraints",
+    "from_generate": "generate.build",
     "lengths": "variants.constraints",
     "load": "found",
     "no_repeat": "variants.history",
