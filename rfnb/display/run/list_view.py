@@ -10,7 +10,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table, chip, row
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.run.schema import Origin, RunItem, RunsView
-from rfnb.trace.run.plain_steps import PlainSteps
+from rfnb.trace.run.variables import PlainSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
