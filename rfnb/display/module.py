@@ -6,9 +6,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from posixpath import commonpath
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -16,65 +17,76 @@ from rfnb.core.graph.call_recorder import note_of
 from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.display.kit import options
+from rfnb.display.kit.blocks import Block, Fold, Group, Line, Note, Page
 from rfnb.display.kit.dims import colour_of, describe_dim, dim_word, dims_text
 from rfnb.display.kit.note import Notes
 from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.words import Span, bold, chip, name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, chip, note_text, quiet
-from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.elements import Table
+from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, amount, plain, real, short, size
 from rfnb.nn.module.module import Module
 
 
-class ParamRow(TypedDict):
-    """A parameter or buffer of a module."""
+@dataclass(frozen=True)
+class ParamRow:
+    """A parameter or buffer of a module.
 
-    path: str  # "encoder.layers.0.weight"
+    Args:
+        path: "encoder.layers.0.weight".
+        shape: of a plain tensor, which has no dims; None if there is none yet.
+        buffer: it is no parameter of the model proper.
+        shared: where it is shown, and counted, first.
+        weight_decay: of its own; None: none of its own.
+        norm: None: not looked at.
+        grad: the norm of the gradient; None: there is none.
+    """
+
+    path: str
     dims: list[DimView]
-    shape: list[int] | None  # of a plain tensor, which has no dims; None if there is none yet
+    shape: list[int] | None
     dtype: str
     device: str
     count: int
     bytes: int
     trainable: bool
-    buffer: bool  # it is no parameter of the model proper
-    shared: str | None  # where it is shown, and counted, first
-    weight_decay: Number | None  # of its own; None: none of its own
-    norm: Number | None  # None: not looked at
+    buffer: bool
+    shared: str | None
+    weight_decay: Number | None
+    norm: Number | None
     mean: Number | None
     std: Number | None
-    grad: Number | None  # the norm of the gradient; None: there is none
+    grad: Number | None
 
 
-class ModuleNode(TypedDict):
-    """A module and its parts; or several consecutive modules of equal form."""
+@dataclass(frozen=True)
+class ModuleNode:
+    """A module and its parts; or several consecutive modules of equal form.
 
-    name: str  # "encoder", or "0–11"
+    Args:
+        name: "encoder", or "0–11".
+        note: "in:26 → out:128".
+        settings: "activation=silu"; told where layers that are alike differ in them.
+        repeat: how many there are.
+        params: by name: the rows of each of them.
+        count: parameters here and below; of all of them, but inside of a card those of one.
+        frozen: how many of these are not trained.
+        differs: in what those that are alike are not.
+        shared: where it is shown first.
+    """
+
+    name: str
     cls: str
-    note: str  # "in:26 → out:128"
-    settings: list[str]  # "activation=silu"; told where layers that are alike differ in them
-    repeat: int  # how many there are
-    params: list[list[int]]  # by name: the rows of each of them
-    count: int  # parameters here and below; of all of them, but inside of a card those of one
-    frozen: int  # how many of these are not trained
-    differs: list[str]  # in what those that are alike are not
-    shared: str | None  # where it is shown first
-    children: list[ModuleNode]
-
-
-class ModuleView(TypedDict):
-    """The tree of a module, and its parameters in order."""
-
-    kind: Literal["module"]
-    root: ModuleNode
-    rows: list[ParamRow]
+    note: str
+    settings: list[str]
+    repeat: int
+    params: list[list[ParamRow]]
     count: int
     frozen: int
-    bytes: int
-    dtype: str  # that of most
-    device: str
-    bad: list[str]  # "layers.3.weight: NaN"
-    note: str | None
+    differs: list[str]
+    shared: str | None
+    children: list[ModuleNode]
 
 
 def children_of(module: Any) -> list[tuple[str, Any]]:
@@ -111,11 +123,11 @@ class ModuleRows:
         self._left = options.MODULE_ENTRIES
         self._skipped = 0
 
-    def add(self, path: str, parameter: Any, *, buffer: bool) -> int:
-        """Adds a parameter; returns its number."""
+    def add(self, path: str, parameter: Any, *, buffer: bool) -> ParamRow:
+        """Adds a parameter."""
         shared = self._paths.setdefault(id(parameter), path)
         self.rows.append(self._row(path, parameter, buffer, None if shared == path else shared))
-        return len(self.rows) - 1
+        return self.rows[-1]
 
     def _row(self, path: str, parameter: Any, buffer: bool, shared: str | None) -> ParamRow:
         of_rfnb = isinstance(parameter, Parameter)
@@ -125,23 +137,23 @@ class ModuleRows:
         small = not _has_no_shape(raw) and not getattr(raw, "is_meta", False) and shared is None
         grad = getattr(raw, "grad", None) if getattr(raw, "is_leaf", False) else None
         values = self._moments(path, raw, count) if small else (None, None, None)
-        return {
-            "path": path,
-            "dims": [describe_dim(dim, parameter.lengths) for dim in parameter.dims] if of_rfnb else [],
-            "shape": None if of_rfnb or _has_no_shape(raw) else shape,
-            "dtype": str(parameter.dtype).removeprefix("torch."),
-            "device": str(getattr(raw, "device", "cpu")),
-            "count": count,
-            "bytes": int(getattr(raw, "nbytes", 0)) if count else 0,
-            "trainable": bool(parameter.trainable if of_rfnb else parameter.requires_grad),
-            "buffer": buffer,
-            "shared": shared,
-            "weight_decay": getattr(parameter, "weight_decay", None) or None,
-            "norm": values[0],
-            "mean": values[1],
-            "std": values[2],
-            "grad": self._moments(f"gradient of {path}", grad, count)[0] if small and grad is not None else None,
-        }
+        return ParamRow(
+            path=path,
+            dims=[describe_dim(dim, parameter.lengths) for dim in parameter.dims] if of_rfnb else [],
+            shape=None if of_rfnb or _has_no_shape(raw) else shape,
+            dtype=str(parameter.dtype).removeprefix("torch."),
+            device=str(getattr(raw, "device", "cpu")),
+            count=count,
+            bytes=int(getattr(raw, "nbytes", 0)) if count else 0,
+            trainable=bool(parameter.trainable if of_rfnb else parameter.requires_grad),
+            buffer=buffer,
+            shared=shared,
+            weight_decay=getattr(parameter, "weight_decay", None) or None,
+            norm=values[0],
+            mean=values[1],
+            std=values[2],
+            grad=self._moments(f"gradient of {path}", grad, count)[0] if small and grad is not None else None,
+        )
 
     def _moments(self, what: str, raw: Any, count: int) -> Moments:
         if count > self._left:
@@ -207,56 +219,51 @@ LINES = 4
 """Largest number of differences listed."""
 
 
-def grouped(nodes: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[ModuleNode]:
+def grouped(nodes: Sequence[ModuleNode]) -> list[ModuleNode]:
     """The nodes, with neighbours of equal form, and equal names except for a number, joined."""
-    return [_merged(list(group), rows) for _, group in groupby(nodes, lambda node: _key(node, rows))]
+    return [_merged(list(group)) for _, group in groupby(nodes, _key)]
 
 
-def _key(node: ModuleNode, rows: Sequence[ParamRow]) -> Any:
-    return re.sub(r"\d+", "#", node["name"]), _form(node, rows)
+def _key(node: ModuleNode) -> Any:
+    return re.sub(r"\d+", "#", node.name), _form(node)
 
 
-def _form(node: ModuleNode, rows: Sequence[ParamRow]) -> Any:
+def _form(node: ModuleNode) -> Any:
     """The form of a layer: classes, options and dims, but not dtypes, devices or what is trained."""
-    params = [[_param_form(rows[i]) for i in indices] for indices in node["params"]]
-    children = [(child["name"], _form(child, rows)) for child in node["children"]]
-    return node["cls"], node["note"], node["repeat"], node["shared"], params, children
+    params = [[(_name(row), dims_text(row.dims), row.shape, row.buffer, row.shared) for row in p] for p in node.params]
+    children = [(child.name, _form(child)) for child in node.children]
+    return node.cls, node.note, node.repeat, node.shared, params, children
 
 
-def _param_form(row: ParamRow) -> Any:
-    name = row["path"].rpartition(".")[2]
-    return name, dims_text(row["dims"]), row["shape"], row["buffer"], row["shared"]
-
-
-def _merged(group: list[ModuleNode], rows: Sequence[ParamRow]) -> ModuleNode:
+def _merged(group: list[ModuleNode]) -> ModuleNode:
     first = group[0]
     if len(group) == 1:
         return first
-    return {
-        **_together(group),
-        "name": f"{first['name']}–{group[-1]['name']}",
-        "repeat": len(group),
-        "count": sum(node["count"] for node in group),
-        "frozen": sum(node["frozen"] for node in group),
-        "differs": _differences(group, rows),
-    }
+    return replace(
+        _together(group),
+        name=f"{first.name}–{group[-1].name}",
+        repeat=len(group),
+        count=sum(node.count for node in group),
+        frozen=sum(node.frozen for node in group),
+        differs=_differences(group),
+    )
 
 
 def _together(group: Sequence[ModuleNode]) -> ModuleNode:
     """The tree of the first layer with the parameters of all. Differences mention parameters not trained in some."""
-    columns = zip(*(node["params"] for node in group), strict=True)
-    children = zip(*(node["children"] for node in group), strict=True)
-    return {
-        **group[0],
-        "params": [[i for indices in column for i in indices] for column in columns],
-        "frozen": min(node["frozen"] for node in group),
-        "children": [_together(twins) for twins in children],
-    }
+    columns = zip(*(node.params for node in group), strict=True)
+    children = zip(*(node.children for node in group), strict=True)
+    return replace(
+        group[0],
+        params=[[row for rows in column for row in rows] for column in columns],
+        frozen=min(node.frozen for node in group),
+        children=[_together(twins) for twins in children],
+    )
 
 
-def _differences(group: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[str]:
+def _differences(group: Sequence[ModuleNode]) -> list[str]:
     """ "0, 1: not trained", "3: float16 in up.weight, up.bias", "4: up.activation=silu" """
-    layers = [[rows[i] for i in _numbers(node)] for node in group]
+    layers = [list(_params(node)) for node in group]
     usual = [
         [_commonest(values) for values in zip(*map(_setting, twins), strict=True)]
         for twins in zip(*layers, strict=True)
@@ -265,13 +272,13 @@ def _differences(group: Sequence[ModuleNode], rows: Sequence[ParamRow]) -> list[
     for node, layer, settings in zip(group, layers, _unusual(group), strict=True):
         words = ", ".join(filter(None, [_odd(layer, usual), *settings]))
         if words:
-            odd.setdefault(words, []).append(node["name"])
+            odd.setdefault(words, []).append(node.name)
     lines = [f"{_names(names)}: {words}" for words, names in odd.items()]
     return lines[:LINES] + ([f"{len(lines) - LINES} more that differ"] if len(lines) > LINES else [])
 
 
 def _setting(row: ParamRow) -> tuple[str, str, str]:
-    return row["dtype"], row["device"], "trained" if row["trainable"] else "not trained"
+    return row.dtype, row.device, "trained" if row.trainable else "not trained"
 
 
 def _commonest(values: Sequence[str]) -> str:
@@ -284,8 +291,8 @@ def _odd(rows: Sequence[ParamRow], usual: Sequence[Sequence[str]]) -> str:
     for row, typical in zip(rows, usual, strict=True):
         for fact, expected in zip(_setting(row), typical, strict=True):
             if fact != expected:
-                oddities.setdefault(fact, []).append(row["path"])
-    top = len(commonpath([row["path"].replace(".", "/") for row in rows])) + 1 if oddities and len(rows) > 1 else 0
+                oddities.setdefault(fact, []).append(row.path)
+    top = len(commonpath([row.path.replace(".", "/") for row in rows])) + 1 if oddities and len(rows) > 1 else 0
     return ", ".join(fact if len(paths) == len(rows) else _named(fact, paths, top) for fact, paths in oddities.items())
 
 
@@ -308,16 +315,16 @@ def _unusual(group: Sequence[ModuleNode]) -> list[list[str]]:
 
 def _settings(node: ModuleNode, path: str = "") -> Iterator[str]:
     """ "activation=silu", "up.bias=True" """
-    yield from (path + setting for setting in node["settings"])
-    for child in node["children"]:
-        yield from _settings(child, f"{path}{child['name']}.")
+    yield from (path + setting for setting in node.settings)
+    for child in node.children:
+        yield from _settings(child, f"{path}{child.name}.")
 
 
-def _numbers(node: ModuleNode) -> Iterator[int]:
-    for indices in node["params"]:
-        yield from indices
-    for child in node["children"]:
-        yield from _numbers(child)
+def _params(node: ModuleNode) -> Iterator[ParamRow]:
+    for rows in node.params:
+        yield from rows
+    for child in node.children:
+        yield from _params(child)
 
 
 def _names(names: list[str]) -> str:
@@ -329,73 +336,84 @@ BAD = ("nan", "inf", "-inf")
 _GRADIENT = " in the gradient"
 
 
-def describe(module: Any) -> ModuleView:
-    """The JSON of a module and all its parts."""
+def describe(module: Any) -> Page:
+    """A module and all its parts: a line for each parameter, a fold for each part."""
     rows = ModuleRows()
-    root = _node("", "", module, rows, {}, 0)
-    unique = [row for row in rows.rows if row["shared"] is None]
+    root = read_module(module, rows)
+    unique = [row for row in rows.rows if row.shared is None]
     dtypes, devices = (Counter[str]() for _ in range(2))
     for row in unique:
-        dtypes[row["dtype"]] += row["count"]
-        devices[row["device"]] += row["count"]
-    return {
-        "kind": "module",
-        "root": root,
-        "rows": rows.rows,
-        "count": root["count"],
-        "frozen": root["frozen"],
-        "bytes": sum(row["bytes"] for row in unique),
-        "dtype": _most(dtypes),
-        "device": _most(devices),
-        "bad": sorted((f"{row['path']}: {word}" for row in unique for word in _flags(row)), key=_in_gradient),
-        "note": rows.note(),
-    }
+        dtypes[row.dtype] += row.count
+        devices[row.device] += row.count
+    usual = (_most(dtypes), _most(devices))
+    frozen = f" ({amount(root.frozen)} not trained)" if root.frozen else ""
+    size_ = size(sum(row.bytes for row in unique))
+    total = " · ".join(filter(None, [f"{count_of(root.count, 'parameter')}{frozen}", size_, *usual]))
+    flags = sorted((f"{row.path}: {word}" for row in unique for word in _flags(row)), key=_in_gradient)
+    bad = ", ".join(flags[:3]) + (f" and {len(flags) - 3} more" if len(flags) > 3 else "")
+    heads = [Line(name(root.cls), quiet(f"  {total}"), look=style.HEAD)]
+    heads += [Line(chip(bad, style.ALARM, text=f"! {bad}"))] if bad else []
+    tree = list(_blocks(root, usual))
+    blocks: list[Block] = [
+        *heads,
+        Group(tree, f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", 2, options.MODULE_LINES - len(heads)),
+        Note(rows.note(), indent=0),
+    ]
+    parts = [Group([Line(block.title) if isinstance(block, Fold) else block], indent=2) for block in tree]
+    more = Line(f"  … {len(parts) - 12} more") if len(parts) > 12 else None
+    short_ = [heads[0], Group(heads[1:], indent=2), *parts[:12], more]
+    return Page("module", root.cls, blocks, Table(COLUMNS, list(map(_cells, rows.rows))), short_)
+
+
+def read_module(module: Any, rows: ModuleRows) -> ModuleNode:
+    """The tree of a module, whose parameters are added to the rows."""
+    return _node("", "", module, rows, {}, 0)
 
 
 def _most(counts: Counter[str]) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-def _node(name: str, path: str, module: Any, rows: ModuleRows, seen: dict[int, str], depth: int) -> ModuleNode:
+def _node(key: str, path: str, module: Any, rows: ModuleRows, seen: dict[int, str], depth: int) -> ModuleNode:
     shared = seen.setdefault(id(module), path)
     repeated = (shared != path or depth > options.MODULE_DEPTH) and depth > 0
     prefix = f"{path}." if path else ""
-    numbers = [] if repeated else [rows.add(prefix + n, p, buffer=b) for n, p, b in parameters_of(module)]
+    params = [] if repeated else [rows.add(prefix + n, p, buffer=b) for n, p, b in parameters_of(module)]
     children = (
         [] if repeated else [_node(n, prefix + n, child, rows, seen, depth + 1) for n, child in children_of(module)]
     )
-    counted = [row for row in (rows.rows[i] for i in numbers) if row["shared"] is None and not row["buffer"]]
-    return {
-        "name": name,
-        "cls": type(module).__name__,
-        "note": note_of(module),
-        "settings": settings_of(module),
-        "repeat": 1,
-        "params": [[number] for number in numbers],
-        "count": sum(row["count"] for row in counted) + sum(child["count"] for child in children),
-        "frozen": sum(row["count"] for row in counted if not row["trainable"]) + sum(c["frozen"] for c in children),
-        "differs": [],
-        "shared": (shared or "the whole") if repeated else None,
-        "children": grouped(children, rows.rows),
-    }
+    counted = [row for row in params if row.shared is None and not row.buffer]
+    return ModuleNode(
+        name=key,
+        cls=type(module).__name__,
+        note=note_of(module),
+        settings=settings_of(module),
+        repeat=1,
+        params=[[row] for row in params],
+        count=sum(row.count for row in counted) + sum(child.count for child in children),
+        frozen=sum(row.count for row in counted if not row.trainable) + sum(c.frozen for c in children),
+        differs=[],
+        shared=(shared or "the whole") if repeated else None,
+        children=grouped(children),
+    )
 
 
 # -- words
 
 
 def _name(row: ParamRow) -> str:
-    return row["path"].rpartition(".")[2]
+    return row.path.rpartition(".")[2]
 
 
 def _shape(row: ParamRow) -> str:
-    if row["shape"] is not None:
-        return str(row["shape"])
-    return dims_text(row["dims"]) if row["dims"] or row["count"] else "no shape yet"
+    if row.shape is not None:
+        return str(row.shape)
+    return dims_text(row.dims) if row.dims or row.count else "no shape yet"
 
 
 def _flags(row: ParamRow) -> list[str]:
     """ "NaN", "Inf in the gradient" """
-    norms = ((row["norm"], ""), (row["grad"], _GRADIENT))
+    norms = ((row.norm, ""), (row.grad, _GRADIENT))
     return [f"{'NaN' if value == 'nan' else 'Inf'}{where}" for value, where in norms if value in BAD]
 
 
@@ -413,172 +431,82 @@ def _span(values: Sequence[Number | None]) -> str | None:
     return low if low == high else f"{low} … {high}"
 
 
-def _facts(rows: list[ParamRow], view: ModuleView) -> list[str]:
+def _facts(rows: list[ParamRow], usual: tuple[str, str]) -> list[str]:
     """Unusual properties: dtype, device and whether it is trained; then norms."""
     first = rows[0]
-    words = [first["dtype"]] if first["dtype"] != view["dtype"] else []
-    words += [first["device"]] if first["device"] != view["device"] else []
-    words += ["buffer"] if first["buffer"] else [] if any(row["trainable"] for row in rows) else ["not trained"]
-    if first["shared"] is not None:
-        return [*words, f"the same as {first['shared']}"]
-    norms, grads = _span([row["norm"] for row in rows]), _span([row["grad"] for row in rows])
+    words = [first.dtype] if first.dtype != usual[0] else []
+    words += [first.device] if first.device != usual[1] else []
+    words += ["buffer"] if first.buffer else [] if any(row.trainable for row in rows) else ["not trained"]
+    if first.shared is not None:
+        return [*words, f"the same as {first.shared}"]
+    norms, grads = _span([row.norm for row in rows]), _span([row.grad for row in rows])
     words += [f"‖·‖ {norms}"] if norms is not None else []
     return [*words, f"‖grad‖ {grads}"] if grads is not None else words
 
 
 def _count(node: ModuleNode) -> str:
-    if node["shared"] is not None:
-        return f"the same as {node['shared']}"
-    if not node["count"]:
+    if node.shared is not None:
+        return f"the same as {node.shared}"
+    if not node.count:
         return ""
-    share = f"{amount(node['count'] // node['repeat'])} each, " if node["repeat"] > 1 else ""
-    frozen = node["frozen"]
-    words = "" if not frozen else ", not trained" if frozen == node["count"] else f", {amount(frozen)} not trained"
-    return f"{share}{count_of(node['count'], 'parameter')}{words}"
+    share = f"{amount(node.count // node.repeat)} each, " if node.repeat > 1 else ""
+    frozen = node.frozen
+    words = "" if not frozen else ", not trained" if frozen == node.count else f", {amount(frozen)} not trained"
+    return f"{share}{count_of(node.count, 'parameter')}{words}"
 
 
 def _title(node: ModuleNode) -> str:
-    times = f" × {node['repeat']}" if node["repeat"] > 1 else ""
-    return f"{node['name']}: {node['cls']}{times}" if node["name"] else f"{node['cls']}{times}"
+    times = f" × {node.repeat}" if node.repeat > 1 else ""
+    return f"{node.name}: {node.cls}{times}" if node.name else f"{node.cls}{times}"
 
 
-def _total(view: ModuleView) -> list[str]:
-    count = count_of(view["count"], "parameter")
-    frozen = f" ({amount(view['frozen'])} not trained)" if view["frozen"] else ""
-    return [f"{count}{frozen}", *(word for word in (size(view["bytes"]), view["dtype"], view["device"]) if word)]
+# -- blocks
 
 
-def _bad(view: ModuleView) -> str | None:
-    text = ", ".join(view["bad"][:3])
-    return f"{text} and {len(view['bad']) - 3} more" if len(view["bad"]) > 3 else text or None
+def _blocks(node: ModuleNode, usual: tuple[str, str]) -> Iterator[Block]:
+    """A line for each parameter, and a fold for each part."""
+    for rows in node.params:
+        flags = list(dict.fromkeys(flag for row in rows for flag in _flags(row)))
+        facts, shape = _facts(rows, usual), _shape(rows[0])
+        yield Line(
+            Span(
+                [
+                    Span(_name(rows[0]), COLUMN),
+                    [Span(_pill(dim)) for dim in rows[0].dims] if rows[0].dims else quiet(f"{shape} "),
+                    [chip(flag, style.ALARM) for flag in flags],
+                    quiet(" · ".join(facts)),
+                ],
+                text="  ".join([f"{_name(rows[0])} {shape}", *facts, *(f"! {flag}" for flag in flags)]),
+            ),
+            look=ROW,
+        )
+    for child in node.children:
+        facts = [word for word in (child.note, _count(child)) if word]
+        label = bold(f"{child.name}: ") if child.name else None
+        times = chip(f"× {child.repeat}", style.GREY) if child.repeat > 1 else None
+        title = Span([label, child.cls, " ", times, quiet(" · ".join(facts))], text="  ".join([_title(child), *facts]))
+        inside = [*(Line(quiet(Span(words, text=f"({words})"))) for words in child.differs), *_blocks(child, usual)]
+        is_open = child.repeat == 1 and 0 < len(child.children) <= 8  # too small to be folded
+        yield Fold(title, inside, is_open, rail=True) if inside else Line(title, look="padding-left:13px")
 
 
-# -- text
-
-
-def to_text(view: ModuleView) -> str:
-    """One line per module and parameter."""
-    lines = [f"{view['root']['cls']}  {' · '.join(_total(view))}"]
-    lines += [f"! {bad}" for bad in (_bad(view),) if bad]
-    lines += [f"{'  ' * depth}{words}" for depth, words in _lines(view["root"], view, 1)]
-    if len(lines) > options.MODULE_LINES:
-        lines = [*lines[: options.MODULE_LINES], f"… {len(lines) - options.MODULE_LINES} more lines; all: .table()"]
-    return "\n".join(lines + note_text(view["note"], ""))
-
-
-def to_repr(view: ModuleView) -> str:
-    """The direct parts, in short."""
-    root = view["root"]
-    lines = [f"{root['cls']}  {' · '.join(_total(view))}", *(f"! {bad}" for bad in (_bad(view),) if bad)]
-    parts = [_param_words(indices, view) for indices in root["params"]] + [_words(child) for child in root["children"]]
-    tail = [f"… {len(parts) - 12} more"] if len(parts) > 12 else []
-    return "\n".join([lines[0], *(f"  {line}" for line in [*lines[1:], *parts[:12], *tail])])
-
-
-def _words(node: ModuleNode) -> str:
-    return "  ".join(word for word in (_title(node), node["note"], _count(node)) if word)
-
-
-def _param_words(indices: list[int], view: ModuleView) -> str:
-    rows = [view["rows"][i] for i in indices]
-    flags = list(dict.fromkeys(f"! {flag}" for row in rows for flag in _flags(row)))
-    return "  ".join([f"{_name(rows[0])} {_shape(rows[0])}", *_facts(rows, view), *flags])
-
-
-def _lines(node: ModuleNode, view: ModuleView, depth: int) -> Iterator[tuple[int, str]]:
-    for indices in node["params"]:
-        yield depth, _param_words(indices, view)
-    for child in node["children"]:
-        yield depth, _words(child)
-        yield from ((depth + 1, f"({words})") for words in child["differs"])
-        yield from _lines(child, view, depth + 1)
-
-
-# -- table
-
-
-def to_table(view: ModuleView) -> Table:
-    """A row for each parameter and buffer. A shared one is listed under each of its names."""
-    columns = ["name", "dims", "shape", "dtype", "device", "count", "trained", "weight decay", "shared with"]
-    return Table([*columns, "norm", "mean", "std", "grad norm"], [_cells(row) for row in view["rows"]])
+COLUMNS = (
+    *("name", "dims", "shape", "dtype", "device", "count", "trained", "weight decay", "shared with"),
+    *("norm", "mean", "std", "grad norm"),
+)
 
 
 def _cells(row: ParamRow) -> list[Any]:
-    shape = [dim["size"] for dim in row["dims"]] if row["shape"] is None else row["shape"]
-    names = ", ".join(dim["name"] for dim in row["dims"])
-    trained = "buffer" if row["buffer"] else "yes" if row["trainable"] else "no"
-    facts = [row["dtype"], row["device"], row["count"], trained, row["weight_decay"], row["shared"]]
-    numbers = [row["norm"], row["mean"], row["std"], row["grad"]]
-    return [row["path"], names, "×".join(map(str, shape)), *facts, *numbers]
+    shape = [dim["size"] for dim in row.dims] if row.shape is None else row.shape
+    names = ", ".join(dim["name"] for dim in row.dims)
+    trained = "buffer" if row.buffer else "yes" if row.trainable else "no"
+    facts = [row.dtype, row.device, row.count, trained, row.weight_decay, row.shared]
+    numbers = [row.norm, row.mean, row.std, row.grad]
+    return [row.path, names, "×".join(map(str, shape)), *facts, *numbers]
 
-
-# -- HTML
 
 ROW = "white-space:nowrap"
 COLUMN = "display:inline-block;min-width:8em;padding-right:8px"
-
-
-def to_html(view: ModuleView) -> Html:
-    """The tree with folds."""
-    room = [options.MODULE_LINES]
-    bad = _bad(view)
-    head = join(el("span", view["root"]["cls"], style=style.NAME), quiet("  " + " · ".join(_total(view))))
-    tree = _inside(view["root"], view, room)
-    remark = f"… and more; all: .table(). {view['note'] or ''}" if room[0] <= 0 else view["note"]
-    return el(
-        "div",
-        el("div", head, style=style.HEAD),
-        el("div", chip(bad, style.ALARM)) if bad else None,
-        el("div", tree, style=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}"),
-        quiet(remark, tag="div") if remark else None,
-        style=style.BOX,
-    )
-
-
-def _inside(node: ModuleNode, view: ModuleView, left: list[int]) -> list[Html]:
-    parts = []
-    for indices in node["params"]:
-        if left[0] > 0:
-            left[0] -= 1
-            parts.append(_param(indices, view))
-    for child in node["children"]:
-        if left[0] > 0:
-            left[0] -= 1
-            parts.append(_fold(child, view, left))
-    return parts
-
-
-def _fold(node: ModuleNode, view: ModuleView, left: list[int]) -> Html:
-    title = join(_head(node), quiet(" · ".join(word for word in (node["note"], _count(node)) if word)))
-    lines = [quiet(words, tag="div") for words in node["differs"]] + _inside(node, view, left)
-    if not lines:
-        return el("div", title, style="padding-left:13px")
-    return el("details", el("summary", title, style="cursor:pointer"), el("div", lines, style=style.RAIL),
-              open=_small(node))  # fmt: skip
-
-
-def _small(node: ModuleNode) -> bool:
-    """Whether a part is too small to be folded."""
-    return node["repeat"] == 1 and 0 < len(node["children"]) <= 8
-
-
-def _head(node: ModuleNode) -> Html:
-    name = el("b", f"{node['name']}: ") if node["name"] else None
-    times = chip(f"× {node['repeat']}", style.GREY) if node["repeat"] > 1 else None
-    return join(name, node["cls"], " ", times)
-
-
-def _param(indices: list[int], view: ModuleView) -> Html:
-    rows = [view["rows"][i] for i in indices]
-    flags = dict.fromkeys(flag for row in rows for flag in _flags(row))
-    return el(
-        "div",
-        el("span", _name(rows[0]), style=COLUMN),
-        [_pill(dim) for dim in rows[0]["dims"]] if rows[0]["dims"] else quiet(f"{_shape(rows[0])} "),
-        [chip(flag, style.ALARM) for flag in flags],
-        quiet(" · ".join(_facts(rows, view))),
-        style=ROW,
-    )
 
 
 def _pill(dim: Any) -> Html:

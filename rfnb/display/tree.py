@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import named_parts
@@ -13,13 +14,15 @@ from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.display.kit import options
+from rfnb.display.kit.blocks import Block, Fold, Line, Note, Only, Page
 from rfnb.display.kit.data import Data, read
 from rfnb.display.kit.dims import describe_axes, describe_dim, dims_html, dims_text
 from rfnb.display.kit.note import Notes, reason
 from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.words import Span, chip, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, chip, note_html, note_text, quiet
-from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.elements import Table
+from rfnb.display.markup.html import bounded_in
 from rfnb.display.markup.numbers import percent, short, size
 from rfnb.display.tensor.arrays import class_of, data_of, is_array
 from rfnb.display.tensor.stats import measure, moments
@@ -27,28 +30,33 @@ from rfnb.display.tensor.value import value_text
 from rfnb.errors import ViewError
 
 
-class TreeNode(TypedDict):
-    """A value or a part of a nested structure."""
+@dataclass
+class TreeNode:
+    """A value or a part of a nested structure.
+
+    Args:
+        name: of the part.
+        what: "dict", "Tensor", "torch.Tensor", "int".
+        dims: of a tensor.
+        dtype: of a tensor; of a plain one, with its shape.
+        text: statistics of a tensor, or the value.
+        flags: "3 NaN".
+        bytes: of the tensors here and below.
+        tensors: how many there are here and below.
+        repeat: so many children of the same structure, one after the other; 0: no such group.
+        children: its parts.
+    """
 
     name: str
-    what: str  # "dict", "Tensor", "torch.Tensor", "int", …
-    dims: list[DimView]
-    dtype: str
-    text: str  # statistics of a tensor, or the value
-    flags: list[str]  # "3 NaN", …
-    bytes: int  # of the tensors here and below
-    tensors: int
-    repeat: int  # so many children of the same structure, one after the other; 0: no such group
-    children: list[TreeNode]
-
-
-class TreeView(TypedDict):
-    """A nested structure: dict, list, tuple, State, TensorDict."""
-
-    kind: Literal["tree"]
-    name: str
-    root: TreeNode
-    note: str | None
+    what: str
+    dims: list[DimView] = field(default_factory=list)
+    dtype: str = ""
+    text: str = ""
+    flags: list[str] = field(default_factory=list)
+    bytes: int = 0
+    tensors: int = 0
+    repeat: int = 0
+    children: list[TreeNode] = field(default_factory=list)
 
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -60,15 +68,15 @@ TEXT = 60
 def fill(node: TreeNode, value: Any, *, look: bool, closely: bool = True) -> int:
     """Fills in facts about a value, with `look` also about a tensor's entries. Returns its number of entries."""
     if isinstance(value, PLAIN):
-        node["text"] = _clipped(value)
+        node.text = _clipped(value)
     elif isinstance(value, Dim):
-        node["text"] = value.describe()
+        node.text = value.describe()
     elif isinstance(value, Tensor) or hasattr(type(value), "shape") or isinstance(value, list | tuple):
         try:
             data = read(value) if isinstance(value, Tensor) else data_of(value)
         except Exception as error:
-            node["dims"] = [describe_dim(dim, value.lengths) for dim in value.dims] if isinstance(value, Tensor) else []
-            node["text"] = f"({error.what if isinstance(error, ViewError) else f'no numbers: {reason(error)}'})"
+            node.dims = [describe_dim(dim, value.lengths) for dim in value.dims] if isinstance(value, Tensor) else []
+            node.text = f"({error.what if isinstance(error, ViewError) else f'no numbers: {reason(error)}'})"
         else:
             _add(node, data, look=look, closely=closely)
             return data.entries
@@ -79,19 +87,19 @@ def _add(node: TreeNode, data: Data, *, look: bool, closely: bool) -> None:
     """Adds facts about a tensor's entries, if they can be read."""
     notes = Notes(*data.notes)
     notes.attempt("numbers", lambda: _tensor(node, data, look, closely), None)
-    node["text"] += f"{'  ' if node['text'] else ''}({notes.text()})" if notes.lines else ""
+    node.text += f"{'  ' if node.text else ''}({notes.text()})" if notes.lines else ""
 
 
 def _tensor(node: TreeNode, data: Data, look: bool, closely: bool) -> None:
     plain = data.cls != "Tensor"
-    node["dims"] = [] if plain else describe_axes(data.axes, data.feature)
-    node["dtype"] = f"{data.dtype} {list(data.shape)}" if plain else data.dtype
-    node["tensors"] = 0 if data.cls in ("list", "tuple") else 1
-    node["bytes"] = node["tensors"] * data.entries * int(getattr(data.raw.dtype, "itemsize", 0))
+    node.dims = [] if plain else describe_axes(data.axes, data.feature)
+    node.dtype = f"{data.dtype} {list(data.shape)}" if plain else data.dtype
+    node.tensors = 0 if data.cls in ("list", "tuple") else 1
+    node.bytes = node.tensors * data.entries * int(getattr(data.raw.dtype, "itemsize", 0))
     if data.device not in ("cpu", "None"):
-        node["dtype"] += f" {data.device}"
+        node.dtype += f" {data.device}"
     if look and data.device != "meta":
-        node["text"], node["flags"] = in_short(data, closely=closely)
+        node.text, node.flags = in_short(data, closely=closely)
 
 
 def in_short(data: Data, *, closely: bool = True) -> tuple[str, list[str]]:
@@ -137,15 +145,15 @@ class Walk:
     def node(self, name: str, value: Any) -> TreeNode:
         """The node of a value and its parts, within the limits."""
         self.nodes += 1
-        node = empty(name, "" if isinstance(value, Folder) else class_of(value))
+        node = TreeNode(name, "" if isinstance(value, Folder) else class_of(value))
         parts = None if _is_leaf(value) else parts_of(value)
         if parts is None:
             closely = self.entries <= options.TREE_ENTRIES
             self.entries += fill(node, value, look=self.nodes <= options.TREE_STATS, closely=closely)
         elif id(value) in self.inside:
-            node["text"] = "… itself"
+            node.text = "… itself"
         elif parts and (len(self.inside) >= options.TREE_DEPTH or self.nodes > options.TREE_NODES):
-            node["text"] = f"… {count_of(len(parts), 'part')} inside"
+            node.text = f"… {count_of(len(parts), 'part')} inside"
         else:
             self._children(node, value, parts)
         return node
@@ -155,20 +163,12 @@ class Walk:
         head = itertools.islice(parts, options.TREE_CHILDREN)
         children = [self.node(name, part) for name, part in head if self.nodes <= options.TREE_NODES]
         self.inside.pop()
-        made["children"] = grouped(children)
+        made.children = grouped(children)
         add_up(made)
         if len(children) < len(parts):
-            made["children"].append({**empty("…", ""), "text": f"{len(parts) - len(children):,} more"})
+            made.children.append(TreeNode("…", "", text=f"{len(parts) - len(children):,} more"))
         if not parts:
-            made["text"] = "empty"
-
-
-def empty(name: str, what: str) -> TreeNode:
-    """A node without parts."""
-    return {
-        "name": name, "what": what, "dims": [], "dtype": "", "text": "", "flags": [],
-        "bytes": 0, "tensors": 0, "repeat": 0, "children": [],
-    }  # fmt: skip
+            made.text = "empty"
 
 
 def parts_of(value: Any) -> list[tuple[str, Any]] | None:
@@ -204,22 +204,22 @@ def grouped(children: list[TreeNode]) -> list[TreeNode]:
     """Parts of equal structure, with consecutive numbers as names, joined in one node."""
     nodes: list[TreeNode] = []
     for run in _runs(children):
-        nodes += [_group(run)] if len(run) >= ALIKE and run[0]["tensors"] else run
+        nodes += [_group(run)] if len(run) >= ALIKE and run[0].tensors else run
     return nodes
 
 
 def add_up(node: TreeNode) -> None:
     """Adds up the totals of the parts."""
-    node["bytes"] = sum(child["bytes"] for child in node["children"])
-    node["tensors"] = sum(child["tensors"] for child in node["children"])
-    wrong = sum(1 for leaf in leaves(node) if leaf["flags"])
-    node["flags"] = [f"{wrong} not finite"] if wrong else []
+    node.bytes = sum(child.bytes for child in node.children)
+    node.tensors = sum(child.tensors for child in node.children)
+    wrong = sum(1 for leaf in leaves(node) if leaf.flags)
+    node.flags = [f"{wrong} not finite"] if wrong else []
 
 
 def leaves(node: TreeNode) -> Iterator[TreeNode]:
     """All leaves below a node."""
-    for child in node["children"]:
-        yield from leaves(child) if child["children"] else [child]
+    for child in node.children:
+        yield from leaves(child) if child.children else [child]
 
 
 def _is_leaf(value: Any) -> bool:
@@ -228,9 +228,9 @@ def _is_leaf(value: Any) -> bool:
 
 def _group(run: list[TreeNode]) -> TreeNode:
     first = run[0]
-    number = re.search(r"\d+$", run[-1]["name"])
-    name = f"{first['name']}–{number[0] if number else run[-1]['name']}"
-    node: TreeNode = {**first, "name": name, "text": "", "repeat": len(run), "children": run}
+    number = re.search(r"\d+$", run[-1].name)
+    name = f"{first.name}–{number[0] if number else run[-1].name}"
+    node = replace(first, name=name, text="", repeat=len(run), children=run)
     add_up(node)
     return node
 
@@ -238,7 +238,7 @@ def _group(run: list[TreeNode]) -> TreeNode:
 def _runs(children: list[TreeNode]) -> Iterator[list[TreeNode]]:
     run: list[TreeNode] = []
     for child in children:
-        if run and not (_follows(run[-1]["name"], child["name"]) and _structure(run[-1]) == _structure(child)):
+        if run and not (_follows(run[-1].name, child.name) and _structure(run[-1]) == _structure(child)):
             yield run
             run = []
         run.append(child)
@@ -252,9 +252,9 @@ def _follows(name: str, other: str) -> bool:
 
 
 def _structure(node: TreeNode) -> tuple[Any, ...]:
-    dims = tuple((dim["name"], dim["size"]) for dim in node["dims"])
-    children = tuple((child["name"], _structure(child)) for child in node["children"])
-    return node["what"], node["dtype"], dims, node["tensors"], children
+    dims = tuple((dim["name"], dim["size"]) for dim in node.dims)
+    children = tuple((child.name, _structure(child)) for child in node.children)
+    return node.what, node.dtype, dims, node.tensors, children
 
 
 OPEN_DEPTH = 2
@@ -262,101 +262,86 @@ OPEN_NODES = 40
 """Number of parts above which a part is folded at first."""
 
 
-def describe(structure: Any) -> TreeView:
-    """The JSON of the structure and its parts, within the limits."""
-    walk = Walk()
+def describe(structure: Any) -> Page:
+    """The structure and its parts as folds, within the limits."""
+    walk, shown = Walk(), class_of(structure)
     root = walk.node("", structure)
-    notes = []
+    notes = Notes()
     if walk.nodes > options.TREE_NODES:
-        notes.append(f"the first {options.TREE_NODES:,} parts")
+        notes.add(f"the first {options.TREE_NODES:,} parts")
     if walk.nodes > options.TREE_STATS:
-        notes.append(f"numbers of the first {options.TREE_STATS} parts")
-    return {"kind": "tree", "name": class_of(structure), "root": root, "note": ", ".join(notes) or None}
-
-
-def to_text(view: TreeView) -> str:
-    """One line per part; the first of equal parts stands for all."""
-    lines = [f"{'  ' * depth}{node_text(node)}" for depth, node in _lines(view["root"], 0)]
-    return "\n".join(lines + note_text(view["note"]))
-
-
-def to_html(view: TreeView) -> Html:
-    """The tree with folds."""
-    fits = sum(1 for _ in _lines(view["root"], 0)) <= OPEN_NODES
-    return el("div", _fold(view["root"], 0, OPEN_DEPTH if fits else 1), note_html(view["note"]), style=style.BOX)
-
-
-def to_table(view: TreeView) -> Table:
-    """A row for each leaf."""
-    rows = [[".".join(path), *_cells(node)] for path, node in _leaves(view["root"], ())]
-    return Table(["path", "type", "dims", "dtype", "value"], rows)
+        notes.add(f"numbers of the first {options.TREE_STATS} parts")
+    rows = [[".".join(path), *_cells(node)] for path, node in _leaves(root, ())]
+    blocks = [_block(root, 0, OPEN_DEPTH if _height(root) <= OPEN_NODES else 1), Note(", ".join(notes.lines) or None)]
+    return Page("tree", shown, blocks, Table(["path", "type", "dims", "dtype", "value"], rows))
 
 
 def node_text(node: TreeNode) -> str:
     """`weight {in:4, out:2} float32  μ 0.1 σ 1 [-2 .. 2]`, `0–11 × 12  4 tensors, 12 kB`"""
-    dims = dims_text(node["dims"]) if node["dims"] or node["what"] == "Tensor" else ""
-    words = " ".join(word for word in (_name(node), _what(node), dims, node["dtype"]) if word)
-    return "  ".join(word for word in (words, total(node), node["text"], *node["flags"]) if word)
+    dims = dims_text(node.dims) if node.dims or node.what == "Tensor" else ""
+    words = " ".join(word for word in (_name(node), _what(node), dims, node.dtype) if word)
+    return "  ".join(word for word in (words, total(node), node.text, *node.flags) if word)
 
 
 def total(node: TreeNode) -> str:
     """`4 tensors, 12 kB`: the totals of a node with parts."""
-    if not node["children"] or not node["tensors"]:
+    if not node.children or not node.tensors:
         return ""
-    if not node["repeat"]:
-        return f"{count_of(node['tensors'], 'tensor')}, {size(node['bytes'])}"
-    share = node["tensors"] // node["repeat"]
-    return f"{count_of(share, 'tensor')} each, {size(node['bytes'])}" if share > 1 else size(node["bytes"])
+    if not node.repeat:
+        return f"{count_of(node.tensors, 'tensor')}, {size(node.bytes)}"
+    share = node.tensors // node.repeat
+    return f"{count_of(share, 'tensor')} each, {size(node.bytes)}" if share > 1 else size(node.bytes)
 
 
 def _cells(node: TreeNode) -> list[str | None]:
-    dims = dims_text(node["dims"]) if node["dims"] else None
-    return [node["what"], dims, node["dtype"] or None, " ".join([node["text"], *node["flags"]])]
+    dims = dims_text(node.dims) if node.dims else None
+    return [node.what, dims, node.dtype or None, " ".join([node.text, *node.flags])]
 
 
 def _name(node: TreeNode) -> str:
-    return f"{node['name']} × {node['repeat']}" if node["repeat"] else node["name"]
+    return f"{node.name} × {node.repeat}" if node.repeat else node.name
 
 
 def _what(node: TreeNode) -> str:
     """The class, unless the rest of the line implies it."""
-    return "" if node["what"] in ("Tensor", "Dim", "int", "float", "bool", "str", "NoneType") else node["what"]
-
-
-def _lines(node: TreeNode, depth: int) -> Iterator[tuple[int, TreeNode]]:
-    yield depth, node
-    if not node["repeat"]:
-        for child in node["children"]:
-            yield from _lines(child, depth + 1)
-        return
-    for child in node["children"][0]["children"]:
-        for level, part in _lines(child, depth + 1):
-            yield level, {**part, "text": "", "flags": []}  # the others differ
+    return "" if node.what in ("Tensor", "Dim", "int", "float", "bool", "str", "NoneType") else node.what
 
 
 def _leaves(node: TreeNode, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], TreeNode]]:
-    if not node["children"]:
+    if not node.children:
         yield path, node
-    for child in node["children"]:
-        yield from _leaves(child, path if child["repeat"] else (*path, child["name"]))
+    for child in node.children:
+        yield from _leaves(child, path if child.repeat else (*path, child.name))
 
 
-def _fold(node: TreeNode, depth: int, opened: int) -> Html:
-    if not node["children"]:
-        return el("div", _line(node), style="padding-left:16px")
-    children = el("div", [_fold(child, depth + 1, opened) for child in node["children"]], style=style.RAIL)
-    shut = node["repeat"] or depth >= opened
-    return el("details", el("summary", _line(node), style="cursor:pointer"), children, open=not shut)
+def _height(node: TreeNode) -> int:
+    """The number of lines that a terminal shows."""
+    shown = node.children[0].children if node.repeat else node.children
+    return 1 + sum(map(_height, shown))
 
 
-def _line(node: TreeNode) -> Html:
-    beside = " ".join(word for word in (_what(node), node["dtype"], total(node)) if word)
-    return join(
-        el("span", _name(node), style="font-family:monospace"),
+def _block(node: TreeNode, depth: int, opened: int, bare: bool = False) -> Block:
+    """A fold of the parts, or a line. bare: without values, which those that it stands for do not share."""
+    if bare:
+        node = replace(node, text="", flags=[])
+    if not node.children:
+        return Line(_line(node), look="padding-left:16px")
+    inside = [_block(child, depth + 1, opened, bare) for child in node.children]
+    if node.repeat:  # a terminal shows the parts of the first one
+        first = [_block(child, depth + 1, opened, True) for child in node.children[0].children]
+        inside = [Only("html", inside), Only("text", first)]
+    return Fold(_line(node), inside, not node.repeat and depth < opened, rail=True)
+
+
+def _line(node: TreeNode) -> Span:
+    beside = " ".join(word for word in (_what(node), node.dtype, total(node)) if word)
+    words = [
+        Span(_name(node), "font-family:monospace"),
         " ",
-        dims_html(node["dims"]),
+        Span(dims_html(bounded_in(node.dims))),
         quiet(beside, " ") if beside else None,
-        el("span", node["text"], style=style.NUMBERS + ";display:inline-block") if node["text"] else None,
-        " " if node["flags"] else None,
-        [chip(flag, style.ALARM) for flag in node["flags"]],
-    )
+        Span(node.text, f"{style.NUMBERS};display:inline-block") if node.text else None,
+        " " if node.flags else None,
+        *(chip(flag, style.ALARM) for flag in node.flags),
+    ]
+    return Span(words, text=node_text(node))

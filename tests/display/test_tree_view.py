@@ -25,6 +25,10 @@ def ones(*names: str):
     return rf.ones([rf.Dim(2, name=name) for name in names])
 
 
+def root_of(structure: Any) -> tree_view.TreeNode:
+    return tree_view.Walk().node("", structure)
+
+
 def example() -> dict:
     layers = {f"layers.{i}.{name}": np.zeros((2, 3), np.float32) for i in range(4) for name in ("weight", "bias")}
     return {
@@ -38,7 +42,7 @@ def example() -> dict:
 
 
 def test_text():
-    text = tree_view.to_text(tree_view.describe(example()))
+    text = rf.show(example()).text
     assert text.splitlines() == [
         "dict  12 tensors, 1.39 kB  1 not finite",
         "  x {feat:2} float32  1 1",
@@ -62,7 +66,7 @@ def test_text():
 
 
 def test_html_says_the_same_and_escapes():
-    html = str(tree_view.to_html(tree_view.describe(example())))
+    html = str(rf.show(example()).html)
     assert "<script" not in html
     assert html.count("float32 [2, 3]") == 8
     assert html.count("<details open") < html.count("<details") == 11
@@ -70,7 +74,7 @@ def test_html_says_the_same_and_escapes():
 
 
 def test_table_has_a_row_for_each_leaf_with_its_path():
-    table = tree_view.to_table(tree_view.describe(example()))
+    table = rf.show(example()).table()
     rows = {row["path"]: row for row in table}
     assert rows["model.layers.2.bias"]["dtype"] == "float32 [2, 3]"
     assert rows["list.1"]["value"] == "1 nan 1 NaN"
@@ -93,14 +97,14 @@ def test_table_has_a_row_for_each_leaf_with_its_path():
     ids=str,
 )
 def test_parts_that_are_alike_are_one_line(parts, groups):
-    children = tree_view.describe(parts)["root"]["children"]
-    assert [(child["name"], child["repeat"]) for child in children if child["repeat"]] == groups
+    children = root_of(parts).children
+    assert [(child.name, child.repeat) for child in children if child.repeat] == groups
 
 
 def test_a_nan_is_seen_from_outside_of_a_group():
     parts = [numbers(50, 2) for _ in range(6)]
     parts[4][30, 1] = np.nan
-    text = tree_view.to_text(tree_view.describe({"blocks": parts}))
+    text = rf.show({"blocks": parts}).text
     assert text.splitlines()[0].endswith("1 not finite")
     assert text.splitlines()[2].endswith("1 not finite")
 
@@ -108,7 +112,7 @@ def test_a_nan_is_seen_from_outside_of_a_group():
 def test_numbers_are_those_of_all_entries():
     raw = np.zeros((300, 400), np.float32)
     raw[7, 1], raw[8, 3] = -3, 5
-    (text,) = (part["text"] for part in tree_view.describe({"x": raw})["root"]["children"])
+    (text,) = (part.text for part in root_of({"x": raw}).children)
     assert text == "μ 1.67e-5 σ 0.0168 [-3 .. 5]"
     assert (raw.mean(), raw.std()) == (pytest.approx(1.67e-5, rel=1e-2), pytest.approx(0.0168, rel=1e-2))
 
@@ -117,16 +121,16 @@ def test_behind_a_limit_they_are_those_of_a_sample_and_say_so(monkeypatch):
     monkeypatch.setattr(options, "TREE_ENTRIES", 100_000)
     raw = np.zeros((300, 400), np.float32)
     raw[7, 1] = np.nan
-    first, second = tree_view.describe([raw, raw])["root"]["children"]
-    assert (first["text"], first["flags"]) == ("all 0", ["1 NaN"])
-    assert (second["text"], second["flags"]) == ("≈ all 0", ["1 NaN"])
+    first, second = root_of([raw, raw]).children
+    assert (first.text, first.flags) == ("all 0", ["1 NaN"])
+    assert (second.text, second.flags) == ("≈ all 0", ["1 NaN"])
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.uint16, torch.bool, torch.complex64, torch.int8])
 def test_numbers_of_every_type(dtype):
-    (part,) = tree_view.describe([torch.ones(20).to(dtype)])["root"]["children"]
+    (part,) = root_of([torch.ones(20).to(dtype)]).children
     said = {torch.bool: "true 100 %", torch.complex64: "all 1  (complex: absolute values)"}
-    assert (part["text"], part["flags"]) == (said.get(dtype, "all 1"), [])
+    assert (part.text, part.flags) == (said.get(dtype, "all 1"), [])
 
 
 def test_a_nan_in_the_padding_is_no_alarm():
@@ -134,29 +138,28 @@ def test_a_nan_in_the_padding_is_no_alarm():
     raw = numbers(2, 3)
     raw[1, 2] = np.nan
     x = rf.convert_to_tensor(raw, dims=[rf.batch_dim, time], lengths=[3, 2])
-    assert tree_view.describe([x])["root"]["flags"] == []
+    assert root_of([x]).flags == []
 
 
 def test_cycles_end():
     loop: dict = {"x": numbers(2)}
     loop["again"] = [loop]
-    assert "… itself" in tree_view.to_text(tree_view.describe(loop))
+    assert "… itself" in rf.show(loop).text
     shared = [numbers(2)]
-    assert "itself" not in tree_view.to_text(tree_view.describe([shared, shared]))
+    assert "itself" not in rf.show([shared, shared]).text
 
 
 def test_deep_and_wide_structures_are_cut_and_say_so(monkeypatch):
     deep: list = []
     for _ in range(100):
         deep = [deep]
-    assert tree_view.to_text(tree_view.describe(deep)).count("\n") == options.TREE_DEPTH
-    wide = tree_view.describe([None] * 1000)
-    assert wide["root"]["children"][-1]["text"] == "800 more"
+    assert rf.show(deep).text.count("\n") == options.TREE_DEPTH
+    assert root_of([None] * 1000).children[-1].text == "800 more"
     monkeypatch.setattr(options, "TREE_NODES", 50)
     monkeypatch.setattr(options, "TREE_STATS", 10)
-    many = tree_view.describe([[str(i)] * 3 for i in range(100)])
-    assert many["note"] == "the first 50 parts, numbers of the first 10 parts"
-    assert tree_view.describe([numbers(3)])["note"] is None
+    many = rf.show([[str(i)] * 3 for i in range(100)]).text
+    assert many.endswith("\n  (the first 50 parts, numbers of the first 10 parts)")
+    assert "(" not in rf.show([numbers(3)]).text
 
 
 @pytest.mark.parametrize(
@@ -179,11 +182,9 @@ def test_deep_and_wide_structures_are_cut_and_say_so(monkeypatch):
     ids=lambda odd: str(odd)[:24].replace("\n", " "),  # without the addresses of objects
 )
 def test_anything_has_a_tree(odd):
-    view = tree_view.describe(odd)
-    assert json.loads(json.dumps(view, allow_nan=False)) == view
-    assert tree_view.to_text(view)
-    assert tree_view.to_html(view)
-    assert tree_view.to_table(view)
+    view = rf.show(odd)
+    assert json.dumps(view.data, allow_nan=False) and "no view" not in view.text + view.html
+    assert view.table()
 
 
 def test_states_and_batches_are_shown_so():
@@ -213,9 +214,9 @@ def test_it_is_small_for_a_hundred_tensors():
 
 
 def test_golden(golden):
-    view = tree_view.describe({key: value for key, value in example().items() if key not in ("x", "state")})
-    golden("tree.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
-    golden("tree.txt", tree_view.to_text(view) + "\n")
+    view = rf.show({key: value for key, value in example().items() if key not in ("x", "state")})
+    golden("tree.json", json.dumps(view.data, indent=1, ensure_ascii=False) + "\n")
+    golden("tree.txt", view.text + "\n")
 
 
 def test_labels_are_told_sequence_by_sequence():

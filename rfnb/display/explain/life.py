@@ -260,17 +260,17 @@ WIDE = 48
 """Pixels of a bar."""
 
 
-def _bar(step: LifeStep) -> Html | None:
+def _bar(step: LifeStep) -> Html:
     """Full for the best hypothesis, empty for the last that was kept."""
+    look = f"display:inline-block;height:8px;width:{WIDE}px;margin-left:8px"
     if step.gap is None or step.margin is None or step.state == "instead":
-        return None
+        return el("span", style=look)
     gap, margin = real(step.gap), real(step.margin)
     spread = gap + margin
     share = 1.0 if gap == 0 else 0.0 if margin <= 0 or not math.isfinite(spread) else margin / spread
     fill_look = f"display:block;height:8px;width:{max(round(share * WIDE), 1)}px"
     filled = el("span", style=f"{fill_look};background-color:{style.tint(style.PALETTE[0], 0.75)}")
-    track_look = f"display:inline-block;height:8px;width:{WIDE}px;background-color:{style.tint(style.GREY, 0.22)}"
-    return el("span", filled, style=track_look)
+    return el("span", filled, style=f"{look};background-color:{style.tint(style.GREY, 0.22)}")
 
 
 def _legend(life: LifeSteps) -> str:

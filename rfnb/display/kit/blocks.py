@@ -245,7 +245,7 @@ def _html(block: Block) -> Html | None:
             return _grid_html(block)
         case Fold(title, blocks, is_open, rail):
             inside = html_of(blocks)
-            summary = el("summary", markup(title), style=style.FOLD)
+            summary = el("summary", markup(title), style="cursor:pointer" if rail else style.FOLD)
             return el("details", summary, el("div", inside, style=style.RAIL) if rail else inside, open=is_open)
         case Group(blocks, look, _, most):
             room = [most] if most is not None else [10**9]

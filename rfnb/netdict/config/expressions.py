@@ -87,10 +87,12 @@ class Expressions:
         if isinstance(owner, ConfigModule):
             return owner.names[name] if name in owner.names else Unknown(f"{owner.name}.{name}")
         if isinstance(owner, Array):
+            if name == "size_placeholder":
+                return owner.sizes()
             members = owner.members()
             if name in members:
                 return members[name]
-        if isinstance(owner, Shape) and name in ("ndims", "as_list"):
+        if isinstance(owner, Shape) and name in ("ndims", "rank", "as_list"):
             return getattr(owner, name)
         if isinstance(owner, ConfigOptions) and name in owner.methods:
             return owner.methods[name]

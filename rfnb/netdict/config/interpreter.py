@@ -10,7 +10,7 @@ from rfnb.errors import ConfigError
 from rfnb.netdict.config.expressions import Expressions
 from rfnb.netdict.config.limits import LimitError, Limits
 from rfnb.netdict.config.modules import Builtins, ConfigModule, ConfigOptions, missing, modules, typing_name
-from rfnb.netdict.config.tf_names import NATIVE, Array, tensorflow
+from rfnb.netdict.config.tf_functions import tensorflow
 from rfnb.netdict.config.values import Bound, Class, ConfigRaised, Frame, Function, Instance, Unknown
 
 DEPTH = 60
@@ -106,8 +106,6 @@ class Interpreter(Expressions):
     def call_function(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a function of the config."""
         frame, node = Frame(self._arguments(function, args, kwargs), function.frame), function.node
-        if function.name in NATIVE and any(isinstance(argument, Array) for argument in frame.names.values()):
-            return NATIVE[function.name](**frame.names)
         self._depth += 1
         line = self.line
         try:
