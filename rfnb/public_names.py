@@ -129,9 +129,9 @@ NAMES = {
     "checkpoint": """
         LoadReport
         import_weights
-        load load_checkpoint load_config
+        load load_checkpoint load_config load_pretrained
         open_checkpoint
-        save save_checkpoint
+        save save_checkpoint save_pretrained
     """,
     "netdict": """
         Config

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rfnb as rf
-from rfnb.trace.pause import files
+from rfnb.trace.pause import hold
 from rfnb.trace.probe.progress_probes import followers
 
 PAGE = (Path(__file__).parents[1] / "docs" / "debugging.md").read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "debugging.md").read_text(encoding=
 def no_pauses(tmp_path, monkeypatch):
     """No conditions before and after, and files in a folder of the test."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(files, "_written", [])
+    monkeypatch.setattr(hold, "_written", [])
     monkeypatch.setattr(followers, "_probes", {})
     rf.pauses.clear()
     yield

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 import rfnb as rf
 from rfnb.display.kit.view import View
 from rfnb.errors import LoopWarning
-from rfnb.trace.pause import files
+from rfnb.trace.pause import hold
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def test_a_plain_loop_becomes_a_run():
 
 def test_a_line_pauses_a_training(tmp_path, monkeypatch, request):
     monkeypatch.setattr(rf.options, "pause_folder", tmp_path)
-    monkeypatch.setattr(files, "_written", [])
+    monkeypatch.setattr(hold, "_written", [])
     request.addfinalizer(rf.pauses.clear)
     with pytest.warns(LoopWarning, match="training was not paused after step 34"):
         linecache.cache["pause.py"] = (len(PAUSE), None, PAUSE.splitlines(keepends=True), "pause.py")

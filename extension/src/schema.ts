@@ -292,6 +292,16 @@ export interface Where {
   text: string | null;
 }
 
+/** A value that is a row of weights at each step: a picture of all steps for each row of a step.
+
+One pixel of a picture is as in `AttentionScripts`: `pool` if there is one picture, else `head_pool`. */
+export interface RowsView {
+  name: string;
+  sequence: number | null;
+  pictures: string[];
+  scripts: AttentionScripts;
+}
+
 /** Part of a search: the matching steps, and the step to continue from. */
 export interface FoundView {
   hits: number[];
@@ -686,6 +696,8 @@ export interface ValueView {
   flags: string[];
   /** those of the flags that are errors; older kernels do not send it */
   alarms?: string[];
+  /** of a line: whether it is a row of weights, which `rows` shows for all steps */
+  is_row?: boolean;
 }
 
 /** The loop whose steps are the second slider of a probe. */
@@ -730,6 +742,7 @@ export interface Commands {
   fork: { args: { run: number; step: number; states: { [key: string]: string }; sequence?: number | null; hypothesis?: NodeAt | null }; answer: RunView };
   keep: { args: { run: number; step: number; candidate: number; sequence?: number | null }; answer: RunView };
   name_axes: { args: { run: number; name: string; text: string; step: number }; answer: RunView };
+  rows: { args: { run: number; name: string; sequence?: number | null }; answer: RowsView };
   rerun: { args: { run: number }; answer: RunItem[] };
   training: { args: { run: number; at: number; step: number; sequence?: number | null; watch?: readonly string[] }; answer: RunAtView };
   loops: { args: { run: number; step: number; line?: number | null }; answer: RunItem[] };

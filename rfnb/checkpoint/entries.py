@@ -81,7 +81,7 @@ def shards(path: Path) -> dict[Path, list[str]] | None:
     """The files that an index lists, and the names of the entries in each; None if this is not an index."""
     if not path.name.endswith(_INDEX):
         return None
-    table = _json(path).get("weight_map")
+    table = json_in(path).get("weight_map")
     if not isinstance(table, dict) or not all(
         isinstance(file, str) and Path(file).name == file for file in table.values()
     ):
@@ -100,7 +100,7 @@ def shards(path: Path) -> dict[Path, list[str]] | None:
 def config_of(path: Path) -> dict[str, Any]:
     """The Hugging Face config beside a checkpoint; empty if there is none."""
     file = checkpoint_in(path).parent / "config.json"
-    config = _json(file) if file.is_file() else {}
+    config = json_in(file) if file.is_file() else {}
     return config if "model_type" in config else {}
 
 
@@ -113,7 +113,8 @@ def beside(path: Path) -> str | None:
     return f"in that folder: {', '.join(names)}" if names else None
 
 
-def _json(path: Path) -> dict[str, Any]:
+def json_in(path: Path) -> dict[str, Any]:
+    """The dict in a JSON file. Raises CheckpointError if it cannot be read."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:

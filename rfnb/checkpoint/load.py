@@ -65,12 +65,12 @@ def load(
 
     Everything is compared first: if something does not fit, the module is left unchanged.
     Values are cast to the dtype of the parameters and moved to their device. Weights of torch are converted to the
-    names and layouts of rfnb, as by `rf.import_weights`; the report lists them.
+    names and layouts of rfnb, as by `rf.import_weights`; the report lists them, and settings of a Hugging Face folder.
 
     Args:
-        source: a file written by `rf.save`, any safetensors file, a state dict written by `torch.save` (which is read
-            as data only), a checkpoint of TensorFlow (its prefix, one of its files, or its folder), an npz or HDF file,
-            or a dict of tensors by name.
+        source: a file written by `rf.save`, any safetensors file, a folder of Hugging Face with one file or several, a
+            state dict written by `torch.save` (which is read as data only), a checkpoint of TensorFlow (its prefix, one
+            of its files, or its folder), an npz or HDF file, or a dict of tensors by name.
         strict: whether the file and the module must have the same parameters. Shapes must always match.
         rename: the names of entries in the module: `{"old prefix": "new prefix"}`, with None for entries to leave out;
             or a function from name to name.
@@ -107,7 +107,16 @@ def load(
         names = [*(name for target in parameters for name in target.names), *entries]
         choice = chooser(only, skip, names)
         weights = converted(checkpoint, entries, parameters, choice, layout=layout)
-        return assign(weights, module, parameters, choice, strict=strict, training=training)
+        values = _other_settings(source, weights.pairs, module) if weights.origins else {}
+        report = assign(weights, module, parameters, choice, strict=strict, training=training)
+    return _with_settings(report, values, module)
+
+
+def _with_settings(report: LoadReport, values: Mapping[str, float], module: Module) -> LoadReport:
+    """Gives the module settings besides weights, and the report their list."""
+    for name, value in values.items():
+        module.set_deep(name, value)
+    return replace(report, settings=tuple(f"{name} = {value:g}" for name, value in values.items()))
 
 
 def assign(
@@ -306,13 +315,8 @@ def import_weights(
         settings.check_resets(module, list(filter(choice, weights.entries)))
         values = _other_settings(source, {name: names[weight] for name, weight in weights.pairs.items()}, module)
         report = assign(weights, module, parameters, choice, strict=strict)
-    for name, value in values.items():
-        module.set_deep(name, value)
-    return replace(
-        report,
-        path=checkpoint.name if model is None else type(model).__name__,
-        settings=tuple(f"{name} = {value:g}" for name, value in values.items()),
-    )
+    report = replace(report, path=checkpoint.name if model is None else type(model).__name__)
+    return _with_settings(report, values, module)
 
 
 def _other_settings(source: Any, pairs: Mapping[str, str], module: Module) -> dict[str, float]:

@@ -7,5 +7,6 @@ from rfnb.checkpoint.load import (
     load_checkpoint as load_checkpoint,
     load_config as load_config,
 )
+from rfnb.checkpoint.pretrained import load_pretrained as load_pretrained, save_pretrained as save_pretrained
 from rfnb.checkpoint.report import LoadReport as LoadReport
 from rfnb.checkpoint.save import save as save, save_checkpoint as save_checkpoint

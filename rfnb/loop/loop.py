@@ -28,8 +28,8 @@ from rfnb.ops.shape import expand_dims
 from rfnb.printable import encodable, printable_name
 
 if TYPE_CHECKING:
+    from rfnb.core.ground.source import Listing
     from rfnb.loop.step import TracedStep
-    from rfnb.trace.record.listing import Listing
     from rfnb.trace.record.record import Recorder
     from rfnb.trace.run.run import Run
 

@@ -13,7 +13,10 @@ from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.netdict.versions import holds
+from rfnb.ops.concat import concat
+from rfnb.ops.create import zeros
 from rfnb.ops.shape import replace_dim, set_feature_dim, squeeze
+from rfnb.ops.slice import slice as slice_
 
 
 @guarded
@@ -53,6 +56,7 @@ class NetworkDims:
         self._made: set[Dim] = set()
         self._names: dict[Dim, list[str]] = {}
         self._same: dict[Dim, Dim] = {}
+        self.merged: dict[tuple[Dim, ...], Dim] = {}  # for axes that an expression merges: the axis that they become
         self.made_of: dict[Dim, tuple[Any, ...]] = {}  # for dims that layers merged or cut: what undoes it
 
     def feature(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
@@ -282,3 +286,29 @@ def renamed(x: Tensor, pairs: Sequence[tuple[Dim, Dim | None]]) -> Tensor:
     for old, new in pairs:
         x = squeeze(x, old) if new is None else replace_dim(x, in_dim=old, out_dim=new)[0]
     return set_feature_dim(x, feature) if pairs and feature in x.sig.index else x
+
+
+NOTHING = Dim(0, name="none")
+"""An axis without entries, always the same, so that what is joined with it has the same dim in each call."""
+
+
+def with_padding(x: Tensor, dim: Dim) -> tuple[Tensor, Dim]:
+    """The tensor with an axis in which padding counts as frames, and that axis. {…, dim} → {…, new}"""
+    empty = zeros([NOTHING], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
+    return concat((x, dim), (empty, NOTHING), allow_broadcast=True, handle_dynamic_dims=False)
+
+
+def with_dim(x: Tensor, old: Dim, new: Dim) -> Tensor:
+    """The tensor with another axis in the place of one, and with its lengths; frames behind them are cut off.
+
+    Without numbers, all sizes fit. {…, old} → {…, new}. Raises DimError if there are fewer frames than that.
+    """
+    sizes = x.size_of(old)
+    if None in (old.dimension, new.dimension) and new.is_defined() and not sizes.agrees(new.size):
+        if x.device == "meta":
+            dims = [new if dim is old else dim for dim in x.dims]
+            return set_feature_dim(zeros(dims, dtype=x.dtype, device="meta", sparse_dim=x.sparse_dim), x.feature_dim)
+        if sizes.max >= new.size.max:
+            x, old = with_padding(x, old)
+            x, old = slice_(x, axis=old, end=new.size.max)
+    return replace_dim(x, in_dim=old, out_dim=new)[0]

@@ -11,7 +11,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, with_dim
 from rfnb.ops.activation import relu
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
@@ -315,11 +315,11 @@ def on_frames_of(target: Tensor, output: Tensor) -> Tensor:
     if frames is None or target_frames is None or target_frames is frames or target_frames in output.sig.index:
         return target
     expected, got = output.size_of(frames).values.ravel(), target.size_of(target_frames).values.ravel()
-    if len(expected) != len(got) or (expected != got).any():
+    if output.device != "meta" and (len(expected) != len(got) or (expected != got).any()):
         wrong = next((i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if a != b), 0)
         raise DimError(
             f"the target has another length than the output in sequence {wrong}",
             got=f"a target of {int(got[wrong])} frames, an output of {int(expected[wrong])}",
             expected="equal lengths, frame by frame",
         )
-    return replace_dim(target, in_dim=target_frames, out_dim=frames)[0]
+    return with_dim(target, target_frames, frames)

@@ -17,10 +17,12 @@ if _TYPE_CHECKING:
     from rfnb.search.ctc import ctc_beam as ctc_beam
     from rfnb.search.decoding import decode as decode
     from rfnb.search.found import Found as Found, load as load
+    from rfnb.search.generate.build import from_generate as from_generate
     from rfnb.search.score.coverage import Coverage as Coverage
     from rfnb.search.score.ctc_prefix import CTCPrefix as CTCPrefix
     from rfnb.search.score.internal_lm import InternalLM as InternalLM
     from rfnb.search.score.kenlm_model import KenLM as KenLM
+    from rfnb.search.score.lexicon import Lexicon as Lexicon
     from rfnb.search.score.ngram import NGram as NGram
     from rfnb.search.score.phrases import Phrases as Phrases
     from rfnb.search.score.scorer import (
@@ -51,6 +53,7 @@ _NAMES = {
     "Found": "found",
     "InternalLM": "score.internal_lm",
     "KenLM": "score.kenlm_model",
+    "Lexicon": "score.lexicon",
     "NGram": "score.ngram",
     "PartialScorer": "score.scorer",
     "Phrases": "score.phrases",
@@ -63,6 +66,7 @@ _NAMES = {
     "ctc_beam": "ctc",
     "decode": "decoding",
     "forced": "variants.constraints",
+    "from_generate": "generate.build",
     "lengths": "variants.constraints",
     "load": "found",
     "no_repeat": "variants.history",

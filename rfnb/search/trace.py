@@ -84,6 +84,9 @@ class Trace:
         framewise: whether the steps are frames of the input, so that no label ends a hypothesis.
         end_label: the label that ends hypotheses, or several, if that is known; otherwise those are looked at that have
             ended.
+        prompts: the labels of each sequence before the first step, where a search goes on from some.
+        entropies: of the distribution from which each label was taken, in nats, in searches without beams.
+            [steps, batch, beam]
         again: the recorded steps, which replays compute again; None if there are none. why_not: why there are none.
         blank: the label that stands for no label, of searches over frames. lengths does not count it.
         joined: the place, in the beam before the step, of a second hypothesis that became this one, as both had the
@@ -112,6 +115,8 @@ class Trace:
     limit: np.ndarray | None = None
     framewise: bool = False
     end_label: int | Sequence[int] | None = None
+    prompts: tuple[tuple[int, ...], ...] | None = None
+    entropies: np.ndarray | None = None
     blank: int | None = None
     joined: np.ndarray | None = None
     living: int | None = None
@@ -162,6 +167,7 @@ class Trace:
             **{name: getattr(self, name)[row] for name in BY_SEQUENCE},
             parts=cut_all(self.parts),
             tags=None if self.tags is None else [self.tags[sequence]],
+            prompts=None if self.prompts is None else (self.prompts[sequence],),
             limit=None if self.limit is None else self.limit[row],
             pruned=None if pruned is None else pruned.at(steps, row),
         )
@@ -178,7 +184,7 @@ def by_scale(scores: np.ndarray, scale: float) -> np.ndarray:
     return np.where(np.isneginf(scores), -np.inf, np.where(np.isneginf(scores), 0.0, scores) * scale)
 
 
-BY_STEP = ("labels", "parents", "scores", "ended", "ends", "joined")
+BY_STEP = ("labels", "parents", "scores", "ended", "ends", "joined", "entropies")
 """The arrays of a Trace over [steps, batch, beam]."""
 
 BY_SEQUENCE = ("final_scores", "lengths", "complete", "steps")

@@ -72,6 +72,11 @@ class Tree(TreeArrays, InWords):
         """The name of the sequence, or its position as text: "sequence 3"."""
         return f"sequence {self.sequence}" if self.tag is None else self.tag
 
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """The labels before the first step, where a search goes on from some."""
+        return () if self.own.prompts is None else tuple(self.own.prompts[0])
+
     def label(self, label: int) -> str:
         """The text of a label; its number if there is no vocabulary."""
         if label == self.own.blank and not (self.own.vocab is not None and 0 <= label < len(self.own.vocab)):

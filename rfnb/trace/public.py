@@ -8,7 +8,7 @@ from rfnb.trace.graph.model_graph import model_graph as model_graph
 from rfnb.trace.pause.pauses import Pause as Pause, pause_when as pause_when, pauses as pauses
 from rfnb.trace.plain.record import record_calls as record_calls, record_loops as record_loops, steps as steps
 from rfnb.trace.probe.probe import Probe as Probe, load_probe as load_probe, probe as probe
-from rfnb.trace.record.dependencies import (
+from rfnb.trace.record.record import (
     get_tensor_consumers as get_tensor_consumers,
     get_tensor_dependencies as get_tensor_dependencies,
     walk_tensor_consumers as walk_tensor_consumers,

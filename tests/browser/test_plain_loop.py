@@ -128,3 +128,14 @@ def test_hostile_texts_stay_texts_and_the_keyboard_steps(open_notebook):
     panel.at(0)
     expect(stepper.get_by_text("Ops")).to_have_count(0)
     assert page.locator("img[src=x]").count() == 0 and not dialogs
+
+
+def test_the_guide_inserts_a_loop_that_becomes_a_run(open_notebook):
+    notebook = open_notebook(cells=["import rfnb as rf"])
+    panel = Panel(notebook.page).open()
+    notebook.run_cell(0)
+    panel.root.locator(".rfnb-Guide-way button").first.click()
+    expect(notebook.page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(2)
+    notebook.run_cell(1)
+    panel.group("for t in rf.steps(range(10))").first.wait_for()
+    assert notebook.value("[(run.name, run.steps) for run in rf.runs]") == [("for t in rf.steps(range(10))", 10)]

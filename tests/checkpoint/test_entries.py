@@ -62,13 +62,14 @@ def of_hugging_face(folder, state):
 
 @pytest.mark.parametrize("write", [whole, in_shards, in_shards_of_torch, of_hugging_face])
 @pytest.mark.parametrize("older", [True, False], ids=["config as it was", "config"])
-def test_weights_and_what_the_config_says(write, older, theirs, tmp_path):
+@pytest.mark.parametrize("load", [rf.load, rf.import_weights])
+def test_weights_and_what_the_config_says(load, write, older, theirs, tmp_path):
     config = dict(CONFIG)
     if older:
         config |= {"rope_theta": config.pop("rope_parameters")["rope_theta"], "rope_scaling": None}
     (tmp_path / "config.json").write_text(json.dumps(config))
     ours = our_llama()
-    report = rf.import_weights(write(tmp_path, theirs.state_dict()), ours)
+    report = load(write(tmp_path, theirs.state_dict()), ours)
     assert report.complete and len(report.settings) == 7
     time = rf.Dim(4, name="time")
     labels = torch.randint(11, (2, 4))
@@ -89,14 +90,33 @@ def test_weights_and_what_the_config_says(write, older, theirs, tmp_path):
     ],
     ids=str,
 )
-def test_a_config_of_something_else_changes_nothing(change, words, theirs, tmp_path):
+@pytest.mark.parametrize("load", [rf.load, rf.import_weights])
+def test_a_config_of_something_else_changes_nothing(load, change, words, theirs, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | change))
     ours = our_llama()
     before = [p.raw_tensor.clone() for p in ours.parameters()]
     with pytest.raises(CheckpointError, match=words):
-        rf.import_weights(whole(tmp_path, theirs.state_dict()), ours)
+        load(whole(tmp_path, theirs.state_dict()), ours)
     assert all(torch.equal(a, p.raw_tensor) for a, p in zip(before, ours.parameters(), strict=True))
     assert ours.final_layer_norm.eps == 1e-6
+
+
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "BartForConditionalGeneration"])
+def test_a_folder_with_several_files_of_transformers(name, tmp_path):
+    """Shared weights are stored once, and the model is wrapped as it is."""
+    transformers = pytest.importorskip("transformers")
+    small = {"vocab_size": 40, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
+    gpt = {"n_embd": 16, "n_layer": 1, "n_head": 2}
+    bart = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    kind = getattr(transformers, name)
+    config = kind.config_class(**small, **(gpt if name.startswith("GPT2") else bart))
+    theirs, again = kind(config), kind(config)
+    theirs.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 2
+    time = rf.Dim(None, name="time")
+    wrapped = rf.from_torch(again, [batch_dim, time], [batch_dim, time, VOCAB])
+    assert rf.load(tmp_path, wrapped).complete
+    assert all(torch.equal(raw, again.state_dict()[key]) for key, raw in theirs.state_dict().items())
 
 
 def test_a_config_of_another_program_says_nothing(theirs, tmp_path):

@@ -18,9 +18,14 @@ EncKeyTotalDim, AttNumHeads, LstmDim, l2 = 8, 1, 12, 0.0001
 extern_data = {"data": {"dim": 20}, "classes": {"dim": 9, "sparse": True}}
 
 def random_mask(x, batch_axis, axis, min_num, max_num, max_dims):
-    n_batch = tf.shape(x)[batch_axis]
-    _, indices = tf.nn.top_k(tf.random_uniform((n_batch, tf.shape(x)[axis])), max_num)
-    return where_bc(indices, 0.0, x)
+    n_batch, size = tf.shape(x)[batch_axis], tf.shape(x)[axis]
+    count = tf.random_uniform((n_batch,), minval=min_num, maxval=max_num + 1, dtype=tf.int32)
+    _, begins = tf.nn.top_k(tf.random_uniform((n_batch, size)), tf.reduce_max(count))
+    for i in range(1):
+        inside = tf.expand_dims(tf.range(size), 0) - tf.expand_dims(begins[:, i], 1)
+        inside = tf.logical_and(inside >= 0, inside < max_dims)
+        x = where_bc(tf.reshape(inside, [tf.shape(x)[j] if j in (batch_axis, axis) else 1 for j in range(3)]), 0.0, x)
+    return x
 
 def transform(data, network, max_time_dim=20):
     x = data.placeholder

@@ -14,7 +14,7 @@ from typing import Any
 import rfnb as rf
 import tour_cells
 from rfnb.errors import LoopWarning
-from rfnb.trace.pause import files
+from rfnb.trace.pause import hold
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
@@ -29,8 +29,8 @@ def ran(file: str) -> Iterator[dict[str, Any]]:
     """The names that the cells define; "cell x" is the result of the cell with the id x, "warnings" those of loops."""
     names: dict[str, Any] = {"__name__": "__main__"}
     results: dict[str, Any] = {}
-    before, written = (Path.cwd(), rf.options.pause_folder), files._written[:]
-    files._written.clear()
+    before, written = (Path.cwd(), rf.options.pause_folder), hold._written[:]
+    hold._written.clear()
     os.chdir(FOLDER)
     try:
         with rf.recording("last"), warnings.catch_warnings(record=True) as caught:
@@ -43,7 +43,7 @@ def ran(file: str) -> Iterator[dict[str, Any]]:
         yield names | results | {"warnings": loop_warnings}
     finally:
         os.chdir(before[0])
-        rf.options.pause_folder, files._written[:] = before[1], written
+        rf.options.pause_folder, hold._written[:] = before[1], written
         rf.pauses.clear()
         rf.runs.clear()
 

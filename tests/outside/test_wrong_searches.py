@@ -121,6 +121,7 @@ FUNCTIONS: dict[str, Row] = {
     "presence_penalty": lambda f: (rf.search.presence_penalty, {"presence": 0.5, "frequency": 0.1}),
     "trie": lambda f: (rf.search.trie, {"words": ["ab"], "labels": dims()["label"], "end": 0}),
     "NGram": lambda f: (rf.search.NGram, {"path": arpa(f), "labels": dims()["label"]}),
+    "Lexicon": lambda f: (rf.search.Lexicon, {"spellings": {"ab": "ab", "c": "c"}, "labels": dims()["label"]}),
     "KenLM": lambda f: (rf.search.KenLM, {"path": arpa(f), "labels": dims()["label"]}),
     "WordNGram": lambda f: (
         rf.search.WordNGram,

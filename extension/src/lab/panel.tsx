@@ -12,7 +12,7 @@ import type { ILoops } from './tokens';
 
 /** The side panel "Loops". */
 export class LoopsPanel extends SidePanel {
-  constructor(loops: ILoops, translator: ITranslator, activate: (id: string) => void) {
+  constructor(loops: ILoops, translator: ITranslator, activate: (id: string) => void, insert: (code: string) => void) {
     super({ content: new Panel(), translator });
     const words = translator.load('rfnb');
     this.id = 'rfnb-loops';
@@ -22,15 +22,16 @@ export class LoopsPanel extends SidePanel {
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', words.__('Loops'));
     this.content.addClass('rfnb-Panel-content');
-    this.content.addWidget(new LoopsBody(loops, words, activate));
+    this.content.addWidget(new LoopsBody(loops, words, activate, insert));
   }
 }
 
 /** Draws the model whenever it changes, while it can be seen. */
 class LoopsBody extends ReactWidget {
-  constructor(loops: ILoops, words: Words, activate: (id: string) => void) {
+  constructor(loops: ILoops, words: Words, activate: (id: string) => void, insert: (code: string) => void) {
     super();
     this._activate = activate;
+    this._insert = insert;
     this._loops = loops;
     this._words = words;
     this.addClass('rfnb-Panel-body');
@@ -84,6 +85,7 @@ class LoopsBody extends ReactWidget {
             resumeTo: step => session?.resume('continue', [], step)
           }}
           onFilter={text => (this._loops.filter = text)}
+          onInsert={this._insert}
           onRefresh={() => session?.refresh()}
         />
       </WordsContext.Provider>
@@ -95,6 +97,7 @@ class LoopsBody extends ReactWidget {
   }
 
   private _activate: (id: string) => void;
+  private _insert: (code: string) => void;
   private _loops: ILoops;
   private _words: Words;
 }

@@ -213,6 +213,17 @@ export class Stepper implements IDisposable {
     return Boolean(done);
   }
 
+  /** Show a value that is a row of weights at all steps, or hide it if it is shown. */
+  async toggleRows(name: string): Promise<void> {
+    const { step, asides } = this.state;
+    const shown = asides.rows?.answer;
+    if (shown?.name === name && shown.sequence === (step?.sequence ?? shown.sequence)) {
+      this._asides.dismiss('rows');
+    } else {
+      await this._asides.ask('rows', { name, sequence: step?.sequence ?? null });
+    }
+  }
+
   /** Continue from a step with a pruned candidate in the beam, as a new run. */
   keep(step: number, candidate: number): Promise<void> {
     return this._related.keep(step, candidate);

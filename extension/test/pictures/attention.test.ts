@@ -170,7 +170,7 @@ describe('attention', () => {
     await settle();
     expect(heads[1].getAttribute('aria-pressed')).toBe('true');
     expect(root.querySelector('.rfnb-Flag')?.textContent).toBe('NaN <i>');
-    const pathButton = root.querySelector<HTMLElement>('.rfnb-Tools button')!;
+    const pathButton = root.querySelector<HTMLElement>('.rfnb-Tools > button')!;
     expect([root.querySelector('.rfnb-Matrix-path'), pathButton.hidden]).toEqual([null, true]); // two rows are no path
     press(heads[1], 'ArrowLeft');
     press(heads[0], 'Enter');
@@ -181,6 +181,29 @@ describe('attention', () => {
     dispose();
     expect(root.querySelector('.rfnb-Matrix')).toBeNull();
     expect(root.querySelector<HTMLElement>('[data-rfnb-still]')?.hidden).toBe(false);
+  });
+
+  it('has its colours by the row, the picture, all pictures or 1, with the weight of the strongest one', async () => {
+    const root = attentionRoot();
+    const painted: number[][] = [];
+    globalThis.ImageData = class {
+      constructor(data: Uint8ClampedArray) {
+        painted.push([...data].filter((_, i) => i % 4 === 0));
+      }
+    } as never;
+    const heads = [scripts.heads[0], { ...scripts.heads[1], scale: 0.8 }];
+    enhance(root, { ...scripts, heads } as never);
+    await settle();
+    const choices = [...root.querySelectorAll<HTMLElement>('.rfnb-Scales button')];
+    const told = choices.map(choice => {
+      choice.click();
+      return root.querySelector('.rfnb-Legend')?.textContent;
+    });
+    expect(told).toEqual(['0  maximum of the row', '0  0.5', '0  0.8', '0  1', '0  0.5 (√)']);
+    expect(choices.map(choice => choice.getAttribute('aria-pressed')).pop()).toBe('true');
+    const last = painted.slice(-5);
+    expect(last[0]).toEqual(pictures.AAAA); // each row has a weight of 0.5
+    expect(last[3][0]).toBe(128); // a weight of 0.5 is half of 1
   });
 
   it('stays as it is if pictures cannot be read', async () => {

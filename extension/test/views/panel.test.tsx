@@ -27,6 +27,7 @@ describe('LoopsView', () => {
     runActions: { open: vi.fn(), pin: vi.fn(), forget: vi.fn(), compare: vi.fn(), rerun: vi.fn() },
     pauseActions: { pause: vi.fn(), resume: vi.fn(), resumeTo: vi.fn() },
     onFilter: vi.fn(),
+    onInsert: vi.fn(),
     onRefresh: vi.fn(),
     ...change
   });
@@ -93,6 +94,18 @@ describe('LoopsView', () => {
     expect(onRecord.mock.calls).toEqual([[true], [false]]);
     redraw(<LoopsView {...props({ records: null })} />);
     expect(host.querySelector('.rfnb-Status-record, .rfnb-Guide-record')).toBeNull();
+  });
+
+  it('inserts each way to record a loop into a new cell', () => {
+    const onInsert = vi.fn();
+    const host = show(<LoopsView {...props({ onInsert })} />);
+    host.querySelectorAll<HTMLElement>('.rfnb-Guide-way button').forEach(button => act(() => button.click()));
+    expect(
+      onInsert.mock.calls.map(([code]) =>
+        code.split('\n').find((line: string) => line.includes('record') || line.includes('steps'))
+      )
+    ).toEqual(['for t in rf.steps(range(10)):', 'with rf.record_loops():', '%%record_loops']);
+    expect(host.querySelector('.rfnb-Guide-example')?.textContent).toContain('total = total + t');
   });
 
   it('says which side to update, instead of a guide', () => {

@@ -108,6 +108,7 @@ def large(
     line = [f"{_px(gutter + wide * (col + 0.5))},{_px(2 + high * (row + 0.5))}" for row, col in enumerate(path)]
     svg = el(
         "svg",
+        el("style", "@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}"),
         el(
             "image", href=picture, x=_px(gutter), y=2, width=_px(width), height=_px(height),
             preserveAspectRatio="none", style="image-rendering:pixelated", **marks,
@@ -135,7 +136,7 @@ def scale_bar(top: object) -> Html:
     strip = png.picture(np.linspace(0, 1, 64)[None, :], scale="sequential")
     look = f"width:64px;height:9px;border:1px solid {style.tint(style.GREY, 0.5)};display:inline;margin:0 4px"
     return el(
-        "span", "0", el("img", src=strip, alt="pale to dark", width=64, height=9, style=look), short(top),
+        "span", "0", el("img", src=strip, alt="to", width=64, height=9, style=look, data_rfnb_bright=""), short(top),
         style=f"{style.QUIET};{style.NUMBERS};white-space:nowrap", data_rfnb_still="",
     )  # fmt: skip
 
@@ -404,7 +405,7 @@ def _picture(view: AttentionView, head: AttentionHead) -> Html:
         padding=view["padding"],
         path=view["path"],
         marks={"data-rfnb-head": f"{head['layer']},{head['head']}", "data-rfnb-large": ""},
-        alt=f"weights of {rows} rows on {cols} columns, dark is high; the strongest are listed below",
+        alt=f"weights of {rows} rows on {cols} columns, 0 to {short(head['scale'])}; the strongest are listed below",
         square=rows == cols and not any(view["padding"]),
     )
 

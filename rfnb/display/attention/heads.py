@@ -209,10 +209,19 @@ def _of_layer(
             **_measured(measures, i),
             "top": [labels[i] if labels is not None else str(i) for i in _largest(finite.sum(axis=0))],
             "flags": faults(full[i], true),
-            "scale": round(float(np.abs(finite).max(initial=0)), 6),
+            "scale": _scale(finite),
             **own,
         }
         yield head_view
+
+
+def _scale(weights: np.ndarray) -> float:
+    """The weight of the darkest colour: the largest one, or twice an even one, so that even weights are not dark."""
+    largest = float(np.abs(weights).max(initial=0))
+    low, high = sums(weights)
+    if weights.size and low >= 1 - TOLERANCE and high <= 1 + TOLERANCE:
+        largest = max(largest, min(1.0, 2 / weights.shape[1]))
+    return round(largest, 6)
 
 
 def _measured(found: Measures | None, head: int) -> Any:

@@ -112,6 +112,7 @@ class BeamView(TypedDict):
     parts: NotRequired[list[str]]  # the names of the scorers
     hypotheses: list[BeamHypothesis]
     reference: BeamReference | None
+    prompt: NotRequired[str]  # the labels before the first step, where a search goes on from some
     note: str | None
 
 

@@ -78,6 +78,7 @@ def describe(
         pruned = max(1, min(PRUNED, NODES // max(len(steps), 1) - tree.beam))
     if len(steps) < tree.steps:
         notes.add(f"{len(steps)} of {tree.steps} steps are drawn")
+    prompt: Any = {"prompt": printable_name(tree.text_of(tree.prompt))} if tree.prompt else {}
     every = drawn_steps(tree.steps, fall, max(len(steps), LIVE // (tree.beam + 1)))
     kept = 0 if tree.own.pruned is None else tree.own.pruned.labels.shape[2]
     most = max(pruned, min(kept, LIVE // max(len(every), 1) - tree.beam)) if pruned else 0
@@ -97,6 +98,7 @@ def describe(
         "hypotheses": [_hypothesis(hypothesis, where) for hypothesis in tree.hypotheses],
         "reference": None if where is None else _reference(where, counts),
         "note": notes.text(),
+        **prompt,
     }
 
 
@@ -318,6 +320,7 @@ def to_html(view: BeamView) -> Html:
     return el(
         "div",
         head_html(view),
+        fold("prompt", el("div", view["prompt"])) if "prompt" in view else None,
         _reference_html(view["reference"]),
         search_html(view),
         _others(view),

@@ -14,7 +14,8 @@ from rfnb.display.markup.numbers import plain
 from rfnb.display.panel.axes import axes_typed
 from rfnb.display.panel.conditions import conditions_of
 from rfnb.display.panel.edit import edited
-from rfnb.display.panel.schema import FoundView, RunAtView, Where
+from rfnb.display.panel.rows import describe_rows
+from rfnb.display.panel.schema import FoundView, RowsView, RunAtView, Where
 from rfnb.display.run import (
     gradients_view as gradients_view,
     list_view as runs_view,
@@ -25,7 +26,7 @@ from rfnb.display.run.schema import Curve, GradientsView, OtherFunction, RunItem
 from rfnb.display.run.step import choose
 from rfnb.errors import ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
-from rfnb.trace.plain.others import add_file_of
+from rfnb.trace.plain.skipped_functions import add_file_of
 from rfnb.trace.run.find import of_step, steps_begun
 
 if TYPE_CHECKING:
@@ -93,6 +94,11 @@ def name_axes(dispatcher: Dispatcher, run: int, name: str, text: str, step: int)
     return history_view.describe_run(loop_run)
 
 
+def rows(dispatcher: Dispatcher, run: int, name: str, sequence: int | None = None) -> RowsView:
+    """A value that is a row of weights at each step, as one picture of all steps."""
+    return describe_rows(dispatcher.run_of(run), name, sequence)
+
+
 def rerun(dispatcher: Dispatcher, run: int) -> list[RunItem]:
     """All runs, with a new one of the same call, made with the current code."""
     dispatcher.run_of(run).rerun()
@@ -158,6 +164,7 @@ TRAVEL: dict[str, Any] = {
     "fork": fork,
     "keep": keep,
     "name_axes": name_axes,
+    "rows": rows,
     "rerun": rerun,
     "training": training,
     "loops": loops,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
+from rfnb.display.attention.schema import AttentionScripts
 from rfnb.display.run.schema import RunView, StepView
 
 PROTOCOL = 4
@@ -18,6 +19,18 @@ class Where(TypedDict):
     line: int | None
     limit: float | None  # of "over"
     text: str | None  # of "expression"; of "falls out", the reference
+
+
+class RowsView(TypedDict):
+    """A value that is a row of weights at each step: a picture of all steps for each row of a step.
+
+    One pixel of a picture is as in `AttentionScripts`: `pool` if there is one picture, else `head_pool`.
+    """
+
+    name: str
+    sequence: int | None
+    pictures: list[str]
+    scripts: AttentionScripts
 
 
 class FoundView(TypedDict):

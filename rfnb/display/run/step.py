@@ -24,7 +24,7 @@ from rfnb.display.kit.note import Notes, reason
 from rfnb.display.markup.numbers import Number, plain, short
 from rfnb.display.run.schema import LineValue, OpRow, OpsView, OpView, StateRow, StepView, WatchRow
 from rfnb.display.tensor.schema import ValueView
-from rfnb.display.tensor.value import describe_value, in_words, magnitude, one_entry, sampled
+from rfnb.display.tensor.value import axis_of_weights, describe_value, in_words, magnitude, one_entry, sampled
 from rfnb.errors import ViewError
 from rfnb.trace.run.names import is_variable, reads_states_after
 from rfnb.trace.run.step import AGREES, KEPT
@@ -109,7 +109,11 @@ def describe_step(
 
     def described(name: str, value: Any) -> ValueView:
         live = chosen.live(value, step)
-        return describe_value(name, value, at=chosen.in_step(step), pictures=pictures, live=live)
+        view = describe_value(name, value, at=chosen.in_step(step), pictures=pictures, live=live)
+        with suppress(Exception):  # such as of a tensor whose memory is gone, which the view tells
+            if locked and axis_of_weights(one_entry(value, chosen.in_step(step))) is not None:
+                view["is_row"] = True
+        return view
 
     values: list[LineValue] = [
         {"line": entry.line, "op": entry.op, "is_loop": entry.is_loop, "value": described(entry.name, entry.tensor)}

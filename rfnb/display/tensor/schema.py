@@ -125,3 +125,4 @@ class ValueView(TypedDict):
     picture: str | None
     flags: list[str]  # "nan", "inf", "−inf", "constant"
     alarms: NotRequired[list[str]]  # those of the flags that are errors; older kernels do not send it
+    is_row: NotRequired[bool]  # of a line: whether it is a row of weights, which `rows` shows for all steps

@@ -30,6 +30,10 @@ MINUS = "−inf"
 """The flag of a value with entries −∞ whose others are finite."""
 MANY = 8
 """From this number of equal entries on, a value is flagged as constant."""
+MOST_WEIGHTS = 2**16
+"""Larger values are not looked at for weights."""
+TOLERANCE = 0.01
+"""Tolerance for the sum of weights, which may have half precision."""
 PICTURE_CELLS = (24, 96)
 PICTURE_PIXELS = (48, 192)
 
@@ -129,6 +133,30 @@ def sampled(data: Data, most: int = 4096) -> np.ndarray:
     if mask is None:
         return values.reshape(-1)
     return values[np.broadcast_to(mask, data.shape)[where]]
+
+
+def axis_of_weights(data: Data, least: int = 2) -> int | None:
+    """The axis along which the entries of a value are weights: from 0 to 1, with the sum 1; None if there is none.
+
+    least: how many entries it has at least.
+    """
+    if not data.axes or data.entries > MOST_WEIGHTS or not data.dtype.startswith(("float", "bfloat")):
+        return None
+    weights = valid_weights(data)
+    if not weights.size or not (weights.min() >= 0 and weights.max() <= 1 + TOLERANCE):
+        return None
+    for axis in reversed(range(weights.ndim)):
+        sums = weights.sum(axis)
+        live = sums[sums > 0]
+        if weights.shape[axis] >= least and live.size and np.abs(live - 1).max() <= TOLERANCE:
+            return axis
+    return None
+
+
+def valid_weights(data: Data) -> np.ndarray:
+    """The entries, with 0 in padding."""
+    weights, mask = to_numpy(data.raw).astype(np.float32), data.mask()
+    return weights if mask is None else np.where(np.broadcast_to(mask, weights.shape), weights, 0)
 
 
 def in_words(name: str, text: str, dtype: str = "") -> ValueView:

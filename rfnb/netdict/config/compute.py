@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ConfigError, NetworkError, ParameterError, RfError
 from rfnb.netdict.axes import NetworkDims
 from rfnb.netdict.config.interpreter import Interpreter, Leave
 from rfnb.netdict.config.modules import ConfigModule, ConfigOptions
-from rfnb.netdict.config.tf_names import PADDING, POOL, Array, Padding, network_of
+from rfnb.netdict.config.tf_functions import network_of
+from rfnb.netdict.config.tf_names import PADDING, POOL, Array, Padding
 from rfnb.netdict.config.values import Frame, Function, Located, Unknown
 from rfnb.ops.shape import set_feature_dim
 
@@ -159,7 +162,8 @@ class Computation:
 
         token, padding = POOL.set(self.pool), PADDING.set(self.padding)
         try:
-            result = self._computed(source)
+            with set_default_device_ctx(tensors[0].device) if tensors else nullcontext():
+                result = self._computed(source)
         finally:
             POOL.reset(token)
             PADDING.reset(padding)

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import math as numbers
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.axes import NetworkDims, time_of
-from rfnb.netdict.config.modules import ConfigModule
-from rfnb.netdict.config.values import Known
+from rfnb.netdict.axes import NetworkDims, time_of, with_dim
 from rfnb.netdict.layer_call import safe_log
-from rfnb.ops import activation, audio, math, reduce as reductions
+from rfnb.ops import activation, math, reduce as reductions
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import full, ones_like, range_over_dim, zeros_like
 from rfnb.ops.grad import stop_gradient
 from rfnb.ops.index import gather, one_hot
-from rfnb.ops.math import combine_bc, compare_bc, logical_not, neg
+from rfnb.ops.mask import get_size_tensor
+from rfnb.ops.math import cast, combine_bc, compare_bc, logical_not, neg
 from rfnb.ops.random import random_normal, random_uniform
 from rfnb.ops.reduce import log_softmax, softmax
-from rfnb.ops.shape import expand_dim, replace_dim, set_sparse_dim, squeeze
+from rfnb.ops.shape import expand_dim, set_sparse_dim, squeeze
 from rfnb.ops.slice import slice as slice_
 
 POOL: ContextVar[NetworkDims] = ContextVar("rfnb_dims_of_expressions")
@@ -52,6 +50,8 @@ def without_padding(x: Tensor, dims: Sequence[Dim]) -> bool:
 
 
 Number = bool | int | float
+ANY_NUMBER = 2
+"""Stands for a number of a tensor while there are none."""
 
 
 class AxisLength(int):
@@ -69,7 +69,7 @@ class AxisLength(int):
 class Shape(tuple[Any, ...]):
     """The sizes of all axes; `ndims` and `as_list` as an expression may read them."""
 
-    ndims = property(len)
+    ndims = rank = property(len)
 
     def as_list(self) -> list[Any]:
         """The sizes."""
@@ -82,11 +82,12 @@ class Array:
     Operators match axes by their place, from the last one, as numpy does.
     """
 
-    __slots__ = ("axes", "pool", "x")
+    __slots__ = ("axes", "counted", "pool", "x")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, x: Tensor, axes: Sequence[Dim | None], pool: NetworkDims):
         self.x, self.axes, self.pool = x, tuple(axes), pool
+        self.counted: Dim | None = None  # the axis whose lengths these are
 
     def like(self, x: Tensor, axes: Sequence[Dim | None] | None = None) -> Array:
         """Another tensor, by default with the same axes."""
@@ -113,17 +114,59 @@ class Array:
             "placeholder": self,
             "shape": shape,
             "get_shape": lambda: shape,
+            "set_shape": lambda shape: None,
             "ndim": len(axes),
             "batch_ndim": len(axes),
+            "batch_shape": shape,
             "dtype": x.dtype,
+            "sparse": x.sparse_dim is not None,
             "dim": None if labels is None else labels.dimension,
             "batch_dim_axis": batch,
             "time_dim_axis": places.get(time_of(self.ordered())),
             "feature_dim_axis": places.get(x.feature_dim),
-            "get_placeholder_as_batch_major": lambda: self,
-            "copy_as_batch_major": lambda: self,
-            "copy": lambda: self,
+            "is_batch_major": batch == 0,
+            "have_batch_axis": lambda: batch is not None,
+            "have_time_axis": lambda: time_of(self.ordered()) is not None,
+            "have_feature_axis": lambda: x.feature_dim is not None,
+            "time_dimension": lambda: AxisLength(self.size(time_of(self.ordered())), time_of(self.ordered())),
+            "get_sequence_lengths": lambda: self.lengths(time_of(self.ordered())),
+            "get_dynamic_size": lambda axis: self.lengths(axes[self.at(axis)]),
+            "get_sequence_mask": lambda: self.mask(full_rank=False),
+            "get_sequence_mask_broadcast": lambda *_, **__: self.mask(full_rank=True),
+            "get_placeholder_as_batch_major": lambda: self.major("batch"),
+            "copy_as_batch_major": lambda: self.major("batch"),
+            "get_placeholder_as_time_major": lambda: self.major("time"),
+            "copy_as_time_major": lambda: self.major("time"),
+            "copy": lambda *_, **__: self,
         }
+
+    def lengths(self, dim: Dim | None) -> Array:
+        """The lengths of an axis. {…} → {batch}"""
+        if dim is None:
+            raise TypeError("the tensor has no time axis")
+        sizes = cast(get_size_tensor(dim, device=self.x.device), "int32")
+        array = self.like(sizes, sizes.dims)
+        array.counted = dim
+        return array
+
+    def sizes(self) -> dict[int, Array]:
+        """The lengths of all axes that have some, by their places without the batch."""
+        others = [dim for dim in self.axes if dim is None or not dim.is_batch_dim()]
+        return {i: self.lengths(dim) for i, dim in enumerate(others) if dim is not None and dim.dimension is None}
+
+    def mask(self, *, full_rank: bool) -> Array:
+        """Which frames count. {…} → {batch, time} bool, with axes of size 1 for the others if `full_rank`"""
+        time = time_of(self.ordered())
+        lengths = self.lengths(time)
+        y = compare_bc(range_over_dim(time, dtype="int32", device=self.x.device), "less", lengths.x)  # type: ignore[arg-type]
+        order = [dim if dim in y.sig.index else None for dim in self.axes]
+        return self.like(y, order if full_rank else [dim for dim in order if dim is not None])
+
+    def major(self, kind: str) -> Array:
+        """The tensor with the batch, or the time, as the first axis."""
+        first = time_of(self.ordered()) if kind == "time" else None
+        order = [dim for dim in self.axes if dim is not None and (dim is first or (not first and dim.is_batch_dim()))]
+        return self.like(self.x, [*order, *(dim for dim in self.axes if dim not in order)])
 
     def ordered(self) -> Tensor:
         """The Tensor with its dims in the order of the axes."""
@@ -153,8 +196,9 @@ class Array:
                 axes.append(None)
                 continue
             dim = remaining.pop(0)
-            if isinstance(entry, int):
-                x = x if dim is None else gather(x, indices=int(entry), axis=dim)
+            if isinstance(entry, int | Array):
+                index: Any = plain(entry.x) if isinstance(entry, Array) else int(entry)
+                x = x if dim is None else gather(x, indices=index, axis=dim)
                 continue
             if not isinstance(entry, slice):
                 raise TypeError("a tensor is indexed by numbers and slices")
@@ -164,8 +208,12 @@ class Array:
         return self.like(x, axes)
 
     def _part(self, x: Tensor, dim: Dim, part: slice) -> tuple[Tensor, Dim]:
+        limits = (part.start, part.stop, part.step)
+        part = slice(*(None if number is None else whole_number(number) for number in limits))
         if dim.dimension is None:
-            raise TypeError("a slice along an axis whose size comes with the data; use a layer of the class slice")
+            fixed = part.stop is not None and part.stop >= 0 <= (part.start or 0)
+            length = self.pool.static(len(range(part.stop)[part]), x.dims) if fixed else None
+            return slice_(x, axis=dim, start=part.start, end=part.stop, step=part.step, out_dim=length)
         new = self.pool.instead(dim, len(range(dim.dimension)[part]), x)
         return slice_(x, axis=dim, start=part.start, end=part.stop, step=part.step, out_dim=new)
 
@@ -216,13 +264,18 @@ def together(*given: Any) -> tuple[list[Any], tuple[Dim | None, ...], NetworkDim
             x = tensors[id(array)]
             if dim.dimension == 1:
                 x = squeeze(x, dim)
-            elif axis in x.sig.index or array.size(dim) != size:
+            elif axis in x.sig.index or (array.size(dim) != size and not follows_data(x, dim, axis)):
                 raise TypeError(f"the axes {dim.name} and {axis.name} are at the same place and do not match")
             else:
-                x = replace_dim(x, in_dim=dim, out_dim=axis)[0]
+                x = with_dim(x, dim, axis)
             tensors[id(array)] = x
     results = [tensors[id(array)] if isinstance(array, Array) else array for array in given]
     return results, tuple(axes), arrays[0].pool if arrays else None
+
+
+def follows_data(x: Tensor, *dims: Dim) -> bool:
+    """Whether there are no numbers yet, and the size of one of the dims comes with the data."""
+    return x.device == "meta" and any(dim.dimension is None for dim in dims)
 
 
 def plain(x: Tensor) -> Tensor:
@@ -272,7 +325,7 @@ DTYPES = {name: name for name in "float16 float32 float64 int8 int16 int32 int64
 
 
 def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
-    def call(x: Any, name: Any = None) -> Any:
+    def call(x: Any, name: Any = None, **_: Any) -> Any:
         if isinstance(x, Array):
             return x.like(op(plain(x.x)))
         if of_number is None or not isinstance(x, Number):
@@ -316,21 +369,36 @@ def _over_axis(op: Callable[..., Tensor]) -> Callable[..., Any]:
     return call
 
 
+def whole_number(given: Any) -> int:
+    """A number that an op needs, which a tensor may hold; without numbers, one that is as good as any."""
+    if not isinstance(given, Array):
+        return int(given)
+    if given.x.dims:
+        raise TypeError("one number is needed, not a tensor with axes")
+    return ANY_NUMBER if given.x.device == "meta" else int(given.x.item())
+
+
+def truth(given: Any) -> bool | None:
+    """Whether a condition holds; None while there are no numbers."""
+    if not isinstance(given, Array):
+        return bool(given)
+    return None if given.x.device == "meta" else bool(whole_number(given))
+
+
 def _where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
+    """Entry by entry one of two values; a condition with one axis may choose rows."""
     if not isinstance(condition, Array):
         return x if condition else y
     if x is None or y is None:
         raise TypeError("where needs two values")
+    several = max((array for array in (x, y) if isinstance(array, Array)), key=lambda a: len(a.axes), default=condition)
+    if len(condition.axes) == 1 and len(several.axes) > 1 and condition.axes[0] is several.axes[0]:
+        condition = condition.like(condition.x, [*condition.axes, *[None] * (len(several.axes) - 1)])
     return elementwise(lambda c, a, b: math.where(c, a, b, allow_broadcast_all_sources=True))(condition, x, y)
 
 
-def _cond(
-    pred: Any, true_fn: Any = None, false_fn: Any = None, name: Any = None, fn1: Any = None, fn2: Any = None
-) -> Any:
-    return (true_fn or fn1)() if pred else (false_fn or fn2)()
-
-
-def _cast(x: Any, dtype: str = "float32", name: Any = None) -> Any:
+def cast_to(x: Any, dtype: str = "float32", name: Any = None) -> Any:
+    """A tensor or number of another type."""
     if isinstance(x, Array):
         return x.like(math.cast(plain(x.x), dtype))
     return bool(x) if dtype == "bool" else float(x) if dtype.startswith("float") else int(x)
@@ -367,7 +435,8 @@ def _rank(x: Array, name: Any = None) -> int:
     return len(x.axes)
 
 
-def _concat(values: Sequence[Array], axis: int, name: Any = None) -> Array:
+def concat_arrays(values: Sequence[Array], axis: int) -> Array:
+    """Tensors one behind the other along an axis of a fixed size."""
     like, at = values[0], values[0].at(axis)
     dims = [x.axes[at] for x in values]
     sizes = [1 if dim is None else dim.dimension for dim in dims]
@@ -407,78 +476,54 @@ def _l2_normalize(x: Array, axis: Any = None, epsilon: float = 1e-12, name: Any 
     return normalized
 
 
-def _of_shape(shape: Any) -> tuple[list[Dim | None], list[Dim]]:
+def of_shape(shape: Any) -> tuple[list[Dim | None], list[Dim]]:
     """The axes of a shape, some of which know their dims: `tf.shape(x)`, or parts of it; and the dims."""
     axes: list[Dim | None] = []
-    for size in [shape] if isinstance(shape, int) else shape:
+    for size in [shape] if isinstance(shape, int | Array) else shape:
         dim = size.dim if isinstance(size, AxisLength) else None
+        size = whole_number(size)
         used_dims = [dim_there for dim_there in axes if dim_there is not None]
         axes.append(dim if dim is not None or size == 1 else POOL.get().static(int(size), used_dims))
     return axes, [dim for dim in axes if dim is not None]
 
 
 def _filled(shape: Any, value: float, dtype: str = "float32", name: Any = None) -> Array:
-    axes, dims = _of_shape(shape)
+    axes, dims = of_shape(shape)
     return Array(full(dims=dims, fill_value=value, dtype=dtype), axes, POOL.get())
 
 
 def _uniform(
-    shape: Any, minval: Any = 0, maxval: Any = 1, dtype: str = "float32", seed: Any = None, name: Any = None
+    shape: Any, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: Any = None
 ) -> Array:
-    axes, dims = _of_shape(shape)
-    return Array(random_uniform(dims, minval=minval, maxval=maxval, dtype=dtype, seed=seed), axes, POOL.get())
+    axes, dims = of_shape(shape)
+    high = 1 if maxval is None else maxval
+    if isinstance(minval, Number) and isinstance(high, Number):
+        return Array(random_uniform(dims, minval=minval, maxval=high, dtype=dtype, seed=seed), axes, POOL.get())
+    y = binary("mul")(Array(random_uniform(dims, seed=seed), axes, POOL.get()), cast_to(binary("sub")(high, minval)))
+    y = binary("add")(cast_to(y if dtype.startswith("float") else y.like(math.floor(y.x)), dtype), minval)
+    return y if isinstance(y, Array) else Array(y, axes, POOL.get())
 
 
 def _normal(
     shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: Any = None
 ) -> Array:
-    axes, dims = _of_shape(shape)
+    axes, dims = of_shape(shape)
     return Array(random_normal(dims, mean=mean, stddev=stddev, dtype=dtype, seed=seed), axes, POOL.get())
 
 
 def _range(start: Any, limit: Any = None, delta: int = 1, dtype: str = "int32", name: Any = None) -> Array:
-    if delta != 1 or (limit is not None and start != 0):
-        raise TypeError("range needs the size of an axis")
-    axes, dims = _of_shape([start if limit is None else limit])
+    if limit is None:
+        start, limit = 0, start
+    if isinstance(start, int) and start == 0 and delta == 1:
+        axes, dims = of_shape([limit])
+    else:
+        start = whole_number(start)
+        axes, dims = of_shape([len(range(start, whole_number(limit), delta))])
     y = range_over_dim(dims[0], dtype=dtype) if dims else full(dims=[], fill_value=0, dtype=dtype)
-    return Array(y, axes, POOL.get())
+    return Array(y if delta == 1 and isinstance(start, int) and start == 0 else y * delta + start, axes, POOL.get())
 
 
-def random_mask(
-    x: Array, batch_axis: int, axis: int, min_num: Any, max_num: Any, max_dims: Any, mask_value: float = 0.0
-) -> Array:
-    """SpecAugment's mask of random stretches, in place of the function of this name that many configs define."""
-    dim, batch = x.axes[x.at(axis)], x.axes[x.at(batch_axis)]
-    if dim is None:
-        return x
-    remaining = [d for d in x.axes if d is not None and d is not batch and d is not dim]
-    low, high, widest = int(min_num), int(max_num), int(max_dims)
-    masked = audio.random_mask(
-        x.x, mask_axis=dim, broadcast_axis=remaining, min_num=low, max_num=high, max_dims=widest, mask_value=mask_value
-    )
-    return x.like(masked)
-
-
-NATIVE = {"random_mask": random_mask}
-"""Functions of configs that are known by name, and are computed by ops."""
-
-
-def network_of(options: Any) -> ConfigModule:
-    """The object `network` or `self.network`, as far as functions of configs use it."""
-    train = bool(get_run_ctx().train_flag)
-    return ConfigModule(
-        "network",
-        {
-            "get_config": lambda *_, **__: options,
-            "train_flag": train,
-            "eval_flag": not train,
-            "global_train_step": int(get_run_ctx_step()),
-            "cond_on_train": lambda fn_train, fn_eval: fn_train() if train else fn_eval(),
-        },
-    )
-
-
-_LIKE = {"zeros_like": zeros_like, "ones_like": ones_like, "stop_gradient": stop_gradient, "identity": lambda x: x}
+_LIKE = {"stop_gradient": stop_gradient, "identity": lambda x: x}
 _PLAIN: dict[str, Callable[[Any], Any] | None] = {
     "exp": numbers.exp, "log": numbers.log, "abs": abs, "sqrt": numbers.sqrt, "square": lambda x: x * x,
     "sin": numbers.sin,
@@ -500,14 +545,15 @@ def functions() -> dict[str, Any]:
     names: dict[str, Any] = {
         **{name: _unary(getattr(math, name), of) for name, of in _PLAIN.items() if hasattr(math, name)},
         **{name: _unary(op) for name, op in _LIKE.items()},
+        **{name: _like(number) for name, number in (("zeros_like", 0), ("ones_like", 1))},
         **{name: _unary(getattr(activation, name)) for name in _ACTIVATIONS},
         **{name: binary(kind) for name, kind in _BINARY.items()},
         **{f"reduce_{mode}": _reduction(mode) for mode in "sum mean max min logsumexp any all".split()},
         **{name: _reduction(name) for name in ("argmax", "argmin")},
-        "where": _where, "where_bc": _where, "cond": _cond, "cast": _cast, "expand_dims": _expand_dims,
-        "to_float": _cast, "to_int32": lambda x, name=None: _cast(x, "int32"), "squeeze": _squeeze,
+        "where": _where, "where_bc": _where, "cast": cast_to, "expand_dims": _expand_dims,
+        "to_float": cast_to, "to_int32": lambda x, name=None: cast_to(x, "int32"), "squeeze": _squeeze,
         "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i], "rank": _rank,
-        "concat": _concat, "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
+        "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
         "softmax": _over_axis(softmax), "log_softmax": _over_axis(log_softmax), "constant": lambda value, **_: value,
         "convert_to_tensor": lambda value, **_: value, "negative": _unary(math.neg, lambda x: -x),
         "clip_by_value": _clipped, "add_n": lambda values, **_: sum(values[1:], values[0]),
@@ -519,31 +565,19 @@ def functions() -> dict[str, Any]:
     return names
 
 
+def _like(number: int) -> Callable[..., Any]:
+    def call(x: Any, dtype: Any = None, name: Any = None, optimize: bool = True) -> Any:
+        if not isinstance(x, Array):
+            return number
+        make = zeros_like if number == 0 else ones_like
+        return x.like(make(plain(x.x) if dtype is None else math.cast(plain(x.x), dtype)))
+
+    return call
+
+
 def _safe_log(x: Any, eps: float = 1e-20, name: Any = None) -> Any:
     return _unary(lambda y: safe_log(y, eps), lambda y: numbers.log(max(y, eps)))(x)
 
 
 def _clipped(x: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None) -> Any:
     return binary("minimum")(binary("maximum")(x, clip_value_min), clip_value_max)
-
-
-def tensorflow() -> dict[str, ConfigModule]:
-    """The modules that a config imports for such functions, by their names."""
-    table = functions()
-
-    def module(name: str, names: Mapping[str, Any]) -> ConfigModule:
-        return ConfigModule(name, {key: Known(f"{name}.{key}", function) for key, function in names.items()})
-
-    tf = module("tensorflow", table)
-    random = {"uniform": table["random_uniform"], "normal": table["random_normal"]}
-    for part, names in (("math", table), ("nn", table), ("random", random)):
-        tf.names[part] = module(f"tensorflow.{part}", names)
-    tf.names |= {**DTYPES, "newaxis": None}
-    compat = ConfigModule("tensorflow.compat", {"v1": tf, "v2": tf})
-    tf.names["compat"] = compat
-    util = module("TFUtil", {name: table[name] for name in ("where_bc", "safe_log", "get_shape_dim")})
-    return {
-        "tensorflow": tf, "tensorflow.compat.v1": tf, "tensorflow.compat": compat, "returnn.tf.compat": compat,
-        "returnn.tf.compat.v1": tf, "TFCompat": compat, "TFUtil": util, "returnn.tf.util.basic": util,
-        "returnn.tf.util": ConfigModule("returnn.tf.util", {"basic": util}),
-    }  # fmt: skip

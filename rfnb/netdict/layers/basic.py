@@ -8,11 +8,11 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.netdict.axes import with_padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import input_first, keep_log
 from rfnb.netdict.layers.activations import LOGS, activation_of
 from rfnb.netdict.layers.initializers import initial_values
-from rfnb.netdict.layers.shape import with_padding
 from rfnb.netdict.options import REQUIRED, axis, layer, value
 from rfnb.ops.grad import scaled_gradient_ext
 from rfnb.ops.math import cast

@@ -12,9 +12,8 @@ from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims
+from rfnb.netdict.axes import NetworkDims, with_padding
 from rfnb.netdict.layer import Layer, SteppingLayer
-from rfnb.netdict.layers.shape import with_padding
 from rfnb.netdict.options import axes, axis, layers, value
 from rfnb.ops import reduce as reductions
 from rfnb.ops.create import zeros

@@ -9,12 +9,12 @@ from rfnb.core.dims.axis_names import is_marked_time
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, with_dim, with_padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.options import REQUIRED, axes, axis, layer, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.concat import concat
-from rfnb.ops.create import range_over_dim, zeros
+from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor, pack_padded, pad_packed
 from rfnb.ops.math import cast, combine_bc
@@ -135,7 +135,8 @@ class Squeeze(Layer, layer_class="squeeze"):
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…}"""
         for dim in self.gone:
-            x = squeeze(x, dim)
+            single = dim.dimension is None and (x.device == "meta" or x.size_of(dim).max == 1)
+            x = gather(x, indices=0, axis=dim) if single else squeeze(x, dim)
         return x
 
 
@@ -249,7 +250,7 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
         if any(dim.is_batch_dim() for dim in self.switched):
             x = self._with_batch_switched(x)
         for old, new in self.replaced:
-            x = replace_dim(x, in_dim=old, out_dim=new)[0]
+            x = with_dim(x, old, new)
         return set_sparse_dim(x, self.label_dim)
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
@@ -466,13 +467,6 @@ def merged_with_padding(x: Tensor, dims: Sequence[Dim], out_dim: Dim) -> Tensor:
         if dim.is_dynamic() and not dim.is_batch_dim():
             x, padded[i] = with_padding(x, dim)
     return merge_dims(x, dims=padded, out_dim=out_dim)[0]
-
-
-def with_padding(x: Tensor, dim: Dim) -> tuple[Tensor, Dim]:
-    """The tensor with an axis in which padding counts as frames, and that axis. {…, dim} → {…, new}"""
-    none = Dim(0, name="none")
-    empty = zeros([none], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
-    return concat((x, dim), (empty, none), allow_broadcast=True, handle_dynamic_dims=False)
 
 
 def with_lengths(x: Tensor, whole: Dim, lengths: Tensor, out_dim: Dim) -> Tensor:

@@ -8,10 +8,9 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, with_padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.create import cast_number
-from rfnb.netdict.layers.shape import with_padding
 from rfnb.netdict.options import axis, layer, value
 from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather, scatter

@@ -13,9 +13,10 @@ from rfnb.core.tensor.arguments import Count, Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
+from rfnb.netdict.axes import with_padding
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.layers.create import cast_number
-from rfnb.netdict.layers.shape import with_lengths, with_padding
+from rfnb.netdict.layers.shape import with_lengths
 from rfnb.netdict.options import REQUIRED, axes, axis, layer, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.concat import concat

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.ground.source import Listing
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.parameter import Parameter
@@ -49,7 +50,6 @@ from rfnb.ops.math import cast
 from rfnb.ops.shape import set_feature_dim
 from rfnb.ops.slice import shift_right
 from rfnb.printable import printable
-from rfnb.trace.record.listing import Listing
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:

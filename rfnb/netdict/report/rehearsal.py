@@ -7,15 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
-from rfnb.netdict.axes import time_of
-from rfnb.netdict.build import NetNode, every_node, on_meta, run_node, without_numbers
+from rfnb.netdict.build import NetNode, every_node, on_meta, run_node
 from rfnb.netdict.builder import Builder
-from rfnb.netdict.extern_data import ExternData
 from rfnb.netdict.holder import LossHolder
 from rfnb.netdict.inner_net import InnerScope
 from rfnb.netdict.loops.net import RecNet
@@ -59,7 +55,7 @@ def rehearse(
         for path, node in nodes.items():
             if losses and node.loss is not None and path in values:
                 try:
-                    _loss(node, values, net.extern_data)
+                    _loss(node, values)
                 except Exception as error:
                     if not looks_at_numbers(error):
                         yield path, "loss", error
@@ -105,34 +101,18 @@ def looks_at_numbers(error: Exception) -> bool:
     return any(isinstance(cause, kinds) and " meta " in str(cause) for cause in (error, error.__cause__))
 
 
-def _loss(node: NetNode, values: Mapping[str, Tensor], extern: ExternData) -> None:
-    """Computes the loss of a layer, with a target that is as long as the output where it comes from the data."""
+def _loss(node: NetNode, values: Mapping[str, Tensor]) -> None:
+    """Computes the loss of a layer."""
     output, loss, layer = values[node.path], node.loss, node.layer
     assert isinstance(loss, LayerLoss) and layer is not None
     target = None if node.target is None or not loss.needs_target else values.get(node.target)
     if target is None and loss.needs_target:
         return
-    if target is not None and node.target is not None and node.target.startswith("data:"):
-        target = as_long_as(output, target, extern, node.target.removeprefix("data:"))
     factor = None if node.inv_norm_factor is None else values.get(node.inv_norm_factor)
     with on_meta(*layer.parameters()):
         holder = LossHolder(node.path, layer, loss, output, target, custom_inv_norm_factor=factor)
         holder.get_loss_value_for_objective()
         holder.get_error_value()
-
-
-def as_long_as(output: Tensor, target: Tensor, extern: ExternData, key: str) -> Tensor:
-    """The template of a data key with the lengths of an output, if it has others."""
-    frames, axis = time_of(output), time_of(target)
-    if frames is None or axis is None or axis is frames:
-        return target
-    sizes = output.size_of(frames).values
-    if sizes.shape == target.size_of(axis).values.shape and (sizes == target.size_of(axis).values).all():
-        return target
-    data = extern.get_data(key)
-    shape: list[Any] = [len(sizes) if dim.is_batch_dim() else int(sizes.max()) for dim in data.dims]
-    shape = [size if dim.dimension is None else dim.dimension for dim, size in zip(data.dims, shape, strict=True)]
-    return without_numbers(data.tensor((np.zeros(shape, data.dtype), {data.dims.index(axis): sizes})))
 
 
 def construct_what_can(

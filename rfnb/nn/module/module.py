@@ -6,6 +6,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rfnb.core.advice.torch_equivalents import called
@@ -42,6 +43,36 @@ def specified(init: Callable[..., None]) -> Callable[..., None]:
         init(self, *args, **{name: value for name, value in kwargs.items() if value is not NotSpecified})
 
     return __init__
+
+
+def _data_of(value: Any) -> Any:
+    """A copy of the arguments of a constructor, for `rf.save_pretrained`. Raises TypeError for anything but plain data,
+    dims, and classes and functions of modules of Python."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str, bytes) or isinstance(value, Dim):
+        return value
+    if kind is list or kind is tuple:
+        return kind([_data_of(part) for part in value])
+    if kind is dict:
+        return {key: _data_of(part) for key, part in value.items()}
+    if (isinstance(value, type) or inspect.isfunction(value)) and "<" not in value.__qualname__:
+        return value
+    raise TypeError(kind.__name__)
+
+
+def options_of(module: Module) -> dict[str, Any] | None:
+    """The arguments that the module was made with, by name; None if one of them is not data."""
+    args, options = vars(module).get("_made_with", (None, None))
+    if args is None:
+        return None
+    names = inspect.signature(type(module)).bind(*args, **options).arguments
+    kinds = {name: parameter.kind for name, parameter in inspect.signature(type(module)).parameters.items()}
+    by_name: dict[str, Any] = {}
+    for name, value in names.items():
+        if kinds[name] in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
+            return None
+        by_name.update(value if kinds[name] is inspect.Parameter.VAR_KEYWORD else {name: value})
+    return by_name
 
 
 def check_assigned(owner: object, name: str, value: Any) -> None:
@@ -225,7 +256,10 @@ class Module(Shown):
                 check_options(cls, options)
             if (args or options) and cls.__init__ is object.__init__:
                 raise TypeError(f"{cls.__name__}() takes no arguments")
-            return super().__new__(cls)
+            module = super().__new__(cls)
+            with suppress(TypeError):
+                object.__setattr__(module, "_made_with", _data_of((args, options)))
+            return module
 
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property raised AttributeError: show its own message

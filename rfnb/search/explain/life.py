@@ -11,6 +11,7 @@ import numpy as np
 
 from rfnb.errors import DimError, SearchError
 from rfnb.printable import printable_name
+from rfnb.search.explain.pieces import pieces_of, spelled
 from rfnb.search.trace import by_length
 from rfnb.search.tree_arrays import Node
 from rfnb.search.words import number
@@ -35,16 +36,48 @@ class Reference:
 def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]:
     """All references for the sequence of a tree; they are read with the vocabulary of the search.
 
-    A list of strings is one reference if all of them are labels, and several texts otherwise. An end label at the end
+    A list of strings is one reference if all of them are labels, and several texts otherwise. A text may be as outputs
+    are shown, where labels are word pieces. An end label at the end
     of a reference is left out, unless `ends`. Raises SearchError for anything else than references, or for unknown
     labels.
     """
     vocab = tree.own.vocab
-    sequences = [_numbers(entry, vocab) for entry in _several(given, vocab)]
-    if not sequences:
+    entries = _several(given, vocab)
+    if not entries:
         raise SearchError("reference: the sequence has no reference", expected=FORMS)
-    sequences = sequences if ends else [_without_end(entry, tree) for entry in sequences]
-    return [Reference(labels, tree.text_of(labels)) for labels in sequences]
+    references = []
+    for entry in entries:
+        shown = _as_shown(entry, tree) if isinstance(entry, str) and vocab is not None else None
+        labels = _numbers(entry, vocab) if shown is None else shown
+        labels = labels if ends else _without_end(labels, tree)
+        references.append(Reference(labels, tree.text_of(labels) if shown is None else " ".join(entry.split())))
+    return references
+
+
+def _as_shown(text: str, tree: Tree) -> tuple[int, ...] | None:
+    """The word pieces of a text as outputs are shown: those of the best hypothesis with this text, or the fewest; None
+    if it is none, but labels."""
+    vocab: Any = tree.own.vocab
+    if pieces_of(vocab) is None:
+        return None
+    words = text.split()
+    for hypothesis in tree.hypotheses:
+        if hypothesis.text.split() == words:
+            return hypothesis.labels
+    try:
+        labels = vocab.encode(text)
+    except DimError:
+        labels = None
+    if labels is not None and vocab.join(labels).split() == words:
+        return tuple(labels)
+    pieces = spelled(text, vocab)
+    if pieces is None and not any(word in vocab for word in words):
+        rows = [spelled(word, vocab) or (vocab.unk_id,) for word in words]
+        if any(None in row for row in rows):
+            word = next(word for word, row in zip(words, rows, strict=True) if None in row)
+            raise SearchError("reference: no labels of the search spell this word", got=repr(word), expected=FORMS)
+        return tuple(label for row in rows for label in row)
+    return pieces
 
 
 def _several(given: Any, vocab: Vocab | None) -> list[Any]:
@@ -142,8 +175,8 @@ class Fall:
         at_least: whether the margin and `rank` are only lower bounds, as the candidate ranks below the recorded ones.
         rank: of the candidate; None if this is not known.
         parts: how much better the last one was by each scorer, scaled, over all its labels.
-        reason: "pruned"; "not recorded", if it was pruned and not recorded; "not allowed", if its score was −inf; or
-            "stopped", as the search stopped at this step.
+        reason: "pruned"; "not recorded", if it was pruned and not recorded; "not allowed", if its score was −inf;
+            "not sampled", as a worse one was; or "stopped", as the search stopped at this step.
     """
 
     step: int
@@ -173,6 +206,10 @@ class Fall:
             return f"fell out at step {self.step}: {subject} has no place, and the search stopped"
         if self.last is None:
             return f"fell out at step {self.step}: no hypothesis was left"
+        if self.reason == "not sampled":
+            return (
+                f'fell out at step {self.step}: {subject} at rank {self.rank} was not sampled, "{self.last_text}" was'
+            )
         sign = ">" if self.at_least else ""
         rank = "" if self.rank is None else f" at rank {sign}{self.rank}"
         tied = self.margin is not None and not self.margin and not sign
@@ -232,8 +269,8 @@ def _row(node: Node, tree: Tree) -> dict[str, Any]:
 def competing(tree: Tree, step: int, done: bool) -> np.ndarray:
     """The places of a step for which a hypothesis competes; done: whether it has ended, as those that have ended may
     have places of their own. [beam] bool"""
-    alive = tree.alive[step]
-    return alive if tree.own.living is None else alive & ((tree.ended | tree.ends)[step] == done)
+    alive, living = tree.alive[step], tree.own.living
+    return alive if living is None else alive & ((np.arange(tree.beam) >= living) == done)
 
 
 def follow(tree: Tree, labels: Sequence[int]) -> Life:
@@ -265,19 +302,25 @@ def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
     label, text = _wanted(tree, labels, step, before)
     depth = None if tree.trace.replayed is None else DEEP
     pruned, beam = tree.pruned(step, depth), tree.nodes(step)
-    candidate = next((item for item in pruned if _fits(item, label, before)), None)
-    going = [node for node in beam if not (node.ended or node.ends)]
-    if tree.own.stops and beam and not going and candidate is None and label is not None:
-        return Fall(step, label, text, None, None, "", None, False, None, reason="stopped")
+    candidate = next((item for item in pruned if _fits(item, label, before, tree.end_labels)), None)
+    living = tree.own.living
+    goes_on = competing(tree, step, False) if living is not None else ~(tree.ended | tree.ends)[step]
+    going = [node for node in beam if goes_on[node.place]]
+    at_limit = tree.own.limit is not None and step == int(tree.own.limit[0]) - 1
+    if tree.own.stops and beam and not going and label is not None and not at_limit:
+        return Fall(step, label, text, candidate, None, "", None, False, None, reason="stopped")
     rivals, places = beam, tree.beam
-    if tree.own.living is not None:  # those that have ended take no place from those that go on
-        rivals = going if label is not None else [node for node in beam if node.ended or node.ends]
-        places = tree.own.living if label is not None else tree.beam - tree.own.living
+    if living is not None:  # those that have ended take no place from those that go on
+        to_end = label is None or (at_limit and not going)
+        rivals = [node for node in beam if node not in going] if to_end else going
+        places = tree.beam - living if to_end else living
     last = rivals[-1] if rivals else None
     nearest = candidate or next(reversed(pruned), None)
     all_allowed = 0 < len(rivals) < places and not tree.own.stops
     all_known = all_allowed or len(pruned) < (depth or _recorded(tree))
     reason = "pruned" if candidate else "not allowed" if all_known else "not recorded"
+    if candidate and last and tree.own.entropies is not None and candidate.compared > last.compared:
+        reason = "not sampled"
     nearest = None if reason == "not allowed" else nearest
     return Fall(
         step=step,
@@ -308,9 +351,10 @@ def _wanted(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | N
     return label, tree.label(label)
 
 
-def _fits(candidate: Node, label: int | None, before: np.ndarray | None) -> bool:
+def _fits(candidate: Node, label: int | None, before: np.ndarray | None, ends: frozenset[int]) -> bool:
     goes_on = before is None or candidate.parent is None or bool(before[candidate.parent])
-    return goes_on and (candidate.ended if label is None else not candidate.ended and candidate.label == label)
+    same = candidate.label == label or (label in ends and candidate.label in ends)
+    return goes_on and (candidate.ended if label is None else not candidate.ended and same)
 
 
 def _recorded(tree: Tree) -> int:

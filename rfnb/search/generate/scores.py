@@ -93,11 +93,13 @@ class KeptScores:
 
         candidates: how many pruned candidates of each step are kept for the tree.
         """
-        config = {name: getattr(generation_config, name, None) for name in ("num_beams", "eos_token_id", "do_sample")}
+        names = ("num_beams", "eos_token_id", "do_sample", "num_return_sequences")
+        config = {name: getattr(generation_config, name, None) for name in names}
         config |= {name: keywords[name] for name in config if keywords.get(name) is not None}
         beams = config["num_beams"] or 1
         ends = np.size(config["eos_token_id"]) if config["eos_token_id"] is not None else 0
-        return cls(beams, looked_at(beams, ends) + candidates, bool(config["do_sample"]))
+        taken = looked_at(beams, ends) if beams > 1 else config["num_return_sequences"] or 1
+        return cls(beams, taken + candidates, bool(config["do_sample"]))
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         """Keeps the candidates of a step. input_ids: the labels of each row, [rows, labels]; scores: [rows, labels]."""

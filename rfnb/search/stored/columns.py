@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.file import FROM_FILE, checked, ends_of, read_ends, roles_of, vocab_with
+from rfnb.search.stored.file import (
+    FROM_FILE,
+    checked,
+    ends_of,
+    prompts_in,
+    read_ends,
+    read_prompts,
+    roles_of,
+    vocab_with,
+)
 from rfnb.search.trace import Candidates, Trace
 from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
 
@@ -56,6 +65,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
         "framewise": bool(trace.framewise),
         "limit": None if trace.limit is None else int(trace.limit[0]),
         "end_label": ends_of(trace),
+        **prompts_in(trace),
         "blank": None if trace.blank is None else int(trace.blank),
         "living": None if trace.living is None else int(trace.living),
         "stops": bool(trace.stops),
@@ -107,6 +117,7 @@ def _labels(tree: Tree) -> list[int]:
     trace, counts = tree.own, Counter(tree.labels.ravel().tolist())
     if tree.candidates is not None:
         counts.update(tree.candidates.labels[:, 0].ravel().tolist())
+    counts.update(trace.prompts[0] if trace.prompts else ())
     if trace.vocab is not None:
         counts.update(roles_of(trace.vocab).values())
         counts.update(_whole(trace.vocab))
@@ -201,6 +212,7 @@ def _read(data: Any) -> Trace:
         limit=None if optional(data, "limit", int) is None else np.array([data["limit"]]),
         framewise=get(data, "framewise", bool),
         end_label=read_ends(data),
+        prompts=read_prompts(data, 1),
         why_not=FROM_FILE,
         blank=optional(data, "blank", int),
         living=optional({"living": None} | data, "living", int),

@@ -17,7 +17,7 @@ from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.vocab import Vocab
 from rfnb.errors import RfError, RunFileError
 from rfnb.search.trace import BY_SEQUENCE, BY_STEP, Candidates, Trace
-from rfnb.trace.run.file.fields import MOST, get, of_type, optional, raw_strings
+from rfnb.trace.run.file.fields import MOST, get, list_of, of_type, optional, raw_strings
 from rfnb.trace.run.file.save import versions
 
 FORMAT = 1
@@ -104,6 +104,7 @@ def _facts(trace: Trace) -> dict[str, Any]:
         "include_eos": bool(trace.include_eos),
         "framewise": bool(trace.framewise),
         "end_label": ends_of(trace),
+        **prompts_in(trace),
         "blank": None if trace.blank is None else int(trace.blank),
         "length_normalization_exponent": float(trace.length_normalization_exponent),
         "length_normalization_offset": float(trace.length_normalization_offset),
@@ -190,12 +191,30 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         limit=array("limit") if "limit" in arrays else None,
         framewise=get(data, "framewise", bool),
         end_label=read_ends(data),
+        prompts=read_prompts(data, arrays["steps"].size if "steps" in arrays else 0),
         why_not=FROM_FILE,
         blank=optional(data, "blank", int),
         joined=array("joined") if "joined" in arrays else None,
+        entropies=array("entropies") if "entropies" in arrays else None,
         living=optional({"living": None} | data, "living", int),
         stops=get({"stops": False} | data, "stops", bool),
     )
+
+
+def prompts_in(trace: Trace) -> dict[str, Any]:
+    """The prompts of a search as JSON, if it has some."""
+    prompts = trace.prompts
+    return {} if prompts is None else {"prompts": [[int(label) for label in row] for row in prompts]}
+
+
+def read_prompts(data: Any, batch: int) -> tuple[tuple[int, ...], ...] | None:
+    """The prompts in `data`, if there are some. Raises RunFileError if they are not those of `batch` sequences."""
+    if "prompts" not in data:
+        return None
+    rows = list_of(data, "prompts", list)
+    if len(rows) != batch:
+        raise RunFileError("the file does not have a prompt for each sequence", got=len(rows), expected=batch)
+    return tuple(tuple(list_of({"prompt": row}, "prompt", int)) for row in rows)
 
 
 FROM_FILE = "it was read from a file"
@@ -219,6 +238,7 @@ def checked(trace: Trace) -> Trace:
     _fits("ends", trace.ends, by_step, "b")
     _fits("limit", trace.limit, (batch,), "i")
     _fits("joined", None if trace.joined is None else trace.joined + 1, by_step, "i", beam + 1)
+    _fits("entropies", trace.entropies, by_step, "f")
     _parts(trace.parts, by_step)
     if trace.pruned is not None:
         _candidates(trace.pruned, by_step)

@@ -1,7 +1,7 @@
 """Compares two runs. The order to read it in:
 
-compare     `rf.compare`, which goes through all pairs of values and notes their differences.
+compare     `rf.compare`, which goes through all pairs of values, step by step, and notes where they differ by too much.
 comparison  Its result: `Comparison`, with a `Compared` for each value.
-match       Which values, sequences and dims of the two runs match; pairs: the matching values, step by step.
-part        The numbers that are compared, with the same axes; tolerance: how far apart they may be.
+match       Which values, sequences and dims of the two runs match.
+part        The numbers that are compared, with the same axes.
 """

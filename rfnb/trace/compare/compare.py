@@ -2,26 +2,374 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims.dim import Dim
+from rfnb.core.graph.graph import Value
+from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError, ParameterError
+from rfnb.errors import LoopError, ParameterError, RunFileError
 from rfnb.ops import math
 from rfnb.trace.compare.comparison import Compared, Comparison, PairedNumbers
-from rfnb.trace.compare.hypotheses import SameHypotheses, hypotheses_of
-from rfnb.trace.compare.match import Sequences, match_sequences
-from rfnb.trace.compare.pairs import Pairs, Stretch, steps_text
+from rfnb.trace.compare.match import Sequences, match_sequences, match_values
 from rfnb.trace.compare.part import MaskedPart, Select, fitted, part_of
-from rfnb.trace.compare.tolerance import Tolerance, distance
-from rfnb.trace.run.entries import Entries
+from rfnb.trace.run.entries import Entries, numbers
+from rfnb.trace.run.file.stored import StoredReplay
 from rfnb.trace.run.run import Run
-from rfnb.trace.run.step import AGREES, KEPT, is_lost
+from rfnb.trace.run.step import AGREES, KEPT, StepText, StepValue, is_lost
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+    from rfnb.trace.run.run import Run
+
+
+ORDER = ("first", "second")
+HELD = 16 * 2**20
+"""Bytes of numbers that are collected before they are compared."""
+
+
+class Matched(NamedTuple):
+    """A value that both runs have. key: the same at all steps. lines: its lines in the two bodies. state: the name of
+    the state that it is; None for values of the body.
+    """
+
+    key: tuple[Any, ...]
+    name: str
+    lines: tuple[int | None, int | None] = (None, None)
+    state: str | None = None
+
+
+class Pair(NamedTuple):
+    """A value at one step, in both runs; of plain Python also texts of other values, and of those that are lost."""
+
+    what: Matched
+    a: Entries | str
+    b: Entries | str
+
+
+@dataclass
+class Stretch:
+    """A pair at several steps with the same dtypes, dims and sizes, which are compared together for speed.
+
+    first: the pair at the first of these steps. places: the position of the value in each step. a, b: its numbers at
+    each step, or texts. missing: why the numbers are missing, if they are.
+    """
+
+    first: Pair
+    steps: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    a: list[Any] = field(default_factory=list)
+    b: list[Any] = field(default_factory=list)
+    missing: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether one of the two is no number."""
+        return isinstance(self.first.a, str) or isinstance(self.first.b, str)
+
+
+class Pairs:
+    """The pairs of two runs. only: names of values in one run only, complete after the first step has been read."""
+
+    def __init__(self, a: Run, b: Run):
+        self.runs = a, b
+        self.states = [name for name in a.states if name in b.states]
+        self.only = tuple([f"state {name}" for name in run.states if name not in self.states] for run in (a, b))
+        self.notes: list[str] = []
+        self.forgotten = 0  # steps that one of the runs no longer has
+        forgotten = [getattr(run.replay, "forgotten", 0) for run in self.runs]
+        if steps := min(max(forgotten), *(run.steps for run in self.runs)):
+            self.forgotten = steps
+            which = "both no longer have" if all(forgotten) else f"the {ORDER[not forgotten[0]]} no longer has"
+            self.notes.append(f"{steps_text(range(steps))} not compared: {which} {'it' if steps == 1 else 'them'}")
+        self._found: dict[Any, list[tuple[Matched, int, int]]] = {}
+
+    def stretches(self) -> Iterator[Stretch]:
+        """All pairs of all common steps that both still have; step -1 stands for the states at the start."""
+        open_: dict[Any, Stretch] = {}
+        n_bytes = 0
+        for step in range(self.forgotten or -1, min(run.steps for run in self.runs)):
+            for place, pair in enumerate(self._states(0) if step < 0 else self._at(step)):
+                n_bytes += _add(open_, step, place, pair)
+            if n_bytes > HELD:
+                yield from open_.values()
+                open_, n_bytes = {}, 0
+        yield from open_.values()
+
+    def _at(self, step: int) -> list[Pair]:
+        """The values that a step computed, also inside modules, and the states after it."""
+        if not all(run.graph.values for run in self.runs):  # plain Python code
+            return self._remembered(step)
+        values_a, values_b = ([pair for pair in run.replay.computed(step) if pair[0].node] for run in self.runs)
+        matched = self._matched([value for value, _ in values_a], [value for value, _ in values_b])
+        return [Pair(entry, values_a[i][1], values_b[j][1]) for entry, i, j in matched] + self._states(step + 1)
+
+    def _remembered(self, step: int) -> list[Pair]:
+        """What the lines of a step assigned, in order, and the other states after it."""
+        rows: list[list[StepValue | StepText]] = [[*run[step].values(), *run[step].texts()] for run in self.runs]
+        rows_a, rows_b = rows
+        sides = [[(row.name, _text(run, row.line)) for row in side] for run, side in zip(self.runs, rows, strict=True)]
+        key = tuple(tuple(side) for side in sides)
+        matches = self._found.get(key)
+        if matches is None:
+            positions = match_values(*sides)
+            self._note_alone(step, rows, positions)
+            lines = [(rows_a[i].line, rows_b[j].line) for i, j in positions]
+            matches = self._found[key] = _numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
+        pairs = [Pair(entry, a, b) for entry, i, j in matches if not _unknown(a := rows_a[i][3], b := rows_b[j][3])]
+        names = {pair.what.name for pair in pairs}
+        return [*pairs, *(pair for pair in self._states(step + 1) if pair.what.state not in names)]
+
+    def _note_alone(self, step: int, rows: list[list[StepValue | StepText]], found: list[tuple[int, int]]) -> None:
+        """Notes values that one of the runs does not have, and the first line that only one of them ran."""
+        for side, assigned in enumerate(rows):
+            paired, names = {pair[side] for pair in found}, {row.name for row in rows[1 - side]}
+            extra = [row for i, row in enumerate(assigned) if i not in paired]
+            self.only[side].extend({row.name: 0 for row in extra if row.name not in (*names, *self.only[side])})
+            repeat = next((row for row in extra if row.name in names), None)
+            note = f"only the {ORDER[side]} assigns"
+            if repeat is not None and not any(earlier.partition(": ")[2].startswith(note) for earlier in self.notes):
+                self.notes.append(f"step {step}: {note} {repeat.name} in line {repeat.line}")
+
+    def _states(self, step: int) -> list[Pair]:
+        a, b = (run.replay for run in self.runs)
+        whats = {name: Matched(("state", name), f"state {name}", state=name) for name in self.states}
+        return [Pair(entry, a.state(name, step), b.state(name, step)) for name, entry in whats.items()]
+
+    def _matched(self, mine: list[Value], theirs: list[Value]) -> list[tuple[Matched, int, int]]:
+        """The matching values, with their positions in both. Most steps compute the same values: they are cached."""
+        key = tuple(value.number for value in mine), tuple(value.number for value in theirs)
+        if key not in self._found:
+            sides = [[(run.replay.name_of(value), _code(value)) for value in values]
+                     for run, values in zip(self.runs, (mine, theirs), strict=True)]  # fmt: skip
+            positions = match_values(*sides)
+            for side, values in enumerate(sides if not self._found else ()):
+                paired = {pair[side] for pair in positions}
+                extra = [i for i in range(len(values)) if i not in paired]
+                hidden = {i for i in extra if _inside((mine, theirs)[side][i])} if self._from_file(1 - side) else set()
+                self.only[side].extend(values[i][0] for i in extra if i not in hidden)
+                self._note_hidden(side, len(hidden))
+            lines = [(_line(mine[i]), _line(theirs[j])) for i, j in positions]
+            self._found[key] = _numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
+        return self._found[key]
+
+    def _from_file(self, side: int) -> bool:
+        return isinstance(self.runs[side].replay, StoredReplay)
+
+    def _note_hidden(self, side: int, count: int) -> None:
+        """Adds a note on values that are missing in a file because it has none of modules and functions."""
+        if count:
+            owner, partner = ORDER[side], ORDER[1 - side]
+            where = f"inside modules and functions of the {owner}: the file of the {partner} does not contain them"
+            self.notes.append(f"{count_of(count, 'value')} {where}")
+
+
+def _numbered(
+    pairs: list[tuple[str, int, int]], lines: Sequence[tuple[int | None, int | None]]
+) -> list[tuple[Matched, int, int]]:
+    """Pairs of positions with the value that they are; those of one name and line are numbered."""
+    counts, matches = Counter[Any](), []
+    for (name, i, j), line_pair in zip(pairs, lines, strict=True):
+        counts[name, line_pair] += 1
+        matches.append((Matched((name, line_pair, counts[name, line_pair]), name, line_pair), i, j))
+    return matches
+
+
+def _text(run: Run, line: int) -> str:
+    """A line of the code of a run."""
+    at = line - run.source.first_line
+    return run.source.lines[at].strip() if 0 <= at < len(run.source.lines) else ""
+
+
+def _inside(value: Value) -> bool:
+    """Whether a value was computed in a module or function, rather than by a line of the body."""
+    node = value.node
+    return node is not None and node.source != node.at
+
+
+def _unknown(a: Any, b: Any) -> bool:
+    """Whether nothing can be said about two objects of one type, or two containers of one length."""
+    return isinstance(a, str) and isinstance(b, str) and a == b and (a.startswith("<") or a.endswith(" parts"))
+
+
+def _add(open_: dict[Any, Stretch], step: int, place: int, pair: Pair) -> int:
+    """Adds a pair to its stretch; returns the size of its numbers in bytes."""
+    a: Any = pair.a
+    b: Any = pair.b
+    form: Any = None
+    missing, size = "", 0
+    if not isinstance(a, str) and not isinstance(b, str):
+        try:
+            a, b = numbers(a), numbers(b)
+        except RunFileError as error:
+            a = b = np.zeros(0)
+            missing = error.what
+        size, form = a.nbytes + b.nbytes, (_form(pair.a, a), _form(pair.b, b))
+    stretch = open_.setdefault((pair.what.key, missing, form), Stretch(pair, missing=missing))
+    stretch.steps.append(step)
+    stretch.places.append(place)
+    stretch.a.append(a)
+    stretch.b.append(b)
+    return size
+
+
+def steps_text(steps: Sequence[int]) -> str:
+    """`step 3 was`, or `12 steps from 0 to 20 were`."""
+    first, last = min(steps), max(steps)
+    if len(steps) == 1:
+        return f"step {first} was" if first >= 0 else "the start was"
+    return f"{count_of(len(steps), 'step')} from {max(first, 0)} to {last} were"
+
+
+def _form(value: Entries | str, array: np.ndarray) -> Any:
+    return (value.sig, value.lengths, value.dtype, array.shape) if isinstance(value, Tensor) else type(value)
+
+
+def _line(value: Value) -> int | None:
+    return None if value.node is None else value.node.line
+
+
+def _code(value: Value) -> str:
+    node = value.node
+    return "" if node is None else f"{node.op} {'' if node.source is None else node.source.text()} {value.output}"
+
+
+@dataclass(frozen=True)
+class SameHypotheses:
+    """Which hypotheses of two searches have the same labels.
+
+    there: for each step, those before the first one included, and each place of the first run, the place in the second
+    run, -1 if that has no such hypothesis. [1 + steps, sequences, beam of the first]. here: the same the other way.
+    beams: how the beams of each sequence differ, with the first step at which they do.
+    """
+
+    a: Run
+    b: Run
+    there: np.ndarray
+    here: np.ndarray
+    beams: tuple[Any, ...]
+
+    def matched(
+        self, parts: tuple[MaskedPart, MaskedPart], values: Sequence[Any], steps: np.ndarray, *, is_state: bool
+    ) -> tuple[MaskedPart, MaskedPart]:
+        """Both parts by the hypotheses of the first run; those that only one run has do not count."""
+        a, b = parts
+        axes = [self._beam(run, part.dims) for run, part in zip((self.a, self.b), parts, strict=True)]
+        labels = [self._beam(run, [x.sparse_dim] if isinstance(x, Tensor) else []) for run, x in self._of(values)]
+        if axes[0] is not None and axes[1] is not None and axes[0][1] == axes[1][1]:
+            rows = steps + 1 if is_state or axes[0][1] else steps
+            b = self._moved(a, b, axes[1][0], self.there[rows])
+        if labels[0] is not None and labels[1] is not None and labels[0][1] == labels[1][1]:
+            b = self._renamed(b, self.here[steps + 1 if labels[0][1] else steps])
+        return a, b
+
+    def _of(self, values: Sequence[Any]) -> list[tuple[Run, Any]]:
+        return list(zip((self.a, self.b), values, strict=True))
+
+    @staticmethod
+    def _beam(run: Run, dims: Sequence[Dim | None]) -> tuple[int, bool] | None:
+        """The axis of the hypotheses before the choices of a step, or after them, and which of the two it is."""
+        lineages = run.replay.lineages
+        for axis, dim in enumerate(dims):
+            if dim is not None and dim in (lineages[0].beam, lineages[-1].beam):
+                return axis, dim is lineages[-1].beam
+        return None
+
+    def _moved(self, a: MaskedPart, b: MaskedPart, beam_b: int, places: np.ndarray) -> MaskedPart:
+        owners = [
+            part.dims.index(run.sequence_dim) if run.sequence_dim in part.dims else None
+            for run, part in ((self.a, a), (self.b, b))
+        ]
+        if (owners[0] is None) != (owners[1] is None) or (owners[1] is None and places.shape[1] > 1):
+            return b
+        first = [axis for axis in (0, owners[1], beam_b) if axis is not None]
+        axes = [axis for axis in range(len(b.dims)) if axis not in first]
+        b = b.move([b.dims[axis] for axis in (*first, *axes)])
+        places = places if owners[1] is not None else places[:, 0]
+        index = places.reshape(*places.shape, *[1] * len(axes))
+        moved = b.each(lambda x: np.take_along_axis(x, np.maximum(index, 0), axis=len(first) - 1), b.dims)
+        return MaskedPart(moved.array, moved.frames, moved.live & (index >= 0), moved.dims)
+
+    def _renamed(self, b: MaskedPart, places: np.ndarray) -> MaskedPart:
+        """Places of the second run, which are the entries of a value, as those of the first one."""
+        owner = b.dims.index(self.b.sequence_dim) if self.b.sequence_dim in b.dims else None
+        if owner is None and places.shape[1] > 1:
+            return b
+        grid = np.ogrid[tuple(slice(size) for size in b.array.shape)]
+        row = grid[owner] if owner is not None else 0
+        entries = np.clip(b.array, 0, places.shape[2] - 1).astype(int)
+        indices: np.ndarray = places[grid[0], row, entries]
+        return MaskedPart(
+            np.where(indices < 0, b.array, indices).astype(b.array.dtype), b.frames, b.live & (indices >= 0), b.dims
+        )
+
+
+def hypotheses_of(a: Run, b: Run, sequences: Sequences) -> SameHypotheses | None:
+    """The common hypotheses of two runs; None if not both are searches, or their sequences are not those of one dim."""
+    searches = a.found, b.found
+    if searches[0] is None or searches[1] is None or not all(run.replay.lineages for run in (a, b)):
+        return None
+    for run in (a, b):
+        dims = run.replay.lineages[0].dims
+        if len(dims) > 1 or (dims and dims[0] is not run.sequence_dim):
+            return None
+    rows_a, rows_b = ([0] if rows is None else rows for rows in (sequences.a, sequences.b))
+    pairs = list(zip(rows_a, rows_b, strict=True))
+    places_b, places_a, beams = searches[0].same_hypotheses(searches[1], pairs)
+    return SameHypotheses(a, b, places_b, places_a, beams)
+
+
+RTOL = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-5, "complex64": 1e-5, "float16": 1e-2, "bfloat16": 1e-2}
+"""Default tolerance by dtype, relative to the largest number of the value. Other dtypes must agree exactly."""
+
+
+class Tolerance(NamedTuple):
+    """Allows differences up to `atol + rtol · the largest number`; the defaults are `RTOL` and a tenth of it."""
+
+    exact: bool = False
+    rtol: float | None = None
+    atol: float | None = None
+
+    def agree(self, a: np.ndarray, b: np.ndarray, counts: np.ndarray, dtypes: Sequence[str]) -> np.ndarray:
+        """Where two arrays [steps, …] agree; NaN agrees with NaN.
+
+        counts: the entries that count for the largest number of a step. dtypes: the original ones, before numpy.
+        """
+        equal: np.ndarray = (a == b) | ((a != a) & (b != b))
+        if self.exact:
+            return equal & (np.signbit(a) == np.signbit(b)) if a.dtype.kind == b.dtype.kind == "f" else equal
+        rtols = [RTOL[dtype] for dtype in dtypes if dtype in RTOL]
+        if not rtols or equal.all():
+            return equal
+        largest = np.maximum(_largest(a, counts), _largest(b, counts))
+        return equal | (distance(a, b) <= self._limit(max(rtols), largest))
+
+    def _limit(self, by_type: float, largest: np.ndarray) -> np.ndarray:
+        rtol = by_type if self.rtol is None else self.rtol
+        return (rtol / 10 if self.atol is None else self.atol) + rtol * largest
+
+
+def _largest(array: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The largest finite absolute value at each step. [steps, 1…]"""
+    sizes = np.where(counts & np.isfinite(array), np.abs(array).astype(np.float64), 0.0)
+    largest: np.ndarray = sizes.max(axis=tuple(range(1, array.ndim)), keepdims=True, initial=0.0)
+    return largest
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The distance |a - b|; infinite where the difference is NaN, as when only one of them is NaN."""
+    with np.errstate(all="ignore"):
+        x, y = (array if array.dtype.kind == "c" else array.astype(np.float64) for array in (a, b))
+        difference = np.abs(x - y)
+    result: np.ndarray = np.where(np.isnan(difference), np.inf, difference)
+    return result
+
 
 OTHERS: dict[type, Callable[..., Any]] = {}
 """What compares two results that are not runs, such as searches, by their class; ranks above register it."""

@@ -26,8 +26,8 @@ from rfnb.trace.plain.remembered import continue_from, locked_variables
 from rfnb.trace.plain.same_steps import CLOCKS, difference, has_other_devices
 from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
+from rfnb.trace.plain.user_code import codes_in, same_globals
 from rfnb.trace.plain.values import Kept, Opaque, tensor_backend, tensors_in
-from rfnb.trace.plain.yours import codes_in, same_globals
 from rfnb.trace.run.random_numbers import OwnNumbers
 
 ITEMS, MORE = ".items", ".more"

@@ -13,8 +13,8 @@ from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Log
 from rfnb.trace.plain.remembered import run_of
 from rfnb.trace.plain.syntax import BEFORE, Outline, Use, outline
+from rfnb.trace.plain.user_code import is_yours
 from rfnb.trace.plain.values import keep
-from rfnb.trace.plain.yours import is_yours
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.run import Run
 

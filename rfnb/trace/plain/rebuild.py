@@ -14,8 +14,7 @@ import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import BackendError, LoopError
-from rfnb.trace.plain.attributes import slots_of
-from rfnb.trace.plain.containers import Attributed, OddKey
+from rfnb.trace.plain.containers import Attributed, OddKey, slots_of
 from rfnb.trace.plain.generators import thawed
 from rfnb.trace.plain.hidden import (
     ITERATOR,

@@ -3,29 +3,32 @@ those of `rf.Loop`."""
 
 from __future__ import annotations
 
+import dis
 import importlib
 import inspect
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ContextDecorator
+from functools import partial, wraps
 from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 
 from rfnb.core.ground.source import Block as Lines
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import ParameterError
+from rfnb.printable import error_text
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
-from rfnb.trace.plain.block import Block
-from rfnb.trace.plain.calls import FunctionRecorder
-from rfnb.trace.plain.client import Client
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.others import OtherFunctions
-from rfnb.trace.plain.recording import recording_here
+from rfnb.trace.plain.recorder import FrameRecorder
+from rfnb.trace.plain.recording import Client, Recording, recording_here
 from rfnb.trace.plain.remembered import block_of, run_of
+from rfnb.trace.plain.skipped_functions import OtherFunctions
 from rfnb.trace.plain.syntax import (
+    BEFORE,
     LoopText,
     Outline,
+    Use,
     change_of,
     is_compiled,
     may_loop,
@@ -33,12 +36,172 @@ from rfnb.trace.plain.syntax import (
     outline_of_calls,
     why_unknown,
 )
+from rfnb.trace.plain.user_code import is_yours
 from rfnb.trace.plain.values import tensor_backend
-from rfnb.trace.plain.yours import is_yours
 from rfnb.trace.run.axis_names import Axes, axes_of
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.session import store, store_later
 from rfnb.trace.run.warn import warn
+
+
+class FunctionRecorder(FrameRecorder):
+    """Follows the frames of a function one after the other; each is an iteration. It is the client that wants them.
+
+    A call inside of another one is a part of that one.
+
+    Args:
+        code, text: the function.
+        owner: whose method it is; None for the calls of all objects.
+        recording: in which the frames are followed.
+        store: takes the iterations when the recording ends.
+        dims: for variables, the names of their axes.
+    """
+
+    def __init__(
+        self,
+        code: CodeType,
+        text: Outline,
+        owner: Any,
+        recording: Recording,
+        store: Callable[[Iterations], None],
+        dims: Axes | None = None,
+    ):
+        super().__init__(code, text, [self], recording)
+        self._owner, self._store, self._header = owner, store, len(text.statements) - 1
+        self._call: FrameType | None = None
+        self.dims = dims
+
+    def begin(self, frame: FrameType) -> bool:
+        """Follows the frame of the next call."""
+        if self._call is not None or not self._places or not self._is_of_owner(frame):
+            return False
+        self._call, self.clients, self._previous = frame, [self], self._header
+        try:
+            with self._unobserved():
+                names = self._names(frame)
+                self._begin(len(self._outline.loops) - 1, names, False)
+                self._previous = self._header
+                super()._look_again(names)
+                self._previous = BEFORE
+        except Exception as error:
+            self._give_up(error)
+        return True
+
+    def _is_of_owner(self, frame: FrameType) -> bool:
+        return self._owner is None or frame.f_locals.get(self.code.co_varnames[0]) is self._owner
+
+    def _look_again(self, names: Mapping[str, Any], targets: Collection[str] = ()) -> None:
+        """Takes changes; those between two calls belong to the second one, which `begin` looks at."""
+        if self._previous != self._header:
+            super()._look_again(names, targets)
+
+    def _end(self, error: BaseException | None, value: Any) -> None:
+        """The call ends: only the loops in it are closed."""
+        while len(self._open) > 1:
+            self._close(error)
+        self._call = None
+        for loop in self._open:
+            name, result = ("returned", value) if error is None else ("raised", error_text(error))
+            number = self._header if self._previous == BEFORE else self._previous
+            self.variables.add(name, Use(name, number, self._outline.statements[number].line, True, False), result)
+            if error is None:
+                self._pause({})
+                self._pause({}, ended=True)
+            loop.end = len(loop.log)
+            loop.failed = None if error is None else self._failure(loop, error)
+            self.variables.let_go()
+            loop.log.let_graphs_go(loop.starts[-1])
+
+    def close(self) -> bool:
+        """The recording ends. Returns whether there was a call."""
+        called = bool(self._open)
+        while self._open:
+            self._close()
+        self._places = {}  # a generator may go on
+        return called
+
+    # -- as a client
+
+    def chooses(self, code: CodeType) -> bool:
+        """The function."""
+        return code is self.code
+
+    def wants(self, loop: LoopText, number: int) -> bool:
+        """The calls, and the loops in them."""
+        return True
+
+    def name(self, number: int) -> str | None:
+        """No loop has a name of its own."""
+        return None
+
+    def done(self, loop: Iterations) -> None:
+        """Stores the run of the calls."""
+        if not loop.inside:
+            self._store(loop)
+
+    def left(self) -> None:
+        """The next call may come."""
+
+    def pausing(self) -> None:
+        """Nothing has to be done before."""
+
+
+DECORATES = bytes((dis.opmap["CALL"], 0))
+"""The instruction that calls a decorator: what it decorates is not counted."""
+
+
+class Block(ContextDecorator):
+    """A context manager that decorates functions, methods, generators and coroutines; each call opens one of its own.
+
+    Args:
+        arguments, options: of the class.
+    """
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        """The decorated function, where the class is a decorator without brackets: its call then has no argument."""
+        frame = sys._getframe(1)
+        is_decorator = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2] == DECORATES
+        return cls()(*arguments) if is_decorator and len(arguments) == 1 else super().__new__(cls)
+
+    def __init__(self, *arguments: Any, **options: Any):
+        self._made_of = arguments, options
+
+    def _recreate_cm(self) -> Block:
+        arguments, options = self._made_of
+        return type(self)(*arguments, **options)
+
+    def __call__(self, function: Any) -> Any:
+        """The function, in a block that is open while it runs. Raises ParameterError for other objects."""
+        if isinstance(function, staticmethod | classmethod):
+            return type(function)(self(function.__func__))
+        if isinstance(function, type) or not callable(function) or inspect.isasyncgenfunction(function):
+            raise ParameterError(
+                f"{type(self).__name__}: only functions, methods, generators and coroutines are decorated",
+                got=repr(function)[:60],
+                hint=f"`with rf.{type(self).__name__}(…):` around the lines that run it",
+            )
+        if inspect.iscoroutinefunction(function):
+            return wraps(function)(self._waits(function))
+        return (
+            wraps(function)(self._yields(function))
+            if inspect.isgeneratorfunction(function)
+            else super().__call__(function)
+        )
+
+    def _waits(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            with self._recreate_cm():  # type: ignore[attr-defined]
+                return await function(*args, **kwargs)
+
+        return call
+
+    def _yields(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._recreate_cm():  # type: ignore[attr-defined]
+                return (yield from function(*args, **kwargs))
+
+        return call
+
 
 T = TypeVar("T")
 

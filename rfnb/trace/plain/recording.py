@@ -6,12 +6,15 @@ import contextlib
 import os
 import threading
 from types import CodeType, FrameType
+from typing import TYPE_CHECKING
 
-from rfnb.trace.plain.client import Client
 from rfnb.trace.plain.events import Events, make_events
-from rfnb.trace.plain.recorder import FrameRecorder
+from rfnb.trace.plain.recorder import Client, FrameRecorder
 from rfnb.trace.plain.syntax import outline
 from rfnb.trace.run.warn import warn
+
+if TYPE_CHECKING:
+    pass
 
 
 class Recording:

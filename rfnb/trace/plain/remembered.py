@@ -21,8 +21,7 @@ from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
-from rfnb.trace.plain.attributes import MISSING
-from rfnb.trace.plain.containers import PLAIN
+from rfnb.trace.plain.containers import MISSING, PLAIN
 from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import (

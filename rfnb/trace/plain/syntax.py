@@ -15,7 +15,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from rfnb.core.ground.source import PerPlace, Source
-from rfnb.trace.plain.attributes import Path, path_of
+from rfnb.trace.plain.containers import Path, path_of
 from rfnb.trace.plain.text import ChangedText, text_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)

@@ -1,10 +1,13 @@
-"""Records a loop body while it is traced: a graph with dims and places in the code, and a tape of raw calls."""
+"""Records a loop body while it is traced: a graph with dims and places in the code, and a tape of raw calls.
+
+The dependencies and consumers of its values are found in that graph.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -12,7 +15,7 @@ from typing import Any
 from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths
+from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, SideFacts, Value
 from rfnb.core.graph.meter import MeasuredLoop
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
@@ -20,7 +23,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import calling, module_facts, module_path, random_from
 from rfnb.core.ground.source import Source, frame_of, locals_of, source_in, user_source
 from rfnb.core.tensor.listener import Listener, active_listener, listening
-from rfnb.core.tensor.op import OpRow
+from rfnb.core.tensor.op import OpRow, guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.ops.grad import as_constants, makes_constants
@@ -401,3 +404,122 @@ def unwrap(leaf: Any) -> Any:
     if not isinstance(leaf, Traced):
         return leaf
     return leaf.plain if leaf.recorder.open else leaf._raw  # raises, with the reason
+
+
+@dataclass
+class LoopRecord:
+    """A loop that has finished or failed, with all that is drawn of it. It is freed after drawing.
+
+    around: the recorders of outer loops, the innermost first. own_ops: how many ops belong to the user's body; later
+    ones were added by the loop. initial, before, after, final: the states by name, as Tensors or Dims, before the loop,
+    at the start and end of the body, and after the loop. unstacked: pairs (source, frame). stacked, lasts: pairs (value
+    of the body, result). error: whether the loop failed; failed: the node that failed in a step.
+    """
+
+    name: str
+    recorder: Recorder
+    around: list[Recorder]
+    source: Source | None
+    axis: Dim | None
+    size: Size | None
+    own_ops: int
+    initial: dict[str, Any]
+    before: dict[str, Any]
+    after: dict[str, Any]
+    final: dict[str, Any]
+    unstacked: list[tuple[Tensor, Tensor]]
+    stacked: list[tuple[Tensor, Tensor]]
+    lasts: list[tuple[Tensor, Tensor]]
+    end: Tensor | None
+    include_eos: bool
+    error: bool
+    failed: Node | None
+
+
+@guarded
+def get_tensor_dependencies(x: Tensor) -> list[Tensor]:
+    """The inputs of the op that computed `x`, in the loop body that is being traced.
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> loop = rf.Loop(max_seq_len=2)
+    >>> loop.state.h = rf.zeros([feat])
+    >>> with loop:
+    ...     h = loop.state.h
+    ...     a = rf.tanh(h)
+    ...     b = a + h
+    ...     loop.state.h = b
+    ...     names = [x.name for x in rf.get_tensor_dependencies(b)]
+    >>> names
+    ['a', 'h']
+
+    Raises BackendError for tensors outside of loop bodies: they are computed at once, and nothing is recorded.
+    """
+    if not isinstance(x, Traced):
+        return list(backend_of_raw(x._raw).get_tensor_dependencies(x))
+    node = x.value.node
+    return [] if node is None else _values(x, node.inputs)
+
+
+@guarded
+def get_tensor_consumers(x: Tensor) -> list[Tensor]:
+    """The results of ops that have used `x` so far, in the loop body that is being traced.
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> loop = rf.Loop(max_seq_len=2)
+    >>> loop.state.h = rf.zeros([feat])
+    >>> with loop:
+    ...     h = loop.state.h
+    ...     a = rf.tanh(h)
+    ...     b = a + h
+    ...     loop.state.h = b
+    ...     names = [x.name for x in rf.get_tensor_consumers(h)]
+    >>> names
+    ['a', 'b']
+
+    Raises BackendError for tensors outside of loop bodies: they are computed at once, and nothing is recorded.
+    """
+    if not isinstance(x, Traced):
+        return list(backend_of_raw(x._raw).get_tensor_consumers(x))
+    numbers = [n for node in x.recorder.graph.consumers(x.value.number) for n in node.outputs]
+    return _values(x, numbers)
+
+
+def walk_tensor_consumers(
+    seed: Tensor,
+    *,
+    filter_outputs: Callable[[Tensor], bool] | None = None,
+    ending_condition: Callable[[Tensor], bool] | None = None,
+) -> Iterator[Tensor]:
+    """All values that depend on `seed`, each once, in breadth-first order.
+
+    >>> feat = rf.Dim(2, name="feat")
+    >>> loop = rf.Loop(max_seq_len=2)
+    >>> loop.state.h = rf.zeros([feat])
+    >>> with loop:
+    ...     h = loop.state.h
+    ...     a = rf.tanh(h)
+    ...     b = 2 * a
+    ...     loop.state.h = b
+    ...     names = [x.name for x in rf.walk_tensor_consumers(h)]
+    >>> names
+    ['a', 'b']
+
+    Args:
+        filter_outputs: values for which this is false are skipped, together with what depends on them only.
+        ending_condition: the walk ends after a value for which this is true.
+    """
+    ids, waiting = {id(seed)}, [seed]
+    while waiting:
+        for consumer in get_tensor_consumers(waiting.pop(0)):
+            if id(consumer) in ids or (filter_outputs is not None and not filter_outputs(consumer)):
+                continue
+            ids.add(id(consumer))
+            waiting.append(consumer)
+            yield consumer
+            if ending_condition is not None and ending_condition(consumer):
+                return
+
+
+def _values(x: Traced, numbers: list[int] | tuple[int, ...]) -> list[Tensor]:
+    by_number: dict[int, Tensor] = {traced.value.number: traced for traced in x.recorder.traced()}
+    return [by_number[number] for number in dict.fromkeys(numbers)]

@@ -5,6 +5,5 @@ runs     `rf.runs`, the runs of the session and their memory; options: `rf.optio
 session  Whether a loop is recorded, where its run goes, and its progress: called by loops, set by checks and captures.
 find     `run.find` and `run.next`; when: the conditions of `rf.when`; entries: which entries of a value count.
 names    The names in `run[i].eval`; stacked: `run.stack`; failure: the error of a run; rerun: `run.rerun`.
-training Where in a training a run of a probe was made.
 file     `run.save` and `rf.load_run`.
 """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from rfnb.core.dims.dim import Dim
@@ -24,7 +25,42 @@ from rfnb.trace.run.file.save import write
 from rfnb.trace.run.find import Where, search, steps_begun
 from rfnb.trace.run.stacked import stacked
 from rfnb.trace.run.step import Replayable, RunStep
-from rfnb.trace.run.training import Training
+
+
+class Training(Protocol):
+    """Where in a training a run was made, and the runs of the same loop at other steps of that training.
+
+    step: the training step. measures: what the training had reported.
+    """
+
+    step: int
+    measures: Mapping[str, float]
+
+    def steps(self) -> list[int]:
+        """The training steps that have a run of the loop, in order."""
+
+    def run(self, step: int) -> Run:
+        """The run at a training step. Raises RfError if there is none."""
+
+
+@dataclass
+class OneStep:
+    """The training step at which a run was made, if nothing is known about others."""
+
+    step: int
+    _run: Run = field(repr=False)
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    def steps(self) -> list[int]:
+        """This step."""
+        return [self.step]
+
+    def run(self, step: int) -> Run:
+        """The run at this step. Raises LoopError for others."""
+        if step != self.step:
+            raise LoopError(f"{self._run.name}: there is no run at training step {step}", expected=str(self.step))
+        return self._run
+
 
 _serials = itertools.count(1)
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.scope import current_meter, within
-from rfnb.trace.record.loop_record import LoopRecord
+from rfnb.trace.record.record import LoopRecord
 from rfnb.trace.run.options import in_notebook, recording_mode
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs

@@ -13,6 +13,7 @@ from rfnb.core.ground.hook import HOOKS, ClassHook, Hook
 REGISTERED = {
     "checkpoint.load.RESTORE": "netdict.weights",
     "core.dims.dim_math.derived_dim": "core.dims.dim",
+    "core.dims.lengths.symbolic_range": "nn.bridge.symbolic",
     "core.dims.lengths.symbolic_values": "nn.bridge.symbolic",
     "core.ground.show.make_dot": "display.register",
     "core.ground.show.make_line": "display.register",

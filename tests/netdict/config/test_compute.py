@@ -48,6 +48,28 @@ EXPRESSIONS = {
     "tf.concat([source(0), source(1)], axis=-1)": np.concatenate([X, Y], -1),
     "tf.split(source(0), 2, axis=-1)[1]": X[..., 2:],
     "tf.transpose(source(0), [0, 2, 1])": X.swapaxes(1, 2),
+    "source(0)[:, 1:]": X[:, 1:],
+    "source(0)[:, :-1] * tf.to_float(source(0)[:, 1:])": X[:, :-1] * X[:, 1:],
+    "tf.reshape(source(0), [tf.shape(source(0))[0], -1, 2, 2])": X.reshape(2, 3, 2, 2),
+    "tf.reshape(source(0), [-1, 4])": X.reshape(6, 4),
+    "tf.reshape(tf.reshape(source(0), [-1, 4])[:, 1:] * 2, [tf.shape(source(0))[0], tf.shape(source(0))[1], 3])": X[
+        ..., 1:
+    ]
+    * 2,
+    "tf.tile(source(0), [1, 1, 2])": np.tile(X, (1, 1, 2)),
+    "tf.tile(source(0)[:, :1], [1, 3, 1])": np.tile(X[:, :1], (1, 3, 1)),
+    "tf.stack([source(0), source(1)], axis=2)": np.stack([X, Y], 2),
+    "tf.unstack(source(0), axis=-1)[1]": X[..., 1],
+    "tf.nn.top_k(source(0), 2)[0]": -np.sort(-X, -1)[..., :2],
+    "tf.cast(tf.nn.top_k(source(0), k=2)[1], tf.float32)": np.argsort(-X, -1)[..., :2],
+    "tf.where(tf.sequence_mask(source(0, as_data=True).get_sequence_lengths(), 5)[:, :, None] "
+    "& (source(0)[:, :1] > -9), 1.0, 0.0)": np.tile(np.float32([1, 1, 1, 0, 0])[:, None], (2, 1, 4)),
+    "tf.broadcast_to(source(0)[:, :1], tf.shape(source(1)))": np.broadcast_to(X[:, :1], X.shape),
+    "source(0) + tf.cast(tf.range(1, 9, 2), tf.float32)": X + np.arange(1, 9, 2),
+    "tf.where(source(0)[:, 0, 0] > 0, source(0), source(1))": np.where(X[:, :1, :1] > 0, X, Y),
+    "tf.cond(tf.reduce_sum(source(0)) > 1e9, lambda: source(0), lambda: source(1))": Y,
+    "tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2.0), (0, source(0)))[1]": X * 8,
+    "tf.zeros_like(source(0), dtype=tf.int32) + 1": np.ones_like(X, "int32"),
     "tf.where(source(0) > source(1), source(0), tf.zeros_like(source(0)))": np.where(X > Y, X, 0),
     "tf.cast(tf.logical_and(source(0) > 0, source(1) < 0.5), 'float32')": ((X > 0) & (Y < 0.5)).astype("float32"),
     "tf.cast((source(0) > 0) & ~(source(1) > 0), tf.float32)": ((X > 0) & ~(Y > 0)).astype("float32"),
@@ -98,9 +120,23 @@ def test_functions_that_are_given_stand_for_those_of_the_config(tmp_path):
 
 SPECAUGMENT = """
 from TFUtil import where_bc
+def one_mask(x, batch_axis, axis, begin, most):
+    size, rank = tf.shape(x)[axis], x.get_shape().ndims
+    end = begin + tf.random_uniform(shape=(tf.shape(x)[batch_axis],), minval=1, maxval=most + 1, dtype=tf.int32)
+    at = tf.expand_dims(tf.range(0, size), 0)
+    inside = tf.logical_and(at >= tf.expand_dims(begin, 1), at < tf.expand_dims(tf.minimum(end, size), 1))
+    inside = tf.reshape(inside, [tf.shape(x)[i] if i in (batch_axis, axis) else 1 for i in range(rank)])
+    return where_bc(inside, 0.0, x)
 def random_mask(x, batch_axis, axis, min_num, max_num, max_dims):
-    _, indices = tf.nn.top_k(tf.random_uniform((tf.shape(x)[batch_axis], tf.shape(x)[axis])), max_num)
-    return where_bc(indices, 0.0, x)
+    n_batch = tf.shape(x)[batch_axis]
+    count = tf.random_uniform(shape=(n_batch,), minval=min_num, maxval=max_num + 1, dtype=tf.int32)
+    draws = -tf.log(-tf.log(tf.random_uniform((n_batch, tf.shape(x)[axis]), 0, 1)))
+    _, begins = tf.nn.top_k(draws, tf.reduce_max(count))
+    return tf.while_loop(
+        cond=lambda i, _: tf.less(i, tf.reduce_max(count)),
+        body=lambda i, y: (i + 1, tf.where(
+            tf.less(i, count), one_mask(y, batch_axis, axis, begins[:, i], max_dims), y)),
+        loop_vars=(0, x))[1]
 def transform(x, network):
     late = tf.where(tf.greater_equal(network.global_train_step, 100), 1, 0)
     def masked():
@@ -113,7 +149,7 @@ def transform(x, network):
 """
 
 
-def test_specaugment_is_recognized(tmp_path):
+def test_specaugment_is_interpreted(tmp_path):
     text = "\"self.network.get_config().typed_value('transform')(source(0), network=self.network)\""
     layer = f"{{'class': 'eval', 'eval': {text}, 'from': 'data'}}"
     net = net_of(layer, tmp_path, SPECAUGMENT, train_flag=True)
@@ -141,7 +177,7 @@ def test_specaugment_is_recognized(tmp_path):
         ("self.network.get_config().typed_value('g')(source(0))", "g"),
         ("tf.image.resize(source(0), 3)", "resize"),
         ("source(0) if source(0) > 0 else source(1)", "neither true nor false"),
-        ("source(0)[:, 1:]", "layer of the class slice"),
+        ("tf.reshape(source(0), [7, -1])", "reshape"),
         ("tf.concat([source(0), source(1)], axis=1)", "layer of the class concat"),
         ("tf.reduce_sum(source(0), axis=3)", "axis 3"),
         ("tf.nn.relu('x')", "tensor"),

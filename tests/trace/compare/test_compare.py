@@ -13,9 +13,9 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import LoopError
-from rfnb.trace.compare import pairs
+from rfnb.trace.compare import compare
+from rfnb.trace.compare.compare import Tolerance
 from rfnb.trace.compare.match import match_dims
-from rfnb.trace.compare.tolerance import Tolerance
 from tests.examples import examples
 
 NAN = float("nan")
@@ -539,12 +539,12 @@ def test_it_does_not_matter_which_steps_are_compared_at_once(monkeypatch):
             (v.name, v.step, v.place, v.a, v.b, v.where, v.difference, v.steps, v.largest) for v in comparison.values
         ]
 
-    monkeypatch.setattr(pairs, "HELD", 0)
+    monkeypatch.setattr(compare, "HELD", 0)
     assert values(rf.compare(sums(rows), sums(others))) == values(whole)
     monkeypatch.undo()
     for period in (2, 3, 7, 11):
         turn = itertools.count()
-        monkeypatch.setattr(pairs, "_form", lambda value, array, turn=turn, period=period: next(turn) % period)
+        monkeypatch.setattr(compare, "_form", lambda value, array, turn=turn, period=period: next(turn) % period)
         assert values(rf.compare(sums(rows), sums(others))) == values(whole)
 
 

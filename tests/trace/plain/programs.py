@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rfnb.trace.plain.attributes import attributes_in
+from rfnb.trace.plain.containers import attributes_in
 from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts
 

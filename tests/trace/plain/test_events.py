@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from rfnb.trace.plain import events as events_module
-from rfnb.trace.plain.edit import write_variables
 from rfnb.trace.plain.events import Busy, Monitoring, Tracing, make_events, problem_of
+from rfnb.trace.plain.pause import write_variables
 
 ROOT = Path(__file__).parents[3]
 PYODIDE = ROOT / "extension" / "node_modules" / "pyodide" / "pyodide.mjs"

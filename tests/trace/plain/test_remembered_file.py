@@ -17,7 +17,7 @@ from rfnb.errors import RfError
 from rfnb.trace.run.variables import ABSENT
 from tests.examples import examples
 from tests.trace.plain.programs import module
-from tests.trace.plain.test_forget import eager  # noqa: F401, a fixture
+from tests.trace.plain.test_recorder_forget import eager  # noqa: F401, a fixture
 
 EXPRESSIONS = [
     "i", "-i", "i * 0.5", "i % 2 == 0", "float('nan')", "2**63 + i", "2**80", "1j", "None", "'ab'[i % 2]", "range(i)",

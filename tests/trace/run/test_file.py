@@ -16,7 +16,7 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.display.loop import headline
 from rfnb.errors import RunFileError
-from rfnb.trace.run.file import save as save_module, statistics
+from rfnb.trace.run.file import save as save_module, series
 from rfnb.trace.run.file.save import FORMAT
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -261,12 +261,12 @@ def test_what_is_too_large_is_told_by_its_statistics(tmp_path):
 @pytest.mark.parametrize("part", [1, 2, 3, 7, 100])
 def test_statistics_of_parts_are_those_of_the_whole(part, monkeypatch):
     numbers = [1.0, -2.0, float("nan"), float("inf"), float("nan"), 5.0, 0.5, 1e3, float("-inf"), -7.0]
-    monkeypatch.setattr(statistics, "PART", part)
-    found = statistics.statistics(rf.convert_to_tensor(numbers, dims=[rf.Dim(10, name="number")]))
+    monkeypatch.setattr(series, "PART", part)
+    found = series.statistics(rf.convert_to_tensor(numbers, dims=[rf.Dim(10, name="number")]))
     finite = np.array([number for number in numbers if np.isfinite(number)])
     assert found[1:5] == pytest.approx((finite.min(), finite.mean(), finite.max(), finite.std()))
     assert (found.entries, found.nan, found.inf) == (10, 2, 2)
-    assert statistics.statistics(rf.zeros([rf.Dim(0, name="none")])).entries == 0
+    assert series.statistics(rf.zeros([rf.Dim(0, name="none")])).entries == 0
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 40)])
@@ -279,8 +279,8 @@ def test_statistics_of_many_tensors_are_those_of_each(shape, dtype):
         raws[7].view(-1)[-1] = float("-inf")
     dims = [rf.Dim(size, name=f"axis{i}") for i, size in enumerate(shape)]
     tensors = [rf.convert_to_tensor(raw, dims=dims) for raw in raws]
-    alone = np.array([statistics.statistics(tensor) for tensor in tensors])
-    np.testing.assert_array_equal(statistics.statistics_table(tensors), alone)
+    alone = np.array([series.statistics(tensor) for tensor in tensors])
+    np.testing.assert_array_equal(series.statistics_table(tensors), alone)
 
 
 def test_statistics_leave_padding_out(tmp_path):

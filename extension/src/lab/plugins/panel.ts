@@ -21,7 +21,16 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const words = (translator ?? nullTranslator).load('rfnb');
-    const panel = new LoopsPanel(loops, translator ?? nullTranslator, id => app.shell.activateById(id));
+    const insert = async (code: string): Promise<void> => {
+      await app.commands.execute('notebook:insert-cell-below');
+      loops.notebook?.content.activeCell?.model.sharedModel.setSource(code);
+    };
+    const panel = new LoopsPanel(
+      loops,
+      translator ?? nullTranslator,
+      id => app.shell.activateById(id),
+      code => void insert(code)
+    );
     app.shell.add(panel, 'right', { rank: 600, type: 'Loops' });
     restorer?.add(panel, panel.id);
     addOpenCommand(app.commands, words, () => app.shell.activateById(panel.id));

@@ -15,7 +15,7 @@ export interface Head {
   path: number[];
 }
 
-type Scale = 'head' | 'row' | 'all' | 'root';
+type Scale = 'head' | 'row' | 'all' | 'one' | 'root';
 
 const [WIDTH, HEIGHT, CELL] = [760, 560, 36];
 const TOP = 6;
@@ -38,14 +38,7 @@ export class Matrix {
       this._draw();
     });
     this._legend = make('span', { class: 'rfnb-Legend' });
-    const tools = make(
-      'div',
-      { class: 'rfnb-Tools' },
-      this._title,
-      this._scaleSelect(),
-      this._legend,
-      this._pathButton
-    );
+    const tools = make('div', { class: 'rfnb-Tools' }, this._title, this._scales(), this._legend, this._pathButton);
     const look = { class: 'rfnb-Matrix rfnb-Look', 'data-lm-suppress-shortcuts': 'true' };
     this.element = make('div', look, tools, this._place, this._said, this._strip);
   }
@@ -60,23 +53,33 @@ export class Matrix {
     this._tell(this._locked === null ? null : this._row);
   }
 
-  private _scaleSelect(): HTMLElement {
+  private _scales(): HTMLElement {
     const words = this._words;
-    const isHead = this._scripts.unit !== 'hypothesis';
-    const choices: [Scale, string][] = [
-      ['head', isHead ? words.__('of the head') : words.__('of the hypothesis')],
-      ['row', words.__('of each row')],
-      ['all', isHead ? words.__('of all heads') : words.__('of all hypotheses')],
-      ['root', isHead ? words.__('of the head, √') : words.__('of the hypothesis, √')]
+    const { unit, heads } = this._scripts;
+    const every =
+      unit === 'hypothesis'
+        ? words.__('The strongest colour is the maximum of all hypotheses')
+        : words.__('The strongest colour is the maximum of all heads');
+    const choices: [Scale, string, string][] = [
+      ['row', words.__('row'), words.__('The strongest colour is the maximum of each row')],
+      ['head', words.__('picture'), words.__('The strongest colour is the maximum of the picture')],
+      ['one', '0–1', words.__('The strongest colour is 1')],
+      ['root', '√', words.__('Colours stand for the square root, so that small weights show')]
     ];
-    const options = choices.map(([value, name]) => make('option', { value }, name));
-    const title = words.__('Value of the darkest colour');
-    const select = make('select', { title, 'aria-label': title }, ...options);
-    select.addEventListener('change', () => {
-      this._scale = select.value as Scale;
-      this._draw();
+    if (heads.length > 1) {
+      choices.splice(2, 0, ['all', words.__('all'), every]);
+    }
+    const buttons = choices.map(([scale, name, title]) => {
+      const choice = button(name, title, () => {
+        this._scale = scale;
+        buttons.forEach(other => other.setAttribute('aria-pressed', String(other === choice)));
+        this._draw();
+      });
+      choice.setAttribute('aria-pressed', String(scale === this._scale));
+      return choice;
     });
-    return make('label', {}, words.__('colours: 0 to the maximum'), ' ', select);
+    const label = words.__('scale');
+    return make('span', { class: 'rfnb-Scales', role: 'group', 'aria-label': label }, label, ' ', ...buttons);
   }
 
   private _draw(): void {
@@ -89,6 +92,7 @@ export class Matrix {
     this._cell = { ...cell, left: down.room };
     const points = path.map((col, row) => [(col + 0.5) * cell.w, (row + 0.5) * cell.h].join());
     this._rowBand = draw('rect', { class: 'rfnb-Matrix-band', width, height: cell.h });
+    this._stepBand = draw('rect', { class: 'rfnb-Matrix-step', x: -2, width: width + 4, height: cell.h });
     this._colBand = draw('rect', { class: 'rfnb-Matrix-band', width: cell.w, height });
     const picture = draw('image', { width, height, preserveAspectRatio: 'none', href: this._painted() });
     const plot = draw(
@@ -99,6 +103,7 @@ export class Matrix {
       hatching(0, rows * cell.h, cols * cell.w, (pixels.height - rows) * cell.h),
       draw('rect', { class: 'rfnb-Matrix-frame', width, height }),
       this._hasPath && path.length ? draw('polyline', { class: 'rfnb-Matrix-path', points: points.join(' ') }) : null,
+      this._stepBand,
       this._rowBand,
       this._colBand,
       draw('g', { transform: 'translate(-5,0)' }, ...down.drawn),
@@ -123,6 +128,16 @@ export class Matrix {
     this._pathButton.setAttribute('aria-pressed', String(this._hasPath));
     this._drawLegend();
     this._markCell(false);
+    this.markStep(this._step);
+  }
+
+  /** Marks the row of a step of a loop; null: no row. */
+  markStep(step: number | null): void {
+    this._step = step;
+    const row = step === null || this._head === null ? NaN : Math.floor(step / this._head.pool[0]);
+    const isShown = row >= 0 && row < (this._head?.rows ?? 0);
+    this._stepBand?.setAttribute('y', String((isShown ? row : 0) * this._cell.h));
+    this._stepBand?.setAttribute('visibility', isShown ? 'visible' : 'hidden');
   }
 
   private _cellSize(labels: string[]): { w: number; h: number } {
@@ -142,6 +157,7 @@ export class Matrix {
       head: share => share,
       root: share => Math.sqrt(share),
       all: share => (share * weightOf(facts.scale)) / this._most(),
+      one: share => share * weightOf(facts.scale),
       row: (share, i) => share / Math.max(this._largest(Math.floor(i / width)), 1e-9)
     };
     return paint(pixels, shares.map(scaled[this._scale]), this._colours);
@@ -152,9 +168,15 @@ export class Matrix {
     const stops = [0, 0.25, 0.5, 0.75, 1].map(share => `rgb(${rgb(shade(share, this._colours))})`);
     const bar = make('i', {});
     bar.style.background = `linear-gradient(to right, ${stops.join()})`;
-    const top = this._scale === 'all' ? this._most() : weightOf(this._head!.facts.scale);
-    this._legend.hidden = this._scale === 'row' || this._scale === 'root';
-    this._legend.replaceChildren('0 ', bar, ` ${formatNumber(top)}`);
+    const own = weightOf(this._head!.facts.scale);
+    const tops: { [scale in Scale]: string } = {
+      row: this._words.__('maximum of the row'),
+      head: formatNumber(own),
+      all: formatNumber(this._most()),
+      one: '1',
+      root: `${formatNumber(own)} (√)`
+    };
+    this._legend.replaceChildren('0 ', bar, ` ${tops[this._scale]}`);
   }
 
   /** The largest weight of all heads. */
@@ -292,6 +314,8 @@ export class Matrix {
   private _place: HTMLElement;
   private _svg: SVGSVGElement | null = null;
   private _rowBand: SVGRectElement | null = null;
+  private _stepBand: SVGRectElement | null = null;
+  private _step: number | null = null;
   private _colBand: SVGRectElement | null = null;
   private _cell = { w: 1, h: 1, left: 0 };
   private _head: Head | null = null;

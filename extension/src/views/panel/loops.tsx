@@ -38,6 +38,8 @@ export interface LoopsProps {
   runActions: RunActions;
   pauseActions: PauseActions;
   onFilter: (filter: string) => void;
+  /** Inserts a cell with this code into the notebook. */
+  onInsert: (code: string) => void;
   onRefresh: () => void;
 }
 
@@ -81,7 +83,13 @@ export function LoopsView(props: LoopsProps): JSX.Element {
         )}
         {stepper && stepperActions && <StepperView key={keyOf(stepper.run)} state={stepper} actions={stepperActions} />}
         {lack !== null && props.complaint === null && (
-          <Guide lack={lack} records={props.records} onRecord={props.onRecord} onRefresh={props.onRefresh} />
+          <Guide
+            lack={lack}
+            records={props.records}
+            onRecord={props.onRecord}
+            onInsert={props.onInsert}
+            onRefresh={props.onRefresh}
+          />
         )}
       </div>
     </div>

@@ -13,6 +13,7 @@ import { useWords } from '../words';
 import { NameAxes } from './edit';
 import { Ops } from './ops';
 import { indentation, tokens } from './python';
+import { Rows } from './rows';
 
 /** A line with more values than this shows its first and last ones; all are among its details. */
 const MOST = 8;
@@ -201,7 +202,11 @@ function Details(props: {
               <Stats stats={value.stats} />
             </span>
           )}
-          <Picture value={value} />
+          {value.is_row && !state.still && !state.gone ? (
+            <Rows name={value.name} state={state} actions={actions} />
+          ) : (
+            <Picture value={value} />
+          )}
         </span>
       ))}
       {!state.still && (

@@ -1,0 +1,244 @@
+"""Functions of TensorFlow about shapes, control and random choices, and the modules that have all functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import mul
+from typing import Any
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.netdict.axes import with_dim, with_padding
+from rfnb.netdict.config.modules import ConfigModule
+from rfnb.netdict.config.tf_names import (
+    DTYPES,
+    Array,
+    AxisLength,
+    binary,
+    cast_to,
+    concat_arrays,
+    functions,
+    of_shape,
+    plain,
+    truth,
+    whole_number,
+)
+from rfnb.netdict.config.values import Known
+from rfnb.ops.create import range_over_dim, zeros_like
+from rfnb.ops.math import cast
+from rfnb.ops.random import dropout
+from rfnb.ops.shape import expand_dim, merge_dims, reshape, squeeze
+from rfnb.ops.sort import top_k
+
+
+def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: Any) -> Any:
+    """As often as the condition holds; without numbers, once."""
+    variables = tuple(loop_vars)
+    while (holds := truth(cond(*variables))) is not False:
+        result = body(*variables)
+        variables = tuple(result) if isinstance(result, list | tuple) else (result,)
+        if holds is None:
+            break
+    return variables if len(variables) > 1 else variables[0]
+
+
+def _cond(
+    pred: Any, true_fn: Any = None, false_fn: Any = None, name: Any = None, fn1: Any = None, fn2: Any = None
+) -> Any:
+    """The side that the condition chooses; without numbers, both are computed."""
+    holds = truth(pred)
+    other = (false_fn or fn2)() if holds is not True else None
+    return (true_fn or fn1)() if holds is not False else other
+
+
+def _concat(values: Any, axis: Any, name: Any = None) -> Any:
+    """Tensors one behind the other along an axis; shapes one behind the other."""
+    if not any(isinstance(x, Array) and x.axes for x in values):
+        return [entry for x in values for entry in (x if isinstance(x, list | tuple) else [x])]
+    return concat_arrays(values, whole_number(axis))
+
+
+def _stack(values: Any, axis: int = 0, name: Any = None) -> Any:
+    if not any(isinstance(x, Array) and x.axes for x in values):
+        return list(values)
+    first = next(x for x in values if isinstance(x, Array))
+    rank = len(first.axes) + 1
+    return concat_arrays([_expanded(x, axis % rank) for x in values], axis % rank)
+
+
+def _expanded(x: Array, at: int) -> Array:
+    return x.like(x.x, [*x.axes[:at], None, *x.axes[at:]])
+
+
+def _unstack(value: Any, num: Any = None, axis: int = 0, name: Any = None) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return list(value)
+    at = value.at(axis)
+    return [value[(*[slice(None)] * at, i)] for i in range(num or value.size(value.axes[at]))]
+
+
+def _top_k(input: Array, k: Any = 1, sorted: bool = True, name: Any = None) -> tuple[Array, Array]:
+    """The largest entries along the last axis, and their positions. Frames after an end are among them."""
+    axis, x = input.axes[-1], input.x
+    if axis is None:
+        return input, input.like(cast(zeros_like(plain(x)), "int32"))
+    count = whole_number(k)
+    if x.device == "meta":
+        count = min(count, input.size(axis))
+    if axis.dimension is None:
+        x, axis = with_padding(x, axis)
+    values, positions, new = top_k(x, axis=axis, k_dim=input.pool.static(count, x.dims), k=count)
+    axes = [*input.axes[:-1], new]
+    return input.like(values, axes), input.like(plain(positions), axes)  # type: ignore[arg-type]
+
+
+def _sequence_mask(lengths: Array, maxlen: Any = None, dtype: str = "bool", name: Any = None) -> Array:
+    """Which frames are before the end of their sequence. {batch} → {batch, frames}"""
+    if maxlen is None and lengths.counted is not None:
+        maxlen = AxisLength(0, lengths.counted)
+    frames = of_shape([functions()["reduce_max"](lengths) if maxlen is None else maxlen])[0]
+    dim = frames[0]
+    if dim is None:
+        mask = binary("less")(0, lengths)
+    else:
+        mask = binary("less")(
+            Array(range_over_dim(dim, dtype="int32"), [dim], lengths.pool), _expanded(lengths, len(lengths.axes))
+        )
+    return mask if dtype == "bool" else cast_to(mask, dtype)
+
+
+def _broadcast_to(x: Array, shape: Any, name: Any = None) -> Array:
+    """The tensor with this shape: axes of size 1 are repeated."""
+    axes, _ = of_shape(shape)
+    old = [*[None] * (len(axes) - len(x.axes)), *x.axes]
+    y = x.x
+    for place, (dim, new) in enumerate(zip(old, axes, strict=True)):
+        if new is None or (dim is not None and dim.dimension != 1):
+            axes[place] = dim
+            continue
+        y = expand_dim(y if dim is None else squeeze(y, dim), new)
+    return x.like(y, axes)
+
+
+def _tile(x: Array, multiples: Sequence[Any], name: Any = None) -> Array:
+    """The tensor several times along its axes."""
+    for at, number in enumerate(multiples):
+        dim = x.axes[at]
+        if dim is None or dim.dimension == 1:
+            x = _broadcast_to(x, [number if i == at else AxisLength(1, d) for i, d in enumerate(x.axes)])
+        elif (count := whole_number(number)) != 1:
+            x = concat_arrays([x] * count, at)
+    return x
+
+
+def _reshape(tensor: Any, shape: Any, name: Any = None) -> Array:
+    """The entries in the same order with other axes: axes stay, are merged, or are split."""
+    x = tensor
+    sizes = [
+        size if isinstance(size, AxisLength) else whole_number(size)
+        for size in ([shape] if isinstance(shape, int) else shape)
+    ]
+    singles = [dim for dim in x.axes if dim is not None and dim.dimension == 1]
+    y = reduce(squeeze, singles, plain(x.x))
+    old = [dim for dim in x.axes if dim is not None and dim.dimension != 1]
+    there = [x.size(dim) for dim in old]
+    known = reduce(mul, (size for size in sizes if size != -1), 1)
+    sizes = [size if size != -1 else reduce(mul, there, 1) // max(known, 1) for size in sizes]
+    axes: list[Dim | None] = [None] * len(sizes)
+    places = [i for i, size in enumerate(sizes) if size != 1 or getattr(size, "dim", None) in old]
+    while places and old:
+        parts, wholes = [places.pop(0)], [old.pop(0)]
+        if getattr(sizes[parts[0]], "dim", None) is not wholes[0]:
+            product, total = int(sizes[parts[0]]), x.size(wholes[0])
+            while product != total and (places if product < total else old):
+                if product < total:
+                    parts.append(places.pop(0))
+                    product *= sizes[parts[-1]]
+                else:
+                    wholes.append(old.pop(0))
+                    total *= x.size(wholes[-1])
+            if product != total:
+                raise TypeError(f"reshape: a tensor of the sizes {there} has no place in {[int(n) for n in sizes]}")
+        if len(parts) == len(wholes) == 1:
+            axes[parts[0]] = wholes[0]
+            continue
+        y, new = _regrouped(y, wholes, [sizes[i] for i in parts], x)
+        for place, dim in zip(parts, new, strict=True):
+            axes[place] = dim
+    if places or old:
+        raise TypeError(f"reshape: a tensor of the sizes {there} has no place in {[int(n) for n in sizes]}")
+    return x.like(y, axes)
+
+
+def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[Tensor, list[Dim]]:
+    """Some axes merged and split into others, in which padding counts as frames."""
+    key = tuple(old)
+    for i, dim in enumerate(old):
+        if dim.dimension is None and not dim.is_batch_dim():
+            y, old[i] = with_padding(y, dim)
+    if len(sizes) == 1 and any(dim.dimension is None for dim in old):
+        merged = x.pool.merged.setdefault(key, Dim(None, name="*".join(dim.name for dim in key)))
+        return merge_dims(y, dims=old, out_dim=merged)[0], [merged]
+    used = [dim for dim in y.dims if dim not in old]
+    new: list[Dim] = []
+    dims: list[Dim | None] = [getattr(size, "dim", None) for size in sizes]
+    for size, wanted in zip(sizes, dims, strict=True):
+        new.append(wanted if wanted is not None and wanted.is_batch_dim() else x.pool.static(int(size), [*used, *new]))
+    y = reshape(y, old, new)
+    for i, wanted in enumerate(dims):
+        if wanted is not None and wanted is not new[i] and wanted not in y.sig.index:
+            y, new[i] = with_dim(y, new[i], wanted), wanted
+    return y, new
+
+
+def _dropout(x: Array, keep_prob: Any = None, noise_shape: Any = None, seed: Any = None, name: Any = None,
+             rate: Any = None) -> Array:  # fmt: skip
+    drops = rate if rate is not None else 1.0 - (1.0 if keep_prob is None else keep_prob)
+    kept = None if noise_shape is None else [size == 1 for size in noise_shape]
+    dims = [dim for i, dim in enumerate(x.axes) if dim is not None and not (kept and kept[i])]
+    return x.like(dropout(x.x, drops, axis=dims, on_forward=True))
+
+
+def network_of(options: Any) -> ConfigModule:
+    """The object `network` or `self.network`, as far as functions of configs use it."""
+    train = bool(get_run_ctx().train_flag)
+    network = ConfigModule(
+        "network",
+        {
+            "get_config": lambda *_, **__: options,
+            "train_flag": train,
+            "eval_flag": not train,
+            "global_train_step": int(get_run_ctx_step()),
+            "cond_on_train": lambda fn_train, fn_eval: fn_train() if train else fn_eval(),
+        },
+    )
+    network.names["get_root_network"] = lambda: network
+    return network
+
+
+def tensorflow() -> dict[str, ConfigModule]:
+    """The modules that a config imports for such functions, by their names."""
+    table = functions() | {
+        "while_loop": _while_loop, "cond": _cond, "concat": _concat, "stack": _stack, "unstack": _unstack,
+        "top_k": _top_k, "sequence_mask": _sequence_mask, "broadcast_to": _broadcast_to, "tile": _tile,
+        "reshape": _reshape, "dropout": _dropout, "Print": lambda input_, *_, **__: input_,
+    }  # fmt: skip
+
+    def module(name: str, names: Mapping[str, Any]) -> ConfigModule:
+        return ConfigModule(name, {key: Known(f"{name}.{key}", function) for key, function in names.items()})
+
+    tf = module("tensorflow", table)
+    random = {"uniform": table["random_uniform"], "normal": table["random_normal"]}
+    for part, names in (("math", table), ("nn", table), ("random", random)):
+        tf.names[part] = module(f"tensorflow.{part}", names)
+    tf.names |= {**DTYPES, "newaxis": None}
+    compat = ConfigModule("tensorflow.compat", {"v1": tf, "v2": tf})
+    tf.names["compat"] = compat
+    util = module("TFUtil", {name: table[name] for name in ("where_bc", "safe_log", "get_shape_dim")})
+    return {
+        "tensorflow": tf, "tensorflow.compat.v1": tf, "tensorflow.compat": compat, "returnn.tf.compat": compat,
+        "returnn.tf.compat.v1": tf, "TFCompat": compat, "TFUtil": util, "returnn.tf.util.basic": util,
+        "returnn.tf.util": ConfigModule("returnn.tf.util", {"basic": util}),
+    }  # fmt: skip

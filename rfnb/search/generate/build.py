@@ -1,0 +1,160 @@
+"""`rf.search.from_generate`: the tree of a search of `generate`, from its output and its settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rfnb.core.tensor.op import guarded
+from rfnb.core.vocab import Vocab
+from rfnb.errors import SearchError
+from rfnb.search.found import Found
+from rfnb.search.generate.beams import NO_HYPOTHESIS, BeamsStep, Searched
+from rfnb.search.generate.branches import trace_of_branches
+from rfnb.search.generate.output import check_scores, check_sizes, prompts_of, read_output, search_again
+from rfnb.search.generate.scores import KeptScores
+from rfnb.search.generate.settings import WHAT, Settings, read_settings
+from rfnb.search.trace import BY_STEP, Candidates, Trace
+
+NOT_RUN = "rf.search.from_generate does not run the model"
+"""Why the steps of such a search cannot be computed again."""
+
+
+@guarded
+def from_generate(
+    out: Any,
+    tokenizer: Any = None,
+    generation_config: Any = None,
+    *,
+    kept: KeptScores | None = None,
+    candidates: int = 8,
+    **generate_keywords: Any,
+) -> Found:
+    """The search of Hugging Face's `generate`, from its output: all beams, with the candidates that were pruned.
+
+    The output needs `output_scores=True` and `return_dict_in_generate=True`. The model is not run.
+
+    >>> from transformers import GPT2Config, GPT2LMHeadModel
+    >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=9, n_embd=8, n_head=1, n_layer=1, eos_token_id=0)).eval()
+    >>> options = {"num_beams": 2, "max_new_tokens": 3, "pad_token_id": 0, "sequence_bias": {(0,): -99.0}}
+    >>> out = model.generate(
+    ...     torch.tensor([[1, 2]]), **options, output_scores=True, return_dict_in_generate=True
+    ... )
+    >>> found = rf.search.from_generate(out, list("$abcdefgh"), model.generation_config, **options)
+    >>> tree = found.tree[0]
+    >>> tree.text_of(tree.prompt), len(tree.hypotheses), tree.best.score == out.sequences_scores[0]
+    ('a b', 2, tensor(True))
+
+    Args:
+        out: what `model.generate(…)` returned.
+        tokenizer: for texts; or a list of labels, or an `rf.Vocab`.
+        generation_config: the configuration of the call: `model.generation_config`, or the one that was given.
+        kept: the best candidates of each step, if they were kept by `rf.capture(model, search=True)`.
+        candidates: how many pruned candidates of each step are in the tree.
+        generate_keywords: the keywords of the call, such as `num_beams=4`; they come before the configuration.
+
+    A search with K beams has K places for hypotheses that go on, and K for those that have ended. One without beams is
+    a tree with a branch for each result; its scores are log-probabilities after all processors, and
+    `found.trace.entropies` says how sure each step was.
+
+    Raises SearchError for a setting that is missing or does not give this output, and for searches that cannot be made
+    again: those with groups, constraints, assistants or other stopping criteria.
+    """
+    output = read_output(out, kept)
+    settings = read_settings(generation_config, generate_keywords, beams=output.beams)
+    batch = check_sizes(output, settings)
+    vocab = tokenizer if tokenizer is None or isinstance(tokenizer, Vocab) else Vocab(tokenizer)
+    if not output.beams:
+        trace = trace_of_branches(output, settings, batch, candidates, vocab)
+    elif settings.sampled:
+        raise SearchError(f"{WHAT}: sampled beams are not made again")
+    else:
+        check_scores(output, settings)
+        trace = trace_of_beams(search_again(output, settings, candidates), candidates, vocab)
+    return Found(replace(trace, prompts=prompts_of(output, settings.pad, batch), why_not=NOT_RUN))
+
+
+def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> Trace:
+    """The trace of a search with K beams: K places for those that go on, and K for those that have ended.
+
+    The search of a sequence is over where nothing is banked any more, though `generate` goes on for others.
+    """
+    settings, beams, steps = searched.settings, searched.settings.beams, searched.steps
+    batch, last = len(steps[0].bank), steps[-1]
+    frozen = np.array([step.frozen for step in steps])
+    counts: np.ndarray = np.where(frozen.any(axis=0), frozen.argmax(axis=0) + 1, len(steps))
+    columns: list[_Column] = []
+    for at, step in enumerate(steps):
+        stops: np.ndarray = np.equal(counts, at + 1)
+        columns.append(_column(step, columns[-1] if columns else None, settings, stops, candidates))
+    arrays: Any = {name: np.array([getattr(column, name) for column in columns]) for name in _Column._fields}
+    at_end = counts - 1, np.arange(batch)
+    over, alive = arrays["over"][at_end], arrays["scores"][at_end] > -np.inf
+    final = np.concatenate([np.full_like(last.bank, -np.inf), last.bank], axis=1)
+    return Trace(
+        **{name: arrays[name] for name in BY_STEP if name in arrays},
+        final_scores=np.where(alive, final, -np.inf).astype(np.float32),
+        lengths=np.where(alive, arrays["taken"][at_end] - over, 0),
+        complete=alive & over,
+        include_eos=False,
+        steps=counts,
+        vocab=vocab,
+        length_normalization_exponent=settings.length_penalty,
+        pruned=Candidates(arrays["pruned_labels"], arrays["pruned_parents"], arrays["pruned_scores"]),
+        limit=None if searched.limit is None else np.full(batch, searched.limit),
+        end_label=settings.ends,
+        living=beams,
+        stops=True,
+    )
+
+
+class _Column(NamedTuple):
+    """The arrays of a trace for one step, [batch, places], and those of its pruned candidates.
+
+    over: whether a hypothesis has ended by an end label, in this step or before. taken: the number of its labels.
+    """
+
+    labels: np.ndarray
+    parents: np.ndarray
+    scores: np.ndarray
+    ended: np.ndarray
+    ends: np.ndarray
+    over: np.ndarray
+    taken: np.ndarray
+    pruned_labels: np.ndarray
+    pruned_parents: np.ndarray
+    pruned_scores: np.ndarray
+
+
+def _column(step: BeamsStep, before: _Column | None, settings: Settings, stops: np.ndarray, candidates: int) -> _Column:
+    """One step. stops: the sequences whose search is over, so that no beam goes on. [batch]"""
+    best, (batch, beams) = step.best, step.bank.shape
+    slots = np.broadcast_to(np.arange(beams, 2 * beams), (batch, beams))  # those of the bank, which may be copied
+    copied = (np.full((batch, 2 * beams), -np.inf), np.zeros((batch, 2 * beams), int))
+    copied_scores, copied_taken = (x[:, beams:] for x in (copied if before is None else (before.scores, before.taken)))
+    length = 1 if before is None else int(before.taken.max()) + 1
+    pool = [
+        np.concatenate(pair, axis=1)
+        for pair in (
+            (best.labels, np.zeros_like(slots)),
+            (best.parents, slots),
+            (np.where(best.scores > NO_HYPOTHESIS, best.scores, -np.inf), copied_scores),
+            (np.full_like(best.labels, length), copied_taken),
+        )
+    ]
+    count = best.labels.shape[1]
+    places = np.where(step.banked < beams, count + step.banked, step.banked - beams)
+    places = np.concatenate([step.running, places], axis=1)
+    labels, parents, scores, taken = (np.take_along_axis(x, places, axis=1) for x in pool)
+    there = np.concatenate([~stops[:, None] & (step.running_scores > NO_HYPOTHESIS), step.finished], axis=1)
+    scores, copies = np.where(there, scores, -np.inf), places >= count
+    ends = np.isin(labels, settings.ends) & ~copies & (scores > -np.inf)
+    rows, columns = np.nonzero(scores > -np.inf)
+    pruned_scores = pool[2].copy()
+    pruned_scores[rows, places[rows, columns]] = -np.inf
+    compared = pruned_scores / np.maximum(pool[3], 1) ** settings.length_penalty
+    order = np.argsort(-compared, axis=1, kind="stable")[:, :candidates]
+    pruned = (np.take_along_axis(x, order, axis=1) for x in (pool[0], pool[1], pruned_scores))
+    return _Column(labels, parents, scores.astype(np.float32), copies, ends, copies | ends, taken, *pruned)
