@@ -110,11 +110,15 @@ class SliceNd(Layer, layer_class="slice_nd"):
             raise NetworkError(fault, got=f"{x.describe_dims()}, {self.size!r:.40}")
         self.frames = frames
         fixed = self.size.dimension if isinstance(self.size, Dim) else self.size
-        self.counts = size is None and isinstance(fixed, int)
+        self.counts = isinstance(fixed, int)
         if self.out_spatial_dim is None and isinstance(self.size, Dim):
             self.out_spatial_dim = self.size
         if self.out_spatial_dim is None:
-            new = self.pool.static(fixed, x.dims) if self.counts else Dim(None, name=f"sliced-time:{self.name}")
+            new = (
+                self.pool.static(fixed, x.dims)
+                if isinstance(fixed, int)
+                else Dim(None, name=f"sliced-time:{self.name}")
+            )
             self.out_spatial_dim = new
         if not self.counts:
             self.out_spatial_dim.kind = "spatial"
