@@ -8,6 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 import rfnb as rf
 from rfnb.display.kit.page import STATIC
 from rfnb.search.tree import Tree
+from tests.browser.lab_server import ROOT
 from tests.display.beam.test_beam_view import contrast, endless, found_of
 from tests.search.test_choice import Net
 
@@ -177,6 +178,28 @@ def test_all_words_can_be_read_at_each_width(saved, tmp_path, width, scheme):
     if scheme == "dark":
         assert max(contrast(ground, "#000000") for _, ground, _ in grounds) < 6  # no white boxes
     page.screenshot(path=tmp_path / f"tree-{scheme}-{width}.png", full_page=True)
+
+
+AXE = ROOT / "extension" / "node_modules" / "axe-core" / "axe.min.js"
+FAULTS = """async () => {
+  const { violations } = await axe.run(document, { resultTypes: ['violations'] });
+  const grave = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+  return grave.map(({ id, nodes }) => `${id}: ${nodes[0].html}: ${nodes[0].failureSummary}`);
+}"""
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", [280, 1400])
+def test_axe_finds_no_serious_fault(saved, missing, width, scheme):
+    if not AXE.exists():
+        missing("axe-core is not installed (make test installs it where there is Node)")
+    tree, reference = lost_tree()
+    root = saved(rf.show(tree, reference=reference), width, scheme)
+    root.locator("[data-node='1:0']").click()
+    root.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+    root.locator(".rfnb-Tree-rows td").first.wait_for()
+    root.page.evaluate(AXE.read_text(encoding="utf-8"))
+    assert root.page.evaluate(FAULTS) == []
 
 
 def test_a_page_of_12_by_40_has_less_than_300_kb(saved, tmp_path):
