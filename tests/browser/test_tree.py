@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import rfnb as rf
 from rfnb.display.kit.page import STATIC
 from rfnb.search.tree import Tree
-from tests.browser.lab_server import ROOT
 from tests.display.beam.test_beam_view import contrast, endless, found_of
 from tests.search.test_choice import Net
 
@@ -180,7 +182,6 @@ def test_all_words_can_be_read_at_each_width(saved, tmp_path, width, scheme):
     page.screenshot(path=tmp_path / f"tree-{scheme}-{width}.png", full_page=True)
 
 
-AXE = ROOT / "extension" / "node_modules" / "axe-core" / "axe.min.js"
 FAULTS = """async () => {
   const { violations } = await axe.run(document, { resultTypes: ['violations'] });
   const grave = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
@@ -191,14 +192,13 @@ FAULTS = """async () => {
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", [280, 1400])
 def test_axe_finds_no_serious_fault(saved, missing, width, scheme):
-    if not AXE.exists():
-        missing("axe-core is not installed (make test installs it where there is Node)")
+    axe = find_spec("axe_playwright_python") or missing("axe-core is not installed (make test installs it)")
     tree, reference = lost_tree()
     root = saved(rf.show(tree, reference=reference), width, scheme)
     root.locator("[data-node='1:0']").click()
     root.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
     root.locator(".rfnb-Tree-rows td").first.wait_for()
-    root.page.evaluate(AXE.read_text(encoding="utf-8"))
+    root.page.evaluate(Path(axe.origin).with_name("axe.min.js").read_text(encoding="utf-8"))
     assert root.page.evaluate(FAULTS) == []
 
 
