@@ -98,7 +98,7 @@ class OfSizes(NamedTuple):
     device: Any
 
 
-class Part(NamedTuple):
+class KeptPart(NamedTuple):
     """A part of the raw calls, in order: those of an op that runs again, or others. op: its position.
 
     Of others: how many values there are before them, and until which one the tensors from outside are read; the numbers
@@ -138,7 +138,7 @@ class KeptStep:
     tensors: tuple[KeptTensor, ...]
     ops: tuple[KeptOp, ...]
     nodes: tuple[Node, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[KeptPart, ...]
     frames: tuple[FrameInput, ...]
     outputs: tuple[tuple[KeptValue, Sig, Any], ...]
     hypotheses: Hypotheses | None
@@ -416,17 +416,17 @@ class _Keeper:
 
     # -- parts
 
-    def _parts(self, ops: Sequence[KeptOp]) -> Iterator[Part]:
+    def _parts(self, ops: Sequence[KeptOp]) -> Iterator[KeptPart]:
         """The parts of the raw calls. A part of calls ends where an input of the step comes between their results."""
         end = 0
         for place, op in enumerate(ops):
             if op.runs:
                 yield from self._others(range(end, op.calls[0]))
-                yield Part(place)
+                yield KeptPart(place)
                 end = op.calls[1]
         yield from self._others(range(end, len(self.tape.calls)))
 
-    def _others(self, positions: Sequence[int]) -> Iterator[Part]:
+    def _others(self, positions: Sequence[int]) -> Iterator[KeptPart]:
         """The parts of consecutive calls."""
         part: list[int] = []
         newest = -1
@@ -440,7 +440,7 @@ class _Keeper:
         if part:
             yield self._part(part)
 
-    def _part(self, positions: Sequence[int]) -> Part:
+    def _part(self, positions: Sequence[int]) -> KeptPart:
         """Consecutive calls, as code."""
         calls, lines = [self.tape.calls[position] for position in positions], Lines(())
         for call, position in zip(calls, positions, strict=True):
@@ -450,7 +450,7 @@ class _Keeper:
         numbers = [read.number + 1 for call in calls for read in call.reads if isinstance(read, External)]
         head = ["def run(given):", *([f"    {''.join(f'v{var}, ' for var in reads)}= given"] if reads else [])]
         code = Written(lines, 0, head, [f"    return ({''.join(f'v{var}, ' for var in variables)})"], 1)
-        return Part(None, min(variables), max(numbers, default=0), reads, code)
+        return KeptPart(None, min(variables), max(numbers, default=0), reads, code)
 
 
 def _known(read: Any, outside: Sequence[Any]) -> bool:

@@ -29,13 +29,13 @@ from rfnb.loop.kept.keep import (
     FromSizes,
     Given,
     KeptOp,
+    KeptPart,
     KeptStep,
     KeptTensor,
     KeptValue,
     NotKept,
     OfParameter,
     OfSizes,
-    Part,
     Slot,
     facts_of,
     keep,
@@ -194,7 +194,7 @@ class NewFrame:
             raise NotKept("another number of values")
         self.tape.calls[:] = calls
 
-    def _make(self, part: Part) -> None:
+    def _make(self, part: KeptPart) -> None:
         """Makes the raw calls of a part, by code that is written once."""
         self._outside(until=part.outside)
         self.declare_inputs(until=part.values)

@@ -44,7 +44,7 @@ class Matched(NamedTuple):
     state: str | None = None
 
 
-class Pair(NamedTuple):
+class ValuePair(NamedTuple):
     """A value at one step, in both runs; of plain Python also texts of other values, and of those that are lost."""
 
     what: Matched
@@ -60,7 +60,7 @@ class Stretch:
     each step, or texts. missing: why the numbers are missing, if they are.
     """
 
-    first: Pair
+    first: ValuePair
     steps: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     a: list[Any] = field(default_factory=list)
@@ -101,15 +101,15 @@ class Pairs:
                 open_, n_bytes = {}, 0
         yield from open_.values()
 
-    def _at(self, step: int) -> list[Pair]:
+    def _at(self, step: int) -> list[ValuePair]:
         """The values that a step computed, also inside modules, and the states after it."""
         if not all(run.graph.values for run in self.runs):  # plain Python code
             return self._remembered(step)
         values_a, values_b = ([pair for pair in run.replay.computed(step) if pair[0].node] for run in self.runs)
         matched = self._matched([value for value, _ in values_a], [value for value, _ in values_b])
-        return [Pair(entry, values_a[i][1], values_b[j][1]) for entry, i, j in matched] + self._states(step + 1)
+        return [ValuePair(entry, values_a[i][1], values_b[j][1]) for entry, i, j in matched] + self._states(step + 1)
 
-    def _remembered(self, step: int) -> list[Pair]:
+    def _remembered(self, step: int) -> list[ValuePair]:
         """What the lines of a step assigned, in order, and the other states after it."""
         rows: list[list[StepValue | StepText]] = [[*run[step].values(), *run[step].texts()] for run in self.runs]
         rows_a, rows_b = rows
@@ -121,7 +121,9 @@ class Pairs:
             self._note_alone(step, rows, positions)
             lines = [(rows_a[i].line, rows_b[j].line) for i, j in positions]
             matches = self._found[key] = _numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
-        pairs = [Pair(entry, a, b) for entry, i, j in matches if not _unknown(a := rows_a[i][3], b := rows_b[j][3])]
+        pairs = [
+            ValuePair(entry, a, b) for entry, i, j in matches if not _unknown(a := rows_a[i][3], b := rows_b[j][3])
+        ]
         names = {pair.what.name for pair in pairs}
         return [*pairs, *(pair for pair in self._states(step + 1) if pair.what.state not in names)]
 
@@ -136,10 +138,10 @@ class Pairs:
             if repeat is not None and not any(earlier.partition(": ")[2].startswith(note) for earlier in self.notes):
                 self.notes.append(f"step {step}: {note} {repeat.name} in line {repeat.line}")
 
-    def _states(self, step: int) -> list[Pair]:
+    def _states(self, step: int) -> list[ValuePair]:
         a, b = (run.replay for run in self.runs)
         whats = {name: Matched(("state", name), f"state {name}", state=name) for name in self.states}
-        return [Pair(entry, a.state(name, step), b.state(name, step)) for name, entry in whats.items()]
+        return [ValuePair(entry, a.state(name, step), b.state(name, step)) for name, entry in whats.items()]
 
     def _matched(self, mine: list[Value], theirs: list[Value]) -> list[tuple[Matched, int, int]]:
         """The matching values, with their positions in both. Most steps compute the same values: they are cached."""
@@ -197,7 +199,7 @@ def _unknown(a: Any, b: Any) -> bool:
     return isinstance(a, str) and isinstance(b, str) and a == b and (a.startswith("<") or a.endswith(" parts"))
 
 
-def _add(open_: dict[Any, Stretch], step: int, place: int, pair: Pair) -> int:
+def _add(open_: dict[Any, Stretch], step: int, place: int, pair: ValuePair) -> int:
     """Adds a pair to its stretch; returns the size of its numbers in bytes."""
     a: Any = pair.a
     b: Any = pair.b
