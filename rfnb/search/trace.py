@@ -11,6 +11,7 @@ import numpy as np
 from rfnb.core.vocab import Vocab
 
 if TYPE_CHECKING:
+    from rfnb.search.repeated import Repeated
     from rfnb.search.replayed import SearchSteps
 
 
@@ -121,11 +122,11 @@ class Trace:
     joined: np.ndarray | None = None
     living: int | None = None
     stops: bool = False
-    again: SearchSteps | None = None
+    again: SearchSteps | Repeated | None = None
     why_not: str = NOT_RECORDED
 
     @property
-    def replayed(self) -> SearchSteps | None:
+    def replayed(self) -> SearchSteps | Repeated | None:
         """The recorded steps, if they can be computed again as they were."""
         return self.again if self.again is not None and self.again.why_not is None else None
 

@@ -150,7 +150,7 @@ def _how_to_decide(trace: Trace) -> str:
     if trace.replayed is not None:
         return "give `forced`"
     if trace.why_not == NOT_REPLAYED:
-        return "give `forced`: the best score of rf.search.decode(…, constraints=[rf.search.forced(…)])"
+        return "give `forced`: the best score of rf.search.decode(…, constraints=[rf.search.forced(…)]), or record=True"
     return "rf.Loop(…, debug=True) computes it, or give `forced`"
 
 
