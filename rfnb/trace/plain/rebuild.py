@@ -30,12 +30,11 @@ from rfnb.trace.plain.hidden import (
     role_of,
 )  # fmt: skip
 from rfnb.trace.plain.iterators import iterator_of
-from rfnb.trace.plain.log import Entry
-from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.log import Entry, Summary
 from rfnb.trace.plain.values import Kept, Opaque, Parts, objects_in, tensor_backend, tensors_in
 
 
-class Lost(Exception):
+class CannotRebuild(Exception):
     """A value that cannot be had again; the reason as text."""
 
 
@@ -79,7 +78,7 @@ class Rebuilder:
         for name, entry in entries.items():
             try:
                 values |= {name: self._value(name, entry.kept)} if not self._is_left_out(entry, anew) else {}
-            except Lost as reason:
+            except CannotRebuild as reason:
                 if name not in anew:
                     raise _lost(name, str(reason)) from None
         return values
@@ -251,7 +250,7 @@ class Rebuilder:
         if self._around is not None and self._has(kept):
             return self._around._by_identity[kept.identity]
         if (reason := self._reason(kept)) is not None:
-            raise Lost(reason)
+            raise CannotRebuild(reason)
         if not isinstance(kept, Kept) or identity is None:
             return kept
         self._origins[identity] = kept.origin
