@@ -15,7 +15,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import DimError, NetworkError
-from rfnb.netdict.axes import NetworkDims, renamed
+from rfnb.netdict.axes import NetworkDims, renamed, time_of
 from rfnb.netdict.layer_call import changed_parameters
 from rfnb.netdict.options import REQUIRED, Option
 from rfnb.netdict.spec import COMMON, LastCall, LayerSpec, Traits
@@ -40,7 +40,6 @@ CLASSES = {
     "rec.cell": "rec rnn_cell get_last_hidden_state",
     "rec.choice": "choice choice_get_beam_scores choice_get_src_beams decide decide_keep_beam split_batch_beam",
     "rec.attention": "generic_attention dot_attention concat_attention gauss_window_attention",
-    "rec.edit_distance": "edit_distance_table optimal_completions",
     "rec.kenlm": "kenlm",
     "rec.twod": "twod_lstm",
     "rec.masked": "masked_computation unmask",
@@ -51,7 +50,7 @@ CLASSES = {
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length reshape transpose tile "
     "flatten_batch unflatten_batch split_batch_time",
     "slice": "slice slice_nd gather gather_nd scatter_nd",
-    "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance",
+    "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance edit_distance_table optimal_completions",
     "signal": "stft istft mel_filterbank",
     "run": "train_flag print hdf_dump",
     "time": "window prefix_in_time postfix_in_time pad repeat shift_axis resize time_chunking time_unchunking",
@@ -322,6 +321,8 @@ class SteppingLayer(Layer):
 
     def axis_in_loop(self, given: Any, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
         """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
+        if self.loop is None and (given != "T" or source is None or time_of(source) is not None):
+            return given
         if source is None or given is single_step_dim or given is (None if self.loop is None else self.loop.axis):
             return None
         try:

@@ -11,7 +11,7 @@ from rfnb.display.kit.words import Words, bold, chip
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table
 from rfnb.display.run.schema import Origin, RunItem, RunsView
-from rfnb.trace.run.plain_steps import PlainSteps
+from rfnb.trace.run.variables import PlainSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -54,7 +54,7 @@ def describe_origin(run: Run) -> Origin:
 def page(view: RunsView) -> Page:
     """A line for each run."""
     runs = view["runs"]
-    rows = [[item[key] if key != "flags" else ", ".join(item["flags"]) for key in COLUMNS] for item in runs]  # type: ignore[literal-required]
+    rows = [[item.get(key) if key != "flags" else ", ".join(item["flags"]) for key in COLUMNS] for item in runs]
     text: list[Block] = [Line(item_text(item)) for item in runs]
     blocks = [Only("text", text), Only("html", [Grid([_row(item) for item in runs])])]
     nothing = Line("no runs yet", look=style.QUIET)
