@@ -3,6 +3,7 @@
 # make test   all checks; make test ARGS="tests/core -x" passes arguments to pytest
 # make test-all  the same with ten times the examples, the tests of devices, and the benchmarks, kept per commit
 # make pages  all notebooks with outputs, as static pages for any web server: dist/pages
+# make site   the documentation with a reference and search, as a site for any web server: dist/site
 # make lint   make bench   make wheel   make clean
 # make test-gpu    the tests of devices on "cuda", and a page of their results; RFNB_DEVICE=cpu takes another device
 
@@ -11,7 +12,7 @@ SETUP = $(PYTHON) .ci/setup.py
 IN = . .cache/env &&
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab quick test test-all test-gpu lint bench wheel pages clean
+.PHONY: lab quick test test-all test-gpu lint bench wheel pages site clean
 
 lab:
 	@$(SETUP) lab
@@ -50,6 +51,10 @@ wheel:
 pages:
 	@$(SETUP) pages
 	@$(IN) python .ci/pages.py $(ARGS)
+
+site:
+	@$(SETUP) site
+	@$(IN) python .ci/build_site.py $(ARGS)
 
 clean: # all that was built; the environment stays
 	rm -rf .cache dist rfnb/labextension rfnb/display/static

@@ -1,7 +1,7 @@
 """Sets up all that a target of the Makefile needs, and does again only what has changed.
 
-Usage: `python3 .ci/setup.py lab|quick|test|gpu|lint|bench|wheel|pages`. Afterwards `. .cache/env` puts its programs on
-PATH.
+Usage: `python3 .ci/setup.py lab|quick|test|gpu|lint|bench|wheel|pages|site`. Afterwards `. .cache/env` puts its
+programs on PATH.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from step import CACHE, LOG, ROOT, Stamps, StepFailed, Timer, fingerprint, give_
 
 ALL = "lab,test,dev"
 NOTEBOOKS = "lab,hdf,hf"  # all that the notebooks need
-EXTRAS = {"lab": NOTEBOOKS, "pages": NOTEBOOKS} | dict.fromkeys("quick test gpu lint bench wheel".split(), ALL)
+EXTRAS = {"lab": NOTEBOOKS, "pages": NOTEBOOKS, "site": f"{NOTEBOOKS},site"} | dict.fromkeys(
+    "quick test gpu lint bench wheel".split(), ALL
+)
 EXTENSION = ROOT / "extension"
 STATIC = ROOT / "rfnb" / "display" / "static"
 BUILT = [ROOT / "rfnb" / "labextension" / "package.json", STATIC / "stepper.js", STATIC / "views.js"]

@@ -587,6 +587,8 @@ class NumpyBackend(
     unobserved = staticmethod(nullcontext)
     is_observed = staticmethod(int)
     is_finite_raw = staticmethod(lambda raw: raw.dtype.kind not in "fc" or bool(np.isfinite(raw).all()))
+    holds_finite_raw = is_finite_raw
+    is_ready_raw = staticmethod(lambda value: False)
     is_readable_raw = staticmethod(lambda raw: raw.dtype.kind in "biufc")
 
     @staticmethod

@@ -10,7 +10,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
-from rfnb.search.corpus.report import RATES, Row, SearchReport, SearchReports
+from rfnb.search.corpus.report import RATES, Row, SearchReport, SearchReports, rates_in
 from rfnb.search.explain.where import VERDICTS
 
 Settings = dict[str, SearchReport]
@@ -52,7 +52,8 @@ def _table(settings: Settings) -> Table:
          *(setting.classes.get(verdict, 0) for verdict in classes)]
         for name, setting in settings.items()
     ]  # fmt: skip
-    return Table(["setting", "sequences", *RATES.values(), *classes], rows)
+    names = rates_in(any(setting.words for setting in settings.values()))
+    return Table(["setting", "sequences", *names.values(), *classes], rows)
 
 
 def _in_percent(settings: Settings) -> Grid:

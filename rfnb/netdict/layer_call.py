@@ -25,7 +25,7 @@ from rfnb.ops.grad import stop_gradient
 from rfnb.ops.math import rsqrt, safe_log as clipped_log
 from rfnb.ops.norm import moments
 from rfnb.ops.random import dropout, random_normal
-from rfnb.ops.shape import replace_dim, squeeze
+from rfnb.ops.shape import merge_dims, replace_dim
 
 if TYPE_CHECKING:
     from rfnb.netdict.layer import Layer
@@ -208,7 +208,8 @@ class BatchNormCall:
 
     def __call__(self, x: Tensor) -> Tensor:
         """{…, F} → the same"""
-        parts = {part: self._part(part) for part in self.names}
+        params = self.layer.params
+        parts = {part: self._features(params.get(name)) for part, name in self.names.items()}
         mean, variance = parts["mean"], parts["variance"]
         train, opts = get_run_ctx().is_train_flag_enabled(), self.opts
         updated = (train or not opts["update_sample_only_in_training"]) and not opts["delay_sample_update"]
@@ -227,16 +228,15 @@ class BatchNormCall:
                     a * (1.0 - share) + b * share if share else a for a, b in zip(stats, (mean, variance), strict=True)
                 )
             for part, change in zip(("mean", "variance"), changes, strict=True) if train else ():
-                self.layer.params[self.names[part]].assign_add(change)
+                params[self.names[part]].assign_add(change)
         y = (x - mean) * rsqrt(variance + self.opts["epsilon"])
         y = y * parts["gamma"] if parts["gamma"] is not None else y
         return y + parts["beta"] if parts["beta"] is not None else y
 
-    def _part(self, part: str) -> Any:
-        x: Any = self.layer.params.get(self.names[part])
-        for dim in self.ones if x is not None else ():
-            x = squeeze(x, dim)
-        return x
+    def _features(self, x: Any) -> Any:
+        """A parameter without its axes of size 1; None if the layer does not have it."""
+        dims = [*self.ones, self.in_dim]
+        return x if x is None or not self.ones else merge_dims(x, dims=dims, out_dim=self.in_dim)[0]
 
 
 _made_of: dict[int, tuple[weakref.ref[Tensor], Callable[[Tensor], Tensor], Tensor]] = {}

@@ -35,7 +35,7 @@ from rfnb.netdict.loops.order import order_of, outside_needs
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.loops.search import searched_net, searching
 from rfnb.netdict.report.findings import NetworkReport, report_of
-from rfnb.netdict.report.outline import Entry, outline
+from rfnb.netdict.report.outline import OutlineEntry, outline
 from rfnb.netdict.report.rehearsal import construct_what_can
 from rfnb.netdict.versions import default_behavior_version
 from rfnb.nn.module.module import Module
@@ -536,7 +536,7 @@ class Network(Interface):
         self._order = order_of(self._nodes, None)
         return self
 
-    def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, Entry]:
+    def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, OutlineEntry]:
         """The layers of the net dict by path, with what each refers to, whether they are constructed or not."""
         layers = self._builder.scope.layers if net_dict is None else net_dict
         ends = ends_of(layers, search=self.search_flag, evaluate=self.eval_flag)

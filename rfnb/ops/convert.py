@@ -10,9 +10,9 @@ import numpy as np
 from rfnb.backend.base.index import check_range
 from rfnb.core.dims import align
 from rfnb.core.dims.align import EMPTY_SIG
-from rfnb.core.dims.binding import bind_shape
+from rfnb.core.dims.binding import bind_shape, current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.dims.lengths import EMPTY, Size
+from rfnb.core.dims.lengths import EMPTY, Lengths as LengthsOfDims, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import (
     get_default_device,
@@ -23,7 +23,7 @@ from rfnb.core.ground.default import (
 )
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.ground.source import public_function, user_source
+from rfnb.core.ground.source import Source, public_function, user_source
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -107,6 +107,11 @@ def convert_to_tensor(
     Raises DimError if the data does not fit the dims.
     """
     dims = shape if dims is None else dims
+    if lengths is None and tags is None and dtype is None and device is None and dims:
+        known = _of_known_shape(value, dims, sparse_dim, feature_dim)
+        if known is not None:
+            known._name = name or user_source() or "tensor"
+            return known
     if isinstance(value, Tensor):
         return value if dims is None else value.copy_transpose(dims)
     check_dims(dims or (), "convert_to_tensor")
@@ -127,15 +132,48 @@ def convert_to_tensor(
             expected=f"one axis for each of {align.show_dims(dims)}",
             hint="give one Dim for each axis: dims=[batch_dim, time, …]" if len(sizes) > len(dims) else None,
         )
+    made = user_source()
     if lengths is not None or tags is not None:
-        raw = _bind(backend, raw, dims, lengths, tags)
-    bound = bind_shape(name or "convert_to_tensor", dims, backend.get_shape_tuple_raw(raw))
-    result = tensor_of(raw, align.sig(dims, sparse_dim, feature_dim), bound)
+        raw = _bind(backend, raw, dims, lengths, tags, made)
+    shape_of_raw = backend.get_shape_tuple_raw(raw)
+    bound = bind_shape(name or "convert_to_tensor", dims, shape_of_raw)
+    signature = align.sig(dims, sparse_dim, feature_dim)
+    result = tensor_of(raw, signature, bound)
     result._raw = backend.finite_padding(result)
     if sparse_dim is not None:
         _check_labels(backend, result, value, sparse_dim)
     result._await_lengths()
-    result._name = name or user_source() or "tensor"
+    result._name = name or made or "tensor"
+    if all(dim.template is None for dim in dims):
+        _shapes(signature, bound)[signature.serial] = tuple(shape_of_raw)
+    return result
+
+
+def _shapes(signature: align.Sig, lengths: LengthsOfDims) -> dict[int, tuple[int, ...]]:
+    """The shapes of raw tensors that fit these lengths, by the signature of their dims."""
+    if lengths.sizes:
+        shapes: dict[int, tuple[int, ...]] = lengths.cached("shapes", dict)
+        return shapes
+    return signature.plans.get("shapes") or signature.keep("shapes", {})  # all dims are of fixed size
+
+
+def _of_known_shape(value: Any, dims: Sequence[Dim], sparse_dim: Dim | None, feature_dim: Dim | None) -> Tensor | None:
+    """A raw tensor with the shape that another one with these dims and lengths had; None if it is not one."""
+    backend = raw_registry.BACKENDS.get(type(value))
+    if backend is None or not backend.is_ready_raw(value):
+        return None
+    try:
+        signature = align.sig(dims, sparse_dim, feature_dim)
+        lengths = current_lengths(dims)
+    except (AttributeError, TypeError, DimError):
+        return None  # which is explained when the data is looked at
+    if _shapes(signature, lengths).get(signature.serial) != value.shape:
+        return None
+    result = tensor_of(value, signature, lengths)
+    if sparse_dim is not None and not is_int_dtype(result.dtype):
+        return None
+    if lengths.ragged:
+        result._raw = backend.finite_padding(result)
     return result
 
 
@@ -239,7 +277,9 @@ def _row(entry: Any, sparse_dim: Dim | None) -> np.ndarray:
     return row
 
 
-def _bind(backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None) -> Any:
+def _bind(
+    backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None, made: Source | None
+) -> Any:
     """Binds the dims to this batch. Returns `raw` without frames that are padding in all sequences."""
     shape = backend.get_shape_tuple_raw(raw)
     batch = dims[0]
@@ -249,7 +289,7 @@ def _bind(backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, t
         if tags is not None and len(set(tags)) < len(tags):
             twice = next(tag for tag in tags if list(tags).count(tag) > 1)
             raise DimError("convert_to_tensor: a tag occurs twice", got=repr(twice), expected="distinct tags")
-        batch.bind(Size([], shape[0], tags=tags))
+        batch.bind(Size([], shape[0], tags=tags, made=made))
     elif tags is not None:
         raise DimError(
             f"convert_to_tensor: tags name the sequences of a batch, but {batch.name} has a fixed size",
@@ -257,7 +297,7 @@ def _bind(backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, t
             expected="a first dim whose size comes with the data: rf.batch_dim",
         )
     for dim, values in _lengths_by_dim(dims, lengths).items():
-        size = _size(batch, values)
+        size = _size(batch, values, made)
         axis = dims.index(dim)
         if size.min < 0 or size.max > shape[axis]:
             raise DimError(
@@ -296,11 +336,13 @@ def _lengths_by_dim(dims: Sequence[Dim], lengths: Any) -> dict[Dim, Any]:
     return {free[0]: lengths}
 
 
-def _size(batch: Dim, values: Any) -> Size:
+def _size(batch: Dim, values: Any, made: Source | None) -> Size:
+    if type(values) is list and all(type(number) is int for number in values):
+        return Size([batch], values, made=made)
     dtype = str(getattr(values, "dtype", "")).rpartition(".")[2]  # "torch.int32"
     if isinstance(values, Tensor):
         raw = raw_registry.backend_of_raw(values._raw).to_numpy_raw(values._raw)
-        return Size(values.dims, raw, dtype=dtype)
+        return Size(values.dims, raw, dtype=dtype, made=made)
     if getattr(values, "is_meta", False):
         values = raw_registry.backend_of_raw(values).to_numpy_raw(values)  # raises, with the reason
     elif hasattr(values, "detach"):
@@ -308,7 +350,7 @@ def _size(batch: Dim, values: Any) -> Size:
     array = np.asarray(values)
     if array.dtype.kind == "f" and array.size:
         raise DimError("convert_to_tensor: lengths must be integers", got=array.tolist(), expected="integers")
-    return Size([batch] if array.ndim else [], array, dtype=dtype)
+    return Size([batch] if array.ndim else [], array, dtype=dtype, made=made)
 
 
 @op(frames="any")

@@ -91,3 +91,57 @@ def test_a_size_that_depends_on_numbers_is_the_largest_on_meta():
     loss = rf.ctc_loss(logits=x, targets=words, **spaces)
     assert loss.dims == (rf.batch_dim,) and loss.device == "meta"
     assert rf.ctc_best_path(logits=x, targets=words, **spaces).dims_set == {rf.batch_dim, time}
+
+
+def feed(raw, **options):
+    """Data as it comes in again and again: the second time, its shape is known."""
+    time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
+    dims = [rf.batch_dim, time, feat]
+    rf.convert_to_tensor(torch.zeros(2, 4, 3), dims=dims, lengths=[4, 2])
+    for _ in range(2):
+        x = rf.convert_to_tensor(raw, dims=dims, **options)
+    return x, time
+
+
+def test_padding_of_data_with_a_known_shape_is_made_finite():
+    raw = torch.zeros(2, 4, 3)
+    raw[1, 2:] = float("nan")
+    x, _ = feed(raw)
+    assert torch.isfinite(x.raw_tensor).all() and not torch.isfinite(raw).all()
+    raw[0, 0] = float("inf")
+    x, _ = feed(raw)
+    assert torch.isinf(x.raw_tensor).sum() == 3  # those of frames stay
+
+
+def test_data_with_a_known_shape_has_the_lengths_of_now():
+    x, time = feed(torch.ones(2, 4, 3))
+    assert x.raw_tensor is not None and x.size_of(time).values.tolist() == [4, 2]
+    rf.convert_to_tensor(torch.zeros(2, 4, 3), dims=x.dims, lengths=[1, 4])
+    again = rf.convert_to_tensor(torch.ones(2, 4, 3), dims=x.dims)
+    assert again.size_of(time).values.tolist() == [1, 4]
+    assert x.size_of(time).values.tolist() == [4, 2]
+    with pytest.raises(rf.errors.DimError, match="does not fit time"):
+        rf.convert_to_tensor(torch.ones(2, 3, 3), dims=x.dims)
+
+
+def test_a_known_shape_follows_the_device_and_the_kind_of_labels():
+    two, four = rf.Dim(2, name="two"), rf.Dim(4, name="four")
+    for _ in range(2):
+        labels = rf.convert_to_tensor(torch.tensor([0, 3]), dims=[two], sparse_dim=four)
+        with torch.device("meta"):
+            assert rf.convert_to_tensor(torch.zeros(2), dims=[two]).device == "meta"
+        assert rf.convert_to_tensor(torch.zeros(2), dims=[two]).device == "cpu"
+        with pytest.raises(rf.errors.DtypeError, match="labels must be integers"):
+            rf.convert_to_tensor(torch.zeros(2), dims=[two], sparse_dim=four)
+        with pytest.raises(rf.errors.DtypeError, match="not dense"):
+            rf.convert_to_tensor(torch.zeros(2).to_sparse(), dims=[two])
+    assert labels.sparse_dim is four
+
+
+def test_lengths_given_as_a_list_must_be_whole():
+    time = rf.Dim(None, name="time")
+    for odd in ([2.0, 1.0], [True, 2.5]):
+        with pytest.raises(rf.errors.DimError, match="lengths must be integers"):
+            rf.convert_to_tensor(torch.zeros(2, 2), dims=[rf.batch_dim, time], lengths=odd)
+    x = rf.convert_to_tensor(torch.zeros(0, 2), dims=[rf.batch_dim, time], lengths=[])
+    assert x.raw_tensor.shape == (0, 0)

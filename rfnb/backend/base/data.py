@@ -34,6 +34,7 @@ class DataOps:
     get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
     get_device_raw: Callable[[Any], str]
     to_numpy_raw: Callable[[Any], np.ndarray]
+    is_ready_raw: Callable[[Any], bool]
     convert_raw: Callable[[Any, str | None, str | None], Any]
     create_parameter_raw: Callable[..., Any]
     copy_raw: Callable[[Any], Any]

@@ -63,13 +63,16 @@ def ended_by(ended: EndedSequences) -> AbstractContextManager[None]:
 
 
 class FiniteOps:
-    """Raw part: `finite_raw(raw, padding)`."""
+    """Raw part: `finite_raw(raw, padding)`, `holds_finite_raw(raw)`."""
 
     finite_raw: Callable[[Any, Any], Any]
+    holds_finite_raw: Callable[[Any], bool]
 
     @classmethod
     def finite_padding(cls: type[Backend], tensor: Tensor) -> Any:
         """The raw tensor with 0 in place of ∞ and NaN in padding."""
+        if not tensor.lengths.ragged or cls.holds_finite_raw(tensor._raw):
+            return tensor._raw  # without a mask
         padding = cls.padding_for(tensor, tensor.dims)
         return tensor._raw if padding is None else cls.finite_raw(tensor._raw, padding)
 

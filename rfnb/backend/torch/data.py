@@ -150,6 +150,13 @@ class TorchData:
         return np.array((raw.float() if raw.dtype == torch.bfloat16 else raw).numpy())
 
     @staticmethod
+    def is_ready_raw(value: Any) -> bool:
+        """Whether `convert_raw` would return this tensor itself."""
+        if type(value) is not torch.Tensor or value.layout is not torch.strided:
+            return False
+        return not value.is_nested and not torch._C._len_torch_function_stack()
+
+    @staticmethod
     def convert_raw(value: Any, dtype: str | None, device: str | None) -> torch.Tensor:
         """Numbers, lists, numpy or torch tensors, in `dtype` if given; Python floats are float32."""
         if isinstance(value, np.ndarray | np.generic):

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from rfnb.backend.base.tape import current_tape
+
+
+def holds_finite(raw: torch.Tensor) -> bool:
+    """Whether all numbers are known to be finite, without a copy of the data; on a device, they are not looked at."""
+    if not raw.dtype.is_floating_point and not raw.dtype.is_complex:
+        return True
+    if not raw.is_cpu or current_tape() is not None or torch.compiler.is_compiling():
+        return False
+    return cmath.isfinite(raw.detach().sum().item())
 
 
 class TorchMask:
@@ -33,9 +43,6 @@ class TorchMask:
     @staticmethod
     def finite_raw(raw: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
         """`raw` with 0 in place of ∞ and NaN at `where`; on the CPU, `raw` itself if there are none."""
-        if not raw.dtype.is_floating_point and not raw.dtype.is_complex:
-            return raw
-        traced = current_tape() is not None or torch.compiler.is_compiling()
-        if raw.is_cpu and not traced and bool(torch.isfinite(raw.detach().sum())):  # no copy of the data
-            return raw
-        return raw.masked_fill(~torch.isfinite(raw) & where, 0)
+        return raw if holds_finite(raw) else raw.masked_fill(~torch.isfinite(raw) & where, 0)
+
+    holds_finite_raw = staticmethod(holds_finite)

@@ -82,7 +82,7 @@ def current_lengths(dims: Sequence[Dim]) -> Lengths:
             if (bound is None and (bound := root.assumed) is None) or joined is bound:
                 continue
             old, joined = joined, bound if joined is EMPTY else _with_size(joined, root.serial, bound)
-            mixed = mixed or (old is not EMPTY and joined is not old)
+            mixed = mixed or (old is not EMPTY and joined is not old and joined is not bound)
     if mixed:
         _check_one_batch({serial: root for dim in dims for serial, root in dim.roots.items()}, joined)
     return joined

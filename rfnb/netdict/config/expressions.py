@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from rfnb.netdict.config.values import (
     Class,
     ConfigRaised,
     Decorated,
+    DictInstance,
     Frame,
     Function,
     Instance,
@@ -41,6 +43,8 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
 RESULT = "result of an opaque value"
+OPERATORS = {ast.Mult: "mul", ast.Div: "truediv", ast.BitOr: "or", ast.BitAnd: "and"}
+"""The names of methods for operators, where they are not those of the syntax tree."""
 
 
 class Expressions:
@@ -53,6 +57,7 @@ class Expressions:
     starred: str | None
     call_function: Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
     holds: Callable[[ast.expr, Frame], bool]
+    interpreted: Callable[[str, list[Any], Frame], Any]
 
     def value(self, node: ast.expr, frame: Frame) -> Any:
         """The value of an expression."""
@@ -72,7 +77,9 @@ class Expressions:
                 if name in at.names and (at is frame or not at.is_class):
                     return at.names[name]
                 at = at.parent
-        if name in self.globals.names:
+        if frame.root.is_module and name in frame.root.names:
+            return frame.root.names[name]
+        if name in self.globals.names and not frame.root.is_module:
             return self.globals.names[name]
         if name in self.names:
             return self.names[name]
@@ -108,7 +115,9 @@ class Expressions:
                 return owner.kind
         if isinstance(owner, Super):
             for base in owner.bases:
-                exists, value = base.find(name) if isinstance(base, Class) else (True, Unknown(f"{base!r}.{name}"))
+                exists, value = (
+                    base.find(name) if isinstance(base, Class) else (True, _of_base(owner.owner, base, name))
+                )
                 if exists:
                     return self._bound(value, owner.owner, owner.owner.kind)
             return lambda *_, **__: None
@@ -116,6 +125,8 @@ class Expressions:
             exists, value = owner.find(name)
             if exists:
                 return self._bound(value, None, owner)
+        if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
+            return getattr(owner, name)
         if name == "__name__" and isinstance(owner, Function | Class):
             return owner.name
         if name in ("args", "message") and isinstance(owner, Exception):
@@ -180,7 +191,7 @@ class Expressions:
                 yield self.value(node, frame)
 
     def _Dict(self, node: ast.Dict, frame: Frame) -> Any:
-        entries = Located({}, node.lineno)
+        entries = Located({}, node.lineno, getattr(node, "file", None))
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
                 entries.update(self.value(value, frame))
@@ -227,6 +238,8 @@ class Expressions:
         writes = isinstance(a, str | bytes) and isinstance(op, ast.Mod)
         if isinstance(a, Unknown) or (isinstance(b, Unknown) and not writes):
             return Unknown(RESULT)
+        if isinstance(a, Instance) and a.has(method := f"__{OPERATORS.get(type(op), type(op).__name__.lower())}__"):
+            return a.special(method, b)
         if isinstance(a, NumberList):
             return NumberList(self.binary(op, x, y) for x, y in zip(a, a.paired(b), strict=True))
         if isinstance(b, NumberList) and not writes:
@@ -274,6 +287,10 @@ class Expressions:
                 holds = equal == isinstance(op, ast.Is | ast.Eq)
             elif isinstance(left, Array) or isinstance(right, Array):
                 return COMPARE[type(op)](left, right)
+            elif isinstance(op, ast.In | ast.NotIn) and isinstance(right, Instance) and right.has("__contains__"):
+                holds = bool(right.special("__contains__", left)) == isinstance(op, ast.In)
+            elif isinstance(op, ast.Eq | ast.NotEq) and isinstance(left, Instance) and left.has("__eq__"):
+                holds = bool(left.special("__eq__", right)) == isinstance(op, ast.Eq)
             else:
                 self.limits.weigh(left, right)
                 holds = COMPARE[type(op)](left, right)
@@ -303,6 +320,8 @@ class Expressions:
             return Unknown(f"{owner.name}[…]")
         if isinstance(owner, Array):
             return owner[index]
+        if isinstance(owner, Instance) and owner.has("__getitem__"):
+            return owner.special("__getitem__", index)
         if isinstance(index, Unknown) and not (isinstance(owner, dict) and index in owner):
             return Unknown(f"{ast.unparse(node.value)}[{index.name}]")
         self.limits.weigh(index)
@@ -316,7 +335,11 @@ class Expressions:
 
     def _Call(self, node: ast.Call, frame: Frame) -> Any:
         name = node.func.id if isinstance(node.func, ast.Name) else None
-        if name in ("globals", "locals", "vars", "dir", "super") and name not in frame.names and not node.keywords:
+        if (
+            name in ("globals", "locals", "vars", "dir", "super", "eval", "exec")
+            and name not in frame.names
+            and not node.keywords
+        ):
             return self._of_frame(name, [self.value(arg, frame) for arg in node.args], frame)
         function = self.value(node.func, frame)
         args = tuple(self._entries(node.args, frame))
@@ -328,6 +351,8 @@ class Expressions:
 
     def _of_frame(self, name: str, args: list[Any], frame: Frame) -> Any:
         """The result of a call that reads the frame it is made in."""
+        if name in ("eval", "exec"):
+            return self.interpreted(name, args, frame)
         if name == "super":
             owner = args[1] if len(args) > 1 else next(iter(frame.names.values()), None)
             if not isinstance(owner, Instance):
@@ -340,7 +365,8 @@ class Expressions:
             [owner] = args
             names = owner.names if isinstance(owner, Instance | ConfigModule) else {}
         else:
-            names = (self.globals if name == "globals" else frame).names
+            whole = frame.root if frame.root.is_module else self.globals
+            names = (whole if name == "globals" else frame).names
         return sorted(names) if name == "dir" else names
 
     # -- comprehensions
@@ -375,7 +401,11 @@ class Expressions:
 
     def entries(self, values: Any) -> Iterator[Any]:
         """The entries that a loop runs over; each is a step."""
-        if isinstance(values, Instance | Function | Class | ConfigModule):
+        if isinstance(values, Instance) and values.has("__iter__"):
+            values = values.special("__iter__")
+        if isinstance(values, Function | Class | ConfigModule) or (
+            isinstance(values, Instance) and not isinstance(values, dict)
+        ):
             raise TypeError(f"{values!r} has no entries")
         for entry in values if isinstance(values, range) else list(values):
             self.limits.step()
@@ -390,7 +420,9 @@ class Expressions:
         elif isinstance(target, ast.Subscript):
             owner, index = self.value(target.value, frame), self.value(target.slice, frame)
             self.limits.weigh(index)
-            if isinstance(owner, list | dict):
+            if isinstance(owner, Instance) and owner.has("__setitem__"):
+                owner.special("__setitem__", index, value)
+            elif isinstance(owner, list | dict):
                 owner[index] = self.limits.entries_of(value) if isinstance(index, slice) else value
             elif not isinstance(owner, Unknown):
                 raise TypeError(f"entries of {type(owner).__name__} cannot be set")
@@ -423,7 +455,7 @@ class Expressions:
     def _owner_of(self, name: str, frame: Frame) -> dict[str, Any]:
         """The names among which an assignment sets this one."""
         if name in frame.globally:
-            return self.globals.names
+            return frame.root.names if frame.root.is_module else self.globals.names
         if name in frame.outside:
             at = frame.parent
             while at is not None:
@@ -437,3 +469,12 @@ class Expressions:
         if isinstance(value, type) and issubclass(value, Exception):
             return value()
         return value if isinstance(value, Exception) else ConfigRaised(value)
+
+
+def _of_base(owner: Instance, base: Any, name: str) -> Any:
+    """A method that `super()` finds in a base that is no class of the config: those of dict are known."""
+    if not isinstance(owner, DictInstance):
+        return (lambda *_, **__: None) if base is object else Unknown(f"{base!r}.{name}")
+    names = "__setitem__ __getitem__ __contains__ update get items keys values pop setdefault".split()
+    of_dict = {"__init__": owner.update, **{key: functools.partial(getattr(dict, key), owner) for key in names}}
+    return Decorated("staticmethod", of_dict.get(name, Unknown(f"dict.{name}")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rfnb.errors import ConfigError
@@ -27,8 +28,10 @@ class Leave(BaseException):
 class Interpreter(Expressions):
     """Runs statements. `globals` has the names of the config; `line` is that of the statement that runs."""
 
-    def __init__(self, path: str, options: dict[str, Any]):
+    def __init__(self, path: str, options: dict[str, Any], parse: Callable[[Path], ast.Module] | None = None):
         self.limits = Limits()
+        self.path, self.at, self.parse = path, Path(path), parse
+        self.neighbours: dict[Path, ConfigModule] = {}
         self.globals = Frame()
         self.builtins = Builtins(self.limits, self.attribute)
         self.options = ConfigOptions(self.globals.names, options)
@@ -164,7 +167,12 @@ class Interpreter(Expressions):
         body = Frame(parent=frame, is_class=True)
         bases = [self.value(base, frame) for base in node.bases]
         self.block(node.body, body)
-        self._owner_of(node.name, frame)[node.name] = Class(node.name, bases, body.names)
+        fields = [
+            part.target.id
+            for part in node.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        ]
+        self._owner_of(node.name, frame)[node.name] = Class(node.name, bases, body.names, tuple(fields))
 
     def _Return(self, node: ast.Return, frame: Frame) -> None:
         raise Leave("return", None if node.value is None else self.value(node.value, frame))
@@ -306,17 +314,64 @@ class Interpreter(Expressions):
                 return True
         return False
 
+    def interpreted(self, name: str, args: list[Any], frame: Frame) -> Any:
+        """What `eval` or `exec` does with a text: it is interpreted like the config itself."""
+        text, names = args[0], next((given for given in reversed(args[1:]) if isinstance(given, dict)), None)
+        if isinstance(text, Unknown):
+            return Unknown(f"{name}()")
+        if not isinstance(text, str):
+            raise TypeError(f"{name} takes a text")
+        self.limits.spend(len(text))
+        tree: Any = ast.parse(text.strip() if name == "eval" else text, mode=name)
+        inner = frame if names is None else Frame(names)
+        line = self.line
+        self._depth += 1
+        try:
+            if self._depth > DEPTH:
+                raise LimitError("calls of functions are nested too deeply", expected=f"at most {DEPTH}")
+            return self.value(tree.body, inner) if name == "eval" else self.block(tree.body, inner)
+        finally:
+            self._depth, self.line = self._depth - 1, line
+
     # -- imports
+
+    def _neighbour(self, name: str) -> ConfigModule | None:
+        """The names of a Python file that lies beside the config, which is interpreted too; None if there is none."""
+        dots = len(name) - len(name.lstrip("."))
+        folders = [Path(self.path).parent] if not dots else [self.at.parent, *self.at.parent.parents][dots - 1 : dots]
+        place = folders[0].joinpath(*filter(None, name.split("."))) if folders else self.at
+        file = next((path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()), None)
+        if file is None or self.parse is None:
+            return None
+        if file not in self.neighbours:
+            frame, line, before = Frame(is_module=True), self.line, self.at
+            self.neighbours[file], self.at = ConfigModule(name, frame.names), file
+            try:
+                tree = self.parse(file)
+                for node in ast.walk(tree):
+                    if isinstance(node, ast.Dict):
+                        node.file = str(file)  # type: ignore[attr-defined]
+                self.block(tree.body, frame)
+            except LimitError:
+                raise
+            except Exception as error:
+                words = error.what if isinstance(error, ConfigError) else "the file fails"
+                words = words if words.startswith(f"{file.name}:") else f"{file.name}:{self.line}: {words}"
+                got = error.got if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"[:200]
+                raise ConfigError(words, got=got) from None
+            self.at, self.line = before, line
+        return self.neighbours[file]
 
     def _Import(self, node: ast.Import, frame: Frame) -> None:
         for alias in node.names:
             name = alias.name if alias.asname else alias.name.split(".")[0]
-            imported = self.modules[name] if name in self.modules else missing(name)
+            imported = self.modules[name] if name in self.modules else self._neighbour(name) or missing(name)
             self._owner_of(alias.asname or name, frame)[alias.asname or name] = imported
 
     def _ImportFrom(self, node: ast.ImportFrom, frame: Frame) -> None:
         module = "." * node.level + (node.module or "")
-        imported: ConfigModule | Unknown = self.modules[module] if module in self.modules else missing(module)
+        found = self.modules[module] if module in self.modules else self._neighbour(module)
+        imported: ConfigModule | Unknown = missing(module) if found is None else found
         for alias in node.names:
             if alias.name == "*":
                 if isinstance(imported, ConfigModule):
@@ -324,7 +379,10 @@ class Interpreter(Expressions):
                 self.starred = module
                 continue
             name = f"{module}.{alias.name}"
-            value = self.modules[name] if name in self.modules else self.attribute(imported, alias.name)
+            value: Any = self.modules.get(name)
+            if value is None and (not isinstance(imported, ConfigModule) or alias.name not in imported.names):
+                value = self._neighbour(name)
+            value = self.attribute(imported, alias.name) if value is None else value
             if typing_name(module):
                 value = Unknown(name)
             self._owner_of(alias.asname or alias.name, frame)[alias.asname or alias.name] = value

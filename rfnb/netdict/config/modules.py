@@ -5,9 +5,12 @@ Nothing else of Python can be reached from the functions and methods here.
 
 from __future__ import annotations
 
+import ast
+import collections
 import copy
 import functools
 import itertools
+import json
 import math
 import operator
 import os.path
@@ -25,6 +28,7 @@ from rfnb.netdict.config.values import (
     Class,
     Decorated,
     EpochValue,
+    FieldDefault,
     Function,
     Instance,
     Located,
@@ -116,8 +120,11 @@ class Builtins:
         names |= {kind.__name__: kind for kind in TYPES}
         names |= {"basestring": str, "unicode": str, "long": int, "IOError": OSError, "EnvironmentError": OSError}
         names |= {"None": None, "True": True, "False": False, "NotImplemented": None, "Ellipsis": ...}
-        plain = (abs, bin, chr, divmod, hex, len, oct, ord, round)
-        names |= {function.__name__: _of_known(function) for function in plain} | {"callable": callable, "id": id}
+        plain = (abs, bin, chr, divmod, hex, self._len, oct, ord, round)
+        names |= {function.__name__.lstrip("_"): _of_known(function) for function in plain} | {
+            "callable": callable,
+            "id": id,
+        }
         names |= {"unichr": chr, "cmp": lambda a, b: (a > b) - (a < b), "print": lambda *args, **kwargs: None}
         names |= {"hash": lambda value: 0, "repr": self._repr}
         for name in ("all", "any", "sum", "sorted", "max", "min"):
@@ -134,8 +141,7 @@ class Builtins:
             name: Unknown(name)
             for name in ("open", "file", "__import__", "input", "raw_input", "memoryview", "execfile")
         }
-        for name in ("eval", "exec", "compile"):
-            names[name] = _of_known(_refused(name))
+        names["compile"] = _of_known(_refused("compile"))
         return names | {"format": self._format}
 
     def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -150,6 +156,8 @@ class Builtins:
             args = (self.limits.entries_of(args[0]),)
         if kind is object:
             return Unknown("object()")
+        if kind is str and args and isinstance(args[0], Instance) and args[0].has("__str__"):
+            return self.limits.made(args[0].special("__str__"))
         return self.limits.made(kind(*args, **kwargs))
 
     def method(self, owner: Any, name: str) -> Any:
@@ -229,6 +237,9 @@ class Builtins:
     def _reduce(self, function: Any, values: Iterable[Any], *initial: Any) -> Any:
         return functools.reduce(function, self.limits.entries_of(values), *initial)
 
+    def _len(self, value: Any) -> int:
+        return value.special("__len__") if isinstance(value, Instance) and value.has("__len__") else len(value)
+
     def _repr(self, value: Any) -> str:
         self.limits.weigh(value)
         return self.limits.made(repr(value))
@@ -272,8 +283,8 @@ def _is_instance(value: Any, kinds: Any) -> Any:
     if opaque(value):
         return Unknown(f"isinstance({value.name})")
     return any(
-        value.kind is kind or kind in value.kind.bases
-        if isinstance(value, Instance) and isinstance(kind, Class)
+        kind in value.kind.chain
+        if isinstance(value, Instance) and (isinstance(kind, Class) or kind in (dict, object))
         else isinstance(kind, type) and isinstance(value, kind) and not isinstance(value, Instance | Function | Unknown)
         for kind in alternatives
     )
@@ -283,6 +294,25 @@ def _setattr(owner: Any, name: str, value: Any) -> None:
     if not isinstance(owner, Instance):
         raise ConfigError("setattr: only objects of the config's own classes can be changed", got=repr(owner))
     owner.names[name] = value
+
+
+def _dataclass(kind: Any = None, **options: Any) -> Any:
+    return kind if kind is not None else lambda kind: kind
+
+
+def _as_dict(value: Any) -> Any:
+    """What `dataclasses.asdict` gives."""
+    if isinstance(value, Instance) and not isinstance(value, dict):
+        return Located({name: _as_dict(entry) for name, entry in value.names.items()})
+    return type(value)(map(_as_dict, value)) if type(value) in (list, tuple) else value
+
+
+def _literal(limits: Limits) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        limits.spend(len(text))
+        return limits.made(ast.literal_eval(text.strip()))
+
+    return read
 
 
 def _refused(name: str) -> Callable[..., Any]:
@@ -508,9 +538,19 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
                               "maxsize": 2**63 - 1, "maxint": 2**63 - 1, "modules": {}, "version": "3.11",
                               "exit": lambda *_: None}),
         "functools": ConfigModule("functools", {"partial": functools.partial, "reduce": builtins.table()["reduce"],
-                                          "wraps": lambda f: lambda g: g}),
+                                          "wraps": lambda f: lambda g: g, "cache": lambda f: f,
+                                          "lru_cache": _dataclass}),
+        "dataclasses": ConfigModule("dataclasses", {
+            "dataclass": _dataclass, "field": lambda **options: FieldDefault(
+                options.get("default"), options.get("default_factory")), "asdict": _as_dict}),
+        "ast": ConfigModule("ast", {"literal_eval": _literal(limits)}),
+        "json": ConfigModule("json", {"loads": lambda text, **_: limits.made(json.loads(text)),
+                                      "dumps": lambda value, **_: limits.made(json.dumps(value))}),
+        "abc": ConfigModule("abc", {"ABC": object, "abstractmethod": lambda f: f}),
         "itertools": ConfigModule("itertools", bounded),
-        "collections": ConfigModule("collections", {"OrderedDict": _ordered(limits)}),
+        "collections": ConfigModule("collections", {
+            "OrderedDict": _ordered(limits), "defaultdict": collections.defaultdict,
+            "namedtuple": lambda name, fields, **_: collections.namedtuple(name, fields)}),
         "Config": ConfigModule("Config", getter), "returnn.config": ConfigModule("returnn.config", getter),
         "Pretrain": ConfigModule("Pretrain", {"WrapEpochValue": EpochValue}),
         "returnn.pretrain": ConfigModule("returnn.pretrain", {"WrapEpochValue": EpochValue}),
@@ -523,6 +563,7 @@ def _ordered(limits: Limits) -> Callable[..., Any]:
     def make(entries: Any = (), **more: Any) -> Any:
         return Located(dict(entries if isinstance(entries, dict) else limits.entries_of(entries), **more))
 
+    make.makes_dicts = True  # type: ignore[attr-defined]
     return make
 
 

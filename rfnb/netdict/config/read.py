@@ -119,7 +119,7 @@ class Config:
                 for key, entry in value.items()
                 if not (isinstance(key, str) and key.startswith("#"))
             }
-            return Located(entries, getattr(value, "line", None), self.path)
+            return Located(entries, getattr(value, "line", None), getattr(value, "file", None) or self.path)
         if isinstance(value, list | tuple):
             return type(value)([self._of_epoch(entry, epoch, depth + 1) for entry in value])
         return value
@@ -149,8 +149,8 @@ def read_config(path: str | Path, *, options: dict[str, Any] | None = None, exec
     """Reads a config file, written in Python or JSON, without running it.
 
     An interpreter of the syntax tree computes the values: with branches, loops, functions and plain classes; `math`,
-    `copy` and some of numpy. What other modules give is opaque: it has a name, and nothing else. A config cannot open
-    files, start processes, or take more than a few seconds.
+    `copy` and some of numpy. Python files beside it that it imports are read too. What other modules give is opaque:
+    it has a name, and nothing else. A config cannot open other files, start processes, or take more than a few seconds.
 
     What only the machine of the config knows, such as whether a file exists, is unknown. An assertion about it is
     skipped; a condition is taken for false, or for true if the config fails otherwise. `config.notes` lists them.
@@ -169,22 +169,26 @@ def read_config(path: str | Path, *, options: dict[str, Any] | None = None, exec
     Raises ConfigError, with the line, if the file cannot be read.
     """
     file = Path(path)
-    try:
-        if file.stat().st_size > LARGEST:
-            raise ConfigError(f"{file.name}: the file has more than {LARGEST} bytes", got=file.stat().st_size)
-        text = file.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise ConfigError(f"read_config: {file} cannot be opened", got=error.strerror) from None
+    text = _text_of(file)
     plain = COMMENT.sub(lambda found: found[1] or "", text)
     if plain.lstrip().startswith("{"):
         return Config(str(file), _json(file, plain))
     if execute:
         return Config(str(file), _executed(file, text, options or {}))
-    interpreter = Interpreter(str(file), options or {})
+    interpreter = Interpreter(str(file), options or {}, lambda neighbour: _tree(neighbour, _text_of(neighbour)))
     checked(interpreter, str(file), lambda: interpreter.run(_tree(file, text)))
     names = interpreter.globals.names.items()
     values = {name: value for name, value in names if not isinstance(value, ConfigModule | ConfigOptions)}
     return Config(str(file), values, interpreter)
+
+
+def _text_of(file: Path) -> str:
+    try:
+        if file.stat().st_size > LARGEST:
+            raise ConfigError(f"{file.name}: the file has more than {LARGEST} bytes", got=file.stat().st_size)
+        return file.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"read_config: {file} cannot be opened", got=error.strerror) from None
 
 
 def checked(interpreter: Interpreter | None, path: str, run: Any) -> Any:

@@ -110,7 +110,13 @@ class Frame:
     globally: set[str] = field(default_factory=set)  # declared `global`
     is_class: bool = False
     is_inner: bool = False  # of a comprehension
+    is_module: bool = False  # of a file beside the config
     yielded: list[Any] | None = None
+
+    @property
+    def root(self) -> Frame:
+        """The frame of the file."""
+        return self if self.parent is None else self.parent.root
 
 
 class Function:
@@ -171,8 +177,8 @@ class Decorated:
 class Class:
     """A plain class of a config."""
 
-    def __init__(self, name: str, bases: list[Any], names: dict[str, Any]):
-        self.name, self.bases, self.names = name, bases, names
+    def __init__(self, name: str, bases: list[Any], names: dict[str, Any], fields: tuple[str, ...] = ()):
+        self.name, self.bases, self.names, self.fields = name, bases, names, fields
 
     def find(self, name: str) -> tuple[bool, Any]:
         """Whether the class or one of its bases has this name, and its value."""
@@ -185,13 +191,39 @@ class Class:
                     return True, value
         return False, None
 
+    @property
+    def chain(self) -> list[Any]:
+        """The class and all its bases."""
+        return [self, *(kind for base in self.bases for kind in (base.chain if isinstance(base, Class) else [base]))]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Instance:
         """A new object."""
-        instance = Instance(self)
+        is_dict = any(kind is dict or getattr(kind, "makes_dicts", False) for kind in self.chain)
+        instance = DictInstance(self) if is_dict else Instance(self)
         exists, init = self.find("__init__")
         if exists:
             init(instance, *args, **kwargs)
+        elif isinstance(instance, DictInstance):
+            instance.update(*args, **kwargs)
+        else:
+            self._set_fields(instance, args, kwargs)
         return instance
+
+    def _set_fields(self, instance: Instance, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What the class has under `@dataclass`: a value for each field."""
+        kinds = [kind for kind in reversed(self.chain) if isinstance(kind, Class)]
+        fields = list(dict.fromkeys(name for kind in kinds for name in kind.fields))
+        given = dict(zip(fields, args, strict=False)) | kwargs
+        if wrong := [name for name in given if fields and name not in fields]:
+            raise TypeError(f"{self.name} has no field {wrong[0]}")
+        for name in fields:
+            exists, default = self.find(name)
+            if name not in given and not exists:
+                raise TypeError(f"{self.name} needs {name}")
+            instance.names[name] = given[name] if name in given else made_default(default)
+        exists, function = self.find("__post_init__")
+        if exists and fields:
+            function(instance)
 
     def __repr__(self) -> str:
         return f"<class {self.name}>"
@@ -203,8 +235,42 @@ class Instance:
     def __init__(self, kind: Class):
         self.kind, self.names = kind, dict[str, Any]()
 
+    def has(self, name: str) -> bool:
+        """Whether its class has a method of this name."""
+        return self.kind.find(name)[0]
+
+    def special(self, name: str, *args: Any) -> Any:
+        """What the method of this name gives. Raises TypeError if there is none."""
+        exists, method = self.kind.find(name)
+        if not exists:
+            raise TypeError(f"{self.kind.name} has no {name}")
+        return method(self, *args)
+
     def __repr__(self) -> str:
         return f"<{self.kind.name} object>"
+
+
+class DictInstance(Instance, Located):
+    """An object of a class of a config that is a dict."""
+
+    def __init__(self, kind: Class):
+        Instance.__init__(self, kind)
+        Located.__init__(self, {})
+
+
+@dataclass(frozen=True)
+class FieldDefault:
+    """What `field(default=…, default_factory=…)` of a dataclass gives."""
+
+    default: Any = None
+    default_factory: Any = None
+
+
+def made_default(default: Any) -> Any:
+    """The value of a field that is not given."""
+    if not isinstance(default, FieldDefault):
+        return default
+    return default.default if default.default_factory is None else default.default_factory()
 
 
 class Super:

@@ -37,7 +37,7 @@ class Activated(Layer):
         return y if self.log is None else keep_log(y, self.log, x)
 
 
-class Linear(Activated, layer_class=("linear", "hidden", "forward"), keeps_features=True):
+class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_features=True):
     """activation(x·W + b). {…, in} → {…, n_out}; labels take a row of W."""
 
     with_bias: bool = value(True, bool)
@@ -86,7 +86,7 @@ class Linear(Activated, layer_class=("linear", "hidden", "forward"), keeps_featu
         return self.with_activation(y)
 
 
-class Softmax(Linear, layer_class="softmax"):
+class Softmax(LinearLayer, layer_class="softmax"):
     """softmax(x·W + b). {…, in} → {…, n_out}"""
 
     activation: Any = value("softmax")

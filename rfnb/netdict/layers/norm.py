@@ -20,7 +20,7 @@ from rfnb.ops.norm import layer_norm, moments
 from rfnb.ops.reduce import log_softmax, softmax
 
 
-class LayerNorm(Layer, layer_class="layer_norm"):
+class LayerNormLayer(Layer, layer_class="layer_norm"):
     """(x − mean) / √(variance + ε) over the features, scaled and shifted (Ba et al. 2016). {…, F} → the same"""
 
     epsilon: float = value(1e-6, float)

@@ -32,7 +32,7 @@ from rfnb.ops.signal import window
 from rfnb.ops.slice import pad, shift_left, slice as slice_
 
 
-class Window(SteppingLayer, layer_class="window"):
+class WindowLayer(SteppingLayer, layer_class="window"):
     """The frames around each frame, along a new axis. {…, axis} → {…, axis', window}"""
 
     window_size: int | Dim = value(1, int, Dim)

@@ -17,7 +17,7 @@ from rfnb.netdict.extern_data import ExternData
 from rfnb.netdict.layer import LAYERS, Layer
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.options import REQUIRED, checked
-from rfnb.netdict.report.outline import Entry, class_known
+from rfnb.netdict.report.outline import OutlineEntry, class_known
 from rfnb.netdict.report.rehearsal import rehearse
 from rfnb.netdict.spec import IGNORED
 
@@ -210,7 +210,7 @@ class Reported(Protocol):
     failures: dict[str, Exception]
     notes: dict[int, str]
 
-    def outline(self) -> dict[str, Entry]: ...  # noqa: D102
+    def outline(self) -> dict[str, OutlineEntry]: ...  # noqa: D102
 
     def get_num_params(self) -> int: ...  # noqa: D102
 
@@ -248,7 +248,7 @@ def _merged(findings: list[NetworkFinding]) -> Iterator[NetworkFinding]:
 
 
 def _stops(
-    net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], entries: Mapping[str, Entry]
+    net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], entries: Mapping[str, OutlineEntry]
 ) -> Iterator[NetworkFinding]:
     if not any(entry.used for entry in entries.values()):
         yield NetworkFinding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
@@ -265,11 +265,11 @@ def _stops(
             yield _stop(path, entries.get(path), error, "" if part == "layer" else "the loss: ")
 
 
-def _finding(level: Level, what: str, entry: Entry, way: str = "") -> NetworkFinding:
+def _finding(level: Level, what: str, entry: OutlineEntry, way: str = "") -> NetworkFinding:
     return NetworkFinding(level, what, (entry.path,), () if entry.line is None else (entry.line,), way)
 
 
-def _stop(path: str, entry: Entry | None, error: Exception, part: str = "") -> NetworkFinding:
+def _stop(path: str, entry: OutlineEntry | None, error: Exception, part: str = "") -> NetworkFinding:
     fault, way = reason(error)
     if entry is None:
         return NetworkFinding("stops", part + fault, (path,) if path else (), (), way)
@@ -302,7 +302,7 @@ def _imported(name: str, value: Unknown) -> tuple[str, str]:
     return fault, "write the value into the config; rf.read_config(path, execute=True) runs a file that you trust"
 
 
-def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
+def unsupported(entry: OutlineEntry) -> Iterator[tuple[str, str]]:
     """What is wrong with a layer that was not constructed, as far as its options alone tell."""
     try:
         cls = class_known(entry.described)
@@ -327,7 +327,7 @@ def unsupported(entry: Entry) -> Iterator[tuple[str, str]]:
             yield f"{reference.option}: there is no layer {reference.written!r}", ""
 
 
-def _no_data(entry: Entry, extern: ExternData) -> Iterator[tuple[str, str]]:
+def _no_data(entry: OutlineEntry, extern: ExternData) -> Iterator[tuple[str, str]]:
     """Data keys that a layer reads and that do not exist."""
     for path in dict.fromkeys(reference.path for reference in entry.references):
         key = "" if path is None else path.removeprefix("data:")
@@ -338,7 +338,7 @@ def _no_data(entry: Entry, extern: ExternData) -> Iterator[tuple[str, str]]:
 # -- what differs
 
 
-def _ignored(entries: Mapping[str, Entry]) -> Iterator[NetworkFinding]:
+def _ignored(entries: Mapping[str, OutlineEntry]) -> Iterator[NetworkFinding]:
     for entry in entries.values():
         if entry.used:
             for name in ignored_options(entry.described):
@@ -346,7 +346,7 @@ def _ignored(entries: Mapping[str, Entry]) -> Iterator[NetworkFinding]:
 
 
 def _differs(
-    net: Reported, outside: Mapping[str, NetNode], nodes: Mapping[str, NetNode], entries: Mapping[str, Entry]
+    net: Reported, outside: Mapping[str, NetNode], nodes: Mapping[str, NetNode], entries: Mapping[str, OutlineEntry]
 ) -> Iterator[NetworkFinding]:
     for path, node in nodes.items():
         if node.layer is not None and path in entries:

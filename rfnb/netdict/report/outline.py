@@ -35,7 +35,7 @@ class LayerReference:
 
 
 @dataclass(eq=False)
-class Entry:
+class OutlineEntry:
     """A layer of a net dict.
 
     ends: of a net inside, the paths of its outputs and losses; None if there is none. around: the layer whose net it
@@ -48,7 +48,7 @@ class Entry:
     described: Mapping[str, Any]
     references: list[LayerReference] = field(default_factory=list)
     ends: list[str] | None = None
-    around: Entry | None = None
+    around: OutlineEntry | None = None
     used: bool = False
 
     @property
@@ -83,7 +83,7 @@ def outline(
     extern: ExternData,
     *,
     version: int = 0,
-) -> dict[str, Entry]:
+) -> dict[str, OutlineEntry]:
     """The layers by path: first those that the `ends` need, each after what it needs; then the unused ones.
 
     >>> from rfnb.netdict.report.outline import outline
@@ -101,7 +101,7 @@ class _Outliner:
         self.default_input, self.default_target = default_input, default_target
         self.scopes: dict[str, Scope] = {}
         self.aliases: dict[str, str] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, OutlineEntry] = {}
         root = Scope(net_dict)
         for name, described in net_dict.items():
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
@@ -120,7 +120,9 @@ class _Outliner:
             if not isinstance(name, str) or name.startswith("#"):
                 continue
             outer = self.entries.get(scope.path.rstrip("/"))
-            entry = self.entries[scope.path + name] = Entry(scope.path + name, name, scope, described, around=outer)
+            entry = self.entries[scope.path + name] = OutlineEntry(
+                scope.path + name, name, scope, described, around=outer
+            )
             inner = inner_net(described)
             if isinstance(inner, Mapping):
                 sub = self.scopes[entry.path] = scope.sub(name)
@@ -131,9 +133,9 @@ class _Outliner:
                 entry.ends = [sub.path + end for end in units]
                 yield sub
 
-    def ordered(self, ends: list[str]) -> dict[str, Entry]:
+    def ordered(self, ends: list[str]) -> dict[str, OutlineEntry]:
         """The entries in the order in which they are needed."""
-        order: dict[str, Entry] = {}
+        order: dict[str, OutlineEntry] = {}
         for path in [*self.aliases.values(), *ends]:
             self._visit(path, order)
         while self.back:
@@ -144,7 +146,7 @@ class _Outliner:
             self._visit(path, order)
         return order
 
-    def _visit(self, path: str, done: dict[str, Entry]) -> None:
+    def _visit(self, path: str, done: dict[str, OutlineEntry]) -> None:
         visited: set[str] = set()
         todo = [(path, False)]
         while todo:
@@ -162,7 +164,7 @@ class _Outliner:
 
     # -- references
 
-    def _references(self, entry: Entry) -> Iterator[LayerReference]:
+    def _references(self, entry: OutlineEntry) -> Iterator[LayerReference]:
         described, scope = entry.described, entry.scope
         try:
             cls = class_known(described)

@@ -19,7 +19,7 @@ from rfnb.netdict.loops.order import outside_needs
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.loops.trace_reuse import CHANGING
 from rfnb.netdict.losses import LayerLoss
-from rfnb.netdict.report.outline import Entry
+from rfnb.netdict.report.outline import OutlineEntry
 from rfnb.netdict.resolve import Scope
 from rfnb.trace.run.options import recording
 
@@ -116,7 +116,7 @@ def _loss(node: NetNode, values: Mapping[str, Tensor]) -> None:
 
 
 def construct_what_can(
-    builder: Builder, net_dict: Mapping[str, Any], entries: Mapping[str, Entry]
+    builder: Builder, net_dict: Mapping[str, Any], entries: Mapping[str, OutlineEntry]
 ) -> dict[str, Exception]:
     """Constructs each used layer whose sources are there. The errors of the others, by path.
 

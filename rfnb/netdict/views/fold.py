@@ -22,7 +22,7 @@ from rfnb.netdict.inner_net import UNIT
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.network import Network
-from rfnb.netdict.report.outline import Entry
+from rfnb.netdict.report.outline import OutlineEntry
 
 PLACES = "before the loop", "after the loop"
 PERIOD = 64
@@ -46,15 +46,15 @@ class NetworkBox:
 
     name: str
     path: str
-    entry: Entry | None = None
+    entry: OutlineEntry | None = None
     inner: list[NetworkBox] = field(default_factory=list)
     alike: list[NetworkBox] = field(default_factory=list)
-    hidden: list[Entry] = field(default_factory=list)
+    hidden: list[OutlineEntry] = field(default_factory=list)
     place: str = ""
     beside: str = ""
 
     @cached_property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[OutlineEntry]:
         """All layers that it stands for."""
         owner = [] if self.entry is None else [self.entry]
         return [*owner, *self.hidden, *(entry for part in (*self.inner, *self.alike) for entry in part.entries)]
@@ -76,20 +76,20 @@ class NetworkBox:
         return {read: None for read in reads if read[0] not in self.makes and read[0] not in inputs}
 
 
-def has_loss(entry: Entry) -> bool:
+def has_loss(entry: OutlineEntry) -> bool:
     """Whether the layer has a loss."""
     return isinstance(entry.described.get("loss"), str)
 
 
 def parts_of(
-    entries: Mapping[str, Entry], signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
+    entries: Mapping[str, OutlineEntry], signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
 ) -> list[NetworkBox]:
     """The boxes of a net.
 
     signs: by path, what layers must have in common to be repeated: dims, for example. loops: by the path of a loop, the
     place of each layer that is written in it, "" for those in its steps. Those that have left it stand beside its box.
     """
-    by_scope: dict[str, list[Entry]] = {}
+    by_scope: dict[str, list[OutlineEntry]] = {}
     for entry in entries.values():
         by_scope.setdefault(entry.scope.path, []).append(entry)
     return _arranged(_level(by_scope, "", signs, loops), signs)
@@ -100,7 +100,7 @@ def _arranged(parts: list[NetworkBox], signs: Mapping[str, Any]) -> list[Network
 
 
 def _level(
-    below: Mapping[str, list[Entry]], path: str, signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
+    below: Mapping[str, list[OutlineEntry]], path: str, signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
 ) -> list[NetworkBox]:
     """The boxes of a level, each one for itself."""
     parts = []
@@ -239,7 +239,7 @@ class LoopBox:
     runs: bool
     sources: tuple[str, ...]
 
-    def steps_of(self, path: str, entries: Mapping[str, Entry]) -> list[Entry]:
+    def steps_of(self, path: str, entries: Mapping[str, OutlineEntry]) -> list[OutlineEntry]:
         """The layers of the loop with this path that are computed in its steps."""
         return [entry for key, entry in entries.items() if key.startswith(f"{path}/") and not self.places.get(key, "")]
 
@@ -254,8 +254,8 @@ def loops_of(net: Network) -> dict[str, LoopBox]:
 
 
 def as_computed(
-    entries: Mapping[str, Entry], layers: Mapping[str, Layer], loops: Mapping[str, LoopBox]
-) -> dict[str, Entry]:
+    entries: Mapping[str, OutlineEntry], layers: Mapping[str, Layer], loops: Mapping[str, LoopBox]
+) -> dict[str, OutlineEntry]:
     """The layers with what they read.
 
     A choice that does not search reads its target, and no scores. A loop reads its sources for layers in its steps.
@@ -319,7 +319,7 @@ class NetFolder:
 
     def __init__(
         self,
-        entries: Mapping[str, Entry],
+        entries: Mapping[str, OutlineEntry],
         templates: Mapping[str, Tensor],
         status: Mapping[str, Status],
         params: Mapping[str, int],
@@ -336,7 +336,7 @@ class NetFolder:
         places = {path: loop.places for path, loop in loops.items() if loop.runs}
         self.root = self._body(parts_of(entries, signs, places), "")
 
-    def _sign(self, entry: Entry) -> Any:
+    def _sign(self, entry: OutlineEntry) -> Any:
         """What layers of repeated blocks have in common."""
         named = {reference.option for reference in entry.references} | {"from", "subnetwork"}
         options = tuple((name, repr(value)) for name, value in entry.described.items() if name not in named)
@@ -386,7 +386,7 @@ class NetFolder:
         """The net of the innermost loop that a layer is written in: "output/"."""
         return max((f"{loop}/" for loop in self.loops if path.startswith(f"{loop}/")), key=len, default="")
 
-    def _target(self, entry: Entry | None) -> str | None:
+    def _target(self, entry: OutlineEntry | None) -> str | None:
         targets = (
             [reference.path for reference in entry.references if reference.option == "target"]
             if entry is not None
@@ -403,7 +403,7 @@ class NetFolder:
             ports[name] = self._add(body, "input", name, outputs=value)
         return ports[name]
 
-    def _loss(self, body: GraphBody, entry: Entry) -> str:
+    def _loss(self, body: GraphBody, entry: OutlineEntry) -> str:
         opts = entry.described.get("loss_opts")
         scale = entry.described.get("loss_scale", opts.get("scale", 1.0) if isinstance(opts, Mapping) else 1.0)
         notes = ["loss", *([f"× {scale:g}"] if isinstance(scale, int | float) and scale != 1.0 else [])]

@@ -27,7 +27,7 @@ from rfnb.errors import ViewError
 from rfnb.netdict.layer import Layer, nets_inside
 from rfnb.netdict.network import Network
 from rfnb.netdict.report.findings import reason, unsupported
-from rfnb.netdict.report.outline import Entry
+from rfnb.netdict.report.outline import OutlineEntry
 from rfnb.netdict.views.fold import NetFolder, Status, as_computed, loops_of
 
 
@@ -195,7 +195,7 @@ WORDS = 120
 
 
 def cards_of(
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, OutlineEntry],
     layers: Mapping[str, Layer],
     templates: Mapping[str, Tensor],
     status: Mapping[str, Status],
@@ -223,7 +223,7 @@ def cards_of(
 
 
 def _card(
-    entry: Entry, layer: Layer | None, template: Tensor | None, status: Status, names: Mapping[int, str]
+    entry: OutlineEntry, layer: Layer | None, template: Tensor | None, status: Status, names: Mapping[int, str]
 ) -> LayerCard:
     state, reason = status
     return {
@@ -248,7 +248,7 @@ def _dim(dim: Dim) -> DimView:
     return describe_axis(Axis(dim, size), kind) | {"made": None}  # type: ignore[arg-type]
 
 
-def _options(entry: Entry, layer: Layer | None) -> Iterator[LayerOption]:
+def _options(entry: OutlineEntry, layer: Layer | None) -> Iterator[LayerOption]:
     for name, value in entry.described.items():
         if name in ("class", "from", "subnetwork") or (name == "unit" and isinstance(value, Mapping)):
             continue
@@ -266,7 +266,7 @@ def _became(value: Any) -> str:
     return ""
 
 
-def _param(name: str, parameter: Parameter, entry: Entry, names: Mapping[int, str]) -> LayerParam:
+def _param(name: str, parameter: Parameter, entry: OutlineEntry, names: Mapping[int, str]) -> LayerParam:
     return {
         "name": names.get(id(parameter), f"{entry.path}/{name}"),
         "dims": [_dim(dim) for dim in parameter.dims],
@@ -326,14 +326,14 @@ def describe(
     }
 
 
-def _entry(entries: Mapping[str, Entry], path: str) -> Entry:
+def _entry(entries: Mapping[str, OutlineEntry], path: str) -> OutlineEntry:
     if path not in entries:
         hint = did_you_mean(path, entries)
         raise ViewError(f"show: there is no layer {path!r}", expected=", ".join(list(entries)[:12]), hint=hint)
     return entries[path]
 
 
-def status_of(net: Network, entries: Mapping[str, Entry]) -> dict[str, Status]:
+def status_of(net: Network, entries: Mapping[str, OutlineEntry]) -> dict[str, Status]:
     """What became of each layer, and why."""
     statuses: dict[str, Status] = {}
     layers = net.every_layer()

@@ -120,10 +120,11 @@ class Row:
         where: where the reference is in the beam, and the verdict.
         reference: the reference that the output is nearest to, if there are several.
         output: the text of the best hypothesis; None if no hypothesis is left.
-        errors: how many labels of the output are wrong. oracle_errors: of the hypothesis that is nearest to a
-            reference; oracle_rank: its rank.
+        errors: how many labels, or words, of the output are wrong. oracle_errors: of the hypothesis that is nearest to
+            a reference; oracle_rank: its rank.
+        length: how many labels, or words, the reference has.
         left: how many hypotheses were left. distinct: how many texts they have; white space does not count.
-        repetitions: how often three labels in a row occur again in the output.
+        repetitions: how often three labels, or words, in a row occur again in the output.
     """
 
     where: Where
@@ -132,6 +133,7 @@ class Row:
     errors: int
     oracle_errors: int
     oracle_rank: int | None
+    length: int
     left: int
     distinct: int
     repetitions: int
@@ -145,11 +147,6 @@ class Row:
     def verdict(self) -> str:
         """The class of the output: "correct", "search error", …"""
         return self.where.verdict
-
-    @property
-    def length(self) -> int:
-        """The number of labels of the reference."""
-        return len(self.reference.labels)
 
     @property
     def needed(self) -> int | None:
@@ -168,11 +165,22 @@ class Row:
         return row | {"reference score": self.where.score}
 
 
-def row_of(tree: Tree, given: Any, forced: Any) -> Row:
+def units_of(tree: Tree, references: Sequence[Reference], words: bool) -> tuple[list[Any], list[Any]]:
+    """What errors are counted in, as numbers: the labels of references and hypotheses, or the words of their texts."""
+    hypotheses = [content(item, tree) for item in tree.hypotheses]
+    if not words:
+        return [item.labels for item in references], hypotheses
+    numbers: dict[str, int] = {}
+    texts = [[item.text for item in references], list(map(tree.text_of, hypotheses))]
+    rows = [[tuple(numbers.setdefault(word, len(numbers)) for word in text.split()) for text in each] for each in texts]
+    return rows[0], rows[1]
+
+
+def row_of(tree: Tree, given: Any, forced: Any, words: bool) -> Row:
     """The row of a sequence. given: its references; forced: their scores, or None."""
     references = references_of(given, tree)
-    hypotheses = [content(item, tree) for item in tree.hypotheses]
-    by_reference = [edit_distances(item.labels, hypotheses or [()]) for item in references]
+    own, hypotheses = units_of(tree, references, words)
+    by_reference = [edit_distances(item, hypotheses or [()]) for item in own]
     nearest = min(range(len(references)), key=lambda i: by_reference[i][0])
     best = [min(distances) for distances in zip(*by_reference, strict=True)]
     oracle = min(range(len(best)), key=lambda i: best[i])
@@ -183,6 +191,7 @@ def row_of(tree: Tree, given: Any, forced: Any) -> Row:
         errors=best[0],
         oracle_errors=best[oracle],
         oracle_rank=oracle + 1 if hypotheses else None,
+        length=len(own[nearest]),
         left=len(hypotheses),
         distinct=len({" ".join(item.text.split()) for item in tree.hypotheses}),
         repetitions=repetitions(hypotheses[0]) if hypotheses else 0,
@@ -195,9 +204,11 @@ SHOWN = 10
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SearchReport(InWords):
-    """The errors of a search over many sequences. rows: one for each sequence."""
+    """The errors of a search over many sequences. rows: one for each sequence. words: whether errors are counted in
+    words."""
 
     rows: tuple[Row, ...]
+    words: bool = False
 
     def __len__(self) -> int:
         """The number of sequences."""
@@ -230,12 +241,13 @@ class SearchReport(InWords):
 
     @property
     def error_rate(self) -> float:
-        """Wrong labels of the outputs, relative to the labels of the references."""
+        """Wrong labels, or words, of the outputs, relative to those of the references."""
         return _share(sum(row.errors for row in self.rows), sum(row.length for row in self.rows))
 
     @property
     def oracle_error_rate(self) -> float:
-        """Wrong labels of the hypothesis of each beam that is nearest to the reference, relative as in `error_rate`."""
+        """Wrong labels, or words, of the hypothesis of each beam that is nearest to the reference, relative as in
+        `error_rate`."""
         return _share(sum(row.oracle_errors for row in self.rows), sum(row.length for row in self.rows))
 
     @property
@@ -255,7 +267,7 @@ class SearchReport(InWords):
 
     @property
     def repeating(self) -> float:
-        """The share of outputs in which three labels in a row occur again."""
+        """The share of outputs in which three labels, or words, in a row occur again."""
         return _share(sum(row.repetitions > 0 for row in self.rows), len(self.rows))
 
     def summary(self) -> dict[str, Any]:
@@ -269,7 +281,7 @@ class SearchReport(InWords):
     @property
     def text(self) -> str:
         """The rates and classes, and the first wrong outputs."""
-        rates = [f"{words} {100 * getattr(self, name):.4g} %" for name, words in RATES.items()]
+        rates = [f"{words} {100 * getattr(self, name):.4g} %" for name, words in rates_in(self.words).items()]
         lines = [f"{count_of(len(self), 'sequence')}: {', '.join(rates[:2])}", f"  {', '.join(rates[2:])}"]
         lines += [f"  {', '.join(f'{count:,} {verdict}' for verdict, count in self.classes.items())}"]
         wrong = [row for row in self.rows if row.verdict != "correct"]
@@ -286,6 +298,11 @@ RATES = {
     "repeating": "repeating",
 }
 """The rates of a report, with the words for them."""
+
+
+def rates_in(words: bool) -> dict[str, str]:
+    """The words for the rates. words: whether errors are counted in words."""
+    return RATES | ({"error_rate": "word errors"} if words else {})
 
 
 def _line(row: Row) -> str:
@@ -345,7 +362,8 @@ class SearchReports(InWords):
         table = self.table()
         heads = list(table[0]) if table else []
         cells = [[_cell(row[head], head in RATES) for head in heads] for row in table]
-        lines = [[RATES.get(head, head) for head in heads], *cells]
+        rates = rates_in(any(item.words for item in self.settings.values()))
+        lines = [[rates.get(head, head) for head in heads], *cells]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
@@ -355,15 +373,17 @@ def _cell(value: Any, share: bool) -> str:
 
 
 @overload
-def report(found: Mapping[str, Any], references: Any, forced: Any = None) -> SearchReports: ...
+def report(found: Mapping[str, Any], references: Any, forced: Any = None, *, words: bool = False) -> SearchReports: ...
 
 
 @overload
-def report(found: Found | Iterable[Found], references: Any, forced: Any = None) -> SearchReport: ...
+def report(
+    found: Found | Iterable[Found], references: Any, forced: Any = None, *, words: bool = False
+) -> SearchReport: ...
 
 
 @guarded
-def report(found: Any, references: Any, forced: Any = None) -> SearchReport | SearchReports:
+def report(found: Any, references: Any, forced: Any = None, *, words: bool = False) -> SearchReport | SearchReports:
     """The errors of a search: who is to blame for each, error rates, and how varied its beams are.
 
     >>> before, label = (rf.Dim(3, name=name, vocab=["</s>", "a", "b"]) for name in ("before", "label"))
@@ -383,25 +403,28 @@ def report(found: Any, references: Any, forced: Any = None) -> SearchReport | Se
         found: what the search returned, or a list of it if there were several batches. A dict from names to either
             compares settings: `{"beam 1": greedy, "beam 12": wide}`.
         references: one for each sequence of all batches in order, or a dict from tags: text, labels or numbers, or
-            several of them, as `tree.where` takes them. Or a Tensor {batch, labels}, or a list of them.
+            several of them, as `tree.where` takes them; where labels are word pieces, also text as outputs are shown:
+            "the cat". Or a Tensor {batch, labels}, or a list of them.
         forced: the final scores that the model gives to the references, in the same forms. They decide between search
             errors and model errors. Of a recorded search they are computed; otherwise, some verdicts are "undecided".
+        words: whether errors are counted in words of the texts, which are between spaces, instead of labels.
 
     Raises SearchError if a sequence has no reference, or a reference has labels that the vocabulary does not have.
     """
     if isinstance(found, Mapping):
-        return SearchReports({str(name): _report(search, references, forced) for name, search in found.items()})
-    return _report(found, references, forced)
+        return SearchReports({str(name): _report(search, references, forced, words) for name, search in found.items()})
+    return _report(found, references, forced, words)
 
 
-def _report(found: Any, references: Any, forced: Any) -> SearchReport:
+def _report(found: Any, references: Any, forced: Any, words: bool) -> SearchReport:
     trees = trees_of(found)
     entries = for_each(trees, references, "reference")
     if forced is None:
         scores = forced_scores(trees, list(map(references_of, entries, trees)))
     else:
         scores = for_each(trees, forced, "score")
-    return SearchReport(tuple(map(row_of, trees, entries, scores)))
+    rows = (row_of(*given, words) for given in zip(trees, entries, scores, strict=True))
+    return SearchReport(tuple(rows), words)
 
 
 guard_methods(SearchReport, "__getitem__", "of_class")

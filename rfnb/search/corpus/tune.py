@@ -12,9 +12,8 @@ from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.corpus.report import edit_distances, for_each, trees_of
+from rfnb.search.corpus.report import edit_distances, for_each, trees_of, units_of
 from rfnb.search.explain.life import references_of
-from rfnb.search.explain.where import content
 from rfnb.search.found import Found
 from rfnb.search.tree import Tree
 from rfnb.search.words import InWords, number
@@ -54,7 +53,7 @@ def tune(
     found: Found | Iterable[Found],
     references: Any,
     *,
-    errors: Literal["labels", "sequences"] = "labels",
+    errors: Literal["labels", "words", "sequences"] = "labels",
     scales: Mapping[str, tuple[float, float]] | None = None,
     **more: tuple[float, float],
 ) -> Tuned:
@@ -82,13 +81,13 @@ def tune(
     Args:
         found: what the search returned, or a list of it if there were several batches.
         references: as for `rf.search.report`.
-        errors: what is counted: wrong labels, or wrong sequences.
+        errors: what is counted: wrong labels, wrong words, or wrong sequences.
         scales, more: the scores to tune by name, each with the lowest and the highest scale.
 
     Raises SearchError for a score that was not recorded, an empty interval, or a sequence without a reference.
     """
-    if errors not in ("labels", "sequences"):
-        raise SearchError("tune: unknown `errors`", got=repr(errors), expected='"labels" or "sequences"')
+    if errors not in ("labels", "words", "sequences"):
+        raise SearchError("tune: unknown `errors`", got=repr(errors), expected='"labels", "words" or "sequences"')
     trees = trees_of(found)
     intervals = {**(scales or {}), **more}
     if not intervals:
@@ -151,9 +150,10 @@ class _List:
 def _list(tree: Tree, given: Any, errors: str, names: Sequence[str]) -> _List:
     references = references_of(given, tree)
     trace, hypotheses = tree.own, sorted(tree.hypotheses, key=lambda item: item.place)
-    labels = [content(item, tree) for item in hypotheses] or [()]
-    by_reference = np.array([edit_distances(item.labels, labels) for item in references])
-    nearest = int(by_reference[:, labels.index(content(tree.best, tree)) if tree.best else 0].argmin())
+    own, by_rank = units_of(tree, references, errors == "words")
+    units = [by_rank[tree.hypotheses.index(item)] for item in hypotheses] or [()]
+    by_reference = np.array([edit_distances(item, units) for item in own])
+    nearest = int(by_reference[:, units.index(by_rank[0]) if by_rank else 0].argmin())
     wrong = by_reference.min(axis=0)
     places = [item.place for item in hypotheses] or [0]
     per = np.maximum([item.taken for item in hypotheses] or [1], 1) ** trace.length_normalization_exponent
@@ -162,8 +162,8 @@ def _list(tree: Tree, given: Any, errors: str, names: Sequence[str]) -> _List:
         scores=np.array([item.score for item in hypotheses] or [0.0]),
         scales={name: trace.scales.get(name, 1.0) for name in names},
         slopes={name: np.where(np.isfinite(part), part, 0.0)[places] / per for name, part in sums.items()},
-        errors=wrong if errors == "labels" else (wrong > 0).astype(int),
-        length=len(references[nearest].labels) if errors == "labels" else 1,
+        errors=(wrong > 0).astype(int) if errors == "sequences" else wrong,
+        length=1 if errors == "sequences" else len(own[nearest]),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from rfnb.errors import DimError, SearchError
 from rfnb.printable import printable_name
+from rfnb.search.explain.pieces import pieces_of, spelled
 from rfnb.search.trace import by_length
 from rfnb.search.tree_arrays import Node
 from rfnb.search.words import number
@@ -35,16 +36,48 @@ class Reference:
 def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]:
     """All references for the sequence of a tree; they are read with the vocabulary of the search.
 
-    A list of strings is one reference if all of them are labels, and several texts otherwise. An end label at the end
+    A list of strings is one reference if all of them are labels, and several texts otherwise. A text may be as outputs
+    are shown, where labels are word pieces. An end label at the end
     of a reference is left out, unless `ends`. Raises SearchError for anything else than references, or for unknown
     labels.
     """
     vocab = tree.own.vocab
-    sequences = [_numbers(entry, vocab) for entry in _several(given, vocab)]
-    if not sequences:
+    entries = _several(given, vocab)
+    if not entries:
         raise SearchError("reference: the sequence has no reference", expected=FORMS)
-    sequences = sequences if ends else [_without_end(entry, tree) for entry in sequences]
-    return [Reference(labels, tree.text_of(labels)) for labels in sequences]
+    references = []
+    for entry in entries:
+        shown = _as_shown(entry, tree) if isinstance(entry, str) and vocab is not None else None
+        labels = _numbers(entry, vocab) if shown is None else shown
+        labels = labels if ends else _without_end(labels, tree)
+        references.append(Reference(labels, tree.text_of(labels) if shown is None else " ".join(entry.split())))
+    return references
+
+
+def _as_shown(text: str, tree: Tree) -> tuple[int, ...] | None:
+    """The word pieces of a text as outputs are shown: those of the best hypothesis with this text, or the fewest; None
+    if it is none, but labels."""
+    vocab: Any = tree.own.vocab
+    if pieces_of(vocab) is None:
+        return None
+    words = text.split()
+    for hypothesis in tree.hypotheses:
+        if hypothesis.text.split() == words:
+            return hypothesis.labels
+    try:
+        labels = vocab.encode(text)
+    except DimError:
+        labels = None
+    if labels is not None and vocab.join(labels).split() == words:
+        return tuple(labels)
+    pieces = spelled(text, vocab)
+    if pieces is None and not any(word in vocab for word in words):
+        rows = [spelled(word, vocab) or (vocab.unk_id,) for word in words]
+        if any(None in row for row in rows):
+            word = next(word for word, row in zip(words, rows, strict=True) if None in row)
+            raise SearchError("reference: no labels of the search spell this word", got=repr(word), expected=FORMS)
+        return tuple(label for row in rows for label in row)
+    return pieces
 
 
 def _several(given: Any, vocab: Vocab | None) -> list[Any]:

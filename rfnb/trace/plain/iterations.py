@@ -15,7 +15,7 @@ from rfnb.trace.run.failure import Failure
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Around, Moment
-    from rfnb.trace.plain.pause import LoopPauses
+    from rfnb.trace.plain.pause import LinePauses
     from rfnb.trace.plain.values import Kept
     from rfnb.trace.run.axis_names import Axes
     from rfnb.trace.run.run import Run
@@ -50,7 +50,7 @@ class Iterations:
         self.stored = False  # whether it is a run already
         self.bytes: int | None = None  # of all that the log has, if no loop is around it
         self.inside = False  # whether it belongs to an iteration of another one that is recorded
-        self.pauses: LoopPauses | None = None  # while it runs
+        self.pauses: LinePauses | None = None  # while it runs
         self.run: Run | None = None  # if it was needed while the loop ran
         self.was_paused = False
 

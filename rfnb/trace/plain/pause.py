@@ -145,7 +145,7 @@ class Watch:
         of: the loop. The condition waits until all that it reads and the loop assigns has new values.
     """
 
-    def __init__(self, pause: Pause, where: Where, why: str, of: LoopPauses):
+    def __init__(self, pause: Pause, where: Where, why: str, of: LinePauses):
         self.pause, self.where, self.why = pause, where, why
         self.test = None if where is pause.where else test_of(where)
         self.names = names_read(where)
@@ -198,7 +198,7 @@ class LineStep(RunStep):
         names: those that the condition reads; None for all.
     """
 
-    def __init__(self, of: LoopPauses, frame: FrameType, names: Collection[str] | None):
+    def __init__(self, of: LinePauses, frame: FrameType, names: Collection[str] | None):
         self._of, self._frame, self._names = of, frame, names
         self.step = len(of.loop.starts) - 1
         self._check = "as it is now"
@@ -272,7 +272,7 @@ class LineNames(Mapping[str, Any]):
         frame: in which it runs.
     """
 
-    def __init__(self, at: LineStep, of: LoopPauses, frame: FrameType):
+    def __init__(self, at: LineStep, of: LinePauses, frame: FrameType):
         self._at, self._of, self._locals = at, of, frame.f_locals
 
     def __getitem__(self, name: str) -> Any:
@@ -295,7 +295,7 @@ class LineNames(Mapping[str, Any]):
         return len(list(iter(self)))
 
 
-class LoopPauses:
+class LinePauses:
     """Where one loop of plain Python pauses.
 
     before: by variable, where in the log its value before this iteration is. last: where its value is now.
@@ -476,10 +476,10 @@ class LoopPauses:
                 runs.add(run)
 
 
-def pauses_of(recorder: FrameRecorder, loop: Iterations) -> LoopPauses:
+def pauses_of(recorder: FrameRecorder, loop: Iterations) -> LinePauses:
     """Where an open loop pauses."""
     if loop.pauses is None:
-        loop.pauses = LoopPauses(loop, recorder, recorder._client_of(loop))
+        loop.pauses = LinePauses(loop, recorder, recorder._client_of(loop))
     return loop.pauses
 
 
@@ -493,7 +493,7 @@ def after_line(recorder: FrameRecorder, frame: FrameType, start: int) -> bool:
             _hold(recorder, of, frame, str(pauses.answer()), statement.line)
             return True
     uses = recorder.variables.log.uses[start:]
-    reason: tuple[LoopPauses, str, int | None] | None = None
+    reason: tuple[LinePauses, str, int | None] | None = None
     tested: set[tuple[Pause, Where]] = set()
     for loop in reversed(recorder._open):
         of = loop.pauses or pauses_of(recorder, loop)
@@ -519,7 +519,7 @@ def after_step(recorder: FrameRecorder, frame: FrameType) -> bool:
     return reason is not None
 
 
-def _hold(recorder: FrameRecorder, of: LoopPauses, frame: FrameType, why: str, line: int | None) -> None:
+def _hold(recorder: FrameRecorder, of: LinePauses, frame: FrameType, why: str, line: int | None) -> None:
     """Holds a loop inside of an event: until it goes on, nothing else is recorded in this thread."""
     recorder._recording.is_held = True
     try:

@@ -35,7 +35,7 @@ from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.values import Kept, Opaque, Parts, objects_in, tensor_backend, tensors_in
 
 
-class Lost(Exception):
+class CannotRebuild(Exception):
     """A value that cannot be had again; the reason as text."""
 
 
@@ -79,7 +79,7 @@ class Rebuilder:
         for name, entry in entries.items():
             try:
                 values |= {name: self._value(name, entry.kept)} if not self._is_left_out(entry, anew) else {}
-            except Lost as reason:
+            except CannotRebuild as reason:
                 if name not in anew:
                     raise _lost(name, str(reason)) from None
         return values
@@ -251,7 +251,7 @@ class Rebuilder:
         if self._around is not None and self._has(kept):
             return self._around._by_identity[kept.identity]
         if (reason := self._reason(kept)) is not None:
-            raise Lost(reason)
+            raise CannotRebuild(reason)
         if not isinstance(kept, Kept) or identity is None:
             return kept
         self._origins[identity] = kept.origin

@@ -13,7 +13,7 @@ from functools import partial, wraps
 from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 
-from rfnb.core.ground.source import Block as Lines
+from rfnb.core.ground.source import Block
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import error_text
@@ -150,7 +150,7 @@ DECORATES = bytes((dis.opmap["CALL"], 0))
 """The instruction that calls a decorator: what it decorates is not counted."""
 
 
-class Block(ContextDecorator):
+class RecordingBlock(ContextDecorator):
     """A context manager that decorates functions, methods, generators and coroutines; each call opens one of its own.
 
     Args:
@@ -166,7 +166,7 @@ class Block(ContextDecorator):
     def __init__(self, *arguments: Any, **options: Any):
         self._made_of = arguments, options
 
-    def _recreate_cm(self) -> Block:
+    def _recreate_cm(self) -> RecordingBlock:
         arguments, options = self._made_of
         return type(self)(*arguments, **options)
 
@@ -395,7 +395,7 @@ def _store(loop: Iterations, also: Sequence[str] = ()) -> None:
             store_later(key, (loop.bytes or 0) + modules, partial(_made, loop, also, block_of(loop)))
 
 
-def _made(loop: Iterations, also: Sequence[str], text: Lines) -> Run:
+def _made(loop: Iterations, also: Sequence[str], text: Block) -> Run:
     with tensor_backend().unobserved():
         return run_of(loop, also=also, text=text)
 
@@ -427,7 +427,7 @@ def steps(items: Iterable[T] | AsyncIterable[T], *, name: str | None = None, dim
     return kind(items, name, axes_of("steps", dims))
 
 
-class record_loops(Block):
+class record_loops(RecordingBlock):
     """Records the loops of plain Python that run inside the block, or inside the decorated function.
 
     >>> def countdown(n):
@@ -511,7 +511,7 @@ def _user_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-class record_calls(Block):
+class record_calls(RecordingBlock):
     """Records the calls of functions inside the block, or inside the decorated function: each is a step of a run.
 
     A step has the arguments, what the lines assigned, and the result as `returned`, or the error as `raised`. Loops in

@@ -19,7 +19,7 @@ CLOCKS = frozenset(
 """Names of functions whose results differ from call to call, and of memory that is not set."""
 
 
-class Difference(NamedTuple):
+class StepDifference(NamedTuple):
     """The first value that differs: of a variable, or None if other lines ran, or if there is an error."""
 
     step: int
@@ -32,7 +32,7 @@ class Difference(NamedTuple):
         return f"step {self.step} does not come back as it was: {what} at line {self.line}"
 
 
-def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> Difference | None:
+def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> StepDifference | None:
     """The first difference between the iterations of a loop from one on, and those of its fork; None if there is none.
 
     whole: the fork has run to its end. Values that are not kept, and variables that only one of them follows, are not
@@ -43,7 +43,7 @@ def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> Diffe
         end, whole = loop.forked_at, False
     failed = own.failed
     if failed is not None and at + failed.step < end and (loop.failed is None or loop.failed.step != at + failed.step):
-        return Difference(at + failed.step, failed.line or own.text.first, None, failed.error.partition("\n")[0])
+        return StepDifference(at + failed.step, failed.line or own.text.first, None, failed.error.partition("\n")[0])
     count, compared = min(len(own.starts), end - at), dict[tuple[int, int], int]()
     for step in range(count):
         before = _by_place(loop, at + step)
@@ -51,11 +51,11 @@ def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> Diffe
             if not all(
                 is_equal(a.kept, b.kept, compared) for a, b in zip(before.get((name, line), ()), entries, strict=False)
             ):
-                return Difference(at + step, line, name)
+                return StepDifference(at + step, line, name)
         if step < count - 1 and _statements(loop, at + step) != _statements(own, step):
-            return Difference(at + step, own.text.first, None)
+            return StepDifference(at + step, own.text.first, None)
     if whole and len(own.starts) != end - at:
-        return Difference(at + count, own.text.first, None)
+        return StepDifference(at + count, own.text.first, None)
     return None
 
 

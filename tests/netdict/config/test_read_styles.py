@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import rfnb as rf
+from rfnb.errors import ConfigError
 
 FILE = Path(__file__).with_name("styles.txt")
 STYLES = dict(part.split("\n", 1) for part in FILE.read_text(encoding="utf-8").split("# --- ")[1:])
@@ -102,3 +103,49 @@ def test_data_that_only_the_machine_knows_stops_what_needs_it_alone(write):
 def test_functions_that_are_none_are_refused(functions, write):
     with pytest.raises(rf.errors.RfError, match=r"functions.* is not a (dict|function)"):
         rf.Network.from_config(write("num_inputs = 3\nnetwork = {'output': {'class': 'copy'}}"), functions=functions)
+
+
+def test_files_beside_the_config_are_read_too(tmp_path):
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("size = 4\nfrom .sizes import more")
+    (tmp_path / "pack" / "sizes.py").write_text("more = 5")
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    (tmp_path / "net.config").write_text(
+        "import helpers, pack, elsewhere\nfrom helpers import add\nnetwork = {}\ncount = 7\n"
+        "add(network, n_out=pack.size + pack.more)\nn, x = helpers.count, elsewhere.x"
+    )
+    config = rf.read_config(tmp_path / "net.config")
+    layer = config.network()["layer0"]
+    assert (layer["n_out"], config["n"], config["count"]) == (9, 1, 7)
+    assert (layer.file, layer.line) == (str(tmp_path / "helpers.py"), 4)
+    (tmp_path / "helpers.py").write_text("import pack\nx = pack.nothing + {}['a']")
+    with pytest.raises(ConfigError, match=r"net\.config:2: helpers\.py:2: "):
+        rf.read_config(tmp_path / "net.config")
+
+
+HELPERS = """count = 0
+def add(net, **options):
+    global count
+    net["layer%i" % count] = {"class": "linear", **options}
+    count += 1
+"""
+
+
+def test_texts_are_interpreted_and_helper_classes_hold_dicts(tmp_path):
+    (tmp_path / "net.config").write_text(
+        "from dataclasses import dataclass, field\nfrom collections import namedtuple, defaultdict\n"
+        "a = eval('2 * %i' % 3)\nexec('b = a + 1')\n"
+        "@dataclass\nclass Sizes:\n    low: int\n    high: int = 5\n    more: list = field(default_factory=list)\n"
+        "class Net(dict):\n    def add(self, name):\n        self[name] = {'n_out': len(self)}\n"
+        "class Box:\n    def __init__(self): self.net = Net(x={})\n"
+        "    def __getitem__(self, key): return self.net[key]\n"
+        "    def __contains__(self, key): return key in self.net\n"
+        "    def __len__(self): return 9\n    def __iter__(self): return iter(self.net)\n"
+        "    def __add__(self, other): return other * 2\n"
+        "box = Box()\nbox.net.add('y')\nc = [box['y'], 'x' in box, len(box), list(k for k in box), box + 4]\n"
+        "d = Sizes(2)\nd.more.append(1)\ne = [d.low, d.high, d.more, Sizes(3, high=1).more]\n"
+        "f = namedtuple('Pair', 'left right')(1, right=2).right\ng = defaultdict(list)\ng['z'].append(f)"
+    )
+    config = rf.read_config(tmp_path / "net.config")
+    assert (config["a"], config["b"], config["c"]) == (6, 7, [{"n_out": 1}, True, 9, ["x", "y"], 8])
+    assert (config["e"], config["f"], config["g"]) == ([2, 5, [1], []], 2, {"z": [2]})

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rfnb.netdict.layer import Layer
 
 
-class SelfAttention(SteppingLayer, layer_class="self_attention"):
+class SelfAttentionLayer(SteppingLayer, layer_class="self_attention"):
     """Dot attention of each frame to the frames of the same sequence. {…, axis, in} → {…, axis, n_out}
 
     The columns of QKV are grouped by heads; each head has queries, keys and values. In a loop, keys and values of the
