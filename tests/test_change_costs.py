@@ -126,44 +126,25 @@ def test_it_is_made_by_its_name():
 """
 
 VIEW: Edits = {
-    "rfnb/display/vocab/__init__.py": '"""The view of a vocabulary."""\n',
-    "rfnb/display/vocab/view.py": '''\
+    "rfnb/display/vocab.py": '''\
 """The view of a vocabulary: how many labels it has, and the first of them."""
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
-
 from rfnb.core.vocab import Vocab
-from rfnb.display.markup import style
-from rfnb.display.markup.html import Html, el
+from rfnb.display.kit.blocks import Line, Page
+from rfnb.display.kit.words import mono, name
+from rfnb.display.markup.elements import Table
 
 
-class VocabView(TypedDict):
-    """A vocabulary."""
-
-    kind: Literal["vocab"]
-    size: int
-    labels: list[str]  # the first ones
-
-
-def describe(vocab: Vocab) -> VocabView:
+def describe(vocab: Vocab) -> Page:
     """The number of labels, and the first five."""
-    return {"kind": "vocab", "size": len(vocab.labels), "labels": list(vocab.labels[:5])}
-
-
-def to_text(view: VocabView) -> str:
-    """All in one line."""
-    return f"Vocab of {view['size']} labels: {' '.join(map(repr, view['labels']))}"
-
-
-def to_html(view: VocabView) -> Html:
-    """The number, and an element for each label."""
-    labels = [el("code", label, style=style.NUMBERS) for label in view["labels"]]
-    return el("div", el("span", f"Vocab of {view['size']} labels ", style=style.NAME), *labels, style=style.BOX)
+    first = " ".join(map(repr, vocab.labels[:5]))
+    table = Table(["label"], [[label] for label in vocab.labels])
+    return Page("vocab", "vocab", [Line(name(f"Vocab of {len(vocab.labels)} labels: "), mono(first))], table)
 ''',
     "rfnb/display/register.py": [
-        Insert('    "overview": ("overview", ""),\n', '    "vocab": ("vocab.view", "rfnb.core.vocab.Vocab"),\n')
+        Insert('    "overview": ("overview", ""),\n', '    "vocab": ("vocab", "rfnb.core.vocab.Vocab"),\n')
     ],
     "tests/display/test_vocab_view.py": '''\
 """A vocabulary as text and HTML."""
@@ -189,13 +170,8 @@ def test_the_text_is_as_it_was(golden):
 USE_OF_VIEW = """
 def test_it_is_shown():
     assert rf.show(rf.Vocab(["kiwi", "<fig>"])).text == "Vocab of 2 labels: 'kiwi' '<fig>'"
-    assert "&lt;fig&gt;</code>" in rf.show(rf.Vocab(["kiwi", "<fig>"])).html
-
-
-def test_typescript_gets_its_types_when_a_script_imports_them():
-    from rfnb.display.schema_ts import declarations, schemas
-    found = {name: declared.text for file in schemas() for name, declared in declarations(file)}
-    assert "  kind: 'vocab';" in found["VocabView"]
+    assert "&#x27;&lt;fig&gt;&#x27;" in rf.show(rf.Vocab(["kiwi", "<fig>"])).html
+    assert rf.show(rf.Vocab(["kiwi", "<fig>"])).data["rows"] == [{"label": "kiwi"}, {"label": "<fig>"}]
 """
 
 COMMAND: Edits = {
@@ -327,16 +303,15 @@ def test_a_cell_costs_at_most_three_files(copy):
     assert len(CELL) <= 3
 
 
-def test_a_view_costs_at_most_four_files(copy):
+def test_a_view_costs_at_most_three_files(copy):
     copy.test(
         ("tests/test_use.py", ""),
         ("tests/display/test_vocab_view.py", ""),
-        ("tests/display/test_schema_ts.py", ""),
         ("tests/display/test_hostile.py", "every_kind"),
         STRUCTURE,
         use=USE_OF_VIEW,
     )
-    assert len(VIEW) <= 4
+    assert len(VIEW) <= 3
 
 
 def test_a_command_of_the_panel_costs_at_most_five_files(copy):

@@ -11,6 +11,7 @@ import numpy as np
 from rfnb.core.vocab import Vocab
 
 if TYPE_CHECKING:
+    from rfnb.search.generate.again import ModelAgain
     from rfnb.search.replayed import SearchSteps
 
 
@@ -23,6 +24,10 @@ NOT_RECORDED = "the loop was not recorded"
 
 NOT_REPLAYED = "rf.search.decode does not record its steps, as `step` may change its state in place"
 """Why those of `decode` cannot, so that no hypothesis can be kept, and no run forked."""
+
+
+NOT_RUN = "rf.search.from_generate has no model: give it `model` and the inputs"
+"""Why the steps of such a search cannot be computed again."""
 
 
 FINAL = "final "
@@ -87,6 +92,7 @@ class Trace:
         prompts: the labels of each sequence before the first step, where a search goes on from some.
         entropies: of the distribution from which each label was taken, in nats, in searches without beams.
             [steps, batch, beam]
+        model: that of a search of `generate`, which is run for forced scores, and for hypotheses that are kept.
         again: the recorded steps, which replays compute again; None if there are none. why_not: why there are none.
         blank: the label that stands for no label, of searches over frames. lengths does not count it.
         joined: the place, in the beam before the step, of a second hypothesis that became this one, as both had the
@@ -123,6 +129,7 @@ class Trace:
     stops: bool = False
     again: SearchSteps | None = None
     why_not: str = NOT_RECORDED
+    model: ModelAgain | None = None
 
     @property
     def replayed(self) -> SearchSteps | None:

@@ -26,9 +26,11 @@ ELEMENTS = frozenset(
 SVG_ELEMENTS = frozenset(
     [
         *"svg g path rect circle ellipse line polyline polygon text tspan title desc".split(),
-        *"defs marker pattern clipPath use image".split(),
+        *"defs marker pattern clipPath use image style".split(),
     ]
 )
+STYLES = {"@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}"}
+"""What drawings have as a style sheet: no word of a user."""
 ADDRESS = re.compile(r"data:image/(png|svg\+xml);base64,[A-Za-z0-9+/=]+|#[-\w]*")
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Characters that a terminal would obey, and halves of pairs, which no file can hold."""
@@ -93,6 +95,7 @@ def svg_shape(root: ElementTree.Element) -> Shape:
     for element in root.iter():
         tag = element.tag.rpartition("}")[2]
         assert tag in SVG_ELEMENTS, tag
+        assert tag != "style" or element.text in STYLES, element.text
         for name, value in element.attrib.items():
             assert not name.startswith("on"), name
             if name.endswith(("href", "src")):

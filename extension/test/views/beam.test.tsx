@@ -30,6 +30,12 @@ describe('Beam', () => {
     ]);
   });
 
+  it('tells what each node is below the best, which is what its shade means', () => {
+    const host = show(<StepperView state={searching(beamAt(2))} actions={actions()} />);
+    const title = (node: string) => host.querySelector(`[data-node="${node}"] title`)?.textContent;
+    expect([title('1:0'), title('1:1')]).toEqual(['a1  −1.5\n1 below the best', 'b1  −0.5']);
+  });
+
   it('chooses step and hypothesis by a click on a node, a row, or a key', () => {
     const asked = actions();
     const host = show(<StepperView state={searching(beamAt(3))} actions={asked} />);

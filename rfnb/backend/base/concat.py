@@ -77,6 +77,15 @@ class ConcatOps:
         """
         first = sources[0][0]
         signature, lengths = first.sig, first.lengths
+        plan: ConcatPlan | None
+        if len(sources) == 2:  # the most frequent case
+            (_, dim), (x, other) = sources
+            plan = signature.plans.get(
+                ("concat", out_dim and out_dim.serial, signature.serial, dim.serial, x.sig.serial, other.serial)
+            )
+            out = plan and plan.out()
+            if plan and out and plan.moves is None and lengths is x.lengths and lengths.owners.isdisjoint((dim, other)):
+                return tensor_of(cls.concat_raw((first._raw, x._raw), plan.place), out, lengths), out.dims[plan.place]
         key: list[Any] = ["concat", out_dim and out_dim.serial]
         raws = []
         for x, dim in sources:
@@ -88,7 +97,7 @@ class ConcatOps:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)
             if sizes is not lengths:
                 lengths = lengths.join(sizes, signature, sig)
-        plan: ConcatPlan | None = signature.plans.get(tuple(key))
+        plan = signature.plans.get(tuple(key))
         out = plan and plan.out()
         if plan is None or out is None:
             sources = [(x, x.sig.resolve(dim)) for x, dim in sources]
@@ -123,7 +132,8 @@ class ConcatOps:
         if not out:
             out = align.sig([out_dim, *first.dims], first.sparse_dim, first.feature_dim)
             signature.keep(key, weakref.ref(out))
-        return fitted(cls, tensor_of(cls.stack_raw(raws), out, lengths), out_dim)
+        result = tensor_of(cls.stack_raw(raws), out, lengths)
+        return result if out_dim.dimension and out_dim not in lengths.owners else fitted(cls, result, out_dim)
 
     @classmethod
     def cum_concat_step(

@@ -48,7 +48,7 @@ class TorchShape:
             return raw
         perm, index = how
         if perm is not None:
-            raw = raw.permute(perm)
+            raw = raw.permute(*perm)
         if index is None:
             return raw
         if index.count(None) == 1:

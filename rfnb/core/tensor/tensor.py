@@ -294,9 +294,10 @@ class Tensor(Shown, Templates, TensorProtocols):
             if set(order) != set(self.dims):
                 fault = "copy_transpose: `perm` has different dims from the tensor"
                 raise DimError(fault, got=show_dims(order), expected=show_dims(self.dims))
-            how, out = align.move(self.dims, order), align.sig(order, self.sparse_dim, self.feature_dim)
+            move, out = align.move(self.dims, order), align.sig(order, self.sparse_dim, self.feature_dim)
+            how = None if move is None else move[0]  # no axis is added
             self.sig.keep(key, (how, weakref.ref(out)))
-        return self.like(self._raw if how is None else align.apply(how, self._raw), out)
+        return tensor_of(self._raw if how is None else align.permute(self._raw, how), out, self.lengths)
 
     def copy_compatible_to_dims_raw(
         self, dims: Sequence[Dim], *, add_dims: bool = True, unbroadcast: bool = False

@@ -358,14 +358,14 @@ def search_html(view: BeamView) -> list[Html]:
     picture = el("img", src=svg.data_uri(image(view)), alt=alt, style="max-width:none;height:auto")
     return [
         *_nbest(view),
-        el("div", picture, style="overflow-x:auto;max-width:100%", data_rfnb_tree=True),
+        el("div", picture, style="overflow-x:auto;max-width:100%", tabindex=0, data_rfnb_tree=True),
         legend_html(view),
     ]
 
 
 def text_html(text: str) -> Html:
     """The view as text, folded."""
-    return fold("as text", el("pre", text, style=_PRE))
+    return fold("as text", el("pre", text, style=_PRE, tabindex=0))
 
 
 _PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"

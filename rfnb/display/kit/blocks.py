@@ -181,9 +181,9 @@ def _lines(block: Block) -> Iterable[str]:
     match block:
         case Line(words, _, spaces):
             text = plain(words)
-            return [indent(text, " " * spaces)]
+            return indent(text, " " * spaces).split("\n")
         case Facts(rows):
-            return fact_lines((label, plain(words)) for label, words in rows)
+            return fact_lines((plain(label), plain(words)) for label, words in rows)
         case Grid():
             return [" " * block.indent + line for line in _grid_lines(block)]
         case Fold(title, blocks):
@@ -213,10 +213,9 @@ def _rows(grid: Grid) -> list[Row]:
 
 def _grid_lines(grid: Grid) -> Iterator[str]:
     rows = _rows(grid)
-    head = [] if grid.columns is None else [list(grid.columns)]
-    lines = aligned([*head, *([printable_name(plain(cell)) for cell in row.cells] for row in rows)])
-    yield from lines[: len(head)]
-    for line, row in zip(lines[len(head) :], rows, strict=True):
+    head = [] if grid.columns is None else [Row(grid.columns)]
+    lines = aligned([[printable_name(plain(cell)) for cell in row.cells] for row in [*head, *rows]])
+    for line, row in zip(lines, [*head, *rows], strict=True):
         yield line
         yield from map(plain, row.below)
 
@@ -240,7 +239,7 @@ def _html(block: Block) -> Html | None:
             inside = markup(words)
             return el("div", inside, style=look or None) if inside else None
         case Facts(rows):
-            return facts_html([(label, markup(words)) for label, words in rows])
+            return facts_html([(plain(label), markup(words)) for label, words in rows])
         case Grid():
             return _grid_html(block)
         case Fold(title, blocks, is_open, rail):
@@ -282,7 +281,7 @@ def _grid_html(grid: Grid) -> Html | None:
     width = max(len(row.cells) for row in rows)
     looks = [*grid.looks, *[style.LEFT_CELL] * (width - len(grid.looks))]
     names, heads = grid.columns or (), [grid.head] * width if isinstance(grid.head, str) else grid.head
-    head = [el("th", word, style=look) for word, look in zip(names, heads, strict=False)]
+    head = [el("th", markup(word), style=look) for word, look in zip(names, heads, strict=False)]
     body = []
     for row in rows:
         cells = [el("td", markup(cell), style=look + row.cell) for cell, look in zip(row.cells, looks, strict=False)]

@@ -48,7 +48,7 @@ LIMIT = 2_000_000
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """Content security policy: nothing is fetched, whatever the page contains."""
 
-FRAME = "body{max-width:70em;margin:2em auto;padding:0 1em;font-family:sans-serif}"
+FRAME = "body{max-width:70em;margin:2em auto;padding:0 1em;font-family:sans-serif;background:Canvas;color:CanvasText}"
 
 
 def page(title: str, body: Child, look: Child = None) -> str:

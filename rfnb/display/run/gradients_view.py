@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from rfnb.core.ground.text import count_of
+from rfnb.display.kit.blocks import Block, Grid, Line, Note, Only, Page
+from rfnb.display.kit.words import Span, Words, chip, name
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, aligned, chip, note_html, row
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import BLOCKS, Number, plain, real, short
 from rfnb.display.run.schema import Curve, GradientsView
 from rfnb.display.run.step import spread
@@ -35,37 +36,20 @@ def describe(gradients: Gradients) -> GradientsView:
     }
 
 
-def to_text(view: GradientsView) -> str:
-    """One line per state."""
-    lines = aligned([HEAD, *map(_cells, view["curves"])])
-    return "\n".join([f"‖d {view['loss']} / d state‖  ({view['note']})", *(f"  {line}" for line in lines)])
-
-
-def to_html(view: GradientsView) -> Html:
-    """The norms as a table, with NaN, Inf and zero marked."""
-    return el(
-        "div",
-        el("div", el("span", f"‖d {view['loss']} / d state‖ ", style=style.NAME), style=style.HEAD),
-        el("table", row(*HEAD, tag="th"), [_row(curve) for curve in view["curves"]], style=style.TABLE),
-        note_html(view["note"]),
-        style=style.BOX,
-    )
-
-
-def to_table(view: GradientsView) -> Table:
-    """A row for each step, a column for each state."""
-    curves = view["curves"]
+def page(view: GradientsView) -> Page:
+    """A line per state, with NaN, Inf and zero marked; as a table, a row for each step."""
+    curves, title = view["curves"], f"‖d {view['loss']} / d state‖"
+    rows: list[list[Words]] = []
+    for *cells, warning in map(_cells, curves):
+        rows.append([*cells, chip(warning, style.WARN) if warning else None])
     steps = range(max((len(curve["norms"]) for curve in curves), default=0))
-    rows = [[step, *(curve["norms"][step] for curve in curves)] for step in steps]
-    return Table(["step", *(curve["state"] for curve in curves)], rows)
-
-
-def _row(curve: Curve) -> Html:
-    *cells, warning = _cells(curve)
-    looks = [style.LEFT_CELL, f"{style.LEFT_CELL};opacity:0.65", *[style.LEFT_CELL] * 3]
-    columns = [el("td", cell, style=look) for cell, look in zip(cells, looks, strict=True)]
-    mark = chip(warning, style.WARN) if warning else None
-    return el("tr", columns, el("td", mark, style=style.LEFT_CELL), style=style.PLAIN_ROW)
+    norms = [[step, *(curve["norms"][step] for curve in curves)] for step in steps]
+    blocks: list[Block] = [
+        Line(Span(name(title), text=f"{title}  ({view['note']})"), look=style.HEAD),
+        Grid(rows, HEAD, [style.LEFT_CELL, f"{style.LEFT_CELL};opacity:0.65"]),
+        Only("html", [Note(view["note"])]),
+    ]
+    return Page("gradients", "", blocks, Table(["step", *(curve["state"] for curve in curves)], norms))
 
 
 def _cells(curve: Curve) -> tuple[str, ...]:

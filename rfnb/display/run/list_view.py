@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
+from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page
+from rfnb.display.kit.words import Words, bold, chip
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, chip, row
-from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.elements import Table
 from rfnb.display.run.schema import Origin, RunItem, RunsView
 from rfnb.trace.run.plain_steps import PlainSteps
 
@@ -50,22 +51,20 @@ def describe_origin(run: Run) -> Origin:
     return {"parent": None if run.parent is None else run.parent.serial, "forked_at": run.forked_at}
 
 
-def to_text(view: RunsView) -> str:
-    """One line per run."""
-    if not view["runs"]:
-        return "no runs yet"
-    return "\n".join(item_text(item) for item in view["runs"])
+def page(view: RunsView) -> Page:
+    """A line for each run."""
+    runs = view["runs"]
+    rows = [[item[key] if key != "flags" else ", ".join(item["flags"]) for key in COLUMNS] for item in runs]  # type: ignore[literal-required]
+    text: list[Block] = [Line(item_text(item)) for item in runs]
+    blocks = [Only("text", text), Only("html", [Grid([_row(item) for item in runs])])]
+    nothing = Line("no runs yet", look=style.QUIET)
+    return Page("runs", "", blocks if runs else [nothing], Table(list(COLUMNS.values()), rows))
 
 
-def to_table(view: RunsView) -> Table:
-    """A row for each run."""
-    columns = ["run", "name", "place", "steps", "sequences", "fork of", "forked at", "flags", "pinned"]
-    keys = ["run", "name", "place", "steps", "batch", "parent", "forked_at", "flags", "pinned"]
-    rows = [
-        [item[key] if key != "flags" else ", ".join(item["flags"]) for key in keys]  # type: ignore[literal-required]
-        for item in view["runs"]
-    ]
-    return Table(columns, rows)
+COLUMNS = {
+    "run": "run", "name": "name", "place": "place", "steps": "steps", "batch": "sequences", "parent": "fork of",
+    "forked_at": "forked at", "flags": "flags", "pinned": "pinned",
+}  # fmt: skip
 
 
 def item_text(item: RunItem) -> str:
@@ -86,22 +85,7 @@ def marks_of(item: RunItem) -> list[str]:
     return [*fork, *item["flags"], *(["pinned"] if item["pinned"] else [])]
 
 
-def to_html(view: RunsView) -> Html:
-    """A row for each run as HTML."""
-    if not view["runs"]:
-        return el("div", "no runs yet", style=f"{style.BOX};{style.QUIET}")
-    return el("table", [_row(item) for item in view["runs"]], style=style.TABLE)
-
-
-def _row(item: RunItem) -> Html:
+def _row(item: RunItem) -> list[Words]:
     sequences = "" if item["batch"] is None else count_of(item["batch"], "sequence")
-    cells: list[Child] = [
-        str(item["run"]),
-        el("b", item["name"]),
-        item["place"],
-        _steps_of(item),
-        sequences,
-    ]
-    calm = [mark for mark in marks_of(item) if mark not in item["flags"]]
-    words = [chip(flag, style.ALARM) for flag in item["flags"]] + [chip(mark, style.GREY) for mark in calm]
-    return row(*cells, words)
+    marks = [chip(mark, style.ALARM if mark in item["flags"] else style.GREY) for mark in marks_of(item)]
+    return [str(item["run"]), bold(item["name"]), item["place"], _steps_of(item), sequences, marks]

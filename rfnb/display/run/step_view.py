@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rfnb.display.kit.blocks import Figure, Grid, Line, Page
+from rfnb.display.kit.words import name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, quiet, table_html
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.elements import Table
 from rfnb.display.run.schema import RunStepView
 from rfnb.display.run.step import describe_step
 from rfnb.display.run.view import body_html, body_text, chosen, describe_run
@@ -27,36 +28,19 @@ def describe(at: RunStep, batch: int | str | None = None) -> RunStepView:
     }
 
 
-def to_text(view: RunStepView) -> str:
+def page(view: RunStepView) -> Page:
     """A line of facts, the states, and the body with the values of this step."""
-    states = to_table(view).lines() if view["step"]["states"] else []
-    body = body_text(view["run"], view["step"])
-    return "\n".join([" · ".join(_facts(view)), *(f"  {line}" for line in states), "", *body])
-
-
-def to_html(view: RunStepView) -> Html:
-    """A header, the table of states, and the body, as HTML."""
-    name, *details = _facts(view)
-    return el(
-        "div",
-        el("div", el("span", name, style=style.NAME), quiet(" · " + " · ".join(details)), style=style.HEAD),
-        table_html(to_table(view)) if view["step"]["states"] else None,
-        body_html(view["run"], view["step"]),
-        style=style.BOX,
-    )
-
-
-def to_table(view: RunStepView) -> Table:
-    """A row for each state."""
+    run, step, tags = view["run"], view["step"], view["run"]["tags"]
+    sequence = step["sequence"]
+    of = [] if sequence is None else [f"sequence {sequence}" + (f" ({tags[sequence]!r})" if tags else "")]
     rows = [
         [row["name"], row["before"]["text"], row["after"]["text"], row["change"], ", ".join(row["after"]["flags"])]
-        for row in view["step"]["states"]
+        for row in step["states"]
     ]
-    return Table(["state", "before", "after", "change", "flags"], rows)
-
-
-def _facts(view: RunStepView) -> list[str]:
-    run, sequence = view["run"], view["step"]["sequence"]
-    tags = run["tags"]
-    of = [] if sequence is None else [f"sequence {sequence}" + (f" ({tags[sequence]!r})" if tags else "")]
-    return [view["name"], run["place"], *of, view["step"]["check"]]
+    table = Table(["state", "before", "after", "change", "flags"], rows)
+    blocks = [
+        Line(name(view["name"]), quiet(f" · {' · '.join([run['place'], *of, step['check']])}"), look=style.HEAD),
+        Grid(rows, table.columns) if rows else None,
+        Figure(body_html(run, step), ["", *body_text(run, step)]),
+    ]
+    return Page("run_step", view["name"], blocks, table)

@@ -16,10 +16,12 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.attention import drawing, view as attention_view
+from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page
 from rfnb.display.kit.note import Notes
 from rfnb.display.kit.view import View, view_of
+from rfnb.display.kit.words import Span, chip, name as title, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, aligned, chip, note_html, note_text, quiet
+from rfnb.display.markup.elements import Table, note_html, quiet as quiet_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short, size
 from rfnb.display.run.step import live_at, of_sequence, spread
@@ -288,50 +290,35 @@ def _measures(shot: ShotView) -> str:
     return ", ".join(f"{name} {short(value)}" for name, value in shot["measures"].items())
 
 
-def to_text(view: ProbeView) -> str:
-    """A line for each shot that is shown."""
-    shots = [view["shots"][i] for i in view["shown"]]
+def page(view: ProbeView) -> Page:
+    """Curves, then as many cards in a row as fit; in a terminal, a line for each shot that is shown."""
+    shots, head, attention = [view["shots"][i] for i in view["shown"]], _head(view), view["attention"]
     lines = [[f"step {shot['step']}", _measures(shot), _cut(shot["words"]).replace("\n", " / ")] for shot in shots]
-    head = f"{view['name']}: {_head(view)}"
-    off = [f"  ! off: {view['off']}"] if view["off"] else []
-    attention = [f"  attention {view['attention']}"] if view["attention"] else []
-    return "\n".join([head, *off, *(f"  {line}" for line in aligned(lines)), *attention, *note_text(view["note"])])
-
-
-def to_table(view: ProbeView) -> Table:
-    """A row for each shot: its measures, its result, its loops."""
+    curves = [picture(curve, number) for number, curve in enumerate(view["curves"][:CURVES])]
+    others = f"; others: {', '.join(view['others'])}" if view["others"] else ""
+    cards = el("div", [_card(shot) for shot in shots], **{"data-rfnb-shots": ""})
     names = list(dict.fromkeys(name for shot in view["shots"] for name in shot["measures"]))
     rows = [
         [shot["step"], *(shot["measures"].get(name) for name in names), shot["words"], ", ".join(shot["runs"])]
         for shot in view["shots"]
     ]
-    return Table(["step", *names, "result", "loops"], rows)
-
-
-# -- HTML
-
-
-def to_html(view: ProbeView) -> Html:
-    """Curves, then as many cards in a row as fit."""
-    curves = [picture(curve, number) for number, curve in enumerate(view["curves"][:CURVES])]
-    tail = f"; others: {', '.join(view['others'])}" if view["others"] else ""
-    return el(
-        "div",
-        el("div", el("span", view["name"], style=style.NAME), quiet(f"  {_head(view)}"), style=style.HEAD),
-        el("div", chip(f"off: {view['off']}", style.ALARM)) if view["off"] else None,
-        el("div", curves) if curves else None,
-        quiet(f"attention {view['attention']}{tail}", tag="div") if view["attention"] else None,
-        el("div", [_card(view["shots"][i]) for i in view["shown"]], **{"data-rfnb-shots": ""}),
-        note_html(view["note"]),
-        style=style.BOX,
-    )
+    blocks: list[Block] = [
+        Line(Span([title(view["name"]), quiet(f"  {head}")], text=f"{view['name']}: {head}"), look=style.HEAD),
+        Line(chip(f"off: {view['off']}", style.ALARM, text=f"  ! off: {view['off']}")) if view["off"] else None,
+        Figure(el("div", curves) if curves else None),
+        Only("text", [Grid(lines)]) if lines else None,
+        Line(Span(quiet(f"attention {attention}{others}"), text=f"  attention {attention}")) if attention else None,
+        Figure(cards),
+        Note(view["note"]),
+    ]
+    return Page("probe", view["name"], blocks, Table(["step", *names, "result", "loops"], rows))
 
 
 def _card(shot: ShotView) -> Html:
     measures = _measures(shot)
     return el(
         "div",
-        el("div", el("b", f"step {shot['step']}"), quiet(f" {measures}") if measures else None),
+        el("div", el("b", f"step {shot['step']}"), quiet_html(f" {measures}") if measures else None),
         _image(shot) if shot["picture"] else None,
         el("div", _cut(shot["words"]), style=WORDS) if shot["words"] else None,
         note_html(shot["note"]),

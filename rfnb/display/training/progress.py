@@ -13,10 +13,12 @@ from weakref import ref
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.run_ctx import Loss, get_run_ctx
+from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page
 from rfnb.display.kit.note import reason
 from rfnb.display.kit.progress_bar import new_bar
+from rfnb.display.kit.words import Span
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, aligned, chip, note_html, note_text, quiet
+from rfnb.display.markup.elements import Table, chip, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, plain, short
 from rfnb.display.markup.svg import data_uri
@@ -106,42 +108,31 @@ def _bad(curve: LossCurve) -> str:
     return f"not finite at step {curve['first_bad']}" + (f" and {curve['bad'] - 1} more" if curve["bad"] > 1 else "")
 
 
-def to_text(view: ProgressView) -> str:
-    """One line per measure."""
-    lines = [[c["name"], short(c["last"]), _blocks(c), _peak(c), f"! {_bad(c)}" if c["bad"] else ""]
-             for c in view["curves"]]  # fmt: skip
-    head = "  ".join(filter(None, [view["name"], _place(view)]))
-    return "\n".join([head, *(f"  {line}" for line in aligned(lines)), *note_text(view["note"])])
+def page(view: ProgressView) -> Page:
+    """A plot for each measure, as many per row as fit; in a terminal, a line for each."""
+    curves, columns = view["curves"], ["measure", "last", "running mean", "lowest or highest", "at step", "not finite"]
+    lines = [[c["name"], short(c["last"]), _blocks(c), _peak(c), f"! {_bad(c)}" if c["bad"] else ""] for c in curves]
+    rows = [
+        [c["name"], c["last"], c["smooth"][-1] if c["smooth"] else None, c["peak_value"], c["peak_at"], c["bad"]]
+        for c in curves
+    ]
+    plots = el("div", [picture(curve, number) for number, curve in enumerate(curves)])
+    blocks: list[Block] = [
+        Line(
+            Span(f"{view['name']}  ", style.NAME) if view["name"] else None,
+            Span(_place(view), style.QUIET),
+            look=style.HEAD,
+        ),
+        Only("text", [Grid(lines)]) if lines else None,
+        Figure(plots),
+        Note(view["note"]),
+    ]
+    return Page("progress", view["name"] or "", blocks, Table(columns, rows))
 
 
 def _blocks(curve: LossCurve) -> str:
     values = curve["smooth"]
     return bars([values[round(i * (len(values) - 1) / (WIDTH - 1))] for i in range(WIDTH)] if values else [])
-
-
-def to_table(view: ProgressView) -> Table:
-    """A row for each measure; `progress.table()` has all steps."""
-    columns = ["measure", "last", "running mean", "lowest or highest", "at step", "not finite"]
-    rows = [
-        [c["name"], c["last"], c["smooth"][-1] if c["smooth"] else None, c["peak_value"], c["peak_at"], c["bad"]]
-        for c in view["curves"]
-    ]
-    return Table(columns, rows)
-
-
-# -- HTML
-
-
-def to_html(view: ProgressView) -> Html:
-    """A plot for each measure, as many per row as fit."""
-    name = el("span", f"{view['name']}  ", style=style.NAME) if view["name"] else None
-    return el(
-        "div",
-        el("div", name, quiet(_place(view)), style=style.HEAD),
-        el("div", [picture(curve, number) for number, curve in enumerate(view["curves"])]),
-        note_html(view["note"]),
-        style=style.BOX,
-    )
 
 
 def picture(curve: LossCurve, number: int) -> Html:

@@ -48,7 +48,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> SymbolicValues:
         return SymbolicValues(self.tensor[index], self.longest)
 
-    def permute(self, order: Sequence[int]) -> SymbolicValues:
+    def permute(self, *order: int) -> SymbolicValues:
         """The values with their axes in another order."""
         return SymbolicValues(self.raw.permute(*order), self.longest)
 

@@ -30,11 +30,15 @@ def run_of(trace: Trace) -> Run:
 
 def keep(tree: Tree, step: int, label: int | str | None, parent: int | None) -> Trace:
     """The search in which a pruned candidate has the last place of the beam of a step."""
-    steps = _steps(tree)
+    model = tree.trace.model
+    steps = None if model is not None else _steps(tree)
     if not 0 <= step < tree.steps:
         expected = f"0 to {tree.steps - 1}" if tree.steps else "nothing, as the search took no steps"
         raise SearchError("keep: there is no such step", got=step, expected=expected)
     number = _number(tree, label)
+    if model is not None or steps is None:
+        assert model is not None
+        return model.keep(tree, step, number, parent)
     choosable = step > 0 or steps.rules.groups > 1
     place = _best_parent(tree, steps, step, number) if parent is None and choosable else parent or 0
     _check(tree, step, number, place, tree.beam // steps.rules.groups)
@@ -47,6 +51,8 @@ def keep(tree: Tree, step: int, label: int | str | None, parent: int | None) -> 
 
 def reason_against(trace: Trace) -> str | None:
     """Why no pruned candidate of a search can be kept; None if those that fit can be."""
+    if trace.model is not None:
+        return None
     why_not = trace.why_not if trace.again is None else trace.again.why_not
     return why_not and f"the steps of the search cannot be computed again: {why_not}"
 

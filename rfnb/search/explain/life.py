@@ -393,7 +393,7 @@ def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference
     scores: list[Scores] = [[None] * len(item) for item in references]
     searches = {id(tree.trace): tree.trace for tree in trees}
     for trace in searches.values():
-        steps = trace.replayed
+        steps = trace.replayed or trace.model
         rows = [i for i, tree in enumerate(trees) if tree.trace is trace]
         full = {i: [_full(trees[i], item) for item in references[i]] for i in rows}
         if steps is None or not any(item for sequences in full.values() for item in sequences):
@@ -416,7 +416,8 @@ def _full(tree: Tree, reference: Reference) -> tuple[int, ...] | None:
         return None
     if trace.framewise:
         return labels if len(labels) == tree.steps else None
-    if len(tree.end_labels) != 1 or tree.end_labels & set(labels):
+    ends = sorted(tree.end_labels) if trace.model is None else np.ravel(trace.end_label or ()).astype(int).tolist()
+    if not (len(ends) == 1 or (ends and trace.model is not None)) or tree.end_labels & set(labels):
         return None
     limit = None if trace.limit is None else int(trace.limit[0])
-    return (*labels, *tree.end_labels) if limit is None or len(labels) < limit else None
+    return (*labels, ends[0]) if limit is None or len(labels) < limit else None

@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.life import Fall, Life, Reference, follow, forced_scores, references_of
-from rfnb.search.trace import NOT_REPLAYED, Trace, by_length
+from rfnb.search.trace import NOT_REPLAYED, NOT_RUN, Trace, by_length
 from rfnb.search.tree_arrays import Hypothesis, Node
 from rfnb.search.words import InWords, number
 
@@ -149,6 +149,8 @@ def _how_to_decide(trace: Trace) -> str:
     """What to write so that the score of the reference is known."""
     if trace.replayed is not None:
         return "give `forced`"
+    if trace.why_not == NOT_RUN:
+        return "give `model` and the inputs to rf.search.from_generate, or `forced`"
     if trace.why_not == NOT_REPLAYED:
         return "give `forced`: the best score of rf.search.decode(…, constraints=[rf.search.forced(…)])"
     return "rf.Loop(…, debug=True) computes it, or give `forced`"

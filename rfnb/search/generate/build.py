@@ -11,15 +11,13 @@ from rfnb.core.tensor.op import guarded
 from rfnb.core.vocab import Vocab
 from rfnb.errors import SearchError
 from rfnb.search.found import Found
+from rfnb.search.generate.again import ModelAgain
 from rfnb.search.generate.beams import NO_HYPOTHESIS, BeamsStep, Searched
 from rfnb.search.generate.branches import trace_of_branches
 from rfnb.search.generate.output import check_scores, check_sizes, prompts_of, read_output, search_again
 from rfnb.search.generate.scores import KeptScores
 from rfnb.search.generate.settings import WHAT, Settings, read_settings
-from rfnb.search.trace import BY_STEP, Candidates, Trace
-
-NOT_RUN = "rf.search.from_generate does not run the model"
-"""Why the steps of such a search cannot be computed again."""
+from rfnb.search.trace import BY_STEP, NOT_RUN, Candidates, Trace
 
 
 @guarded
@@ -30,6 +28,7 @@ def from_generate(
     *,
     kept: KeptScores | None = None,
     candidates: int = 8,
+    model: Any = None,
     **generate_keywords: Any,
 ) -> Found:
     """The search of Hugging Face's `generate`, from its output: all beams, with the candidates that were pruned.
@@ -53,6 +52,9 @@ def from_generate(
         generation_config: the configuration of the call: `model.generation_config`, or the one that was given.
         kept: the best candidates of each step, if they were kept by `rf.capture(model, search=True)`.
         candidates: how many pruned candidates of each step are in the tree.
+        model: it is run for what the output does not say, with the inputs among the keywords: `inputs=ids`, or
+            `**tokenizer(…)`. Then `found.tree[0].where("…")` knows the score of any reference, and
+            `found.tree[0].keep(3, "…")` generates on from a candidate that was pruned, or from any label.
         generate_keywords: the keywords of the call, such as `num_beams=4`; they come before the configuration.
 
     A search with K beams has K places for hypotheses that go on, and K for those that have ended. One without beams is
@@ -73,7 +75,16 @@ def from_generate(
     else:
         check_scores(output, settings)
         trace = trace_of_beams(search_again(output, settings, candidates), candidates, vocab)
-    return Found(replace(trace, prompts=prompts_of(output, settings.pad, batch), why_not=NOT_RUN))
+    trace = replace(trace, prompts=prompts_of(output, settings.pad, batch), why_not=NOT_RUN)
+    if model is not None:
+        prompts = getattr(out, "sequences", out)[:: len(output.sequences) // batch, : output.prompt]
+
+        def build(result: Any, keywords: Any) -> Trace:
+            return from_generate(result, vocab, candidates=candidates, **keywords).trace
+
+        again = ModelAgain(model, generation_config, generate_keywords, settings, batch, prompts, build)
+        trace = replace(trace, model=again)
+    return Found(trace)
 
 
 def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> Trace:

@@ -56,7 +56,11 @@ class Tree {
     const label = _words.__('Tree of %1: %2, beam %3', name, steps, beam);
     this._head = make('div', { class: 'rfnb-Tree-head' });
     this._ring = draw('rect', { class: 'rfnb-Tree-ring', rx: 5, visibility: 'hidden' });
-    this._plot = draw('svg', { class: 'rfnb-Tree-plot', tabindex: 0, role: 'application', 'aria-label': label });
+    this._plot = draw(
+      'svg',
+      { class: 'rfnb-Tree-plot', tabindex: 0, role: 'application', 'aria-label': label },
+      this._ring
+    );
     this._frame = make('div', { class: 'rfnb-Tree-frame' }, this._head, this._plot);
     this._said = make('div', { class: 'rfnb-Facts rfnb-Tree-facts', role: 'status' });
     this._table = make('details', { class: 'rfnb-Tree-table' }, make('summary', {}, _words.__('the tree as a table')));
@@ -188,22 +192,32 @@ class Tree {
 
   private _toggle(at: number): void {
     if (this._foldable.includes(at)) {
-      this._open = new Set(this._open.has(at) ? [...this._open].filter(other => other !== at) : [...this._open, at]);
-      this._afterFolding();
+      if (!this._open.delete(at)) {
+        this._open.add(at);
+      }
+      this._afterFolding([at]);
     }
   }
 
   private _toggleAll(): void {
     this._open = new Set(this._open.size < this._foldable.length ? this._foldable : []);
-    this._afterFolding();
+    this._afterFolding([...this._drawn.keys()]);
   }
 
-  /** A node that is no longer drawn loses the ring. */
-  private _afterFolding(): void {
+  /** Draws these columns again. A node that is no longer drawn loses the ring. */
+  private _afterFolding(columns: number[]): void {
     if (this._cursor && !this._isVisible(this._cursor)) {
       this._cursor = this._cursor.parent ?? this._first;
     }
+    columns.forEach(at => this._erase(at));
     this._redraw();
+  }
+
+  private _erase(at: number): void {
+    const drawn = this._drawn.get(at);
+    drawn?.column.element.remove();
+    drawn?.number.remove();
+    this._drawn.delete(at);
   }
 
   private _isVisible(node: TreeNode): boolean {
@@ -220,7 +234,7 @@ class Tree {
     return this._columns[at].step;
   }
 
-  /** Draws everything anew. */
+  /** Draws what is missing, at the size that it needs. */
   private _redraw(): void {
     const { beam } = this._scripts;
     const last = this._places[this._places.length - 1];
@@ -229,9 +243,6 @@ class Tree {
     Object.entries({ width, height }).forEach(([name, value]) => this._plot.setAttribute(name, String(value)));
     this._head.style.width = `${width}px`;
     this._all.setAttribute('aria-pressed', String(this._open.size === this._foldable.length));
-    this._drawn.clear();
-    this._plot.replaceChildren(this._ring);
-    this._head.replaceChildren();
     this._drawVisible();
     this._drawRing();
   }
@@ -242,17 +253,14 @@ class Tree {
     const [left, right] = [scrollLeft - MARGIN, scrollLeft + (clientWidth || WIDTH) + MARGIN];
     this._places.forEach((place, at) => {
       const isNear = place.x + place.width > left && place.x < right;
-      const drawn = this._drawn.get(at);
-      if (isNear && !drawn) {
+      if (isNear && !this._drawn.has(at)) {
         const column = new DrawnColumn(this._columns[at], this._shown);
         const number = this._number(at, place);
         this._ring.before(column.element);
         this._head.append(number);
         this._drawn.set(at, { column, number });
-      } else if (!isNear && drawn) {
-        drawn.column.element.remove();
-        drawn.number.remove();
-        this._drawn.delete(at);
+      } else if (!isNear) {
+        this._erase(at);
       }
     });
   }

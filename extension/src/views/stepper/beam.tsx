@@ -187,6 +187,9 @@ const Column = React.memo(function Column(props: ColumnProps): JSX.Element {
   const scores = column.nodes.filter(node => node.state !== 'pruned').map(node => node.score);
   const [low, high] = [Math.min(...scores), Math.max(...scores)];
   const about = (node: BeamNode) => [
+    ...(node.state !== 'pruned' && high > node.score
+      ? [words.__('%1 below the best', formatNumber(high - node.score))]
+      : []),
     ...(node.ends ? [words.__('▣: ends here')] : []),
     ...(node.state === 'copy' ? [words.__('·: had ended before')] : []),
     ...(node.state === 'pruned' ? [words.__('pruned: found no place in the beam')] : [])

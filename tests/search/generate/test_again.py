@@ -1,0 +1,104 @@
+"""The model of a search of `generate`, run again: forced scores, and candidates that are kept."""
+
+import numpy as np
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.errors import SearchError
+from tests.search.generate.models import generate, make_model
+
+IDS = torch.tensor([[0, 5, 6, 7], [9, 4, 3, 11]])
+MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]])
+ENDS = {"eos_token_id": [26, 10, 16], "pad_token_id": 0, "max_new_tokens": 7}
+BEAMS = {**ENDS, "num_beams": 3, "length_penalty": 0.5, "repetition_penalty": 1.2, "sequence_bias": {(26,): 1.0}}
+CASES = [("gpt2", BEAMS), ("t5", BEAMS), ("bart", {**BEAMS, "min_new_tokens": 3}), ("gpt2", ENDS), ("t5", ENDS)]
+
+
+def made(name, options, **more):
+    model, inputs = make_model(name), {"input_ids": IDS, "attention_mask": MASK}
+    out = generate(model, inputs, **options)
+    return rf.search.from_generate(out, None, model.generation_config, model=model, **inputs, **options, **more)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_the_forced_score_of_a_hypothesis_is_its_own(name, options):
+    for tree in made(name, options).tree:
+        for hypothesis in tree.hypotheses:
+            labels = tree.prefix(tree.steps - 1, hypothesis.place)
+            assert tree.trace.model.forced({tree.sequence: [labels]}) == {
+                tree.sequence: [pytest.approx(hypothesis.sum, rel=1e-4)]
+            }
+
+
+def test_a_reference_that_was_not_found_is_an_error_of_model_or_search():
+    tree = made("gpt2", {**BEAMS, "length_penalty": 0.0}).tree[1]
+    where = tree.where([8, 12])
+    scores = tree.trace.model.scores(1, (8, 12, 26))
+    assert where.score == pytest.approx(sum(scores), rel=1e-5)
+    assert where.verdict == ("search error" if where.score > tree.best.score else "model error")
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_branch_that_joins_the_tree_is_what_generate_gives_after_it(name, options, typed):
+    found, model = made(name, options), make_model(name)
+    tree = found.tree[0]
+    node = next(each for each in tree.pruned(2) if not each.ended and each.label not in ENDS["eos_token_id"])
+    kept = tree.keep(2, 39) if typed else tree.keep(node)
+    living = kept.trace.living or kept.beam
+    place = (tree.trace.living or tree.beam) if living < kept.beam else tree.beam
+    labels = kept.prefix(2, place)
+    assert labels[-1] == (39 if typed else node.label)
+    prompt = torch.tensor(
+        [[*(IDS[0].tolist() if name == "gpt2" else [model.generation_config.decoder_start_token_id])]]
+    )
+    ids = torch.cat([prompt, torch.tensor([labels])], 1)
+    if name == "gpt2":
+        inputs = {"input_ids": ids, "attention_mask": torch.tensor([[0, *[1] * (ids.shape[1] - 1)]])}
+    else:
+        inputs = {"input_ids": IDS[:1], "attention_mask": MASK[:1], "decoder_input_ids": ids}
+    rest = {"max_new_tokens": 4, "min_new_tokens": 0}
+    out = generate(model, inputs, **{**options, **rest, "num_return_sequences": options.get("num_beams", 1)})
+    expected = {tuple(row[row[:] >= 0].tolist()) for row in out.sequences[:, ids.shape[1] :]}
+    branch = {each.labels[3:] for each in kept.hypotheses if each.labels[:3] == labels and each.places[2] == place}
+    assert {strip(row) for row in expected} == branch
+    assert {each.labels: each.score for each in tree.hypotheses}.items() <= {
+        each.labels: each.score for each in kept.hypotheses
+    }.items()
+    for each in kept.hypotheses:
+        scores = tree.trace.model.scores(0, kept.prefix(kept.steps - 1, each.place))
+        assert each.sum == pytest.approx(sum(scores), rel=1e-4)
+        assert each.score == pytest.approx(each.sum / each.taken ** options.get("length_penalty", 0.0), rel=1e-4)
+
+
+def strip(labels):
+    """The labels before an end label."""
+    ends = [i for i, label in enumerate(labels) if label in ENDS["eos_token_id"]]
+    return labels[: ends[0]] if ends else labels
+
+
+def test_a_tree_with_a_branch_is_a_tree_like_others(tmp_path):
+    tree = made("gpt2", BEAMS).tree[0]
+    kept = tree.keep(1, 30).keep(0, 31)
+    assert len(kept.hypotheses) == 9
+    found = rf.search.Found(kept.trace)
+    read = rf.search.load(found.save(tmp_path / "x.rfbeam"))
+    assert read.nbest(9) == found.nbest(9)
+    np.testing.assert_array_equal(kept.trace.scores[:, 1, :3], tree.trace.scores[:, 1, :3])
+    assert rf.show(found).text
+
+
+def test_what_cannot_be_kept_says_why():
+    tree = made("gpt2", BEAMS).tree[0]
+    with pytest.raises(SearchError, match="ends the hypothesis"):
+        tree.keep(1, 26)
+    with pytest.raises(SearchError, match="has a place"):
+        tree.keep(1, tree.node(1, 0).label, tree.node(1, 0).parent)
+    with pytest.raises(SearchError, match="no label may follow"):
+        tree.keep(6, 30)
+    model = make_model("gpt2")
+    inputs = {"input_ids": IDS, "attention_mask": MASK}
+    found = rf.search.from_generate(generate(model, inputs, **BEAMS), None, model.generation_config, **BEAMS)
+    with pytest.raises(SearchError, match="`model` and the inputs"):
+        found.tree[0].keep(1, 30)
