@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -177,6 +180,26 @@ def test_all_words_can_be_read_at_each_width(saved, tmp_path, width, scheme):
     if scheme == "dark":
         assert max(contrast(ground, "#000000") for _, ground, _ in grounds) < 6  # no white boxes
     page.screenshot(path=tmp_path / f"tree-{scheme}-{width}.png", full_page=True)
+
+
+FAULTS = """async () => {
+  const { violations } = await axe.run(document, { resultTypes: ['violations'] });
+  const grave = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+  return grave.map(({ id, nodes }) => `${id}: ${nodes[0].html}: ${nodes[0].failureSummary}`);
+}"""
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", [280, 1400])
+def test_axe_finds_no_serious_fault(saved, missing, width, scheme):
+    axe = find_spec("axe_playwright_python") or missing("axe-core is not installed (make test installs it)")
+    tree, reference = lost_tree()
+    root = saved(rf.show(tree, reference=reference), width, scheme)
+    root.locator("[data-node='1:0']").click()
+    root.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+    root.locator(".rfnb-Tree-rows td").first.wait_for()
+    root.page.evaluate(Path(axe.origin).with_name("axe.min.js").read_text(encoding="utf-8"))
+    assert root.page.evaluate(FAULTS) == []
 
 
 def test_a_page_of_12_by_40_has_less_than_300_kb(saved, tmp_path):

@@ -105,6 +105,12 @@ def check_sizes(out: Output, settings: Settings) -> int:
         if batch * (settings.returned or 1) != results:
             raise contradiction("num_return_sequences", settings.returned, f"a divisor of {results}")
         return batch
+    if out.paths is not None and out.paths.max(initial=-1) >= rows:
+        raise SearchError(
+            f"{WHAT}: the output does not have the scores of all beams, as that of Whisper's own `generate`",
+            got=f"scores of {rows} rows, and results from row {out.paths.max()}",
+            hint="with rf.capture(model, search=True) as seen: … keeps them; seen.search",
+        )
     batch = rows // beams
     fits = out.beams and batch > 0 and rows == batch * beams and not results % batch
     if fits and out.paths is not None:

@@ -103,7 +103,8 @@ class KeptScores:
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         """Keeps the candidates of a step. input_ids: the labels of each row, [rows, labels]; scores: [rows, labels]."""
-        if self._before is None:
+        if self._before is None or input_ids.shape[1] != self._before.shape[1] + 1:
+            self.steps.clear()  # another call of `generate`, as Whisper makes for each part
             self.prompts = input_ids.clone()
         else:
             self._follow(input_ids)

@@ -97,7 +97,7 @@ def random_options(name: str, chance: random.Random) -> dict[str, Any]:
         "min_new_tokens": 2,
         "forced_bos_token_id": 11,
         "forced_eos_token_id": ends[0],
-        "suppress_tokens": [1, 2],
+        "suppress_tokens": [0, 1],
         "renormalize_logits": True,
     }
     return options | {key: more[key] for key in chance.sample(list(more), chance.choice([0, 0, 1, 2]))}

@@ -114,6 +114,19 @@ def test_what_is_no_output_or_has_no_scores_says_how_to_get_them():
         rf.search.from_generate(out, None, model, **GREEDY)
 
 
+def test_whisper_gives_no_scores_of_all_beams_but_those_are_kept():
+    model, speech = make_model("whisper"), {"input_features": torch.randn(2, 8, 60)}
+    options = {"num_beams": 3, "max_new_tokens": 6}
+    kept = KeptScores.of(model.generation_config, **options)
+    for _ in range(2):  # each call begins anew
+        more = {"output_scores": True, "return_dict_in_generate": True, "logits_processor": [kept]}
+        out = model.generate(**speech, **options, **more)
+    with pytest.raises(SearchError, match="scores of all beams"):
+        rf.search.from_generate(out, None, model.generation_config, **options)
+    found = rf.search.from_generate(out, None, model.generation_config, kept=kept, **options)
+    assert [tree.best.score for tree in found.tree] == pytest.approx(out.sequences_scores.tolist(), rel=1e-5)
+
+
 def test_the_limit_is_found_where_none_is_given():
     found = made(BEAMS, {"max_new_tokens": "missing"})
     assert found.nbest(3) == made(BEAMS, {}).nbest(3)
