@@ -8,6 +8,7 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["html_image"]
 suppress_warnings = ["myst.header"]  # pages that begin below a first heading
 html_theme_options = {"top_of_page_buttons": []}
+html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
 pygments_style = "friendly"

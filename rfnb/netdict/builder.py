@@ -129,6 +129,8 @@ class Builder:
             key = described.get("register_as_extern_data") if isinstance(described, Mapping) else None
             if isinstance(key, str):
                 self.registered[key] = name
+        for data in self.extern.data.values():  # dims that layers name have sizes, whatever is constructed first
+            template_of(data)
         with deep_calls(layers_in_loops(self.scope.layers)):
             self._construct(names)
 

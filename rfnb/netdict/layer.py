@@ -40,7 +40,6 @@ CLASSES = {
     "rec.cell": "rec rnn_cell get_last_hidden_state",
     "rec.choice": "choice choice_get_beam_scores choice_get_src_beams decide decide_keep_beam split_batch_beam",
     "rec.attention": "generic_attention dot_attention concat_attention gauss_window_attention",
-    "rec.edit_distance": "edit_distance_table optimal_completions",
     "rec.kenlm": "kenlm",
     "rec.twod": "twod_lstm",
     "rec.masked": "masked_computation unmask",
@@ -51,7 +50,7 @@ CLASSES = {
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length reshape transpose tile "
     "flatten_batch unflatten_batch split_batch_time",
     "slice": "slice slice_nd gather gather_nd scatter_nd",
-    "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance",
+    "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance edit_distance_table optimal_completions",
     "signal": "stft istft mel_filterbank",
     "run": "train_flag print hdf_dump",
     "time": "window prefix_in_time postfix_in_time pad repeat shift_axis resize time_chunking time_unchunking",

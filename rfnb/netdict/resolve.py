@@ -47,8 +47,21 @@ def size_told(described: Any) -> Any:
         return None
     size = described.get("n_out") or described.get("out_dim") or (described.get("out_type") or {}).get("dim")
     inner = described.get("subnetwork")
-    layers = [inner.get("output")] if isinstance(inner, Mapping) else layers_inside(described)
-    return size or next((inner_size for layer in layers if (inner_size := size_told(layer)) is not None), None)
+    if isinstance(inner, Mapping):
+        return size or size_in(inner, "output")
+    return size or next(
+        (inner_size for layer in layers_inside(described) if (inner_size := size_told(layer)) is not None), None
+    )
+
+
+def size_in(net: Mapping[str, Any], name: Any, above: tuple[Any, ...] = ()) -> Any:
+    """The number of features that a layer of a net says it has, or that those say which it copies; None if not told."""
+    described = net.get(name) if isinstance(name, str) and name not in above else None
+    size = size_told(described)
+    if size is not None or not isinstance(described, Mapping) or class_name(described) != "copy":
+        return size
+    sizes = [size_in(net, source, (*above, name)) for source in names_of_sources(described, None)]
+    return sum(sizes) if sizes and all(isinstance(size, int) for size in sizes) else None
 
 
 @dataclass(eq=False)

@@ -90,7 +90,7 @@ COMMON: dict[str, Option] = {declared.name: declared.default for declared in fie
 IGNORED = frozenset(
     "collocate_with param_device control_dependencies_on_output debug_print_layer_output updater_opts "
     "custom_param_importer encapsulate out_shape state in_dim extra_deps mask copy_output_loss_from_source_idx "
-    "axis_split_info ce_smoothing sampling sprint_opts".split()
+    "axis_split_info ce_smoothing sampling shape_deps sprint_opts".split()
 )
 """Options without effect here."""
 _DEFAULTS = CommonOptions(**{name: option.default for name, option in COMMON.items()})

@@ -14,6 +14,7 @@ import re
 import sys
 import sysconfig
 import threading
+import warnings
 import weakref
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,9 @@ from itertools import count, islice
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from rfnb.errors import LoopWarning
+from rfnb.printable import terminal_text
 
 T = TypeVar("T")
 PACKAGE = str(Path(__file__).parents[2]) + "/"
@@ -472,3 +476,10 @@ def _code_of_lines(file: str, first: int, lines: Sequence[str]) -> CodeType:
     """A code object, never run, with an instruction that covers each line."""
     names = ["_" * max(len(line.encode(errors="replace")), 1) for line in lines]
     return compile("\n" * (first - 1) + "\n".join(names), file, "exec")
+
+
+def warn(text: str) -> None:
+    """Warns at the line of the user's code that runs now."""
+    frame = user_frame()
+    file, line = (__file__, 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    warnings.warn_explicit(terminal_text(text), LoopWarning, file, line)

@@ -18,7 +18,7 @@ from rfnb.errors import ViewError
 from rfnb.trace.pause.hold import Paused, Resume
 from rfnb.trace.pause.pauses import Pause, pauses
 from rfnb.trace.run.options import options
-from rfnb.trace.run.plain_steps import PlainSteps
+from rfnb.trace.run.variables import PlainSteps
 
 if TYPE_CHECKING:
     from rfnb.display.panel.commands import Dispatcher

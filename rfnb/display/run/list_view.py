@@ -11,7 +11,7 @@ from rfnb.display.kit.words import Words, bold, chip
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table
 from rfnb.display.run.schema import Origin, RunItem, RunsView
-from rfnb.trace.run.plain_steps import PlainSteps
+from rfnb.trace.run.variables import PlainSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -47,7 +47,7 @@ from rfnb.errors import ViewError
 from rfnb.trace.plain.skipped_functions import is_added
 from rfnb.trace.run.file.stored_variables import StoredVariables
 from rfnb.trace.run.find import steps_begun
-from rfnb.trace.run.plain_steps import PlainSteps
+from rfnb.trace.run.variables import PlainSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

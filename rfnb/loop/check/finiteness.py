@@ -26,7 +26,7 @@ from rfnb.core.tensor.tensor import Tensor, plain_tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import DtypeError, ParameterError, fact_lines
 from rfnb.printable import terminal_text
-from rfnb.trace.graph.value_meters import raw_of, raws_in
+from rfnb.trace.graph.meters import raw_of, raws_in
 from rfnb.trace.observe import Observer, OpEvent, observing
 
 KEPT = 4

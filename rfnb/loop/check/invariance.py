@@ -37,8 +37,8 @@ from rfnb.errors import DimError, DtypeError, ParameterError, fact_lines
 from rfnb.loop.check.finiteness import describe_operand
 from rfnb.loop.check.plain_batch import InBatch, takes_lengths, with_dims, with_other_numbers, without_dims
 from rfnb.printable import terminal_text
-from rfnb.trace.graph.unchanged import Unchanged
-from rfnb.trace.graph.value_meters import raws_in
+from rfnb.trace.graph.meters import raws_in
+from rfnb.trace.graph.model_graph import Unchanged
 from rfnb.trace.observe import OpEvent, observing
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float64": 1e-8}

@@ -14,7 +14,7 @@ from rfnb.errors import LoopError, ParameterError
 from rfnb.loop.replay.replay import Replay
 from rfnb.loop.step import execute, replaying
 from rfnb.loop.steps.explain import Explanation, OpTime, Profile
-from rfnb.trace.graph.time_meter import TimeMeter, call_cost
+from rfnb.trace.graph.meters import TimeMeter, call_cost
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -17,8 +17,9 @@ from rfnb.netdict.axes import NetworkDims
 from rfnb.netdict.config.interpreter import Interpreter, Leave
 from rfnb.netdict.config.modules import ConfigModule, ConfigOptions
 from rfnb.netdict.config.tf_functions import network_of
-from rfnb.netdict.config.tf_names import PADDING, POOL, Array, Padding
+from rfnb.netdict.config.tf_names import PADDING, POOL, Array, Number, Padding
 from rfnb.netdict.config.values import Frame, Function, Located, Unknown
+from rfnb.ops.create import full
 from rfnb.ops.shape import set_feature_dim
 
 LONGEST = 4000
@@ -170,6 +171,9 @@ class Computation:
         if isinstance(result, Tensor):
             order = [dim for dim in common if dim in result.sig.index]
             result = Array(result, [*order, *(dim for dim in result.dims if dim not in order)], self.pool)
+        if isinstance(result, Number):
+            kind = "bool" if isinstance(result, bool) else "int32" if isinstance(result, int) else "float32"
+            result = Array(full(dims=[], fill_value=result, dtype=kind), [], self.pool)
         if not isinstance(result, Array):
             expected = "source(0), operators, functions of tf that are known here, of the config, or given"
             fault = f"eval: {result.name} is not known here" if isinstance(result, Unknown) else "eval gives no tensor"

@@ -49,7 +49,9 @@ class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_
 
     def setup(self, x: Tensor) -> None:  # type: ignore[override]
         """W {in, out}, b {out}."""
-        in_dim = x.sparse_dim or x.feature_dim
+        given = self.spec.described.get("in_dim")  # it may be another axis than the features
+        given = self.pool.of(given) if isinstance(given, Dim) else None
+        in_dim = x.sparse_dim or (given if given in x.dims else x.feature_dim)
         if in_dim is None or self.out_dim is None:
             fault = "the source has no features" if in_dim is None else "the number of outputs is missing"
             raise NetworkError(fault, got=x.describe_dims(), expected='"n_out": …' if in_dim is not None else None)

@@ -1,20 +1,29 @@
-"""Losses and distances as layers: loss, sparse_softmax_cross_entropy_with_logits, edit_distance."""
+"""Losses and distances as layers: loss, sparse_softmax_cross_entropy_with_logits, edit_distance.
+
+edit_distance_table and optimal_completions are the edit distance to a target, label by label.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import time_of
-from rfnb.netdict.layer import Layer
+from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.losses import loss_by_name, on_frames_of
 from rfnb.netdict.options import REQUIRED, layer, value
+from rfnb.ops.concat import concat
+from rfnb.ops.create import range_over_dim, zeros
+from rfnb.ops.index import gather
 from rfnb.ops.loss import cross_entropy, edit_distance
-from rfnb.ops.math import cast
-from rfnb.ops.shape import set_sparse_dim
+from rfnb.ops.math import cast, combine_bc, compare_bc, equal, minimum, where
+from rfnb.ops.reduce import reduce_min
+from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
 
 
 class LossLayer(Layer, layer_class="loss"):
@@ -73,3 +82,121 @@ class EditDistance(Layer, layer_class="edit_distance", sourceless=True):
             raise NetworkError("edit_distance needs two sequences", got=f"{a.describe_dims()}, {b.describe_dims()}")
         a, b = (set_sparse_dim(cast(x, "int64"), None) for x in (a, b))
         return edit_distance(a, first, b, second)
+
+
+FAR = 2**24
+"""More than any distance."""
+
+
+class _ToTarget(Layer):
+    """A layer of a loop that takes all frames of the target in each step."""
+
+    blank_idx: int | None = value(None, int)
+    labels: Any = layer()
+
+    @classmethod
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The target with all its frames is an input."""
+        target = described.get("target")
+        if not isinstance(target, str):
+            raise NetworkError("the target is missing", expected='"target": "classes"')
+        layer_or_data = target.removeprefix("layer:") if target.startswith("layer:") else f"base:data:{target}"
+        return {**described, "labels": layer_or_data}
+
+    def setup(self, x: Tensor, labels: Tensor) -> None:  # type: ignore[override]
+        """The axis of the rows: one entry more than the target has."""
+        frames = time_of(labels)
+        if frames is None or labels.sparse_dim is None:
+            raise NetworkError(
+                f"{self.layer_class}: the target is not a sequence of labels", got=labels.describe_dims()
+            )
+        if self.loop is None:
+            raise NetworkError(f"{self.layer_class} is a layer of a loop", expected='in the "unit" of a rec layer')
+        self.frames, self.row = frames, 1 + frames
+
+
+class EditDistanceTable(
+    _ToTarget, SteppingLayer, layer_class="edit_distance_table", can_leave=False, state_has_output=True
+):
+    """The edit distances from the labels so far to each beginning of the target. {…} → {…, 1 + target}
+
+    A row of the table of Wagner and Fischer (1974); a blank label leaves it as it is.
+    """
+
+    def first_state(self, x: Tensor, labels: Tensor | None = None) -> State:
+        """No label yet: 0, 1, 2, …"""
+        count = zeros(x.dims, dtype="int32")
+        return State(row=combine_bc(count, "+", _range(self.row)), count=count)
+
+    def step(self, state: State, x: Tensor, labels: Tensor) -> tuple[Tensor, State]:
+        """{…} → {…, 1 + target}"""
+        previous, count = state["row"], state["count"]
+        label, places = _number(x), _range(self.frames)
+        diagonal = gather(previous, indices=places, axis=self.row) + cast(
+            compare_bc(_number(labels), "!=", label), "int32"
+        )
+        tail = minimum(gather(previous, indices=places + 1, axis=self.row) + 1, diagonal)
+        head = Dim(1, name="first")
+        row, _ = concat(
+            (expand_dim(count + 1, head), head), (tail, self.frames), out_dim=self.row, allow_broadcast=True
+        )
+        # Entry j is also the entry i before it and j − i insertions.
+        column = Dim(None, name="before")
+        earlier, column = replace_dim(row, in_dim=self.row, out_dim=column)
+        allowed = compare_bc(_range(column), "<=", _range(self.row))
+        steps = where(allowed, earlier - _range(column), FAR, allow_broadcast_all_sources=True)
+        row, count = reduce_min(steps, axis=column, use_mask=False) + _range(self.row), count + 1
+        if self.blank_idx is not None:
+            blank = equal(label, self.blank_idx)
+            row = where(blank, previous, row)
+            count = where(blank, state["count"], count)
+        return row, State(row=row, count=count)
+
+    def output_of(self, state: State) -> Tensor:
+        """The row so far."""
+        return set_feature_dim(state["row"], self.row)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The axis of the row."""
+        return self.row
+
+
+class OptimalCompletions(_ToTarget, layer_class="optimal_completions"):
+    """For each label that may come next, the smallest edit distance that is possible then. {…, row} → {…, labels}
+
+    The source is the row of edit_distance_table before this step. https://arxiv.org/abs/1810.01398
+    """
+
+    def setup(self, x: Tensor, labels: Tensor) -> None:  # type: ignore[override]
+        """The labels."""
+        super().setup(x, labels)
+        assert labels.sparse_dim is not None
+        size = max(labels.sparse_dim.get_dim_value(), (self.blank_idx or 0) + 1)
+        self.out_dim = labels.sparse_dim if size == labels.sparse_dim.dimension else self.pool.feature(size, x.dims)
+        if self.row not in x.dims:
+            expected = '"from": "prev:table", an edit_distance_table with the same target'
+            raise NetworkError("optimal_completions: the source is not a row", got=x.describe_dims(), expected=expected)
+
+    def compute(self, x: Tensor, labels: Tensor) -> Tensor:
+        """{…, row} → {…, labels}"""
+        assert self.out_dim is not None
+        distance, label = reduce_min(x, axis=self.row), _range(self.out_dim)
+        differs = cast(compare_bc(_number(labels), "!=", label), "int32")
+        longer = reduce_min(gather(x, indices=_range(self.frames), axis=self.row) + differs, axis=self.frames)
+        y = minimum(distance + 1, longer)
+        if self.blank_idx is not None:
+            y = where(equal(label, self.blank_idx), distance, y)
+        return set_feature_dim(y, self.out_dim)
+
+    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
+        """The labels."""
+        return self.out_dim
+
+
+def _number(labels: Tensor) -> Tensor:
+    """Labels as numbers, which can be compared with those of another vocabulary."""
+    return cast(set_sparse_dim(labels, None), "int32")
+
+
+def _range(dim: Dim) -> Tensor:
+    return _number(range_over_dim(dim))

@@ -92,24 +92,47 @@ class GatherNd(Layer, layer_class="gather_nd"):
 
 
 class SliceNd(Layer, layer_class="slice_nd"):
-    """`size` frames of each sequence, from `start` on. {…, time}, {…} → {…, size}"""
+    """`size` frames of each sequence, from `start` on, or all that are left. {…, time}, {…} → {…, size}
+
+    A size that is a layer, or None, gives an axis with lengths of its own.
+    """
 
     start: Any = layer()
-    size: Any = value(None, int)
+    size: Any = layer(None)
     min_size: int | None = value(None, int)
     out_spatial_dim: Dim | None = value(None, Dim)
 
-    def setup(self, x: Tensor, start: Tensor | None = None) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, start: Tensor | None = None, size: Tensor | None = None) -> None:  # type: ignore[override]
         """The new dim."""
         frames = time_of(x)
-        if frames is None or self.size is None:
-            raise NetworkError("slice_nd needs a source with a time axis, and a number for size", got=x.describe_dims())
+        if frames is None or not isinstance(self.size, int | Dim | str | None):
+            fault = "slice_nd needs a source with a time axis; size is a number, a Dim, a layer or None"
+            raise NetworkError(fault, got=f"{x.describe_dims()}, {self.size!r:.40}")
         self.frames = frames
-        self.sliced = self.out_spatial_dim or self.pool.static(self.size, x.dims)
+        fixed = self.size.dimension if isinstance(self.size, Dim) else self.size
+        self.counts = isinstance(fixed, int)
+        if self.out_spatial_dim is None and isinstance(self.size, Dim):
+            self.out_spatial_dim = self.size
+        if self.out_spatial_dim is None:
+            new = (
+                self.pool.static(fixed, x.dims)
+                if isinstance(fixed, int)
+                else Dim(None, name=f"sliced-time:{self.name}")
+            )
+            self.out_spatial_dim = new
+        if not self.counts:
+            self.out_spatial_dim.kind = "spatial"
+        if self.min_size is not None and not self.counts:
+            raise NetworkError("slice_nd: min_size needs a number for size", got=repr(self.size)[:40])
+        self.sliced = self.out_spatial_dim
 
-    def compute(self, x: Tensor, start: Tensor | None = None) -> Tensor:
+    def compute(self, x: Tensor, start: Tensor | None = None, size: Tensor | None = None) -> Tensor:
         """{…, time}, {…} → {…, size}"""
         frames = self.frames
+        if not self.counts:
+            begin = cast(full(dims=[], fill_value=self.start, dtype="int64") if start is None else start, "int64")
+            end = None if size is None else begin + cast(size, "int64")
+            return slice_(x, axis=frames, start=begin, end=end, out_dim=self.sliced)[0]
         if start is None:
             offset = full(dims=[], fill_value=self.start, dtype="int64", device=x.device)
             if not self.spec.batch_independent:
@@ -120,6 +143,10 @@ class SliceNd(Layer, layer_class="slice_nd"):
         places = range_over_dim(self.sliced, dtype="int64", device=x.device) + offset
         valid = compare_bc(places, "less", get_size_tensor(frames, device=x.device))
         return where(valid, y, cast_number(0, x))  # 0 behind the end of a sequence
+
+    def names_of_dims(self) -> dict[Dim, str]:
+        """sliced-time:name."""
+        return {self.sliced: f"sliced-time:{self.name}"}
 
 
 class ScatterNd(Layer, layer_class="scatter_nd"):

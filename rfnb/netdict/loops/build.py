@@ -18,7 +18,7 @@ from rfnb.netdict.layer_call import errors_of, named_after
 from rfnb.netdict.loops.length import choices, lengths_asked, set_axis
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import circle_through, ends_of_steps, put_in_order
-from rfnb.netdict.resolve import STEP, Scope, names_of_operands, names_of_sources, size_told
+from rfnb.netdict.resolve import STEP, Scope, names_of_operands, names_of_sources, size_in, size_told
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
 from rfnb.ops.shape import expand_dim, set_feature_dim, set_sparse_dim
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 ROUNDS = 3
 """How often the layers of a circle through `prev:` are constructed until their dims agree."""
+KEEPING = "activation combine copy dropout eval linear softmax_over_spatial switch".split()
+"""Classes whose output has all axes of their sources, the features apart."""
 NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
 """Initial outputs by name."""
 
@@ -211,12 +213,12 @@ class Loops:
 
     def _guessed_now(self, scope: Scope, name: str, path: str, guesses: dict[str, Tensor | None]) -> Tensor:
         builder, described, guesses[path] = self.builder, scope.layers[name], None
-        inner = described.get("subnetwork")
-        if isinstance(inner, Mapping) and "output" in inner:
-            return self._guessed(scope.sub(name), "output", guesses)
         initial = described.get("initial_output")
         if isinstance(initial, str) and initial not in (*NUMBERS, "var", "apply(0)"):
             return builder.seen(builder.find(scope, initial, path), scope)
+        inner = described.get("subnetwork")
+        if isinstance(inner, Mapping) and "output" in inner:
+            return self._guessed(scope.sub(name), "output", guesses)
         labels = self._labels(described)
         if described["class"] == "choice":
             beam = self.net(scope.in_loop).beam if scope.in_loop is not None else None
@@ -227,6 +229,8 @@ class Loops:
         batch = [dim for x in templates for dim in x.dims if dim.is_batch_dim() or dim.name == "beam"]
         if (loop := scope.in_loop) is not None and (source := self.net(loop).source) is not None:
             batch += [dim for dim in source.dims if dim.is_batch_dim()]
+        if described["class"] in KEEPING:
+            batch += [dim for x in templates for dim in x.dims if dim is not x.feature_dim]
         dims = list(dict.fromkeys(batch))  # others may be reduced: rather too few of them than too many
         size = size_told(described)
         feature: Dim | None
@@ -266,6 +270,9 @@ class Loops:
             return guesses[path]
         if name in where.layers:
             return self._guessed(where, name, guesses)
+        head, _, part = name.partition("/")
+        if part and head in where.layers:
+            return self._guessed_part(where, where.layers[head], part)
         if where.recurrent and name == STEP:
             return self.builder.nodes[self.value(where, STEP)].template
         if where.recurrent:
@@ -274,6 +281,18 @@ class Loops:
             return None
         outer = [self._known(where.parent, ref, guesses) for ref in names_of_sources(where.options_of_subnet(), None)]
         return next((x for x in outer if x is not None), None)
+
+    def _guessed_part(self, scope: Scope, described: Any, part: str) -> Tensor | None:
+        """The template of a layer in the unit of a masked_computation, by the number of features that it tells."""
+        unit = described.get("unit") if isinstance(described, Mapping) else None
+        net = unit.get("subnetwork") if isinstance(unit, Mapping) else None
+        size = size_in(net, part) if isinstance(net, Mapping) else None
+        if size is None or scope.in_loop is None:
+            return None
+        beam = self.net(scope.in_loop).beam
+        feature = self.builder.axes.feature(size)
+        with on_meta():
+            return set_feature_dim(zeros([batch_dim, *([] if beam is None else [beam]), feature]), feature)
 
     def attempts(self, scope: Scope, path: str) -> Iterator[None]:
         """Rounds of constructing a layer: another one if its template is not what others took it for."""

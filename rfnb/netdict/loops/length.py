@@ -34,15 +34,16 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
     frames = None if rec.source is None else time_of(rec.source)
     cheats = any(described.get("cheating") for described in choices(unit).values()) or layer.cheating
     rec.known = True
-    if layer.axis is not None:
+    own = isinstance(layer.axis, Dim) and "end" in unit and not _is_there(builder, layer.axis)
+    if layer.axis is not None and not own:
         rec.axis = layer.axis if isinstance(layer.axis, Dim) else builder.axes.one(layer.axis, _source_of(rec))
         return
-    if frames is not None and "end" not in unit:
+    if frames is not None and "end" not in unit and not own:
         rec.axis = frames
         return
     key = common.size_target or (common.target if not rec.beam or cheats or follows_target(unit) else None)
     target_frames = None if key is None else _time_of_target(builder, rec, key)
-    if target_frames is not None:
+    if target_frames is not None and not own:
         rec.axis = target_frames
         return
     if "end" not in unit:
@@ -52,9 +53,16 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
     if layer.max_seq_len is None and layer.max_seq_len_via is None:
         raise NetworkError("the loop may have no end", expected='"max_seq_len": 100')
     rec.known = False
-    rec.axis = Dim(None, name=rec.scope.name, kind="spatial")
+    rec.axis = layer.axis if own else Dim(None, name=rec.scope.name, kind="spatial")
     builder.axes.name(rec.axis, f"dyn-time:{rec.path}")
     give_made_up_lengths(rec)
+
+
+def _is_there(builder: Builder, axis: Dim) -> bool:
+    """Whether data, or a value outside of loops, has an axis; otherwise a loop may make it its own."""
+    data = (dim for key in builder.extern.data.values() for dim in key.dims)
+    values = (dim for node in builder.nodes.values() if node.loop is None for dim in node.template.dims)
+    return any(dim is axis or axis in dim.roots.values() for dim in (*data, *values))
 
 
 def give_made_up_lengths(rec: RecNet) -> None:

@@ -17,8 +17,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, ParameterError, RunFileError
 from rfnb.ops import math
 from rfnb.trace.compare.comparison import Compared, Comparison, PairedNumbers
-from rfnb.trace.compare.match import Sequences, match_sequences, match_values
-from rfnb.trace.compare.part import MaskedPart, Select, fitted, part_of
+from rfnb.trace.compare.match import MaskedPart, Select, Sequences, fitted, match_sequences, match_values, part_of
 from rfnb.trace.run.entries import Entries, numbers
 from rfnb.trace.run.file.stored import StoredReplay
 from rfnb.trace.run.run import Run

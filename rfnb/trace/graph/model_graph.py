@@ -30,12 +30,16 @@ How to read a graph (the classes are in `core.graph.graph`):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import random as random_of_python
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 from time import perf_counter
 from typing import Any, get_args
+
+import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.call_recorder import ModuleTable, is_module
@@ -43,24 +47,94 @@ from rfnb.core.graph.graph import Node, name_graph
 from rfnb.core.graph.meter import SUMMED, Bad, Meter, NodeMeasure, NodeMeasures, Sample, Show
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.ground.nested import leaves, named_leaves
+from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import metering, modules_described_by
 from rfnb.core.ground.source import user_source
-from rfnb.core.ground.tracers import TraceCall, keep_state, trace_call
+from rfnb.core.ground.tracers import TraceCall, drop_numbers, keep_state, trace_call
 from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.core.tensor.tensor_dict import as_dicts
+from rfnb.core.tensor.tensor_dict import as_dicts, copied_with
 from rfnb.errors import ParameterError
 from rfnb.ops.create import zeros
 from rfnb.ops.random import random
-from rfnb.trace.graph.time_meter import Cost, TimeMeter, call_cost, event_cost
+from rfnb.trace.graph.meters import (
+    ActivationMeter,
+    Cost,
+    GradientMeter,
+    MemoryMeter,
+    TimeMeter,
+    call_cost,
+    event_cost,
+    raw_of,
+)
 from rfnb.trace.graph.tracer import Tracer
-from rfnb.trace.graph.unchanged import Unchanged
-from rfnb.trace.graph.value_meters import ActivationMeter, GradientMeter, MemoryMeter, raw_of
 from rfnb.trace.run.session import drawing_to
+
+
+class Unchanged(ExitStack):
+    """A block after which random generators and kept parameters have their previous state."""
+
+    def __enter__(self) -> Unchanged:
+        backend = raw_registry.selected()
+        self.callback(backend.set_random_state, backend.get_random_state())
+        self.callback(random_of_python.setstate, random_of_python.getstate())
+        self.callback(np.random.set_state, np.random.get_state())
+        self._kept: set[int] = set()
+        super().__enter__()
+        return self
+
+    def keep(self, parameter: Parameter) -> None:
+        """Restores a parameter at the end of the block; to be called before it is changed in place."""
+        backend, raw = backend_of_raw(parameter._raw), parameter._raw
+        if id(parameter) not in self._kept:
+            self._kept.add(id(parameter))
+            self.callback(backend.overwrite_raw, raw, backend.snapshot_raw(raw))
+
+    def keep_held(self, models: Iterable[Any]) -> None:
+        """Restores the state of foreign modules that these models contain, such as those of torch."""
+        for part in _held_by(models):
+            for keep in keep_state.of(type(part)):
+                keep(part, self)
+
+    def without_numbers(self, models: Iterable[Any], given: Any) -> Any:
+        """Returns the given structure with tensors on the device "meta". Until the end of the block, the tensors of
+        modules among `models` are there too.
+        """
+        self.enter_context(set_default_device_ctx("meta"))
+        for tensor in _tensors_of(models):
+            self.callback(setattr, tensor, "_raw", tensor._raw)
+            tensor._raw = backend_of_raw(tensor._raw).without_numbers_raw(tensor._raw)
+        for part in _held_by(models):
+            for drop in drop_numbers.of(type(part)):
+                drop(part, self)
+        return copied_with(_without_numbers, given)
+
+
+def _without_numbers(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor):
+        return leaf
+    twin = leaf.like(backend_of_raw(leaf._raw).without_numbers_raw(leaf._raw))
+    return twin.with_name(leaf.name)
+
+
+def _tensors_of(models: Iterable[Any]) -> Iterator[Tensor]:
+    """All tensors that are attributes of these modules or of modules inside them, such as parameters."""
+    ids: set[int] = set()
+    for leaf in _held_by(models):
+        if isinstance(leaf, Tensor) and leaf.raw_tensor is not None and id(leaf) not in ids:
+            ids.add(id(leaf))
+            yield leaf
+
+
+def _held_by(models: Iterable[Any]) -> Iterator[Any]:
+    """What is in the attributes of these modules and of modules inside them."""
+    for module in chain.from_iterable(model.modules() for model in models if is_module(model)):
+        yield from leaves(dict(vars(module)))
 
 
 @dataclass(frozen=True)

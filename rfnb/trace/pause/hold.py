@@ -13,6 +13,7 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal
 
 from rfnb.core.ground.hook import Hook
+from rfnb.core.ground.source import warn
 from rfnb.core.run_ctx import get_run_ctx_step
 from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import Pause, pauses
@@ -21,7 +22,6 @@ from rfnb.trace.run.options import options
 from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.run import OneStep
 from rfnb.trace.run.runs import runs
-from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Set
 from typing import TYPE_CHECKING, Any
 
 from rfnb.core.expression.expression import Expression
-from rfnb.core.ground.source import Source, user_source
+from rfnb.core.ground.source import Source, user_source, warn
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError, ParameterError
 from rfnb.printable import encodable, error_text, printable_name
 from rfnb.trace.run.find import Where, test_of, truth
 from rfnb.trace.run.session import waits_for
-from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep

@@ -30,8 +30,7 @@ from rfnb.trace.plain.hidden import (
     role_of,
 )  # fmt: skip
 from rfnb.trace.plain.iterators import iterator_of
-from rfnb.trace.plain.log import Entry
-from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.log import Entry, Summary
 from rfnb.trace.plain.values import Kept, Opaque, Parts, objects_in, tensor_backend, tensors_in
 
 

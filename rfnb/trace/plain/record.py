@@ -13,7 +13,7 @@ from functools import partial, wraps
 from types import CodeType, FrameType
 from typing import Any, Generic, TypeVar
 
-from rfnb.core.ground.source import Block
+from rfnb.core.ground.source import Block, warn
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import error_text
@@ -41,7 +41,6 @@ from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.run.axis_names import Axes, axes_of
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.session import store, store_later
-from rfnb.trace.run.warn import warn
 
 
 class FunctionRecorder(FrameRecorder):

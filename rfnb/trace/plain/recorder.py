@@ -13,18 +13,17 @@ from operator import attrgetter
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rfnb.core.ground.source import warn
 from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import pauses
 from rfnb.trace.plain.hidden import Around, Hidden, Moment
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.log import Raised, Tested
+from rfnb.trace.plain.log import Raised, Summary, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
-from rfnb.trace.plain.summary import Summary
 from rfnb.trace.plain.syntax import BEFORE, Outline, Place, Use
 from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.plain.variables import FrameVariables
 from rfnb.trace.run.failure import Failure
-from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.recording import Recording

@@ -8,10 +8,10 @@ import threading
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
+from rfnb.core.ground.source import warn
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.recorder import Client, FrameRecorder
 from rfnb.trace.plain.syntax import outline
-from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     pass

@@ -22,7 +22,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.containers import MISSING, PLAIN
-from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.log import Summary
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import (
     MAY,
@@ -41,11 +41,10 @@ from rfnb.trace.run import session
 from rfnb.trace.run.axis_names import Axes, AxisNames
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.names import LostValue, NoValue, TypeOnly
-from rfnb.trace.run.plain_steps import PlainSteps
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import stacked_variable
 from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
-from rfnb.trace.run.variables import NUMPY, SHOWN_PARTS, Container, Growing, GrownRows, Leaf, Lost, array_of
+from rfnb.trace.run.variables import NUMPY, SHOWN_PARTS, Container, Growing, GrownRows, Leaf, Lost, PlainSteps, array_of
 from rfnb.trace.run.when import bad_entries
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.log import Entry
-from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.log import Entry, Summary
 from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, tensors_in
 
 CLOCKS = frozenset(

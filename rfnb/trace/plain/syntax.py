@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from rfnb.core.ground.source import PerPlace, Source
 from rfnb.trace.plain.containers import Path, path_of
-from rfnb.trace.plain.text import ChangedText, text_of
+from rfnb.trace.plain.user_code import ChangedText, text_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

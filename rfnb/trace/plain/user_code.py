@@ -1,19 +1,124 @@
-"""The user's code: which files it is in, and the variables of modules that its functions assign."""
+"""The user's code: the text it was compiled from, its files, and variables of modules that its functions assign."""
 
 from __future__ import annotations
+import __future__
 
+import ast
 import contextlib
 import dis
+import linecache
+import os
 import sys
 import sysconfig
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE
+from rfnb.core.ground.source import CELLS, MARIMO, PACKAGE, parsed
 from rfnb.trace.plain.containers import MISSING
+
+NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+MOST_FILES = 8
+"""Number of files whose syntax trees are kept."""
+
+
+class ChangedText(Exception):
+    """A file does not have the text any more that some code was compiled from."""
+
+
+class Text:
+    """A text with its functions and classes.
+
+    Args:
+        lines: of the text.
+        file: where it is; compiled code is compared if it is a file that can change.
+    """
+
+    def __init__(self, lines: Sequence[str], file: str):
+        self.lines, self._file = lines, file
+        self._whole = "".join(lines)
+        self._nodes = _nodes_of(self._whole) if lines else {}
+        self._codes: dict[int, list[CodeType]] = {}  # by the flags that code which is executed has from other code
+
+    def scope(self, code: CodeType) -> Any:
+        """The node of a function or class, or of the whole text, that code was compiled from; None if there is none.
+
+        Raises ChangedText if the file had another text then.
+        """
+        if self._nodes and not self._has(code):
+            raise ChangedText(f"{os.path.basename(self._file)} has changed since its code was loaded: reload it")  # noqa: PTH119
+        return self._nodes.get(_key(code))
+
+    def _has(self, code: CodeType) -> bool:
+        entry = linecache.cache.get(self._file, ())
+        if len(entry) == 1 or entry[1:2] in ((), (None,)):
+            return True  # such as a cell, whose text stays
+        flags = code.co_flags & __future__.annotations.compiler_flag
+        if flags not in self._codes:
+            self._codes[flags] = [*_codes_of(self._whole, self._file, flags)]
+        key = _key(code)
+        candidates = (candidate for candidate in self._codes[flags] if _key(candidate) == key)
+        return any(_is_same(code, candidate) for candidate in candidates) or _is_rewritten(code)
+
+
+def text_of(code: CodeType) -> Text:
+    """The text of the file or cell of code, as it is now."""
+    file = code.co_filename
+    linecache.checkcache(file)
+    lines, text = linecache.getlines(file), _texts.get(file)
+    if text is None or text.lines is not lines:
+        if len(_texts) >= MOST_FILES:
+            _texts.clear()
+        text = _texts[file] = Text(lines, file)
+    return text
+
+
+_texts: dict[str, Text] = {}
+
+
+def _key(code: CodeType) -> tuple[str, int]:
+    return code.co_name, 0 if code.co_name == "<module>" else code.co_firstlineno
+
+
+def _nodes_of(text: str) -> Mapping[tuple[str, int], Any]:
+    """The functions and classes of a text by name and first line, and the whole."""
+    try:
+        tree = parsed(text)
+    except (SyntaxError, ValueError):
+        return {}
+    nodes: dict[tuple[str, int], Any] = {("<module>", 0): tree}
+    for node in ast.walk(tree):
+        if isinstance(node, NAMED):
+            nodes.setdefault((node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])), node)
+    return nodes
+
+
+def _codes_of(text: str, file: str, flags: int) -> Iterator[CodeType]:
+    """The code of a text, and that of all functions and classes in it."""
+    try:
+        codes = [compile(text, file, "exec", flags, dont_inherit=True)]
+    except (SyntaxError, ValueError):
+        return
+    while codes:
+        code = codes.pop()
+        yield code
+        codes += (part for part in code.co_consts if isinstance(part, CodeType))
+
+
+def _is_same(code: CodeType, made: CodeType) -> bool:
+    """Whether two pieces of code have the same instructions, from the same lines and columns."""
+    is_equal = code.replace(co_flags=made.co_flags, co_filename=made.co_filename) == made  # a decorator may set flags
+    return is_equal and [*code.co_positions()] == [*made.co_positions()]
+
+
+def _is_rewritten(code: CodeType) -> bool:
+    """Whether a module was not compiled as its text is written: pytest rewrites `assert`, others add checks."""
+    modules = (module for module in [*sys.modules.values()] if getattr(module, "__file__", None) == code.co_filename)
+    loaders = [getattr(getattr(module, "__spec__", None), "loader", None) for module in modules]
+    return any(loader is not None and type(loader) is not SourceFileLoader for loader in loaders)
 
 
 @cache

@@ -12,9 +12,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from rfnb.core.ground.source import warn
 from rfnb.trace.plain.containers import HIDDEN, MISSING, PLAIN, Path
-from rfnb.trace.plain.log import TENSOR, Log
-from rfnb.trace.plain.summary import summary
+from rfnb.trace.plain.log import TENSOR, Log, summary
 from rfnb.trace.plain.syntax import BEFORE, Outline, Use
 from rfnb.trace.plain.values import (
     MAY,
@@ -39,7 +39,6 @@ from rfnb.trace.plain.values import (
 )
 from rfnb.trace.run.options import options
 from rfnb.trace.run.runs import runs
-from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.iterations import Iterations

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from rfnb.core.ground.show import Shown
-from rfnb.core.ground.source import user_source
+from rfnb.core.ground.source import user_source, warn
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.run_ctx import RunCtx, entered
 from rfnb.core.tensor.listener import listening
@@ -34,7 +34,6 @@ from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 from rfnb.trace.run.session import redirecting_runs
-from rfnb.trace.run.warn import warn
 
 
 @contextmanager

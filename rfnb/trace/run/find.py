@@ -12,13 +12,13 @@ import numpy as np
 
 from rfnb.core.expression.expression import Expression, Names
 from rfnb.core.ground.raw import BACKENDS
+from rfnb.core.ground.source import warn
 from rfnb.core.ground.text import number_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.trace.run.entries import numbers
 from rfnb.trace.run.names import LostValue, NoValue, TypeOnly, evaluate, known_functions, own_functions, variable_names
 from rfnb.trace.run.random_numbers import with_own_numbers
-from rfnb.trace.run.warn import warn
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -6,16 +6,71 @@ Such a value is None, a bool, int, float, str or number of numpy; a list, tuple 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim
+from rfnb.core.graph.graph import Value
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import LoopError
 from rfnb.trace.run.axis_names import is_unnamed
 from rfnb.trace.run.names import LostValue, NoValue, TypeOnly
+
+if TYPE_CHECKING:
+    from rfnb.trace.run.run import Run
+
+
+class PlainSteps:
+    """The part of `Replayable` that is the same for all plain Python code: no ops, no search, no computing again."""
+
+    seed, every = 0, 1
+    is_isolated = True
+    sequences: tuple[None, None] = (None, None)
+    lineages: tuple[()] = ()
+    is_search = False
+
+    def in_order(self) -> AbstractContextManager[None]:
+        """Nothing is computed again."""
+        return nullcontext()
+
+    def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
+        """No ops were recorded."""
+        return []
+
+    def ends(self) -> list[str] | None:
+        """Nothing is known but that the code ended."""
+        return None
+
+    def found(self, run: Run) -> None:
+        """No search."""
+
+    def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
+        """No search."""
+        return {}
+
+    def name_of(self, value: Value) -> str:
+        """The name of the variable."""
+        return value.name
+
+    def rerun(self, run: Run, fn: Any) -> NoReturn:
+        """Raises LoopError."""
+        what = f"rerun: {run.name} is plain Python code, of which only the steps were recorded, not its call"
+        raise LoopError(what, hint="run.fork(0), or the code once more")
+
+    def gradients(self, run: Run, loss: Any) -> NoReturn:
+        """Raises LoopError."""
+        what = f"gradients: {run.name} is plain Python code, whose steps cannot be computed again"
+        raise LoopError(what, hint="rf.Loop")
+
+    def explain(self) -> NoReturn:
+        """Raises LoopError."""
+        raise LoopError("explain: the steps are plain Python code, not those of an rf.Loop")
+
 
 NUMBERS = (bool, int, float)
 NUMPY = "?bhilqBHILQefd"

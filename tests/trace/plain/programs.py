@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from rfnb.trace.plain.containers import attributes_in
-from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.log import Summary
 from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts
 
 HEAD = """from dataclasses import dataclass

@@ -21,8 +21,7 @@ import numpy as np
 import torch
 
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.log import Entry
-from rfnb.trace.plain.summary import Summary
+from rfnb.trace.plain.log import Entry, Summary
 from rfnb.trace.plain.values import Kept, Opaque, Parts
 
 ANY = object()

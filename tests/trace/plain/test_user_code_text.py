@@ -9,7 +9,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import LoopWarning, ParameterError
-from rfnb.trace.plain.text import text_of
+from rfnb.trace.plain.user_code import text_of
 
 LOOP = "def g(n):\n    h = 0\n    for t in range(n):\n        {}\n        {}\n    return h\n"
 
