@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 Number = float | int | Literal["nan", "inf", "-inf"]
 
-
-if TYPE_CHECKING:
-    pass
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 

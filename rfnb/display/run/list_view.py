@@ -54,7 +54,7 @@ def describe_origin(run: Run) -> Origin:
 def page(view: RunsView) -> Page:
     """A line for each run."""
     runs = view["runs"]
-    rows = [[item[key] if key != "flags" else ", ".join(item["flags"]) for key in COLUMNS] for item in runs]  # type: ignore[literal-required]
+    rows = [[item.get(key) if key != "flags" else ", ".join(item["flags"]) for key in COLUMNS] for item in runs]
     text: list[Block] = [Line(item_text(item)) for item in runs]
     blocks = [Only("text", text), Only("html", [Grid([_row(item) for item in runs])])]
     nothing = Line("no runs yet", look=style.QUIET)

@@ -214,7 +214,7 @@ def to_table(view: TensorView) -> Table:
         cells = [None] * 5 if stats is None else [stats[key] for key in ("mean", "min", "max", "nan", "inf")]
         return Table(["name", "mean", "min", "max", "NaN", "Inf"], [[view["name"], *cells]])
     rows = [
-        [i if row["tag"] is None else row["tag"], *(row[key] for key in COLUMNS)]  # type: ignore[literal-required]
+        [i if row["tag"] is None else row["tag"], *(row.get(key) for key in COLUMNS)]
         for i, row in enumerate(view["sequences"])
     ]
     return Table(["sequence", *COLUMNS.values()], rows)
