@@ -35,8 +35,8 @@ ROOMS = {
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program step ends steps body replay check run_body choice loop kept breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
-    "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants found corpus "
-    "frames score choice ctc with_tensors decoding generate register public",
+    "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants repeated "
+    "found corpus frames score choice ctc with_tensors decoding generate register public",
     "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",

@@ -334,7 +334,7 @@ def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source
         value = given.get(name, option.default)
         if option.kind == "layer" and name not in given:
             value = None if option.default is _options.REQUIRED else option.default
-        if name == "axis" and option.kind == "axis" and layer.loop is not None and isinstance(layer, SteppingLayer):
+        if name == "axis" and option.kind == "axis" and isinstance(layer, SteppingLayer):
             value = layer.axis_in_loop(value, axes, source, numbers=numbers)
         options[name] = _options.read(option, name, value, axes, source, numbers=numbers)
         if option is not COMMON.get(name):

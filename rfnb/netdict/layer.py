@@ -15,7 +15,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import DimError, NetworkError
-from rfnb.netdict.axes import NetworkDims, renamed
+from rfnb.netdict.axes import NetworkDims, renamed, time_of
 from rfnb.netdict.layer_call import changed_parameters
 from rfnb.netdict.options import REQUIRED, Option
 from rfnb.netdict.spec import COMMON, LastCall, LayerSpec, Traits
@@ -321,6 +321,8 @@ class SteppingLayer(Layer):
 
     def axis_in_loop(self, given: Any, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
         """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
+        if self.loop is None and (given != "T" or source is None or time_of(source) is not None):
+            return given
         if source is None or given is single_step_dim or given is (None if self.loop is None else self.loop.axis):
             return None
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from rfnb.ops.shape import expand_dims, replace_dim, set_feature_dim
 from rfnb.search.beam import BeamState, advance, advance_arrays, check_step, first_label_only, raw_in_order
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
+from rfnb.search.repeated import Repeated, copied, injected
 from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, check_count, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
@@ -69,6 +71,8 @@ def decode(
     patience: float | None = None,
     early_stop: int = 0,
     most_gain: float | None = None,
+    record: bool = False,
+    copy_state: Callable[[Any], Any] | None = None,
     **others: Any,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch, or Tensors.
@@ -113,9 +117,18 @@ def decode(
         groups, diversity, threshold: as of `rf.search.beam_step`.
         ended: "apart": ended hypotheses have places of their own, beside those of the `beam` hypotheses that go on.
             patience, early_stop, most_gain: when a search stops, as of `loop.choice`.
+        record: whether it can be run again, from a copy of the first state, for `tree.keep`, pruned candidates of any
+            rank, and the scores of references. copy_state: makes the copies; by default, of tensors, arrays and numbers
+            in containers.
 
     Raises SearchError if what `step` returns does not fit, ParameterError for numbers out of range.
     """
+    own: dict[str, Any] = {**locals(), "record": False}
+    del own["others"]
+    if copy_state is not None and not callable(copy_state):
+        raise ParameterError("decode: `copy_state` is not a function", got=repr(copy_state), hint="copy.deepcopy")
+    if record:
+        own["state"] = (copy_state or copied)(state)
     for name in others:
         raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
     given = None if isinstance(batch, Dim) else batch
@@ -146,8 +159,8 @@ def decode(
     parts = Scorers(scorers, constraints, partial_candidates or 2 * beam)
     if early_stop:
         refuse_finals("decode", parts.parts)
-    own: Any = end
-    ends = [] if end is None else numbers_of("end", end, len(own) if _is_list(own) else 1, vocab).tolist()
+    several: Any = end if _is_list(end) else [end]
+    ends = [] if end is None else numbers_of("end", end, len(several), vocab).tolist()
     places = places_for(beam, options)
     rules = rules_of("decode", options, places, ends=ends, gain=None if change is not None else parts.gain)
     search = Decoding(
@@ -162,7 +175,17 @@ def decode(
         raw, state = _pair(step(search.backend.from_numpy_raw(prev, device), state))
         prev, rows = search.extend(raw)
         state = map_leaves(_Rows(rows, len(rows)).of, state)
-    return search.found(tags)
+    found = search.found(tags)
+    if not record:
+        return found
+    copies, first, constraints = copy_state or copied, own.pop("state"), tuple(constraints)
+
+    def again(**options: Any) -> Found:
+        with search.backend.no_gradients():
+            return decode(**{**own, **options, "state": copies(first)})
+
+    repeated = Repeated(again, found.trace, rules, constraints, changed=change is not None)
+    return replace(found, trace=replace(found.trace, again=repeated))
 
 
 OTHER_NAMES = {
@@ -232,6 +255,7 @@ class Decoding:
         self._candidates = 0  # with those without a place
         self._first_label: Any = None  # see `advance_arrays`
         self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change) and rules.by_rank
+        self.injection = injected.get()
         self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
         self._over: Any = np.zeros(shape[0], bool)  # sequences none of whose hypotheses goes on
         self._look()
@@ -246,7 +270,7 @@ class Decoding:
     def extend(self, raw: Any) -> tuple[np.ndarray, np.ndarray]:
         """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
         beam, past, going = self.past.shape[1], self.past, self.going
-        wide, parts = self._best(raw)
+        wide, parts = self._injected(raw) if self.injection is not None else self._best(raw)
         labels, parents, scores, counts = (part[:, :beam] for part in wide[:4])
         rows = parents + self._first
         had, was, lengths = (array.take(rows) for array in (past, self.state.ended, self.lengths))
@@ -344,6 +368,26 @@ class Decoding:
         scores = expand_dims(scores, lacking) if lacking else scores
         so_far = self._tensor(self._so_far, self.labels, [*self.dims, Dim(self._so_far.shape[2], name="so far")])
         return change(set_feature_dim(scores, self.labels), so_far)
+
+    def _injected(self, raw: Any) -> tuple[BeamState, dict[str, np.ndarray]]:
+        """The best candidates, of which another one has a place."""
+        self._check(raw)
+        count, injection = self._candidates, self.injection
+        if injection is None or injection.step != self.steps:
+            return self._best(raw)
+        self._candidates = self.past.shape[1] * self.labels.get_dim_value()
+        wide, parts = self._best(raw)
+        self._candidates = count
+        order, row = injection.order(wide, self.past.shape[1]), injection.sequence
+
+        def ordered(array: Any) -> Any:
+            if array is None:
+                return None
+            array = np.array(array)
+            array[row] = array[row][order]
+            return array[:, :count]
+
+        return BeamState(*map(ordered, wide)), {name: ordered(part) for name, part in parts.items()}
 
     def _best_of(self, scores: Any, state: BeamState) -> BeamState:
         if self._first_label is None:

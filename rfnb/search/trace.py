@@ -12,6 +12,7 @@ from rfnb.core.vocab import Vocab
 
 if TYPE_CHECKING:
     from rfnb.search.generate.again import ModelAgain
+    from rfnb.search.repeated import Repeated
     from rfnb.search.replayed import SearchSteps
 
 
@@ -127,12 +128,12 @@ class Trace:
     joined: np.ndarray | None = None
     living: int | None = None
     stops: bool = False
-    again: SearchSteps | None = None
+    again: SearchSteps | Repeated | None = None
     why_not: str = NOT_RECORDED
     model: ModelAgain | None = None
 
     @property
-    def replayed(self) -> SearchSteps | None:
+    def replayed(self) -> SearchSteps | Repeated | None:
         """The recorded steps, if they can be computed again as they were."""
         return self.again if self.again is not None and self.again.why_not is None else None
 

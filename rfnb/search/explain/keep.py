@@ -11,11 +11,15 @@ from rfnb.search.explain.life import references_of
 from rfnb.search.trace import Trace
 
 if TYPE_CHECKING:
+    from rfnb.search.repeated import Repeated
     from rfnb.search.replayed import SearchSteps
     from rfnb.search.tree import Tree
     from rfnb.trace.run.run import Run
 
-HINT = "rf.Loop(…, debug=True) records; loop.run holds the run"
+NO_RUN = "rf.search.decode runs a search again, but its steps are no run"
+"""Why a search of `decode` that is recorded has none."""
+
+HINT = "rf.Loop(…, debug=True) records; loop.run holds the run; or rf.search.decode(…, record=True)"
 """Hint of errors about a search without a run."""
 
 
@@ -23,7 +27,7 @@ def run_of(trace: Trace) -> Run:
     """The recorded run of a search. Raises SearchError if there is none."""
     run = None if trace.again is None else trace.again.run
     if run is None:
-        why = trace.why_not if trace.again is None else "its run is no longer kept"
+        why = trace.why_not if trace.again is None else trace.again.why_not or NO_RUN
         raise SearchError(f"run: the search has no run: {why}", hint=HINT)
     return run
 
@@ -57,7 +61,7 @@ def reason_against(trace: Trace) -> str | None:
     return why_not and f"the steps of the search cannot be computed again: {why_not}"
 
 
-def _steps(tree: Tree) -> SearchSteps:
+def _steps(tree: Tree) -> SearchSteps | Repeated:
     steps, reason = tree.trace.again, reason_against(tree.trace)
     if steps is None or reason is not None:
         recorded = steps is not None and steps.run is not None
@@ -72,7 +76,7 @@ def _number(tree: Tree, label: int | str | None) -> int:
     return labels[0]
 
 
-def _best_parent(tree: Tree, steps: SearchSteps, step: int, label: int) -> int:
+def _best_parent(tree: Tree, steps: SearchSteps | Repeated, step: int, label: int) -> int:
     """The place of the hypothesis with which a label has the best score, among those in which it was pruned."""
     scores = steps.extended(tree.sequence, step, label)
     excluded = tree.ended[step - 1] | tree.ends[step - 1] | ~tree.alive[step - 1] if step else np.isneginf(scores)

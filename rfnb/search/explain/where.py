@@ -152,7 +152,7 @@ def _how_to_decide(trace: Trace) -> str:
     if trace.why_not == NOT_RUN:
         return "give `model` and the inputs to rf.search.from_generate, or `forced`"
     if trace.why_not == NOT_REPLAYED:
-        return "give `forced`: the best score of rf.search.decode(…, constraints=[rf.search.forced(…)])"
+        return "give `forced`: the best score of rf.search.decode(…, constraints=[rf.search.forced(…)]), or record=True"
     return "rf.Loop(…, debug=True) computes it, or give `forced`"
 
 

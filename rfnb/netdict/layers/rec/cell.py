@@ -439,6 +439,8 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
 
     def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
         """{…, axis, in} → {…, axis, out}"""
+        if self.axis is None:  # one step, from the first state
+            return self.step(self.first_state(x, **inputs), x, **inputs)[0]
         if self.direction == -1:
             x = reverse_sequence(x, axis=self.axis)
         y, state = self.cell.over(x, self._state(x, inputs), self.axis)
@@ -452,7 +454,7 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The axis of the loop stands before other axes."""
-        if self.stepwise:
+        if self.axis is None:
             return order
         batch = [dim for dim in order if dim.is_batch_dim()]
         return [*batch, self.axis, *(dim for dim in order if dim not in (*batch, self.axis))]
