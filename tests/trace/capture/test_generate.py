@@ -22,7 +22,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize("make", [_bart, _gpt2])
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_result_is_the_same_and_the_search_that_of_its_scores(setting, make):
+def test_the_result_is_the_same_and_the_search_that_of_scores(setting, make):
     for seed in range(3):
         model = random_model(make, seed)
         given = {"max_new_tokens": 6, "eos_token_id": [3, 9, 20], "pad_token_id": 0, **SETTINGS[setting]}
@@ -44,7 +44,7 @@ def test_the_result_is_the_same_and_the_search_that_of_its_scores(setting, make)
         assert len(seen) > 0 and not any("#" in name for name in seen.names())
 
 
-def test_a_pipeline_gets_what_it_would_have_got_and_its_search_has_words():
+def test_a_pipeline_gets_the_same_and_its_search_has_words():
     tokenizers = pytest.importorskip("tokenizers")
     words = {f"w{i}": i for i in range(40)}
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
@@ -67,7 +67,7 @@ def test_a_pipeline_gets_what_it_would_have_got_and_its_search_has_words():
     assert seen.search[-1] is seen.search[1] and seen.search[:1] == [seen.search[0]]
 
 
-def test_what_cannot_be_made_again_is_an_error_that_says_so_when_it_is_read():
+def test_what_cannot_be_made_again_is_an_error_when_it_is_read():
     model, assistant = random_model(_gpt2, 0), random_model(_gpt2, 1)
     given = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
     plain = model.generate(IDS[:1], assistant_model=assistant, **given)
