@@ -10,12 +10,13 @@ from rfnb.search.generate.scores import KeptScores
 from tests.examples import FACTOR, PROFILE
 from tests.search.generate.models import MODELS, generate, make_model, random_inputs, random_options, record
 
-SETTINGS = 500 if PROFILE == "nightly" else round(25 * FACTOR)
+SETTINGS = range(500) if PROFILE == "nightly" else [*range(round(25 * FACTOR)), 225]
+"""Seeds; of 225, a sequence is over before others, which would change its result."""
 NONE = -1e5
 """Scores below are those of places without a hypothesis."""
 
 
-@pytest.mark.parametrize("seed", range(SETTINGS))
+@pytest.mark.parametrize("seed", SETTINGS)
 def test_all_beams_of_each_step_are_those_of_generate(seed, monkeypatch):
     chance = random.Random(seed)
     name = MODELS[seed % len(MODELS)]
