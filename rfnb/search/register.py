@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from rfnb.loop.choice import choose
+from rfnb.trace.capture.generate import KeptSearch, keep_candidates, make_search
 from rfnb.trace.run.file.found import read_found, write_found
 
 
@@ -22,3 +23,14 @@ def _write_found(found: Any) -> Any:
 @read_found.register
 def _read_found(facts: Any, arrays: Any) -> Any:
     return import_module("rfnb.search.found").Found(import_module("rfnb.search.stored.file").trace_of(facts, arrays))
+
+
+@keep_candidates.register
+def _keep_candidates(config: Any) -> Any:
+    return import_module("rfnb.search.generate.scores").KeptScores.of(config)
+
+
+@make_search.register
+def _make_search(kept: KeptSearch) -> Any:
+    from_generate = import_module("rfnb.search.generate.build").from_generate
+    return from_generate(kept.sequences, kept.tokenizer, kept.config, kept=kept.processor, **kept.keywords)

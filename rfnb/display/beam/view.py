@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rfnb.core.vocab import Vocab
 from rfnb.display.beam.picture import PRUNED, drawn, drawn_steps, image, legend_html, to_figure as to_figure
 from rfnb.display.beam.schema import (
     BeamAt,
@@ -59,13 +61,21 @@ VERDICTS = {
 
 
 def describe(
-    search: Found | Tree | Where, batch: int | str = 0, reference: Any = None, pruned: int | None = None
+    search: Found | Tree | Where,
+    batch: int | str = 0,
+    reference: Any = None,
+    pruned: int | None = None,
+    tokenizer: Any = None,
 ) -> BeamView:
     """The search for one sequence as JSON.
 
     batch: the position or tag of the sequence. reference: what should have been found, as text, labels or numbers.
-    pruned: how many of the pruned candidates are drawn of each step.
+    pruned: how many of the pruned candidates are drawn of each step. tokenizer: for the labels of a search without a
+    vocabulary; or an `rf.Vocab`.
     """
+    if tokenizer is not None and not isinstance(search, Where):
+        vocab = tokenizer if isinstance(tokenizer, Vocab) else Vocab(tokenizer)
+        search = replace(search, trace=replace(search.trace, vocab=vocab))
     if isinstance(search, Found) and not len(search):
         return _empty(search)
     notes = Notes()

@@ -24,7 +24,7 @@ from rfnb.core.tensor.listener import active_listener, listening
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, ViewError
 from rfnb.trace.capture.attention_finder import AttentionFinder, FoundAttention
-from rfnb.trace.capture.generate import Decoded, GenerateWatch
+from rfnb.trace.capture.generate import Decoded, GenerateWatch, Searches
 from rfnb.trace.capture.in_loops import attention_of
 from rfnb.trace.capture.steps import Joined, Labels, joined
 from rfnb.trace.record.record import current_recorder
@@ -96,6 +96,7 @@ class Captured(Shown):
     """What `rf.capture` found, in order: `seen["decoder.att"]`, `seen[0]`, `for each in seen`; `repr` shows a table.
 
     A name can be that of a module, of a variable, or of both. With `*` or `?`, it selects a `Captured` of all matches.
+    search: with `rf.capture(…, search=True)`, the searches of the calls of `generate`.
 
     >>> time, key, value = rf.Dim(4, name="time"), rf.Dim(2, name="key"), rf.Dim(1, name="value")
     >>> with rf.capture() as seen:
@@ -110,6 +111,7 @@ class Captured(Shown):
         self._items = list(items)
         self.left_out: list[str] = []
         self.calls = self.outside = self._bytes = 0
+        self.search = Searches([])
         self._watch: GenerateWatch | None = None
 
     def __len__(self) -> int:
@@ -223,7 +225,7 @@ def _over(makes: list[Callable[[], Tensor]], steps: Dim) -> Callable[[], Tensor]
 
 
 @contextmanager
-def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
+def capture(model: Any = None, *, attention: bool = True, search: bool = False) -> Iterator[Captured]:
     """Collects all attention weights that are computed inside the block: of every step, head and layer.
 
         with rf.capture(model) as seen:
@@ -249,12 +251,17 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
     Args:
         model: an `rf.Module` or a `torch.nn.Module`: only calls of it and of modules in it count, and they give the
             names. Without a model, all calls count, including other methods of a module.
-        attention: must be True, since nothing else can be captured yet.
+        attention: whether attention weights are collected.
+        search: whether the searches of all calls of `generate` of transformers are kept: `seen.search[0]` is the first
+            one, as `rf.search.from_generate` makes it. Whoever calls `generate` gets the same result, bit for bit. The
+            best candidates of each step are kept, not all scores.
 
     Raises ViewError if `model` is not a module, LoopError in the body of a loop.
     """
-    if not attention:
-        raise ViewError("capture: only attention can be captured", got="attention=False", expected="attention=True")
+    if not attention and not search:
+        raise ViewError(
+            "capture: nothing is to be captured", got="attention=False", expected="attention=True or search=True"
+        )
     if model is not None and (isinstance(model, type) or not hasattr(model, "named_modules")):
         raise ViewError(
             "capture: `model` is not a module",
@@ -266,12 +273,16 @@ def capture(model: Any = None, *, attention: bool = True) -> Iterator[Captured]:
         raise LoopError("capture cannot be used in the body of a loop", hint="put `with rf.capture(…)` around the loop")
     captured = Captured()
     finder = AttentionFinder(model, captured._add, active_listener())
-    captured._watch = GenerateWatch(finder.counts_module)
+    captured._watch = watch = GenerateWatch(finder.counts_module, search=search)
+    captured.search = Searches(watch.searches)
     with ExitStack() as stack:
+        stack.enter_context(watch.watching())
+        if not attention:
+            yield captured
+            return
         stack.callback(captured._finish)
         stack.enter_context(session.observing_runs(lambda run: finder.loop_done(run, captured._add_run)))
         stack.enter_context(modules_described_by(finder.facts_of))
-        stack.enter_context(captured._watch.watching())
         for backend in dict.fromkeys(BACKENDS.values()):
             stack.enter_context(backend.watching_attention(finder.raw_attention, model))
         stack.enter_context(listening(finder))

@@ -1,16 +1,22 @@
-"""Watches `generate` of Hugging Face's models: which labels each call of the model has, and what comes out."""
+"""Watches `generate` of Hugging Face's models: the labels of each call of the model, the candidates of its search, and
+what comes out.
+"""
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from rfnb.core.ground.hook import Hook
+from rfnb.errors import ViewError
 
 
 @dataclass(eq=False)
@@ -32,6 +38,20 @@ class Generated:
 
 
 @dataclass(eq=False)
+class KeptSearch:
+    """What a call of `generate` keeps of its search.
+
+    processor: has the candidates. config: the complete configuration. keywords: those of `OTHERS`.
+    """
+
+    processor: Any
+    config: Any
+    keywords: dict[str, Any]
+    tokenizer: Any = None
+    sequences: Any = None
+
+
+@dataclass(eq=False)
 class Decoded:
     """A call of the model in `generate`. labels: of each row so far, [rows, labels]. outer: of `RawStep.call`."""
 
@@ -40,11 +60,56 @@ class Decoded:
     outer: int | None = None
 
 
-class GenerateWatch:
-    """Follows the calls of `generate` of some modules, in this thread. now: the call of the model that is running."""
+keep_candidates: Hook[[Any], Any] = Hook("trace.capture.generate.keep_candidates", by="search.register")
+"""A logits processor that keeps the candidates of a call of `generate`, for its complete configuration."""
+make_search: Hook[[KeptSearch], Any] = Hook("trace.capture.generate.make_search", by="search.register")
+"""The search as `rf.search.from_generate` makes it."""
 
-    def __init__(self, counts: Callable[[Any], bool]):
+
+class Searches(Sequence[Any]):
+    """The searches of all calls of `generate`, in order; each is made when it is read first.
+
+    Raises SearchError for a search that cannot be made again, such as one with an assistant.
+    """
+
+    def __init__(self, kept: list[KeptSearch]):
+        self.kept = kept
+        self._made: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, which: Any) -> Any:
+        """A search, or a list of them for a slice."""
+        if isinstance(which, slice):
+            return [self[i] for i in range(len(self))[which]]
+        try:
+            number = range(len(self))[which]
+        except (IndexError, TypeError):
+            raise ViewError(
+                "capture: there is no such search",
+                got=repr(which),
+                expected=f"0 to {len(self) - 1}" if self.kept else None,
+                hint=None if self.kept else "rf.capture(model, search=True) around a call of model.generate",
+            ) from None
+        if number not in self._made:
+            self._made[number] = make_search(self.kept[number])
+        return self._made[number]
+
+
+class GenerateWatch:
+    """Follows the calls of `generate` of some modules, in this thread.
+
+    now: the call of the model that is running. searches: of each call, if they are kept.
+    """
+
+    def __init__(self, counts: Callable[[Any], bool], *, search: bool = False):
         self.now: Decoded | None = None
+        self.searches: list[KeptSearch] = []
+        self._search = search
         self._counts, self._thread = counts, threading.get_ident()
 
     def decoded(self, outer: int) -> Decoded | None:
@@ -82,7 +147,8 @@ class GenerateWatch:
         with suppress(Exception):  # an error here must not stop the model
             generated = _generated(model, args, kwargs)
         before, self.now = self.now, None
-        prepare = model.prepare_inputs_for_generation
+        prepare, processors_of = model.prepare_inputs_for_generation, model._get_logits_processor
+        kept: list[KeptSearch] = []
 
         @functools.wraps(prepare)
         def prepared(labels: Any, *args: Any, **kwargs: Any) -> Any:
@@ -90,19 +156,44 @@ class GenerateWatch:
                 self.now = None if generated is None else Decoded(generated, _array(labels))
             return prepare(labels, *args, **kwargs)
 
-        own = vars(model).get("prepare_inputs_for_generation")
-        model.prepare_inputs_for_generation = prepared
+        @functools.wraps(processors_of)
+        def processors(generation_config: Any, *args: Any, **others: Any) -> Any:
+            every = processors_of(generation_config, *args, **others)
+            with suppress(Exception):
+                processor = keep_candidates(generation_config)
+                settings = {name: kwargs[name] for name in OTHERS if kwargs.get(name)}
+                kept.append(KeptSearch(processor, copy.copy(generation_config), settings, kwargs.get("tokenizer")))
+                every.append(processor)
+            return every
+
+        replaced: dict[str, Any] = {"prepare_inputs_for_generation": prepared}
+        replaced |= {"_get_logits_processor": processors} if self._search else {}
         try:
-            result = generate(model, *args, **kwargs)
+            with _replaced(model, replaced):
+                result = generate(model, *args, **kwargs)
         finally:
             self.now = before
-            del model.prepare_inputs_for_generation
-            if own is not None:
-                model.prepare_inputs_for_generation = own
         with suppress(Exception):
+            sequences = getattr(result, "sequences", result)
+            for search in kept[-1:]:
+                search.sequences = sequences
+                self.searches.append(search)
             if generated is not None:
-                generated.sequences = _array(getattr(result, "sequences", result))
+                generated.sequences = _array(sequences)
         return result
+
+
+@contextmanager
+def _replaced(model: Any, methods: dict[str, Any]) -> Iterator[None]:
+    """The object has these methods instead of those of its class."""
+    own = {name: vars(model)[name] for name in methods if name in vars(model)}
+    vars(model).update(methods)
+    try:
+        yield
+    finally:
+        for name in methods:
+            del vars(model)[name]
+        vars(model).update(own)
 
 
 def _generated(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generated:
@@ -123,6 +214,8 @@ def _generated(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Gen
     )
 
 
+OTHERS = ("assistant_model", "custom_generate", "stopping_criteria")
+"""Keywords of `generate` that make a search of another kind, and that no configuration has."""
 INPUTS = ("inputs", "input_ids", "input_features", "input_values", "inputs_embeds", "pixel_values")
 """Keywords of `generate` for what it reads."""
 

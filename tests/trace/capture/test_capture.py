@@ -592,7 +592,7 @@ def test_where_the_end_is_not_included_its_step_has_no_row():
 def test_typed_errors():
     with pytest.raises(ViewError, match="is not a module"), rf.capture(print):
         pass
-    with pytest.raises(ViewError, match="only attention"), rf.capture(attention=False):
+    with pytest.raises(ViewError, match="nothing is to be captured"), rf.capture(attention=False):
         pass
     loop = rf.Loop(max_seq_len=2)
     loop.state.n = rf.convert_to_tensor(0)

@@ -1,4 +1,4 @@
-"""Attention around `generate`: that of `output_attentions`, with rows that follow the hypotheses it returned."""
+"""Searches of `generate` that are captured, whoever calls it."""
 
 from __future__ import annotations
 
@@ -7,237 +7,96 @@ import pytest
 import torch
 
 import rfnb as rf
-from tests.outside.library_loops import _bart, _gpt2, _t5, _whisper
+from rfnb.errors import SearchError, ViewError
+from tests.outside.library_loops import _bart, _gpt2
+from tests.trace.capture.test_steps import IDS, random_model
 
-pytest.importorskip("transformers")
-IDS = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 3, 11, 12]])
-
-
-def random_model(make, seed):
-    torch.manual_seed(seed)
-    model = make()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.25)
-    return model
-
-
-def expected(out, attentions, sequence, prompt, count, *, is_self):
-    """The rows of all layers and heads for a returned sequence. [layers, heads, rows, columns]"""
-    steps = []
-    for step, layers in enumerate(attentions[: count - prompt]):
-        row = int(out.beam_indices[sequence, step]) if getattr(out, "beam_indices", None) is not None else sequence
-        weights = np.stack([layer[row].numpy() for layer in layers])
-        new = weights[:, :, -1:] if step else weights
-        width = count - 1 if is_self else new.shape[-1]
-        steps.append(np.pad(new, [(0, 0)] * 3 + [(0, width - new.shape[-1])]))
-    return np.concatenate(steps, 2)
-
-
+transformers = pytest.importorskip("transformers")
 SETTINGS = {
-    "greedy": {},
-    "beams": {"num_beams": 3},
-    "several": {"num_beams": 4, "num_return_sequences": 3, "early_stopping": True},
-    "short": {"num_beams": 3, "length_penalty": -2.0, "early_stopping": True},
-    "long": {"num_beams": 3, "length_penalty": 2.0},
-    "sampled": {"do_sample": True, "num_return_sequences": 2},
-    "without_cache": {"num_beams": 3, "use_cache": False},
-    "one_step": {"max_new_tokens": 1},
+    "beams": {"num_beams": 3, "length_penalty": 0.5},
+    "several": {"num_beams": 4, "num_return_sequences": 2, "early_stopping": True},
+    "greedy": {"repetition_penalty": 1.5},
+    "sampled": {"do_sample": True, "top_k": 12, "temperature": 1.3},
 }
 
 
-@pytest.mark.parametrize("make", [_t5, _bart, _gpt2])
+@pytest.mark.parametrize("make", [_bart, _gpt2])
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_each_matrix_is_what_the_model_gave_for_its_hypothesis(setting, make):
-    lengths, moves = set(), 0
-    for seed in range(4):
-        model, ends = random_model(make, seed), [*range(3 + seed, 40, 5)]
-        mask = torch.tensor([[0, 0, 1, 1, 1], [1] * 5]) if make is _gpt2 else torch.tensor([[1] * 5, [1, 1, 1, 0, 0]])
-        given = {
-            "max_new_tokens": 7,
-            "no_repeat_ngram_size": 1,
-            "eos_token_id": ends,
-            "pad_token_id": 0,
-            "attention_mask": mask,
-        } | SETTINGS[setting]
-        model.set_attn_implementation("eager")
+def test_the_result_is_the_same_and_the_search_that_of_scores(setting, make):
+    for seed in range(3):
+        model = random_model(make, seed)
+        given = {"max_new_tokens": 6, "eos_token_id": [3, 9, 20], "pad_token_id": 0, **SETTINGS[setting]}
         torch.manual_seed(seed)
-        out = model.generate(IDS, output_attentions=True, return_dict_in_generate=True, output_scores=True, **given)
-        model.set_attn_implementation("sdpa" if seed % 2 else "eager")
+        out = model.generate(IDS, output_scores=True, return_dict_in_generate=True, **given)
         torch.manual_seed(seed)
-        with rf.capture(model) as seen:
+        before = dict(vars(model))
+        with rf.capture(model, search=True, attention=True) as seen:
             same = model.generate(IDS, **given)
-        assert torch.equal(same, out.sequences)
-        moves += sum(len({*row} - {-1}) > 1 for row in getattr(out, "beam_indices", torch.zeros(0, 0)).tolist())
-        prompt = 5 if make is _gpt2 else 1
-        kinds = [("SelfAttention", "decoder"), ("EncDecAttention", "cross")] if make is _t5 else [
-            ("self_attn", "decoder"), ("encoder_attn", "cross")]  # fmt: skip
-        kinds = [("attn", None)] if make is _gpt2 else kinds
-        for name, kind in kinds:
-            items = [each for each in seen if each.name.endswith(name) and "encoder." not in each.name]
-            assert len(items) == 2
-            truth = out.attentions if kind is None else getattr(out, f"{kind}_attentions")
-            for number, sequence in enumerate(out.sequences.tolist()):
-                ended = [i + 1 for i, label in enumerate(sequence) if i >= prompt and label in ends]
-                count = min([*ended, len(sequence)])
-                lengths.add(count)
-                source = number * 2 // len(out.sequences)
-                wanted = expected(out, truth, number, prompt, count, is_self=kind != "cross")
-                before = 2 if make is _gpt2 and source == 0 else 0  # padding on the left
-                cols = wanted.shape[-1] - 2 if kind == "cross" and source == 1 else wanted.shape[-1]
-                for layer, item in enumerate(items):
-                    found = item.weights.raw_tensor[number, :, : count - 1 - before, : cols - before].numpy()
-                    np.testing.assert_allclose(found, wanted[layer][:, before:, before:cols], atol=2e-5)
-                    labels = item.labels[0][number]
-                    shift = 1 if kind == "cross" else 0
-                    assert labels == sequence[before + shift : count - 1 + shift]
-                    sides = IDS[source][mask[source] == 1].tolist() if kind == "cross" else labels
-                    assert item.labels[1][number] == sides
-    assert setting == "one_step" or (len(lengths) > 1 and (moves > 0 or setting in ("greedy", "sampled", "short")))
+        assert torch.equal(same, out.sequences) and vars(model) == before
+        [captured], expected = seen.search, rf.search.from_generate(out, None, model.generation_config, **given)
+        assert len(captured.tree) == len(expected.tree) == 2
+        for tree, wanted in zip(captured.tree, expected.tree, strict=True):
+            assert [tuple(each.labels) for each in tree.hypotheses] == [
+                tuple(each.labels) for each in wanted.hypotheses
+            ]
+            scores, others = ([each.score for each in one.hypotheses] for one in (tree, wanted))
+            np.testing.assert_allclose(scores, others, rtol=1e-4, atol=1e-5)
+        assert len(seen) > 0 and not any("#" in name for name in seen.names())
 
 
-def test_shown_with_the_words_of_the_model_and_of_the_tokenizer():
-    model = random_model(_bart, 0)
-    words = rf.Vocab([f"▁w{i}" for i in range(40)])
-    with rf.capture(model) as seen:
-        out = model.generate(IDS, num_beams=3, max_new_tokens=6, no_repeat_ngram_size=1, pad_token_id=0)
-    assert len(seen.names()) == len(set(seen.names())) == 6 and not any("#" in name for name in seen.names())
-    view = rf.show_attention(seen, batch=1, tokenizer=words).data
-    assert view["row_dim"]["name"] == "step" and view["col_dim"]["name"] == "source"
-    assert view["cols"] == [f"▁w{i}" for i in IDS[1].tolist()]
-    assert view["rows"] == [f"▁w{i}" for i in out[1, 1:].tolist()]
-    assert [head["name"] for head in view["heads"]] == [f"model.decoder.layers.{i // 2}.encoder_attn" for i in range(4)]
-    assert rf.show_attention(seen).data["cols"] == [str(i) for i in IDS[0].tolist()]
-    assert "w5" in rf.show(seen, tokenizer=words).html
-    itself = rf.show_attention(seen["model.decoder.layers.1.self_attn"], tokenizer=words).data
-    assert itself["causal"] and itself["rows"] == itself["cols"] == [f"▁w{i}" for i in out[0, :-1].tolist()]
-
-
-def test_two_calls_of_generate_are_two_calls():
-    model = random_model(_t5, 1)
-    with rf.capture() as seen:
-        first = model.generate(IDS, num_beams=2, max_new_tokens=4)
-        second = model.generate(IDS[:1], max_new_tokens=6)
-    name = "T5ForConditionalGeneration.decoder.block.0.layer.1.EncDecAttention"
-    assert seen[name].shape[0] == first.shape[1] - 1 and seen[f"{name}#2"].shape[0] == second.shape[1] - 1
-    assert f"{name}#3" not in seen.names()
-
-
-@pytest.mark.parametrize("settings", [{}, {"num_beams": 3, "num_return_sequences": 2}])
-def test_speech_attends_to_frames(settings):
-    model = random_model(_whisper, 0)
-    features = torch.randn(2, 8, 60, generator=torch.Generator().manual_seed(0))
-    given = {"max_new_tokens": 6, "return_dict_in_generate": True, "output_scores": True, **settings}
-    model.set_attn_implementation("eager")
-    plain = model.generate(features, **given)
-    with rf.capture(model) as seen:
-        same = model.generate(features, **given)
-    assert torch.equal(plain["sequences"], same["sequences"])
-    item = seen["model.decoder.layers.0.encoder_attn"]
-    assert item.cols.dimension == 30 and item.labels[1] is None
-    labels = same["sequences"]
-    with torch.no_grad():  # with beams, Whisper gives the attention of rows of the batch, not of what it returns
-        sources = features.repeat_interleave(len(labels) // 2, 0)
-        wanted = model(sources, decoder_input_ids=labels, output_attentions=True).cross_attentions[0]
-    for number, sequence in enumerate(labels.tolist()):
-        rows = len(item.labels[0][number])
-        assert rows > 2 and item.labels[0][number] == sequence[1 : rows + 1]
-        found = item.weights.raw_tensor[number, :, :rows]
-        torch.testing.assert_close(found, wanted[number, :, :rows], atol=2e-5, rtol=0)
-
-
-class Decoder(torch.nn.Module):
-    """An attention decoder in eager torch, as in tutorials: additive scores, a softmax, a weighted sum."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.query, self.score = torch.nn.GRUCell(8, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
-
-    def forward(self, x, state, keys):
-        scores = self.score(torch.tanh(self.query(state)[:, None] + keys))
-        weights = torch.softmax(scores, dim=1)
-        return self.cell(x + (weights * keys).sum(1), state), weights[..., 0]
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_a_loop_of_a_recurrent_decoder_is_steps_by_source(inside):
-    torch.manual_seed(0)
-    decoder = Decoder()
-    keys, x = torch.randn(2, 5, 8), torch.randn(4, 2, 8)
-
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.decoder = decoder
-
-        def forward(self, keys):
-            state, rows = torch.zeros(2, 8), []
-            for t in range(4):
-                state, weights = self.decoder(x[t], state, keys)
-                rows.append(weights)
-            return torch.stack(rows, 1)
-
-    model = Model()
-    with torch.no_grad(), rf.capture(model) as seen:
-        calls = [(model if inside else model.forward)(keys) for _ in range(2 if inside else 1)]
-    assert seen.names() == (["decoder", "decoder#2"] if inside else ["decoder"])
-    for item, rows in zip(seen, calls, strict=True):
-        assert [dim.name for dim in item.dims] == ["batch", "step", "source"]
-        assert torch.equal(item.weights.raw_tensor, rows) and item.note is None
-    with torch.no_grad(), rf.capture(model) as seen:
-        model.forward(keys[:1].expand(2, -1, -1))
-    assert "same keys" in seen[0].note and "same keys" in rf.show_attention(seen).data["note"]
-
-
-class CachedLayer(torch.nn.Module):
-    """Self-attention by hand that keeps keys and values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.heads, self.qkv = 2, torch.nn.Linear(8, 24)
-
-    def forward(self, x, past=None):
-        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
-        if past is not None:
-            k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
-        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
-        weights = (q @ k.transpose(-1, -2) / 2).masked_fill(~mask, -1e9).softmax(-1)
-        return (weights @ v).transpose(1, 2).flatten(2), (k, v), weights
-
-
-@pytest.mark.parametrize("keeps", [True, False])
-def test_a_beam_search_by_hand_follows_its_hypotheses(keeps):
-    torch.manual_seed(0)
-    layer, embedding = CachedLayer(), torch.nn.Embedding(9, 8)
-    numbers = torch.Generator().manual_seed(3)
-    labels, past = torch.zeros(1, 2, dtype=torch.long), None
-    moved = False
-    with torch.no_grad(), rf.capture(layer) as seen:
-        for step in range(6):
-            new = labels[:, -1:] if keeps and step else labels
-            _, past, _ = layer(embedding(new), past if keeps else None)
-            if step < 5:
-                parents = torch.randint(len(labels), (3,), generator=numbers)
-                moved |= step > 0 and parents.tolist() != [0, 1, 2]
-                labels = torch.cat([labels[parents], torch.randint(9, (3, 1), generator=numbers)], 1)
-                past = tuple(x[parents] for x in past)
-    _, _, wanted = layer(embedding(labels))
-    assert moved and seen.names() == ["attention"] and seen[0].note is None
-    assert [(dim.name, size) for dim, size in seen[0].axes] == [("batch", 3), ("head", 2), ("step", 7), ("key", 7)]
-    torch.testing.assert_close(seen[0].weights.raw_tensor, wanted.detach())
-
-
-def test_the_same_batch_twice_is_two_calls():
-    torch.manual_seed(0)
-    layer, x = CachedLayer(), torch.randn(2, 4, 8)
-    with torch.no_grad(), rf.capture(layer) as seen:
-        layer(x)
-        layer(x)
-        layer(torch.randn(2, 5, 8))
-    assert [item.shape for item in seen] == [(4, 4, 2), (4, 4, 2), (5, 5, 2)] and seen[1].name == f"{seen[0].name}#2"
-
-
-def test_of_long_sequences_only_weights_are_kept():
+def test_a_pipeline_gets_the_same_and_its_search_has_words():
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {f"w{i}": i for i in range(40)}
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="w0", eos_token="w2")
     model = random_model(_gpt2, 0)
-    with rf.capture(model) as seen:
-        model.generate(IDS, max_new_tokens=40, num_beams=4, eos_token_id=None, pad_token_id=0)
-    assert all(item.bytes < 4 * 8 * 2 * 45 * 45 for item in seen)  # 8 rows of the batch, 2 heads, 45 × 45 labels
+    pipe = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
+    given = {"num_beams": 3, "max_new_tokens": 5, "do_sample": False}
+    plain = pipe("w5 w6 w7", **given)
+    with rf.capture(model, search=True, attention=False) as seen:
+        assert pipe("w5 w6 w7", **given) == plain
+        pipe("w8", **given)
+    assert len(seen.search) == 2 and len(seen) == 0
+    shown = rf.show(seen.search[0], tokenizer=tokenizer)
+    best = seen.search[0].tree[0].hypotheses[0]
+    ids = model.generate(torch.tensor([[5, 6, 7]]), **given, eos_token_id=2, pad_token_id=0)
+    assert list(best.labels) == ids[0, 3:].tolist()
+    assert all(f"w{i}" in shown.text for i in best.labels) and "w7" in shown.html
+    assert rf.show(seen.search[0].tree[0], tokenizer=tokenizer).data["columns"]
+    assert seen.search[-1] is seen.search[1] and seen.search[:1] == [seen.search[0]]
+
+
+def test_what_cannot_be_made_again_is_an_error_when_it_is_read():
+    model, assistant = random_model(_gpt2, 0), random_model(_gpt2, 1)
+    given = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+    plain = model.generate(IDS[:1], assistant_model=assistant, **given)
+    with rf.capture(model, search=True) as seen:
+        assert torch.equal(model.generate(IDS[:1], assistant_model=assistant, **given), plain)
+    with pytest.raises(SearchError, match="assist"):
+        _ = seen.search[0]
+    with pytest.raises(ViewError, match="no such search"):
+        _ = seen.search[1]
+    with rf.capture(model) as nothing:
+        pass
+    with pytest.raises(ViewError, match="search=True"):
+        _ = nothing.search[0]
+    with pytest.raises(ViewError, match="nothing is to be captured"), rf.capture(model, attention=False):
+        pass
+    with pytest.raises(RuntimeError, match="mine"), rf.capture(model, search=True) as seen:
+        model.generate(IDS, logits_processor=[fail], **given)
+    assert len(seen.search) == 0 and "prepare_inputs_for_generation" not in vars(model)
+
+
+def fail(labels, scores):
+    raise RuntimeError("mine")
+
+
+def test_a_large_vocabulary_keeps_the_best_candidates_only():
+    config = transformers.GPT2Config(n_embd=8, n_head=1, n_layer=1, vocab_size=50_000, bos_token_id=1, eos_token_id=2)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    with rf.capture(model, search=True, attention=False) as seen:
+        model.generate(torch.full((8, 2), 5), num_beams=5, max_new_tokens=5, pad_token_id=0, eos_token_id=None)
+    [kept] = seen.search.kept
+    held = sum(step.nbytes for step in kept.processor.steps) + kept.sequences.nbytes
+    assert held < 40e6 / 200 * 5 / 10  # a tenth of 40 MB for 200 steps
