@@ -108,6 +108,7 @@ def install_packages(env: Environment, goal: str) -> None:
     # the extension is built and linked below; a wheel or an editable install only needs its folder to be there
     BUILT[0].parent.mkdir(exist_ok=True)
     builders = tomllib.loads(pyproject.read_text())["build-system"]["requires"]
+    unlink_extension(env)
     pip(env, "packages", f"installing rfnb[{extras}]", *builders, "-e", f"{ROOT}[{extras}]")
     (env.stamps.folder / "link").unlink(missing_ok=True)
     return env.stamps.mark(f"packages-{extras}", key)
@@ -196,6 +197,14 @@ def step(topic: str, name: str, key: str, there: bool, *command: str) -> None:
         give_up(f"{topic}: {error}", log=True)
     timer.done()
     return HERE.mark(name, key)
+
+
+def unlink_extension(env: Environment) -> None:
+    """Before rfnb is installed again: pip would write through the link, into the folder that the next wheel is made of."""
+    link = env.prefix / "share" / "jupyter" / "labextensions" / "rfnb-lab"
+    if link.is_symlink():
+        link.unlink()
+    (BUILT[0].parent / "install.json").unlink(missing_ok=True)
 
 
 def link_extension(env: Environment) -> None:
