@@ -200,7 +200,7 @@ def step(topic: str, name: str, key: str, there: bool, *command: str) -> None:
 
 
 def unlink_extension(env: Environment) -> None:
-    """Before rfnb is installed again: pip would write through the link, into the folder that the next wheel is made of."""
+    """Before rfnb is installed again: pip would write through the link, into what the next wheel is made of."""
     link = env.prefix / "share" / "jupyter" / "labextensions" / "rfnb-lab"
     if link.is_symlink():
         link.unlink()
