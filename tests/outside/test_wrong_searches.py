@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ from rfnb.errors import DimError, DtypeError, ParameterError, RfError, SearchErr
 from rfnb.search.corpus.report import SearchReport, SearchReports
 from rfnb.search.explain.compare import BeamsCompared, SearchComparison
 from rfnb.search.found import Found
+from rfnb.search.generate.settings import DEFAULTS
 from rfnb.search.rules import ChoiceOptions
 from rfnb.search.tree import Tree, Trees
 from tests.search.score.test_kenlm_model import stand_in
@@ -90,6 +93,13 @@ def of_beam() -> dict[str, Any]:
     return {"scores": rf.ones([beam, label]), "base": rf.zeros([beam]), "axis": label, "beam": beam, "out_beam": after}
 
 
+def of_generate(**settings: Any) -> dict[str, Any]:
+    """What `generate` returns without beams, as far as it is read, and its settings."""
+    steps = tuple(torch.eye(4)[[label]] for label in (1, 2, 3))
+    out = types.SimpleNamespace(sequences=torch.tensor([[1, 1, 2, 3]]), scores=steps)
+    return {"out": out, "tokenizer": LABELS, "num_beams": 1, "max_new_tokens": 3, "eos_token_id": 0} | settings
+
+
 Row = Callable[[Any], tuple[Callable[..., Any], dict[str, Any]]]
 """From a folder, a function and the arguments of a valid call."""
 
@@ -102,6 +112,7 @@ FUNCTIONS: dict[str, Row] = {
         rf.search.ctc_beam, {"log_probs": scores(), "spatial_dim": dims()["time"], "axis": dims()["label"], "blank": 0}
     ),
     "beam_step": lambda f: (rf.search.beam_step, of_beam()),
+    "from_generate": lambda f: (rf.search.from_generate, of_generate()),
     "load": lambda f: (rf.search.load, {"path": search().save(f / "x.rfbeam")}),
     "report": lambda f: (rf.search.report, {"found": search(), "references": ["a b", "a"]}),
     "tune": lambda f: (
@@ -183,6 +194,8 @@ def _follow(x: Any) -> Any:
 
 
 ROWS = FUNCTIONS | METHODS
+OPTIONS = {"compare": ["x"], "from_generate": [*DEFAULTS]}
+"""The names that are given for `**options`, where "length" is not one."""
 
 
 def test_each_public_name_and_method_has_a_row():
@@ -216,15 +229,11 @@ def test_a_wrong_argument_gives_an_error_of_rfnb(name, tmp_path, monkeypatch):
     fn(**valid)
     raw = []
     for parameter in inspect.signature(fn).parameters.values():
-        for what, wrong in WRONG.items():
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                given = valid
-            elif parameter.kind is parameter.VAR_KEYWORD:
-                given = valid | {"length" if name != "compare" else "x": wrong}
-            else:
-                given = valid | {parameter.name: wrong}
+        names = OPTIONS.get(name, ["length"]) if parameter.kind is parameter.VAR_KEYWORD else [parameter.name]
+        for option, (what, wrong) in itertools.product(names, WRONG.items()):
+            given = valid if parameter.kind is parameter.VAR_POSITIONAL else valid | {option: wrong}
             try:
-                check(f"{name}({parameter.name}={what})", functools.partial(fn, **given))
+                check(f"{name}({option}={what})", functools.partial(fn, **given))
             except AssertionError as error:
                 raw.append(str(error))
     assert not raw, "\n".join(raw)
@@ -286,6 +295,12 @@ SAYS: list[tuple[Callable[[], Any], type[RfError], str]] = [
     (lambda: rf.search.trie(3, labels=dims()["label"], end=0), DtypeError, "trie: `words` is not a list"),
     (lambda: rf.search.trie([[1.5]], labels=dims()["label"], end=0), ParameterError, "no such label"),
     (lambda: rf.search.allowed(3), DtypeError, "allowed: `which` is not an rf.Tensor.*or a list"),
+    (lambda: rf.search.from_generate(**of_generate(num_beams="x")), DtypeError, "`num_beams` is not a whole number"),
+    (
+        lambda: rf.search.from_generate(**of_generate(eos_token_id=print)),
+        DtypeError,
+        "`eos_token_id` is not a whole number.*or a list",
+    ),
     (lambda: rf.search.forced(3), DtypeError, "forced: `prefix` is not .*a string or a list"),
 ]
 """What is said about the mistakes that are made most."""

@@ -144,7 +144,7 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
     error = _tensor_or_dim_error(name, wrong, arguments)
     if error is None and wrong and not ours:
         parameter, value, hint = wrong[0]
-        error = _not_of_kind(f"{name}: `{parameter}`", value, hint)
+        error = not_of_kind(f"{name}: `{parameter}`", value, hint)
     if error is not None:
         error.__suppress_context__ = True
     elif not ours and _from_a_kernel(failure, arguments):
@@ -282,7 +282,7 @@ def _axis_meant(value: Any, source: Tensor) -> Dim | None:
     return named[0] if len(named) == 1 else None
 
 
-def _not_of_kind(what: str, value: Any, hint: Any) -> DtypeError:
+def not_of_kind(what: str, value: Any, hint: Any) -> DtypeError:
     """The error for a `value` of another kind: a string where a number is declared."""
     words = list(dict.fromkeys(kind_in_words(part) for part in _alternatives(hint) if part is not types.NoneType))
     kind = type(value).__name__

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rfnb.core.tensor.arguments import mismatches, not_of_kind
 from rfnb.errors import SearchError
 
 WHAT = "from_generate"
@@ -20,6 +21,12 @@ DEFAULTS: dict[str, Any] = {
 
 NEEDED = ("eos_token_id", "num_beams", "length_penalty", "early_stopping")
 """Those without which no search can be made again, by the order in which they are asked for."""
+
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(("num_beams", "pad_token_id", "num_return_sequences", "max_length", "max_new_tokens"), int | None),
+    "length_penalty": float | None, "eos_token_id": int | Sequence[int] | None,
+}  # fmt: skip
+"""The kinds of the settings."""
 
 OTHER_SEARCHES = {
     "num_beam_groups": "searches with groups of beams", "constraints": "searches with constraints",
@@ -77,6 +84,9 @@ def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> S
 
     def value(name: str) -> Any:
         setting = keywords[name] if name in keywords else getattr(config, name, None)
+        setting = setting.tolist() if hasattr(setting, "tolist") else setting  # of numpy and torch
+        for wrong, kind in mismatches(setting, KINDS.get(name, Any)):
+            raise not_of_kind(f"{WHAT}: `{name}`", wrong, kind)
         return DEFAULTS.get(name) if setting is None else setting
 
     for name, searches in OTHER_SEARCHES.items():
@@ -89,7 +99,6 @@ def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> S
     ends, stop = value("eos_token_id"), value("early_stopping")
     if stop not in (True, False, "never"):
         raise SearchError(f"{WHAT}: unknown `early_stopping`", got=repr(stop), expected='True, False or "never"')
-    ends = ends.tolist() if hasattr(ends, "tolist") else ends
     ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
     return Settings(
         beams=int(value("num_beams")),
