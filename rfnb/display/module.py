@@ -24,7 +24,7 @@ from rfnb.display.kit.schema import DimView
 from rfnb.display.kit.words import Span, bold, chip, name, quiet
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, bounded_in, el
 from rfnb.display.markup.numbers import Number, amount, plain, real, short, size
 from rfnb.nn.module.module import Module
 
@@ -513,4 +513,4 @@ def _pill(dim: Any) -> Html:
     """A pill with few bytes of HTML, which takes font and wrapping from its row."""
     colour = colour_of(dim) or style.GREY
     look = f"background:{style.tint(colour, 0.16)};border-left:3px solid {colour};padding:0 5px;margin-right:4px"
-    return el("span", dim_word(dim), class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look)
+    return el("span", dim_word(bounded_in(dim)), class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look)

@@ -15,7 +15,7 @@ from rfnb.display.training import probe_view
 from rfnb.errors import ViewError
 
 
-def of_training(word=lambda name: name, steps=3, every=1):
+def of_training(word=lambda name: name, steps=3, every=1, sharpness=0.1):
     """A probe whose attention gets sharper from step to step."""
     letters = rf.Dim(3, name=word("letter"), vocab=[word(each) for each in "abc"])
     rows, cols, key = rf.Dim(4, name=word("dec")), rf.Dim(3, name=word("enc")), rf.Dim(2, name=word("key"))
@@ -24,7 +24,7 @@ def of_training(word=lambda name: name, steps=3, every=1):
     said = rf.convert_to_tensor([[0, 1, 2], [1, 0, 0]], dims=[rf.batch_dim, time], sparse_dim=letters)
 
     def decode():
-        att = rf.dot_attention(queries * (0.1 * probe.trained), keys, keys, key_dim=key, axis=cols)
+        att = rf.dot_attention(queries * (sharpness * probe.trained), keys, keys, key_dim=key, axis=cols)
         return {word("words"): [word("one"), att], word("said"): said}
 
     probe = rf.probe(decode, every=every, name=word("decode"))
@@ -75,14 +75,17 @@ def test_labels_of_one_sequence_are_one_line(result, lines):
     assert "\n".join(lines) in html
 
 
-def test_all_pictures_have_one_scale(monkeypatch):
+@pytest.mark.parametrize("sharpness", [0.1, 100.0])
+def test_all_pictures_have_one_scale(sharpness, monkeypatch):
     tops = []
     sprite = probe_view.drawing.sprite
     monkeypatch.setattr(probe_view.drawing, "sprite", lambda m, top, **f: tops.append(top) or sprite(m, top, **f))
-    probe = of_training()
+    probe = of_training(sharpness=sharpness)
     view = rf.show(probe).data
     largest = max(float(shot.attention[0].weights.raw_tensor.max()) for shot in probe)
-    assert tops[-3:] == pytest.approx([largest] * 3, abs=1e-6)
+    twice_even = 2 / 3
+    assert (largest > twice_even) == (sharpness > 1)
+    assert tops[-3:] == pytest.approx([max(largest, twice_even)] * 3, abs=1e-6)
     assert len({shot["picture"] for shot in view["shots"]}) == 3
 
 
