@@ -16,7 +16,7 @@ import rfnb as rf
 
 NAMESPACES = [
     name
-    for name in "audio check distributed errors examples hooks init nested search when".split()
+    for name in "audio check distributed errors examples hooks init nested page search when".split()
     if hasattr(rf, name)
 ]
 MODELS = ["encoder", "decoder", *(f"encoder.{name}" for name in "conformer e_branchformer transformer".split())]

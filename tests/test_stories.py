@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import rfnb as rf
+from rfnb.trace.run import run
 
 FOLDER = Path(__file__).parents[1] / "docs" / "stories"
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<output>.*?)```)?", re.DOTALL)
@@ -38,6 +39,7 @@ def output_of(code: str, file: str, names: dict[str, Any]) -> str:
 @pytest.mark.parametrize("name", sorted(file.stem for file in FOLDER.glob("*.md") if file.stem != "README"))
 def test_a_story_runs_and_says_what_it_shows(name, request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "_serials", itertools.count(1))  # the runs of a fresh kernel
     page = FOLDER / f"{name}.md"
     text, names = page.read_text(encoding="utf-8"), {"__name__": name}
     rf.runs.clear()

@@ -123,7 +123,7 @@ class ShapeOps:
             return source.like(source._raw, align.sig(source.dims, sparse, source.feature_dim))
         axis_of("replace_dim", source, in_dim)
         size = _wanted(source, in_dim, out_dim)
-        source = _resized(cls, source, in_dim, size, allow_expand, allow_shrink)
+        source = _resized(cls, source, [in_dim, out_dim], size, allow_expand, allow_shrink)
         lengths = bound(_over_replaced(source.lengths, in_dim, out_dim, size.max), out_dim, size, "replace_dim")
         dims = [out_dim if dim is in_dim else dim for dim in source.dims]
         out = align.sig(dims, sparse, out_dim if source.feature_dim is in_dim else source.feature_dim)
@@ -277,8 +277,9 @@ def _wanted(source: Tensor, in_dim: Dim, out_dim: Dim) -> Size:
     return source.size_of(in_dim)
 
 
-def _resized(backend: type[Backend], source: Tensor, dim: Dim, size: Size, expand: bool, shrink: bool) -> Tensor:
+def _resized(backend: type[Backend], source: Tensor, pair: list[Dim], size: Size, expand: bool, shrink: bool) -> Tensor:
     """The tensor with sequences extended by zeros or cut to the lengths `size`, in which no padding becomes a frame."""
+    dim, out_dim = pair
     stored = source.lengths.size(dim)
     if size is stored or (stored is not None and size.max == stored.max and size.agrees(stored)):
         return source
@@ -287,11 +288,10 @@ def _resized(backend: type[Backend], source: Tensor, dim: Dim, size: Size, expan
     dims = [d for d in source.dims if d in current.dims or d in target.dims]
     old, new = current.over(dims), target.over(dims)
     longer, shorter = bool((new > old).any()), bool((new < old).any())
-    name_only = not expand and not shrink
-    if target.max != current.max if name_only else (longer and not expand) or (shorter and not shrink):
+    if target.max != current.max if not (expand or shrink) else (longer and not expand) or (shorter and not shrink):
         raise DimError(
             "replace_dim: `out_dim` has a different size",
-            got=f"{target} for {dim.name}:{current}",
+            got=f"{out_dim.name}:{target} in place of {dim.name}:{current}",
             expected="the same size, or less" if shrink else "the same size, or more" if expand else "the same size",
             hint="rf.replace_dim_v2 pads with zeros or cuts off frames",
         )

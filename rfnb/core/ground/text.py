@@ -171,7 +171,7 @@ INSTEAD = {
     **dict.fromkeys("compile jit export onnx func vmap".split(), "torch's takes rf.to_torch(model, in_dims=…)"),
     "DistributedDataParallel": "torch's takes rf.to_torch(model, in_dims=…): docs/distributed.md",
     **dict.fromkeys(["device", "cuda"], 'a string: rf.copy_to_device(x, "cuda"), rf.set_default_device("cuda")'),
-    **dict.fromkeys(["state_dict", "save_pretrained"], 'rf.save(model, "model.safetensors")'),
+    "state_dict": 'rf.save(model, "model.safetensors")',
     "load_state_dict": 'rf.load("model.safetensors", model)',
     **dict.fromkeys(
         "from_pretrained AutoModel pipeline".split(), "rf.import_weights(source, model): docs/checkpoints.md"

@@ -34,10 +34,17 @@ from rfnb.display.markup.numbers import plain as number
 from rfnb.errors import fact_lines
 from rfnb.printable import bounded, printable_name
 
+__all__ = "Facts Figure Fold Grid Group Line Note Only Page Row bold chip mono name quiet web".split()
+__dir__ = __all__.copy  # what is offered for completion: no imports
+
 
 @dataclass(frozen=True, init=False)
 class Line:
-    """A line of words; `look` is its CSS style, `indent` how many spaces a terminal shows before it."""
+    """A line of words; `look` is its CSS style, `indent` how many spaces a terminal shows before it.
+
+    >>> print(to_text(Page("fruit", "kiwi", [Line("2 ", bold("words"))])))
+    2 words
+    """
 
     words: Words
     look: str = ""
@@ -50,14 +57,25 @@ class Line:
 
 @dataclass(frozen=True)
 class Facts:
-    """Labelled facts, one below the other."""
+    """Labelled facts, one below the other.
+
+    >>> print(to_text(Page("fruit", "kiwi", [Facts([("colour", "green"), ("number", 3)])])))
+      colour  green
+      number  3
+    """
 
     rows: Sequence[tuple[str, Words]]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a grid that is not like the others: its CSS style, more style of its cells, or lines below it."""
+    """A row of a grid that is not like the others: its CSS style, more style of its cells, or lines below it.
+
+    >>> print(to_text(Page("fruit", "kiwi", [Grid([["fig", 12], Row(["kiwi", 3], below=["since May"])])])))
+      fig   12
+      kiwi  3
+        since May
+    """
 
     cells: Sequence[Words]
     look: str = style.PLAIN_ROW
@@ -75,6 +93,11 @@ class Grid:
         looks: the CSS style of each column.
         indent: how many spaces a terminal shows before it.
         head: the CSS style of the header, or of each of its cells.
+
+    >>> print(to_text(Page("fruit", "kiwi", [Grid([["kiwi", 3], ["fig", 12]], ["word", "count"])])))
+      word  count
+      kiwi  3
+      fig   12
     """
 
     rows: Sequence[Sequence[Words] | Row]
@@ -87,7 +110,12 @@ class Grid:
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks below a title, which a click reveals; a terminal shows them all."""
+    """Blocks below a title, which a click reveals; a terminal shows them all.
+
+    >>> print(to_text(Page("fruit", "kiwi", [Fold("more", [Line("and figs")])])))
+    more
+      and figs
+    """
 
     title: Words
     blocks: Sequence[Block]
@@ -97,7 +125,11 @@ class Fold:
 
 @dataclass(frozen=True)
 class Group:
-    """Blocks with a CSS style around them, which a terminal indents; at most so many lines of them."""
+    """Blocks with a CSS style around them, which a terminal indents; at most so many lines of them.
+
+    >>> print(to_text(Page("fruit", "kiwi", [Group([Line("figs")], indent=2)])))
+      figs
+    """
 
     blocks: Sequence[Block]
     look: str = ""
@@ -107,7 +139,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Figure:
-    """What is drawn in a way of its own: HTML, and the lines that a terminal shows for it."""
+    """What is drawn in a way of its own: HTML, and the lines that a terminal shows for it.
+
+    >>> print(to_text(Page("fruit", "kiwi", [Figure(rf.el("hr"), ["---"])])))
+    ---
+    """
 
     html: Html | None
     lines: Sequence[str] = ()
@@ -115,7 +151,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Note:
-    """What is left out, and why; None is nothing."""
+    """What is left out, and why; None is nothing.
+
+    >>> print(to_text(Page("fruit", "kiwi", [Note("and 5 more"), Note(None)])))
+      (and 5 more)
+    """
 
     words: str | None
     indent: int = 2
@@ -123,7 +163,11 @@ class Note:
 
 @dataclass(frozen=True)
 class Only:
-    """Blocks that only a terminal shows ("text"), or only HTML ("html")."""
+    """Blocks that only a terminal shows ("text"), or only HTML ("html").
+
+    >>> print(to_text(Page("fruit", "kiwi", [Only("text", [Line("figs")]), Only("html", [Line("kiwis")])])))
+    figs
+    """
 
     where: Literal["text", "html"]
     blocks: Sequence[Block]
@@ -143,6 +187,9 @@ class Page:
         table: what `view.table()` gives.
         short: what `repr` shows in place of all blocks.
         drawing: a view whose picture is saved as SVG, and drawn as a figure.
+
+    >>> rf.page.Page("fruit", "kiwi", [rf.page.Line("green")]).name
+    'kiwi'
     """
 
     kind: str

@@ -41,32 +41,56 @@ Words = str | int | float | None | Span | Sequence["Words"]
 
 
 def quiet(*words: Words) -> Span:
-    """Words in a quieter colour."""
+    """Words in a quieter colour.
+
+    >>> plain(quiet("figs"))
+    'figs'
+    """
     return Span(words, style.QUIET)
 
 
 def name(*words: Words) -> Span:
-    """The name of what is shown."""
+    """The name of what is shown.
+
+    >>> plain(name("figs"))
+    'figs'
+    """
     return Span(words, style.NAME)
 
 
 def bold(*words: Words) -> Span:
-    """Bold words."""
+    """Bold words.
+
+    >>> plain(bold("figs"))
+    'figs'
+    """
     return Span(words, tag="b")
 
 
 def mono(*words: Words) -> Span:
-    """Words in the font of code."""
+    """Words in the font of code.
+
+    >>> plain(mono("figs"))
+    'figs'
+    """
     return Span(words, style.NUMBERS)
 
 
 def chip(words: Words, colour: str, text: str | None = None) -> Span:
-    """A word that should be noticed."""
+    """A word that should be noticed.
+
+    >>> plain(chip("NaN", style.ALARM, text="[NaN]"))
+    '[NaN]'
+    """
     return Span(words, style.chip(colour), text)
 
 
 def web(*words: Words) -> Span:
-    """Words that only HTML has."""
+    """Words that only HTML has.
+
+    >>> plain(web("click here"))
+    ''
+    """
     return Span(words, text="")
 
 

@@ -11,7 +11,7 @@ from rfnb.backend.base.tape import Call, External, Var
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.ground.nested import map_leaves
+from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.loop.body.hypotheses import Hypotheses
@@ -342,7 +342,8 @@ class _Keeper:
                 self.tensors.append(self._tensor(leaf))
             return slot
         record = getattr(type(leaf), "__dataclass_params__", None)  # the rules of a beam, for example
-        if record is not None and record.frozen and all(self._leaf(part) is part for part in vars(leaf).values()):
+        parts = leaves([*vars(leaf).values()]) if record is not None and record.frozen else None
+        if parts is not None and all(self._leaf(part) is part for part in parts):
             return leaf
         function = isinstance(leaf, FunctionType) and leaf.__closure__ is None
         if not (isinstance(leaf, SIMPLE) or function or isinstance(leaf, type)):

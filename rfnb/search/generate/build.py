@@ -44,7 +44,7 @@ def from_generate(
     >>> found = rf.search.from_generate(out, list("$abcdefgh"), model.generation_config, **options)
     >>> tree = found.tree[0]
     >>> tree.text_of(tree.prompt), len(tree.hypotheses), tree.best.score == out.sequences_scores[0]
-    ('a b', 2, tensor(True))
+    ('ab', 2, tensor(True))
 
     Args:
         out: what `model.generate(…)` returned.

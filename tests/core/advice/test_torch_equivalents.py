@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb import batch_dim
 from rfnb.errors import DimError
 from rfnb.search.score.scorer import ModuleScorer
 
 time, feat, other = rf.Dim(3, name="time"), rf.Dim(4, name="feat"), rf.Dim(6, name="other")
+batch_dim = rf.Dim(None, name="batch", kind=rf.Dim.Types.Batch)  # of its own: other tests bind `rf.batch_dim`
 frames, places = rf.Dim(None, name="frames"), rf.Dim(2, name="places")
 x = rf.convert_to_tensor(torch.ones(2, 3, 4), dims=[batch_dim, time, feat])
 logits = rf.convert_to_tensor([[[[0.0] * 6] * 4] * 3] * 2, dims=[batch_dim, frames, feat, other])

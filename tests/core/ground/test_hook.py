@@ -24,6 +24,8 @@ REGISTERED = {
     "core.ground.tracers.trace_call": "backend.torch.plain",
     "core.ground.tracers.drop_numbers": "backend.torch.plain",
     "loop.choice.choose": "search.register",
+    "trace.capture.generate.keep_candidates": "search.register",
+    "trace.capture.generate.make_search": "search.register",
     "trace.pause.hold.can_hold": "display.panel.comm",
     "trace.pause.hold.show_and_wait": "display.panel.comm",
     "trace.plain.remembered.continue_from": "trace.plain.fork",

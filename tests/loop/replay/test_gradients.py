@@ -12,6 +12,7 @@ from hypothesis import example, given, strategies as st
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
+from rfnb.display.kit.blocks import to_html, to_text
 from rfnb.display.run import gradients_view as view
 from rfnb.errors import LoopError
 from rfnb.loop.replay.gradients import Gradients, verdict
@@ -277,11 +278,11 @@ def shown():
     run = ends_early().run
     run.name = "<b>"
     norms = {"h": np.array([1e-9, 1e-4, 0.1, 1.0]), "<i>": np.array([2.0, np.nan, 0.0, 0.5])}
-    return view.describe(Gradients(run, "a < b", norms, {}, {}))
+    return view.page(view.describe(Gradients(run, "a < b", norms, {}, {})))
 
 
 def test_the_table():
-    assert view.to_text(shown()) == (
+    assert to_text(shown()) == (
         "‖d a < b / d state‖  (<b>, 4 steps; one block higher means a factor of 10)\n"
         "  state  step by step  first  last  first/last\n"
         "  h      ▁▄▇█          1e-9   1     1e-9        vanishes before step 2\n"
@@ -290,7 +291,7 @@ def test_the_table():
 
 
 def test_the_html_escapes_what_it_shows():
-    html = view.to_html(shown())
+    html = to_html(shown())
     assert "<b>" not in html
     assert "<i>" not in html
     assert "a &lt; b" in html

@@ -202,7 +202,9 @@ HOSTILE = [
     "open('/etc/passwd').read()",
     "__import__('os').system('true')",
     "source(0).x",
-    "eval('1')",
+    "eval('1 .__class__')",
+    "eval('open')",
+    "eval('source.__globals__')",
 ]
 
 
