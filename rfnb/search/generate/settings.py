@@ -83,7 +83,7 @@ def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> S
         )
 
     def value(name: str) -> Any:
-        setting = keywords[name] if name in keywords else getattr(config, name, None)
+        setting: Any = keywords[name] if name in keywords else getattr(config, name, None)
         setting = setting.tolist() if hasattr(setting, "tolist") else setting  # of numpy and torch
         for wrong, kind in mismatches(setting, KINDS.get(name, Any)):
             raise not_of_kind(f"{WHAT}: `{name}`", wrong, kind)
