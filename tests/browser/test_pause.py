@@ -302,7 +302,7 @@ def test_a_kernel_that_dies_ends_a_pause_and_the_next_one_pauses_again(paused):
     notebook, panel = paused
     os.kill(int(notebook.text(0)), signal.SIGKILL)  # as the system does when memory runs out
     over(panel)
-    notebook.page.get_by_role("button", name="Ok").click()
+    notebook.page.get_by_role("button", name="Ok", exact=True).click()
     notebook.page.evaluate(READY)
     notebook.run_cell(0)
     connected(panel)
