@@ -28,5 +28,5 @@ def path(name: str) -> Path:
     """
     names = sorted(file.name for file in FOLDER.iterdir())
     if name not in names:
-        raise DataError(f"there is no example file {name!r}", expected=", ".join(names))
+        raise DataError(f"unknown example file {name!r}", expected=", ".join(names))
     return FOLDER / name

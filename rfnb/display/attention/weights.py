@@ -385,7 +385,7 @@ def read_weights(
     if len(shape) == 4 and shape[0] > 1 and dims is None and batch is None:
         notes.add('the first axis was taken for sequences; dims=["layer", "head", "row", "col"] if it is layers')
     if not any(part.raws for part in parts):
-        raise ViewError("show_attention: there are no weights", got="no layers")
+        raise ViewError("show_attention: no weights are given", got="no layers")
     if len(parts) == 1:
         return parts[0]
     names = [name for part in parts for name in part.names]

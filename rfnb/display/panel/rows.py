@@ -36,7 +36,7 @@ def describe_rows(run: Run, name: str, sequence: int | None) -> RowsView:
             weights = np.moveaxis(valid_weights(data), axis, -1)
             rows[step] = weights.reshape(-1, weights.shape[-1])[:MOST_ROWS]
     if columns is None:
-        raise ViewError(f"{name} is no row of weights with the sum 1", got=f"loop {run.name}")
+        raise ViewError(f"{name} is not a row of weights with the sum 1", got=f"loop {run.name}")
     count, width = (max(row.shape[axis] for row in rows.values()) for axis in (0, 1))
     matrix = np.zeros((count, max(rows) + 1, width), np.float32)
     for step, weights in rows.items():

@@ -472,7 +472,7 @@ class Expressions:
 
 
 def _of_base(owner: Instance, base: Any, name: str) -> Any:
-    """A method that `super()` finds in a base that is no class of the config: those of dict are known."""
+    """A method that `super()` finds in a base that is not a class of the config: those of dict are known."""
     if not isinstance(owner, DictInstance):
         return (lambda *_, **__: None) if base is object else Unknown(f"{base!r}.{name}")
     names = "__setitem__ __getitem__ __contains__ update get items keys values pop setdefault".split()

@@ -41,7 +41,7 @@ PADDING: ContextVar[Padding] = ContextVar("rfnb_padding_in_expressions")
 
 
 def without_padding(x: Tensor, dims: Sequence[Dim]) -> bool:
-    """Whether a reduction over these dims leaves out the frames behind the ends."""
+    """Whether a reduction over these dims leaves out the frames after the ends."""
     padding = PADDING.get(None)
     if padding is None:
         return False
@@ -77,7 +77,7 @@ class Shape(tuple[Any, ...]):
 
 
 class Array:
-    """A Tensor with an order of its axes. An axis that is None has size 1 and is no dim of the Tensor.
+    """A Tensor with an order of its axes. An axis that is None has size 1 and is not a dim of the Tensor.
 
     Operators match axes by their place, from the last one, as numpy does.
     """

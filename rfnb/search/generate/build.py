@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rfnb.core.tensor.arguments import Count
 from rfnb.core.tensor.op import guarded
 from rfnb.core.vocab import Vocab
 from rfnb.errors import SearchError
@@ -27,7 +28,7 @@ def from_generate(
     generation_config: Any = None,
     *,
     kept: KeptScores | None = None,
-    candidates: int = 8,
+    candidates: Count = 8,
     model: Any = None,
     **generate_keywords: Any,
 ) -> Found:
@@ -76,6 +77,8 @@ def from_generate(
         check_scores(output, settings)
         trace = trace_of_beams(search_again(output, settings, candidates), candidates, vocab)
     trace = replace(trace, prompts=prompts_of(output, settings.pad, batch), why_not=NOT_RUN)
+    if model is not None and not callable(getattr(model, "generate", None)):
+        raise SearchError(f"{WHAT}: `model` has no method `generate`", got=type(model).__name__)
     if model is not None:
         prompts = getattr(out, "sequences", out)[:: len(output.sequences) // batch, : output.prompt]
 

@@ -74,6 +74,11 @@ def read_output(out: Any, kept: KeptScores | None) -> Output:
             f"{WHAT}: the output has no scores", got="sequences alone" if sequences is out else type(out).__name__,
             hint="model.generate(…, output_scores=True, return_dict_in_generate=True)",
         )  # fmt: skip
+    for step, raw in enumerate(() if kept is not None else scores):
+        if bool(raw.isnan().any()):
+            raise SearchError(
+                f"{WHAT}: the scores of step {step} are not finite", got="NaN", hint="rf.check.finite(model)"
+            )
     arrays = {name: _array(getattr(out, name, None)) for name in ("sequences_scores", "beam_indices")}
     paths = arrays["beam_indices"]
     beams = paths is not None or (kept is not None and kept.beams > 1)

@@ -96,6 +96,8 @@ def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> S
     for name in NEEDED if beams else NEEDED[:1]:
         if config is None and name not in keywords:
             raise SearchError(f"{WHAT}: `{name}` is not known, which the output does not hold", hint=HINT)
+    if value("num_beams") < 1:
+        raise SearchError(f"{WHAT}: `num_beams` is less than 1", got=value("num_beams"))
     ends, stop = value("eos_token_id"), value("early_stopping")
     if stop not in (True, False, "never"):
         raise SearchError(f"{WHAT}: unknown `early_stopping`", got=repr(stop), expected='True, False or "never"')

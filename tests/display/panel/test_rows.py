@@ -45,7 +45,7 @@ def test_a_loop_of_plain_torch_shows_its_attention_at_all_steps(ask):
     found = {entry["value"]["name"]: entry["value"].get("is_row", False) for entry in step["values"]}
     assert found["att"] and not found["context"] and not found["query"]
     assert context.shape == (2, 4)
-    with pytest.raises(ViewError, match="no row of weights"):
+    with pytest.raises(ViewError, match="not a row of weights"):
         describe_rows(run, "context", None)
 
 

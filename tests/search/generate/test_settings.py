@@ -114,6 +114,26 @@ def test_what_is_no_output_or_has_no_scores_says_how_to_get_them():
         rf.search.from_generate(out, None, model, **GREEDY)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_beams": 0}, "`num_beams` is less than 1"),
+        ({"candidates": -1}, "candidates"),
+        ({"model": "gpt2"}, "`model` has no method `generate`"),
+    ],
+)
+def test_numbers_and_models_that_cannot_be_are_named(change, words):
+    with pytest.raises(rf.errors.RfError, match=words):
+        made(BEAMS, change)
+
+
+def test_scores_that_are_nan_are_not_taken_for_a_wrong_setting():
+    out = generate(make_model("gpt2"), INPUTS, **BEAMS)
+    out.scores = (out.scores[0], out.scores[1] * float("nan"), *out.scores[2:])
+    with pytest.raises(SearchError, match="the scores of step 1 are not finite"):
+        rf.search.from_generate(out, None, **BEAMS)
+
+
 def test_whisper_gives_no_scores_of_all_beams_but_those_are_kept():
     model, speech = make_model("whisper"), {"input_features": torch.randn(2, 8, 60)}
     options = {"num_beams": 3, "max_new_tokens": 6}

@@ -430,7 +430,7 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
         return State(tensors)
 
     def _last(self, x: Tensor) -> Tensor:
-        """The last frame of a sequence, or the output itself if it is no sequence; with the features of the state."""
+        """The last frame of a sequence, or the output if it is not a sequence; with the features of the state."""
         frames = time_of(x)
         if frames is not None:
             x = gather(x, indices=last_frame_position_of_dim(frames), axis=frames)
@@ -510,9 +510,7 @@ class GetLastHiddenState(Layer, layer_class="get_last_hidden_state", joins=False
         elif self.combine == "concat":
             y = states[0] if len(states) == 1 else concat_features(*states)
         else:
-            raise NetworkError(
-                "get_last_hidden_state: there is no such combine", got=self.combine, expected="concat, add"
-            )
+            raise NetworkError("get_last_hidden_state: unknown `combine`", got=self.combine, expected="concat, add")
         if self.out_dim is None or self.out_dim is y.feature_dim:
             return y
         return set_feature_dim(_in(y, self.out_dim), self.out_dim)
