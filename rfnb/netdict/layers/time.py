@@ -236,7 +236,7 @@ class TimeChunking(Layer, layer_class="time_chunking"):
             start, number = with_padding(start, self.own_number)
             start = replace_dim(start, in_dim=number, out_dim=self.number)[0]
         end = start + self.chunk_size
-        if self.number is self.own_number and self.number.dimension is None:  # no frames in the chunks that a sequence does not have
+        if self.number is self.own_number and self.number.dimension is None:  # none in chunks of others
             end = where(sequence_mask(self.number, device=x.device), end, 0, allow_broadcast_all_sources=True)
         places = expand_dim(range_over_dim(self.frames, device=x.device), self.batch)
         y, places = (

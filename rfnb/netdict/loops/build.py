@@ -373,7 +373,9 @@ class Loops:
         """Makes the labels of a step the state of the next one, if nothing else of it is a state of each hypothesis."""
         nodes, choice = self.builder.nodes, rec.last_choice
         states = [nodes[of].template for of in rec.previous]
-        states += [x for node in nodes.values() if node.loop is rec for x in leaves(node.state) if isinstance(x, Tensor)]
+        states += [
+            x for node in nodes.values() if node.loop is rec for x in leaves(node.state) if isinstance(x, Tensor)
+        ]
         if choice is not None and not any(rec.beam in x.dims for x in states):
             self.value(rec.scope, f"prev:{rec.name_of(choice.name)}")
             rec.initial[choice.name] = 0
