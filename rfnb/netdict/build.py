@@ -43,7 +43,7 @@ class NetNode:
 
     Attributes:
         template: its value without numbers; of a value in a loop, that of one step.
-        sources, inputs: paths of nodes; inputs by the names of options.
+        sources, inputs: paths of nodes; inputs by the names of options. loss_inputs: what the loss takes, so too.
         prepared: templates of what the layer gets from its sources, once somebody asked for its first state.
         unused: sources in the net dict that the value does not depend on: the scores of a choice without a search.
         kind: "part" is a further output of a layer. In a loop: "frame" is the frame of the step, "previous" the value
@@ -64,6 +64,7 @@ class NetNode:
     target: str | None = None
     loss: LayerLoss | None = None
     inv_norm_factor: str | None = None
+    loss_inputs: dict[str, str] = field(default_factory=dict)
     kind: Kind = "layer"
     of: str = ""
     loop: RecNet | None = None

@@ -49,11 +49,12 @@ CLASSES = {
     "rec.self_attention": "self_attention cum_concat",
     "rec.position": "positional_encoding relative_positional_encoding",
     "rec.subnet": "rec:unit get_rec_accumulated rec_last_output rec_unstack",
-    "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum",
+    "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum accumulate_mean",
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length reshape transpose tile "
     "flatten_batch unflatten_batch split_batch_time",
     "slice": "slice slice_nd gather gather_nd scatter_nd",
     "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance edit_distance_table optimal_completions",
+    "lattice": "fast_bw forced_align",
     "signal": "stft istft mel_filterbank",
     "run": "train_flag print hdf_dump",
     "time": "window prefix_in_time postfix_in_time pad repeat shift_axis resize time_chunking time_unchunking",
