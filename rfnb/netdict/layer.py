@@ -300,10 +300,6 @@ class SteppingLayer(Layer):
     def begin_steps(self) -> None:
         """Computes what is the same in each step, before the steps of a loop."""
 
-    def begun_tensors(self) -> list[Tensor]:
-        """What `begin_steps` has computed."""
-        return []
-
     def end_steps(self) -> None:
         """After the steps."""
 

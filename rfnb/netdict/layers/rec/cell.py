@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.text import did_you_mean
-from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
@@ -393,11 +392,6 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
     def begin_steps(self) -> None:
         """The weights, outside of the steps: their gradients are then those of all steps together."""
         self.cell.hold()
-
-    def begun_tensors(self) -> list[Tensor]:
-        """The weights that are parts of parameters."""
-        values = vars(self.cell.cell).values() if self.cell.held else ()
-        return [x for x in values if isinstance(x, Tensor) and not isinstance(x, Parameter)]
 
     def end_steps(self) -> None:
         """Each call takes the weights again."""

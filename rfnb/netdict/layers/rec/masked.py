@@ -183,10 +183,6 @@ class MaskedComputation(
         for member in self._carrying:
             member.begin_steps()
 
-    def begun_tensors(self) -> list[Tensor]:
-        """What the layers in the unit have computed."""
-        return [x for member in self._carrying for x in member.begun_tensors()]
-
     def end_steps(self) -> None:
         """That of the layers in the unit."""
         for member in self._carrying:
