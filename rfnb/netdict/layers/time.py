@@ -204,7 +204,8 @@ class Repeat(Layer, layer_class="repeat"):
 class TimeChunking(Layer, layer_class="time_chunking"):
     """Pieces of `chunk_size` frames, `chunk_step` apart, as sequences. {batch, time} → {chunks, time'}
 
-    The last chunk of a sequence is the first one that reaches its end; it may be shorter.
+    Each sequence has as many chunks as the longest one, whose last chunk is the first one that reaches its end; chunks
+    at the end of a sequence are shorter, and those behind it have no frames. With `batch_independent` there are none.
     """
 
     chunk_size: int = value(REQUIRED, Positive)
@@ -219,7 +220,9 @@ class TimeChunking(Layer, layer_class="time_chunking"):
             fault = "time_chunking needs a batch, and positive numbers of frames"
             raise NetworkError(fault, got=f"{x.describe_dims()}, {self.chunk_size}, {self.chunk_step}")
         behind = dim_math.extreme("max", [self.frames - self.chunk_size, 0])
-        self.number = behind.ceildiv_right(self.chunk_step) + 1
+        self.number = self.own_number = behind.ceildiv_right(self.chunk_step) + 1
+        if self.frames.dimension is None and not self.spec.batch_independent:
+            self.number = Dim(None, name=f"{self.name}:chunks", kind="spatial")
         self.inside = Dim(None, name=f"{self.name}:chunking", kind="spatial")
         self.chunks = Dim(None, name="chunks", kind="batch")
         self.pool.made_of[self.chunks] = (self.batch, self.number)
@@ -228,9 +231,12 @@ class TimeChunking(Layer, layer_class="time_chunking"):
     def compute(self, x: Tensor) -> Tensor:
         """{batch, time} → {chunks, time'}"""
         assert self.batch is not None
-        start = range_over_dim(self.number, device=x.device) * self.chunk_step
+        start = range_over_dim(self.own_number, device=x.device) * self.chunk_step
+        if self.number is not self.own_number:
+            start, number = with_padding(start, self.own_number)
+            start = replace_dim(start, in_dim=number, out_dim=self.number)[0]
         end = start + self.chunk_size
-        if self.number.dimension is None:  # no frames in the chunks that a sequence does not have
+        if self.number is self.own_number and self.number.dimension is None:  # none in chunks of others
             end = where(sequence_mask(self.number, device=x.device), end, 0, allow_broadcast_all_sources=True)
         places = expand_dim(range_over_dim(self.frames, device=x.device), self.batch)
         y, places = (
