@@ -25,7 +25,15 @@ from rfnb.ops.concat import concat
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.shape import expand_dims, replace_dim, set_feature_dim
-from rfnb.search.beam import BeamState, advance, advance_arrays, check_step, first_label_only, raw_in_order
+from rfnb.search.beam import (
+    BeamState,
+    advance,
+    advance_apart,
+    advance_arrays,
+    check_step,
+    first_label_only,
+    raw_in_order,
+)
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
 from rfnb.search.repeated import Repeated, copied, injected
@@ -255,7 +263,8 @@ class Decoding:
         self._candidates = 0  # with those without a place
         self._is_end = np.zeros(0, bool)  # of each label
         self._first_label: Any = None  # see `advance_arrays`
-        self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change) and rules.by_rank
+        self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change)
+        self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
         self.injection = injected.get()
         self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
         self._over: Any = np.zeros(shape[0], bool)  # sequences none of whose hypotheses goes on
@@ -275,10 +284,14 @@ class Decoding:
         labels, parents, scores, counts = (part[:, :beam] for part in wide[:4])
         rows = parents + self._first
         had, was, lengths = (array.take(rows) for array in (past, self.state.ended, self.lengths))
-        if self.rules.stops:
+        goes_on, end_label = ~had, self._is_end.take(labels)
+        if self.rules.sure:
             scores = self._stopped(BeamState(labels, parents, scores, counts, had))
-        goes_on = ~had
-        ends = goes_on & np.isfinite(scores) & self._is_end.take(labels)
+        elif self.rules.most_ended is not None:
+            over = had | end_label
+            stops = (over & (scores != -np.inf)).sum(axis=1) >= self.rules.most_ended
+            scores = np.where(stops[:, None] & ~over, np.float32(-np.inf), scores)
+        ends = goes_on & np.isfinite(scores) & end_label
         scores = self._with_finals(parents, scores, ends, parts)
         self.lengths = lengths + (goes_on if self.include_eos else goes_on & ~ends)
         self.state = BeamState(labels, parents, scores, counts, was | ends | (scores == -np.inf))
@@ -348,10 +361,17 @@ class Decoding:
         (last, _, sums, counts, _), backend = self.state, self.backend
         state = BeamState(last, None, sums, counts, self.past)
         if self._as_they_are and self.options.input_type == "logits" and backend.get_dtype_name_raw(raw) == "float32":
-            scores = raw.reshape(*self.past.shape, -1)
-            if self._still.any():
+            scores = raw.reshape(len(self.past), self.going, -1)
+            if self.rules.by_rank and self._still.any():
                 return self._best_of_others(scores, state), {}
-            return self._best_of(backend.log_probs_raw(scores, 2), state), {}
+            if self.rules.by_rank:
+                return self._best_of(backend.log_probs_raw(scores, 2), state), {}
+            if self._is_apart:
+                dims: Any = {"is_end": self._is_end, "places": self._candidates}
+                scores = backend.log_probs_raw(scores, 2)
+                return advance_apart(
+                    state, scores, self.rules, backend, step=self.steps, device=self.device, **dims
+                ), {}
         scored, log_probs = None, log_scores(self._scores(raw), self.labels, self.options.input_type)
         if not self._as_they_are:
             scored = self.scorers.add_up(log_probs, self._tensor(state.labels, self.labels), self.dims, self.labels)
