@@ -44,12 +44,9 @@ class TorchTopK:
         best = torch.topk(raw.detach(), min(k + 1, raw.shape[1]), 1)  # its order of equal values is open
         values, index = (part.cpu().numpy() for part in best)
         distinct = values[:, 1:] < values[:, :-1]
-        all_distinct = distinct.all()
-        if not all_distinct:
-            distinct[:, exact:] |= values[:, exact + 1 :] == -math.inf
-            all_distinct = distinct.all()
+        distinct[:, exact:] |= values[:, exact + 1 :] == -math.inf
         values, index = values[:, :k], index[:, :k]
-        if not all_distinct:
+        if not distinct.all():
             tied = np.flatnonzero(~distinct.all(1))
             rows = raw.detach()[torch.from_numpy(tied)]
             order = _order(rows, 1).narrow(1, 0, k)
