@@ -204,7 +204,6 @@ class Layer(Module):
         """Which dims of a source stand for dims of the first one."""
         return axes.matching(source, first, self.spec.version)
 
-<<<<<<< HEAD
     def check_broadcast(self, sources: Sequence[tuple[Sequence[Dim], Dim | None]]) -> None:
         """Raises NetworkError if each source lacks an axis of another one, and the net dict does not allow that.
 
@@ -227,10 +226,7 @@ class Layer(Module):
                 expected='"allow_broadcast_all_sources": True, or "out_shape": {…}, since behavior version 4',
             )
 
-    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
-=======
     def setup(self, *sources: Any, **inputs: Any) -> None:
->>>>>>> main
         """Makes the parameters and the dims that the result has, from templates of what `compute` gets."""
 
     def compute(self, *sources: Any, **inputs: Any) -> Tensor:

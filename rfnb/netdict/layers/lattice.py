@@ -29,7 +29,7 @@ class _Aligned(Layer):
     input_type: str = value("log_prob", str)
     labels: Any = layer(REQUIRED)
 
-    def setup(self, x: Tensor, labels: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, labels: Tensor) -> None:
         """The axes. Raises NetworkError if one is missing."""
         frames, spoken = time_of(x), time_of(labels)
         if frames is None or x.feature_dim is None or spoken is None or labels.sparse_dim is None:
@@ -114,7 +114,7 @@ class ForcedAlign(_Aligned, layer_class="forced_align"):
         """The labels, a layer or data, are an input."""
         return {**described, "labels": described.get("align_target")}
 
-    def setup(self, x: Tensor, labels: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, labels: Tensor) -> None:
         """Checks that the classes are the labels and the blank."""
         super().setup(x, labels)
         size, count = self.classes.get_dim_value(), labels.sparse_dim.get_dim_value()  # type: ignore[union-attr]

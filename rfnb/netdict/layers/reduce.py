@@ -231,7 +231,7 @@ class AccumulateMean(Layer, layer_class="accumulate_mean"):
     is_prob_distribution: bool | None = value(None, bool)
     mean_1: Parameter
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The mean, which the optimizer leaves alone; it begins at 0, or as a distribution."""
         dims = [dim for dim in x.dims if dim not in self.axes]
         if any(dim.dimension is None or dim.is_batch_dim() for dim in dims):
