@@ -15,7 +15,7 @@ from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
@@ -208,7 +208,7 @@ def advance(
     return BeamState(labels, parents, best.like(total), best.like(counted))
 
 
-def raw_in_order(x: Tensor, order: Sequence[Dim]) -> Any:
+def raw_in_order(x: Tensor, order: Sequence[Dim]) -> RawTensor:
     """The raw tensor with axes in this order, of size 1 for what `x` does not have."""
     if not x.dims_set <= set(order):
         x.copy_transpose(order)  # raises an error that names the dims
@@ -228,7 +228,7 @@ def _number(step: Tensor | int, more: float, like: Tensor) -> Any:
     return backend_of_raw(like._raw).full_raw([], step + more, like.dtype, like.device)
 
 
-def _power(raw: Any, exponent: float) -> Any:
+def _power(raw: RawTensor, exponent: float) -> Any:
     return raw if exponent == 1 else raw**exponent
 
 

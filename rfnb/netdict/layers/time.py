@@ -43,7 +43,7 @@ class WindowLayer(SteppingLayer, layer_class="window"):
     padding: str = value("same", str)
     stride: int = value(1, Positive)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new axis."""
         self.new_dim = self.window_dim or self.pool.static(self.window_size, x.dims)
         if self.stepwise and (self.window_right or 0) + (self.window_left or 0) + 1 != self.window_size:
@@ -138,7 +138,7 @@ class Pad(Layer, layer_class="pad"):
     handle_dynamic_dims: Any = value(None)
     value: float = value(0.0, float)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new dims."""
         setting = self.padding
         if isinstance(setting, int):
@@ -189,7 +189,7 @@ class Repeat(Layer, layer_class="repeat"):
     repetitions: Any = layer(1)
     out_dim: Dim | None = value(None, Dim)
 
-    def setup(self, x: Tensor, repetitions: Tensor | None = None) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, repetitions: Tensor | None = None) -> None:
         """The new axis."""
         fixed = repetitions is None
         self.frames = self.axis * self.repetitions if fixed else Dim(None, name=f"repeated:{self.name}", kind="spatial")
@@ -212,7 +212,7 @@ class TimeChunking(Layer, layer_class="time_chunking"):
     chunk_step: int = value(REQUIRED, Positive)
     axis: Any = value("T")
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The chunks of a sequence, the frames of a chunk, and all chunks of a batch."""
         self.frames = self.pool.one(self.axis, x)
         self.batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
@@ -269,7 +269,7 @@ class TimeUnchunking(Layer, layer_class="time_unchunking"):
         """The places of the frames are a part of the chunking layer."""
         return {**described, "places": f"{described.get('chunking_layer')}/places"}
 
-    def setup(self, x: Tensor, chunking_layer: Tensor, places: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, chunking_layer: Tensor, places: Tensor) -> None:
         """The dims of the chunks, and those of the whole sequences."""
         origins = self.pool.made_of
         self.chunks, self.inside = (
@@ -316,7 +316,7 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
     pad_value: float = value(0.0, float)
     adjust_size_info: bool = value(True, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new dim, whose lengths depend on the size of the axis in each batch."""
         size = self.axis.dimension
         if size is None:
@@ -368,7 +368,7 @@ class Resize(Layer, layer_class="resize"):
     fill_dropout: float | None = value(None, float)
     out_dim: Dim | None = value(None, Dim)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """Whether the kind is known."""
         if self.kind not in ("nn", "linear", "cubic", "fill"):
             raise NetworkError("resize: there is no such kind", got=self.kind, expected="nn, linear, cubic, fill")
