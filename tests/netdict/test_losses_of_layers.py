@@ -138,7 +138,7 @@ def test_the_gradient_via_an_error_signal_is_that_signal(of_logits):
     np.testing.assert_allclose(grad, signal[VALID].T @ X[VALID], atol=1e-4)
 
 
-def test_a_loss_via_layers_needs_one_of_them_and_fast_bw_an_external_program():
+def test_a_loss_via_layers_needs_one_of_them():
     with pytest.raises(NetworkError, match="takes one of two layers"):
         layer_loss({}, loss="via_layer")
     with pytest.raises(NetworkError, match="external program") as caught:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
@@ -88,6 +86,8 @@ class FastBaumWelch(_Aligned, layer_class="fast_bw"):
             scores = maximum(scores, log(self.min_prob + scores * 0.0))
         options = {"blank_idx": -1, "label_loop": True, **(self.ctc_opts or {})}
         spaces = self.spaces(labels, options["blank_idx"], label_loop=options["label_loop"])
+        import torch
+
         # The gradient of the loss with respect to logits is their softmax minus what is wanted here.
         with torch.inference_mode(False), torch.enable_grad():
             logits = scores * self.am_scale

@@ -56,7 +56,7 @@ def test_fast_bw_has_the_share_of_all_alignments(scale, loop):
         np.testing.assert_allclose(y, expected / expected[:1].sum(), atol=1e-5)
 
 
-def test_fast_bw_has_no_share_where_labels_do_not_fit_and_at_least_min_prob():
+def test_fast_bw_has_no_share_where_labels_do_not_fit():
     x = drawn([2])
     layer = {"class": "fast_bw", "align_target": "ctc"}
     assert not computed(layer, x, [2], np.array([[1, 1]]), [2])[0].any()
