@@ -1,6 +1,6 @@
 import * as React from 'react';
 
-import { useWords, Words } from '../words';
+import { useWords } from '../words';
 
 /** Flags of a value or a run, each in its own frame; the alarms among them, which are errors, stand out. */
 export function Chips(props: { flags: readonly string[]; alarms?: readonly string[] }): JSX.Element | null {
@@ -16,18 +16,11 @@ export function Chips(props: { flags: readonly string[]; alarms?: readonly strin
           key={i}
           className="rfnb-Chip"
           data-alarm={alarms.includes(flag)}
-          title={[flag, ...about(flag, words)].join('\n')}
+          title={flag === 'never changes' ? words.__('%1: no step of the run changes it', flag) : flag}
         >
           {flag}
         </span>
       ))}
     </span>
   );
-}
-
-function about(flag: string, words: Words): string[] {
-  if (flag.startsWith('padding ≠ 0')) {
-    return [words.__('Code that does not know the lengths counts these numbers; the statistics leave them out.')];
-  }
-  return flag === 'never changes' ? [words.__('No step of the run changes it.')] : [];
 }
