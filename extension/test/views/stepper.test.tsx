@@ -59,10 +59,10 @@ describe('StepperView', () => {
   });
 
   it('explains flags where the pointer is', () => {
-    const states = [{ ...stateRow('h', '1', '2'), flags: ['never changes', EVIL] }];
+    const states = [{ ...stateRow('h', '1', '2'), flags: ['never changes', 'constant', EVIL] }];
     const host = show(<StepperView state={state({ step: stepView(3, { states }) })} actions={actions()} />);
     const titles = [...host.querySelectorAll<HTMLElement>('.rfnb-State .rfnb-Chip')].map(chip => chip.title);
-    expect(titles).toEqual(['never changes: no step of the run changes it', EVIL]);
+    expect(titles).toEqual(['never changes\nNo step of the run changes it.', 'constant\nAll entries are equal.', EVIL]);
   });
 
   it('tells values that are not finite from others', () => {

@@ -68,7 +68,7 @@ def body_text(run: RunView, step: StepView) -> list[str]:
 
 def body_html(run: RunView, step: StepView) -> Html:
     """The source with values as HTML."""
-    look = f"{style.NUMBERS};line-height:1.4;margin:0 0 8px 0;padding:0;background:none;overflow-x:auto"
+    look = f"{style.NUMBERS};line-height:1.4;margin:0 0 8px 0;padding:0;background:none;overflow-x:auto;white-space:pre"
     return el("pre", "\n".join(body_text(run, step)), style=look)
 
 

@@ -1,6 +1,6 @@
 import * as React from 'react';
 
-import { useWords } from '../words';
+import { useWords, Words } from '../words';
 
 /** Flags of a value or a run, each in its own frame; the alarms among them, which are errors, stand out. */
 export function Chips(props: { flags: readonly string[]; alarms?: readonly string[] }): JSX.Element | null {
@@ -16,11 +16,18 @@ export function Chips(props: { flags: readonly string[]; alarms?: readonly strin
           key={i}
           className="rfnb-Chip"
           data-alarm={alarms.includes(flag)}
-          title={flag === 'never changes' ? words.__('%1: no step of the run changes it', flag) : flag}
+          title={[flag, ...about(flag, words)].join('\n')}
         >
           {flag}
         </span>
       ))}
     </span>
   );
+}
+
+function about(flag: string, words: Words): string[] {
+  if (flag === 'constant') {
+    return [words.__('All entries are equal.')];
+  }
+  return flag === 'never changes' ? [words.__('No step of the run changes it.')] : [];
 }
