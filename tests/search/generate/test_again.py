@@ -135,5 +135,5 @@ def test_what_cannot_be_kept_says_why():
     model = make_model("gpt2")
     inputs = {"input_ids": IDS, "attention_mask": MASK}
     found = rf.search.from_generate(generate(model, inputs, **BEAMS), None, model.generation_config, **BEAMS)
-    with pytest.raises(SearchError, match="`model` and the inputs"):
+    with pytest.raises(SearchError, match=r"found\.force\(model"):
         found.tree[0].keep(1, 30)
