@@ -200,7 +200,7 @@ class Layer(Module):
         """Which dims of a source stand for dims of the first one."""
         return axes.matching(source, first, self.spec.version)
 
-    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+    def setup(self, *sources: Any, **inputs: Any) -> None:
         """Makes the parameters and the dims that the result has, from templates of what `compute` gets."""
 
     def compute(self, *sources: Any, **inputs: Any) -> Tensor:

@@ -340,7 +340,7 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
     cheating: Any = value(None)
     include_eos: Any = value(None)
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The parameters of the cell, with the names and shapes of the checkpoints."""
         if not isinstance(self.unit, str):
             raise NetworkError("the unit is not the name of a cell", got=repr(self.unit)[:40], expected='"nativelstm2"')
@@ -469,7 +469,7 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
 class RnnCell(Rec, layer_class="rnn_cell"):
     """A recurrent cell, one step of it in a loop; over a sequence, all steps. {…, in} → {…, n_out}"""
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The parameters. Before the first step, the output is that of the initial state."""
         if self.stepwise and not self.spec.by_mask and self.spec.common.initial_output not in (None, "zeros", 0):
             fault, got = "rnn_cell has no initial_output", f'"initial_output": {self.spec.common.initial_output!r}'

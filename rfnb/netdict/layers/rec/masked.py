@@ -344,7 +344,7 @@ class Unmask(LayerOfNets, layer_class="unmask"):
         initial = f"{source}/{FIRST}"
         return None, {"first": initial} if initial in builder.nodes else {}
 
-    def setup(self, x: Tensor, mask: Tensor, **more: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, mask: Tensor, **more: Tensor) -> None:
         """The axes of the mask and of the source."""
         self.axis = time_of(mask)
         masked = [dim for dim in x.dims if self.pool.made_of.get(dim, ("",))[0] == MASKED]
