@@ -164,11 +164,8 @@ class Launched:
                     os.kill(process.pid, signal.SIGKILL)
 
     def _failure(self) -> LaunchError:
-        failed = [
-            (process.error["time"], process.rank, process.error) for process in self.job.processes if process.error
-        ]
-        if failed:
-            _, rank, first = min(failed, key=itemgetter(0))
+        if failed := [(process.rank, process.error) for process in self.job.processes if process.error]:
+            rank, first = min(failed, key=lambda pair: pair[1]["time"])
             return LaunchError(
                 f"launch: {self.name!r} failed in rank {rank} of {self.count}", got=f"{first['error']}\n{first['at']}"
             )

@@ -89,7 +89,6 @@ class Loop:
         self.warns = True  # of states and ends that look like mistakes; not where rfnb writes the body itself
         self.run: Run | None = None
         self.found: Any = None  # the result of the search, if the body has a choice
-        self.keep: Callable[[TracedStep], None] | None = None  # takes the step once it is traced
         self._state = StateHolder(name)
         self._body: Body | None = None
         self._call: EnclosingCall | None = None  # that the loop runs in, if it is recorded
@@ -152,13 +151,7 @@ class Loop:
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
 
     def _run(self, step: TracedStep) -> None:
-        if self.keep is not None:
-            self.keep(step)
         BodyRun(self, step).run()
-
-    def _run_traced(self, step: TracedStep) -> None:
-        """Runs all steps of a body that was traced before; see `loop.kept`."""
-        step.backend.uncompiled(lambda: BodyRun(self, step).run())
 
     def _open_body(self, what: str) -> Body:
         if self._body is None:

@@ -241,8 +241,7 @@ class StepNumber(NamedTuple):
 class FrameInput(NamedTuple):
     """A sequence that gives each step one frame.
 
-    var: the frame in the program. source: the tensor that has the frames, if there is one; in a kept step, its place
-    among the given tensors.
+    var: the frame in the program. source: the tensor that has the frames, if there is one.
     """
 
     var: Var

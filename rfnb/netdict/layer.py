@@ -200,7 +200,7 @@ class Layer(Module):
         """Which dims of a source stand for dims of the first one."""
         return axes.matching(source, first, self.spec.version)
 
-    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+    def setup(self, *sources: Any, **inputs: Any) -> None:
         """Makes the parameters and the dims that the result has, from templates of what `compute` gets."""
 
     def compute(self, *sources: Any, **inputs: Any) -> Tensor:
@@ -299,10 +299,6 @@ class SteppingLayer(Layer):
 
     def begin_steps(self) -> None:
         """Computes what is the same in each step, before the steps of a loop."""
-
-    def begun_tensors(self) -> list[Tensor]:
-        """What `begin_steps` has computed."""
-        return []
 
     def end_steps(self) -> None:
         """After the steps."""

@@ -36,7 +36,7 @@ class Reduce(Layer, layer_class="reduce"):
     enforce_batch_dim_axis: Any = value(None)
     use_time_mask: bool | None = value(None, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """Which axes, and the axes of size 1 that stay."""
         if self.mode not in MODES:
             hint = did_you_mean(self.mode, MODES)
@@ -75,7 +75,7 @@ class ReduceOut(Layer, layer_class="reduce_out"):
     mode: str = value("max", str)
     num_pieces: int = value(2, Positive)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new features."""
         if x.feature_dim is None or x.feature_dim.dimension is None:
             raise NetworkError("reduce_out needs features", got=x.describe_dims())
@@ -106,7 +106,7 @@ class CumSum(SteppingLayer, layer_class="cumsum"):
     reverse: bool = value(False, bool)
     initial_output: Any = layers(None, ("zeros", "ones", "var", "apply(0)"))
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The initial output {F}, if it is trained."""
         self.trained = ""
         if self.initial_output == "var":
@@ -161,7 +161,7 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
     size: Any = value(None)
     keep_dims: bool = value(False, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """W {axes…}, or {size…}: a mean, at first."""
         sizes = [self.size] * len(self.axes) if isinstance(self.size, int) else self.size
         if self.keep_dims and sizes is None:
@@ -207,7 +207,7 @@ class ElemwiseProd(Layer, layer_class="elemwise_prod"):
     axes: tuple[Dim, ...] = axes()
     size: Any = value(None)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """W {axes…}."""
         self.parameter("W", self.axes, 1.0)
 

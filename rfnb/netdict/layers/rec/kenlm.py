@@ -42,7 +42,7 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
     input_step_offset: int = value(0, int)
     dense_output: bool = value(False, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """Reads the files."""
         if self.loop is None:
             raise NetworkError("kenlm is a layer of a loop", expected='in the "unit" of a rec layer')
