@@ -40,7 +40,7 @@ ROOMS = {
     "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
-    "jobs": "script worker job launch public",
+    "jobs": "worker script job launch public",
     "netdict": "versions axes resolve options layer_call spec layer extern_data losses holder params build "
     "loops builder inner_net config report network weights layers views public",
 }

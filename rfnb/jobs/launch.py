@@ -21,7 +21,7 @@ from rfnb.errors import LaunchError, ParameterError
 from rfnb.jobs.job import Job
 from rfnb.jobs.script import Script
 from rfnb.jobs.worker import GROUP
-from rfnb.trace.run.job import KERNEL
+from rfnb.trace.run.job import JOB, KERNEL
 
 PAUSE = 0.1
 """Seconds between two looks at what the processes wrote."""
@@ -107,7 +107,7 @@ class Launched:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)]),
             "PYTHONUNBUFFERED": "1",
-            "RFNB_JOB": os.fspath(self.folder),
+            JOB: os.fspath(self.folder),
             GROUP: (auto if group == "auto" else group) or "",
             KERNEL: str(os.getpid()),
         }
@@ -164,15 +164,20 @@ class Launched:
                     os.kill(process.pid, signal.SIGKILL)
 
     def _failure(self) -> LaunchError:
-        if failed := [(process.rank, process.error) for process in self.job.processes if process.error]:
-            rank, first = min(failed, key=lambda pair: pair[1]["time"])
-            return LaunchError(
-                f"launch: {self.name!r} failed in rank {rank} of {self.count}", got=f"{first['error']}\n{first['at']}"
-            )
+        """The first failure. If a process was killed, that is it: others then fail for want of this one."""
         said = (self.folder / "torchrun.txt").read_text("utf-8", errors="replace")
         codes = re.findall(r"rank\s*: (\d+) .*\n\s*exitcode\s*: (-?\d+)", said)
-        ends = [f"rank {number} ended with {_code(int(code))}" for number, code in codes]
-        return LaunchError(f"launch: {self.name!r} failed", got="\n".join(ends) or said[-2000:])
+        killed = [(rank, -int(code)) for rank, code in codes if int(code) < 0 and int(code) != -signal.SIGTERM]
+        errors = [(process.rank, process.error) for process in self.job.processes if process.error]
+        if killed:
+            rank, got = killed[0][0], f"the process ended with {_signal(killed[0][1])}"
+        elif errors:
+            number, error = min(errors, key=lambda pair: pair[1]["time"])
+            rank, got = str(number), f"{error['error']}\n{error['at']}"
+        else:
+            ends = "\n".join(f"rank {rank} ended with exit code {code}" for rank, code in codes)
+            return LaunchError(f"launch: {self.name!r} failed", got=ends or said[-2000:])
+        return LaunchError(f"launch: {self.name!r} failed in rank {rank} of {self.count}", got=got)
 
     def _loaded(self) -> Any:
         import torch
@@ -184,9 +189,7 @@ class Launched:
         return None
 
 
-def _code(code: int) -> str:
-    """`signal SIGKILL`, which often means that memory was short; or `exit code 3`."""
-    if code >= 0:
-        return f"exit code {code}"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-    return f"signal {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+def _signal(number: int) -> str:
+    """The name of a signal. SIGKILL often means that memory was short."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return f"{name} (out of memory?)" if name == "SIGKILL" else name

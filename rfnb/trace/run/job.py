@@ -23,6 +23,11 @@ from rfnb.core.ground.atomic import replacing
 from rfnb.core.ground.source import is_users
 from rfnb.printable import error_text
 
+JOB = "RFNB_JOB"
+"""The environment variable with the folder of the job that this process belongs to."""
+KERNEL = "RFNB_KERNEL"
+"""That with the process that launched this one, and shows its progress."""
+
 
 def rank() -> int:
     """The number of this process among those of a job."""
@@ -32,7 +37,7 @@ def rank() -> int:
 
 def job_folder() -> Path | None:
     """The folder of this process in that of its job; None without a job."""
-    path = os.environ.get("RFNB_JOB")
+    path = os.environ.get(JOB)
     return _prepared(Path(path) / f"rank-{rank()}") if path else None
 
 
@@ -50,10 +55,6 @@ def _prepared(folder: Path) -> Path:
 
     sys.excepthook = write_and_print
     return folder
-
-
-KERNEL = "RFNB_KERNEL"
-"""The environment variable with the process that launched this one, and shows its progress."""
 
 
 def write_error(error: BaseException) -> None:

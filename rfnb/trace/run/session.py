@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -11,7 +12,7 @@ from pathlib import Path
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.scope import current_meter, within
 from rfnb.trace.record.record import LoopRecord
-from rfnb.trace.run.job import file_name, in_job, job_folder
+from rfnb.trace.run.job import JOB, file_name, in_job
 from rfnb.trace.run.options import in_notebook, options, recording_mode
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
@@ -59,7 +60,8 @@ def store(run: Run) -> Run:
         observer(run)
     if receiver is not None or observer is None or recording_mode():
         (receiver or runs.add)(run)
-    in_job(lambda folder: _write(run, folder / "runs"))
+    if JOB in os.environ:
+        in_job(lambda folder: _write(run, folder / "runs"))
     return run
 
 
@@ -78,7 +80,7 @@ def store_later(loop: Hashable, n_bytes: int, make: Callable[[], Run]) -> None:
     """Adds a run to `rf.runs` that is made when these are looked at, as `Runs.add_later`; now, if more than that is
     active.
     """
-    if _receiver.get() is None and _observer.get() is None and current_meter() is None and job_folder() is None:
+    if _receiver.get() is None and _observer.get() is None and current_meter() is None and JOB not in os.environ:
         runs.add_later(loop, n_bytes, make)
     else:
         store(make())
