@@ -103,8 +103,8 @@ class StageChanges:
     """The differences of two nets by path of the layers: added, gone, resized, frozen, freed, changed."""
 
     def __init__(self, old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]):
-        self.added = [path for path in new if path not in old]
-        self.gone = [path for path in old if path not in new]
+        self.added = [path for path in new if path not in old and not _is_inside(path, {*new} - {*old})]
+        self.gone = [path for path in old if path not in new and not _is_inside(path, {*old} - {*new})]
         self.resized: dict[str, tuple[Any, Any]] = {}
         self.frozen, self.freed, self.changed = list[str](), list[str](), list[str]()
         for path in (path for path in new if path in old):
@@ -116,6 +116,12 @@ class StageChanges:
                 (self.freed if b.get("trainable", True) else self.frozen).append(path)
             if {*options} - {"n_out", "trainable"}:
                 self.changed.append(path)
+
+
+def _is_inside(path: str, others: set[str]) -> bool:
+    """Whether a layer is inside of one of others, at any depth."""
+    parts = path.split("/")
+    return any("/".join(parts[:i]) in others for i in range(1, len(parts)))
 
 
 def _layers(net: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -8,7 +8,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.display.graph import view as graph_view
 from rfnb.display.graph.cards import amount
 from rfnb.display.kit.blocks import Figure, Grid, Line, Note, Page, name, quiet
-from rfnb.display.markup import style
+from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import RfError
@@ -22,7 +22,7 @@ FEW = 4
 MOST = 12
 """Most stages with a picture; of the others there is a row."""
 STRIP = "display:flex;gap:12px;overflow-x:auto;align-items:flex-start"
-PICTURE = "flex:none;width:min(260px, 80vw)"
+PICTURE = "flex:none;width:min(320px, 90vw)"
 
 
 def describe(stages: Stages, *, depth: int = 0) -> Page:
@@ -55,7 +55,10 @@ def _network(stage: Stage) -> tuple[Any, str]:
 
 def _picture(stage: Stage, net: Any, words: str, depth: int) -> Html:
     """A stage in the strip."""
-    picture = None if net is None else graph_view.picture_html(describe_network(net, depth=depth)["graph"])
+    picture: Html | None = None
+    if net is not None:
+        image = svg.data_uri(graph_view.to_svg(describe_network(net, depth=depth)["graph"]))
+        picture = el("img", src=image, alt=f"the layers of {stage.name}", style="max-width:100%;height:auto")
     title = el("div", el("b", f"{stage.number}"), f" {stage.epochs}")
     return el("div", title, el("div", words, style="opacity:0.75;font-size:90%"), picture, style=PICTURE)
 
