@@ -74,7 +74,8 @@ def test_a_pipeline_for_speech_has_searches_with_time_stamps(speech):
     features = speech.feature_extractor(wave, sampling_rate=16000, return_tensors="pt").input_features
     tree = seen.search[0].force(speech.model, speech.tokenizer, input_features=features).tree[0]
     labels = list(map(tree.label, tree.prefix(tree.steps - 1, tree.best.place)))
-    assert labels[0].startswith("<|0.") and labels == sorted(labels)
+    stamps = [label for label in labels if label.startswith("<|0.")]
+    assert labels[0] in stamps and stamps == sorted(stamps)
     [sums] = tree.trace.model.forced({0: [tree.prefix(tree.steps - 1, tree.best.place)]})[0]
     assert sums[-1] == pytest.approx(tree.best.sum, rel=1e-4)  # with the rules of time stamps
     view = rf.show_attention(seen, tokenizer=speech.tokenizer)
