@@ -196,7 +196,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     carried: SearchCarry = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
-    wide = with_candidates(f"{body.loop.name}: choice", after, options.candidates)
+    wide = with_candidates(after, options.candidates)
     ended = hypotheses.follow(carried.ended)
     scale = options.base_beam_score_scale
     base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale

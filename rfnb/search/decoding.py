@@ -15,7 +15,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.arguments import not_a_tensor
+from rfnb.core.tensor.arguments import CountFrom0, CountFrom1, not_a_tensor
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab import Vocab
@@ -37,7 +37,7 @@ from rfnb.search.beam import (
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
 from rfnb.search.repeated import Repeated, copied, injected
-from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, check_count, places_for, rules_of
+from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
 from rfnb.search.sources import InputType, log_scores
@@ -56,12 +56,12 @@ def decode(
     step: Step,
     state: Any = None,
     *,
-    beam: int = 4,
+    beam: CountFrom1 = 4,
     start: int | str | Sequence[int],
     end: int | str | Sequence[int | str] | None,
     limit: int | Sequence[int],
     labels: Any = None,
-    batch: int | Dim | None = None,
+    batch: CountFrom0 | Dim | None = None,
     tags: Sequence[str] | None = None,
     input_type: InputType = "logits",
     length_normalization_exponent: float = 1.0,
@@ -69,7 +69,7 @@ def decode(
     include_eos: bool = False,
     candidates: int = 8,
     scorers: Mapping[str, Any] | None = None,
-    partial_candidates: int | None = None,
+    partial_candidates: CountFrom1 | None = None,
     constraints: Sequence[Constraint] = (),
     change: Change | None = None,
     groups: int = 1,
@@ -139,11 +139,6 @@ def decode(
         own["state"] = (copy_state or copied)(state)
     for name in others:
         raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
-    given = None if isinstance(batch, Dim) else batch
-    for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", given or 0, 0)):
-        check_count("decode", name, count, least)
-    if partial_candidates is not None:
-        check_count("decode", "partial_candidates", partial_candidates, 1)
     options = ChoiceOptions(
         length_normalization_exponent=length_normalization_exponent,
         length_normalization_offset=length_normalization_offset, groups=groups, diversity=diversity,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral, Number
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -24,31 +26,42 @@ from rfnb.core.ground.text import did_you_mean, nearest as nearest_names
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError, DimError, DtypeError, ParameterError, RfError
 
+WHOLE, NUMBER = (int, np.integer), (int, float, np.number)
+LARGEST = sys.float_info.max
+
 Check = Callable[[str, str, Any], None]
 """Takes the name of the function, that of the parameter, and the value. Raises ParameterError if it is wrong."""
 
 
 @dataclass(frozen=True)
 class InRange:
-    """Numbers from `low` to `high`; None: without an end. The values of Tensors, on a device, are not read."""
+    """Numbers from `low` to `high`; None: without an end. The values of Tensors, on a device, are not read.
+
+    Args:
+        what: the number in words.
+        kinds: other types are refused before a call; by default they are judged after it has failed.
+    """
 
     low: float
     high: float | None = None
     what: str = "a number"
+    kinds: tuple[type, ...] = ()
 
     @property
     def expected(self) -> str:
         """The range in words."""
-        return f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
+        if self.low == -LARGEST:
+            return "such as 1.0"
+        kind = "an integer, " if self.kinds == WHOLE else ""
+        return f"{kind}{self.low} or more" if self.high in (None, LARGEST) else f"{self.low} to {self.high}"
 
     def check(self, function: str, parameter: str, value: Any) -> None:
         """Raises ParameterError for a number outside of the range, NaN included."""
-        if isinstance(value, int | float | np.number) and not (
-            self.low <= value and (self.high is None or value <= self.high)
-        ):
-            raise ParameterError(
-                f"{function}: `{parameter}` is not {self.what}", got=repr(value), expected=self.expected
-            )
+        number = isinstance(value, self.kinds or NUMBER) and not (self.kinds == WHOLE and isinstance(value, bool))
+        fits = number and self.low <= value and (self.high is None or value <= self.high)
+        if not fits and (number or self.kinds):
+            fault = f"{function}: `{parameter}` is not {self.what}"
+            raise ParameterError(fault, got=repr(value), expected=self.expected)
 
 
 class OneOf:
@@ -88,6 +101,10 @@ class Floats:
 Probability = Annotated[float, InRange(0.0, 1.0, "a probability")]
 Count = Annotated[int, InRange(0, what="a number of times")]
 Positive = Annotated[int, InRange(1, what="a positive number")]
+CountFrom0 = Annotated[int, InRange(0, what="a count", kinds=WHOLE)]
+CountFrom1 = Annotated[int, InRange(1, what="a count", kinds=WHOLE)]
+Finite = Annotated[float, InRange(-LARGEST, LARGEST, "a finite number", NUMBER)]
+NotNaN = Annotated[float, InRange(-LARGEST, None, "a finite number", NUMBER)]
 Name = Annotated[str, AnonymousText()]
 FloatTensor = Annotated[Tensor, Floats]
 
@@ -96,17 +113,19 @@ def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of the parameters; Any for those with names that only type checkers can resolve."""
     fn = inspect.unwrap(fn)
     hints: dict[str, Any] = {}
+    names = vars(sys.modules[fn.__module__]) if isinstance(fn, type) else fn.__globals__
     for name, annotation in getattr(fn, "__annotations__", {}).items():
         only_this = types.SimpleNamespace(__annotations__={name: annotation})
         try:
-            hints |= get_type_hints(only_this, fn.__globals__, include_extras=True)
+            hints |= get_type_hints(only_this, names, include_extras=True)
         except Exception:  # whatever stands in an annotation of a user's function, its calls go on
             hints[name] = Any
     return hints
 
 
+@cache
 def checks_of(fn: Callable[..., Any]) -> dict[str, Check]:
-    """The checks that calls of `fn` need, by parameter."""
+    """The checks that calls of `fn` need, by parameter, or those of the fields of a dataclass."""
     checks = {name: check_of(hint) for name, hint in hints_of(fn).items() if name != "return"}
     return {name: check for name, check in checks.items() if check is not None}
 
@@ -115,7 +134,16 @@ def check_of(hint: Any) -> Check | None:
     """The check that values of an annotation need; None if its type says it all."""
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
-    return next((mark.check for mark in marks if isinstance(mark, InRange | OneOf | AnonymousText)), None)
+    mark = next((mark for mark in marks if isinstance(mark, InRange | OneOf | AnonymousText)), None)
+    others = [part for part in parts if not hasattr(part, "__metadata__")]
+    if mark is None or not getattr(mark, "kinds", ()) or not others:
+        return mark and mark.check
+
+    def check(function: str, parameter: str, value: Any) -> None:
+        if all(mismatches(value, part) for part in others):
+            mark.check(function, parameter, value)
+
+    return check
 
 
 RAW = (AttributeError, TypeError, ValueError, LookupError, RuntimeError, ArithmeticError)
