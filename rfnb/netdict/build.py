@@ -201,7 +201,7 @@ def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool =
 
 
 BATCH, FRAMES = 3, 23
-"""The made-up sizes: large enough for the filters of most nets, and no usual size of features."""
+"""The made-up sizes of templates, on which nothing may depend: what does is a check of the batch."""
 
 
 def template_of(data: DataKey) -> Tensor:
@@ -211,16 +211,17 @@ def template_of(data: DataKey) -> Tensor:
         if dim.is_batch_dim():
             shape.append(BATCH)
         elif dim.dimension is None:
-            shape.append(FRAMES)
+            sizes = made_up(dim)
+            shape.append(max(sizes))
             if any(d.is_batch_dim() for d in data.dims):
-                lengths[axis] = made_up()
+                lengths[axis] = sizes
         else:
             shape.append(dim.dimension)
     return without_numbers(data.tensor((np.zeros(shape, data.dtype), lengths or None)))
 
 
-def made_up() -> list[int]:
-    """The lengths of the sequences of a template."""
+def made_up(dim: Dim) -> list[int]:
+    """The lengths of the sequences of a template along a dim."""
     return [FRAMES - i for i in range(BATCH)]
 
 

@@ -68,6 +68,8 @@ class Gather(Layer, layer_class="gather"):
     def compute(self, x: Tensor, position: Tensor | None = None) -> Tensor:
         """{…, axis}, {…} → {… of both}"""
         indices = self.position if position is None else set_sparse_dim(position, None)
+        if position is None and x.device == "meta" and self.axis.dimension is None:
+            indices = 0  # whether the batch has the position is seen then
         return gather(x, indices=indices, axis=self.axis, clip_to_valid=self.clip_to_valid)
 
 
