@@ -310,11 +310,6 @@ def sub_side(a: Dim, b: Dim | int, side: str) -> Dim:
     return _from_linear(terms, constant - taken_constant)
 
 
-def with_priority(dim: Dim, priority: int) -> Dim:
-    """A copy of `dim` that ops match before `dim` itself where a tensor has both."""
-    return make("copy", [dim], [priority])
-
-
 def free_term(dim: Dim) -> tuple[Dim | None, int]:
     """The dim without a size and the number that add up to `dim`; None and 0 if `dim` is not such a sum."""
     terms, constant = _linear(dim)
@@ -491,7 +486,7 @@ class Algebra:
         """
         if same_as_self:
             priority = self.match_priority if match_priority is None else match_priority
-            return self.base if priority == 0 else with_priority(self.base, priority)
+            return self.base if priority == 0 else make("copy", [self.base], [priority])
         new = type(self)(
             self.dimension,
             name=description or self.name,

@@ -283,8 +283,8 @@ def call(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     result = _computed(
         pure, _swapped(args, in_place), {name: _swapped(value, in_place) for name, value in kwargs.items()}
     )
-    keeps = _keeps_axes(args, kwargs)
-    return _with_dims(result, pure.kind, widest, axes if not keeps else None)
+    keeps_axes = kwargs.get("keepdim", kwargs.get("keepdims", any(arg is True for arg in args[2:])))
+    return _with_dims(result, pure.kind, widest, None if keeps_axes else axes)
 
 
 def _kind(pure: Pure, args: Sequence[Any]) -> str:
@@ -444,11 +444,6 @@ def _axes(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any], whole: Ten
     if not numbers or not all(type(number) is int for number in numbers):
         return None
     return tuple(number % max(len(whole.dims), 1) for number in numbers)
-
-
-def _keeps_axes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether reduced axes stay, with one entry."""
-    return bool(kwargs.get("keepdim", kwargs.get("keepdims", any(arg is True for arg in args[2:]))))
 
 
 def _check_padding(pure: Pure, tensor: Tensor, axes: tuple[int, ...] | None) -> None:

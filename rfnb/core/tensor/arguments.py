@@ -176,7 +176,8 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
     if error is not None:
         error.__suppress_context__ = True
     elif not ours and _from_a_kernel(failure, arguments):
-        error = _value_error(name, hints, arguments, failure)
+        error = _missing_dim(name, arguments) or _dim_given_twice(name, arguments)
+        error = error or _dtype_error(name, hints, arguments, failure) or _refused(name, arguments, failure)
         error.__cause__ = failure
     return error
 
@@ -397,12 +398,6 @@ def _tensors(arguments: Arguments) -> Iterator[Tensor]:
 
 
 # -- arguments of the right type
-
-
-def _value_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> RfError:
-    """The error for arguments of the right types."""
-    error = _missing_dim(name, arguments) or _dim_given_twice(name, arguments)
-    return error or _dtype_error(name, hints, arguments, failure) or _refused(name, arguments, failure)
 
 
 def _missing_dim(name: str, arguments: Arguments) -> DimError | None:

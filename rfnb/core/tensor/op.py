@@ -385,7 +385,8 @@ def binary(
             except (AttributeError, KeyError):
                 o = None
             if o is None:  # outside of `except`, so that errors of the op are not chained to this one
-                _learn(functions, raw_function, a)
+                if isinstance(a, Tensor):
+                    functions[type(a._raw)] = raw_function(backend_of_raw(a._raw))
                 return slow(a, b)
             sizes, b_sizes = a.lengths, b.lengths
             if sizes is not b_sizes:
@@ -432,8 +433,3 @@ def _written(raw: RawTensor) -> bool:
     return bool(backend_of_raw(raw).version_raw(raw))
 
 
-def _learn(
-    functions: dict[type, Callable[..., Any]], raw_function: Callable[[Any], Callable[..., RawTensor]], a: Any
-) -> None:
-    if isinstance(a, Tensor):
-        functions[type(a._raw)] = raw_function(backend_of_raw(a._raw))

@@ -222,11 +222,6 @@ class Outputs:
         return lengths_raw(dim, owner.size_of(dim), owner)
 
 
-def raws_of(result: Any) -> Any:
-    """The structure with raw tensors for Tensors and lengths for Dims."""
-    return with_leaves(_raw_of, result)
-
-
 def _raw_of(leaf: Any) -> Any:
     if isinstance(leaf, TensorDict):
         return {name: x.raw_tensor for name, x in leaf.data.items()}
@@ -460,7 +455,7 @@ class TorchModule(Mirror):
             elif lengths is not None:
                 kwargs = {**kwargs, "lengths": lengths}
             result = self._run(args, kwargs)
-            return raws_of(result) if self._outputs is None else self._outputs.raws(result)
+            return with_leaves(_raw_of, result) if self._outputs is None else self._outputs.raws(result)
 
     def _call_in_graph(self, raws: dict[str, Any], flags: Any, args: Any, kwargs: dict[str, Any], more: Any) -> Any:
         """The call while torch.compile is tracing: all tensors are stand-ins with symbolic sizes."""

@@ -121,7 +121,7 @@ def _check_buildable(found: Any, what: str, name: object) -> None:
     if inspect.isclass(found):
         fine = issubclass(found, Module) or found.__module__.startswith(f"{ROOT}.nn.")
     else:
-        fine = inspect.isfunction(found) and _gives_tensor(found)
+        fine = inspect.isfunction(found) and "Tensor" in str(inspect.signature(found).return_annotation)
     if not fine:
         raise ParameterError(
             f"{what}: {name!r} cannot be found" if found is None else f"{what}: {name!r} cannot be built from a dict",
@@ -129,10 +129,6 @@ def _check_buildable(found: Any, what: str, name: object) -> None:
             expected="a subclass of rf.Module, or a function with `-> Tensor`",
             hint=_nearest(str(name)) if found is None else None,
         )
-
-
-def _gives_tensor(function: Any) -> bool:
-    return "Tensor" in str(inspect.signature(function).return_annotation)
 
 
 def _nearest(name: str) -> str | None:
