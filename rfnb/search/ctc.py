@@ -26,8 +26,8 @@ def ctc_beam(
     blank: int,
     beam: CountFrom1 = 8,
     merge: Merge | None = "sum",
-    labels: Any = None,
-    scorers: Mapping[str, Any] | None = None,
+    labels: object = None,
+    scorers: Mapping[str, object] | None = None,
     start: int | str = 0,
 ) -> Found:
     """The best label sequences by the sum over their alignments. {…, spatial_dim, axis} → found, with {…, beam}

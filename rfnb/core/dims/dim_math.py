@@ -179,7 +179,7 @@ def _linear(dim: Dim | int) -> tuple[Terms, int]:
     return [(dim, 1)], 0
 
 
-def check_operand(given: Any) -> None:
+def check_operand(given: object) -> None:
     """Raises DimError for what is not a Dim."""
     if not hasattr(given, "expr"):
         raise DimError(

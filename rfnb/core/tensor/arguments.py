@@ -70,7 +70,7 @@ class OneOf:
     def __init__(self, *values: str, any_case: bool = False):
         self.values, self.any_case = values, any_case
 
-    def check(self, function: str, parameter: str, value: Any) -> None:
+    def check(self, function: str, parameter: str, value: object) -> None:
         """Raises ParameterError for another string. Other types are judged after a call has failed."""
         for entry in value if isinstance(value, list | tuple) else (value,):
             name = entry.lower() if self.any_case and isinstance(entry, str) else entry
@@ -86,7 +86,7 @@ class OneOf:
 class AnonymousText:
     """A string that is shown later, where nobody would know whom it is from."""
 
-    def check(self, function: str, parameter: str, value: Any) -> None:
+    def check(self, function: str, parameter: str, value: object) -> None:
         """Raises ParameterError for what is not a string."""
         if not isinstance(value, str):
             raise ParameterError(
@@ -109,7 +109,7 @@ Name = Annotated[str, AnonymousText()]
 FloatTensor = Annotated[Tensor, Floats]
 
 
-def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(fn: Callable[..., object]) -> dict[str, Any]:
     """The annotations of the parameters; Any for those with names that only type checkers can resolve."""
     fn = inspect.unwrap(fn)
     hints: dict[str, Any] = {}
@@ -130,14 +130,14 @@ def checks_of(fn: Callable[..., Any]) -> dict[str, Check]:
     return {name: check for name, check in checks.items() if check is not None}
 
 
-def check_of(hint: Any) -> Check | None:
+def check_of(hint: object) -> Check | None:
     """The check that values of an annotation need; None if its type says it all."""
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
     mark = next((mark for mark in marks if isinstance(mark, InRange | OneOf | AnonymousText)), None)
     others = [part for part in parts if not hasattr(part, "__metadata__")]
     if mark is None or not getattr(mark, "kinds", ()) or not others:
-        return mark and mark.check
+        return None if mark is None else mark.check
 
     def check(function: str, parameter: str, value: Any) -> None:
         if all(mismatches(value, part) for part in others):
@@ -155,7 +155,7 @@ AXES = re.compile(r"(^|_)(axis|axes|in_dims?|spatial_dims?|indices_dim|key_dim|r
 Arguments = dict[str, Any]
 
 
-def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: Exception) -> RfError | None:
+def explained(name: str, fn: Callable[..., object], arguments: Arguments, failure: Exception) -> RfError | None:
     """The error to raise for a call of `fn` that failed; None if `failure` says it all.
 
     That is so for errors of rfnb, for those of the user's own code, which an op may call, and for kinds of errors that
@@ -182,11 +182,14 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
     return error
 
 
-def positional_error(name: str, fn: Callable[..., Any], given: Sequence[Any]) -> ParameterError:
+def positional_error(name: str, fn: Callable[..., object], given: Sequence[object]) -> ParameterError:
     """The error for arguments without names, of a function that takes all of them by name."""
-    free, named = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}, []
+    hints = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}
+    free, named = {key: hint for key, hint in hints.items() if hint not in (Any, object)}, []
     for value in given:
-        fits = next((key for key, hint in free.items() if hint is not Any and not mismatches(value, hint)), None)
+        fits = next(
+            (key for key, hint in free.items() if hint not in (Any, object) and not mismatches(value, hint)), None
+        )
         free.pop(fits or "", None)
         named.append(f"{fits or '…'}={called(value)}")
     return ParameterError(
@@ -209,7 +212,7 @@ def _from_a_kernel(failure: Exception, arguments: Arguments) -> bool:
     return not own_class and not of_users
 
 
-def _is_users(value: Any) -> bool:
+def _is_users(value: object) -> bool:
     """Whether a value is a function that does not belong to rfnb; one of torch leaves no frame in a traceback."""
     function = callable(value) and not isinstance(value, type | Tensor)
     return function and not str(getattr(value, "__module__", "")).startswith("rfnb.")
@@ -219,7 +222,7 @@ Wrong = tuple[str, Any, Any]
 """A parameter, the value or the part of it that is of another type, and the annotation that it should match."""
 
 
-def _by_name(fn: Callable[..., Any], arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
+def _by_name(fn: Callable[..., object], arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
     """The arguments and their annotations, with those that `fn` takes as **options among the others."""
     by_name: Arguments = {}
     hints = hints_of(fn)
@@ -233,7 +236,7 @@ def _by_name(fn: Callable[..., Any], arguments: Arguments) -> tuple[Arguments, d
     return by_name, hints
 
 
-def _wrong_types(fn: Callable[..., Any], arguments: Arguments, hints: dict[str, Any]) -> Iterator[Wrong]:
+def _wrong_types(fn: Callable[..., object], arguments: Arguments, hints: dict[str, Any]) -> Iterator[Wrong]:
     """All arguments of another type than declared."""
     variadic = {p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.VAR_POSITIONAL}
     for parameter, value in arguments.items():
@@ -254,7 +257,7 @@ def _tensor_or_dim_error(name: str, wrong: list[Wrong], arguments: Arguments) ->
     return None
 
 
-def not_a_tensor(what: str, value: Any) -> DtypeError:
+def not_a_tensor(what: str, value: object) -> DtypeError:
     """The error for a `value` that must be a Tensor: it shows the type, and how to convert the value to a Tensor."""
     shape = getattr(value, "shape", None)
     hint: str | None
@@ -271,7 +274,7 @@ def not_a_tensor(what: str, value: Any) -> DtypeError:
     return error
 
 
-def _not_a_dim(name: str, parameter: str, value: Any, source: Tensor | None) -> DimError:
+def _not_a_dim(name: str, parameter: str, value: object, source: Tensor | None) -> DimError:
     """The error for a `value` that must be a Dim. For the name or number of an axis, it shows the corrected call."""
     source = None if parameter.startswith("out") else source
     position = isinstance(value, int) and "ax" not in parameter
@@ -295,7 +298,7 @@ def _not_a_dim(name: str, parameter: str, value: Any, source: Tensor | None) -> 
     return DimError(f"{label}: {called(value)} is not a Dim", got=type(value).__name__, expected="a Dim")
 
 
-def _axis_meant(value: Any, source: Tensor) -> Dim | None:
+def _axis_meant(value: object, source: Tensor) -> Dim | None:
     """The dim of `source` at a position, or with a name: its own, a name of axes such as "T", or a similar one."""
     dims = source.dims
     if isinstance(value, int):
@@ -311,7 +314,7 @@ def _axis_meant(value: Any, source: Tensor) -> Dim | None:
     return named[0] if len(named) == 1 else None
 
 
-def not_of_kind(what: str, value: Any, hint: Any) -> DtypeError:
+def not_of_kind(what: str, value: object, hint: object) -> DtypeError:
     """The error for a `value` of another kind: a string where a number is declared."""
     words = list(dict.fromkeys(kind_in_words(part) for part in _alternatives(hint) if part is not types.NoneType))
     kind = type(value).__name__
@@ -341,7 +344,7 @@ _WORDS = {bool: "True or False", int: "a whole number", float: "a number", compl
 _WORDS |= {Dim: "a Dim", Tensor: "an rf.Tensor"}
 
 
-def mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
+def mismatches(value: object, hint: object) -> list[tuple[Any, Any]]:
     """The parts of `value` that do not match the annotation, each with the annotation that it should match."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind in (Union, types.UnionType):
@@ -380,15 +383,15 @@ def _fits(value: Any, kind: Any) -> bool:
     return not plain or isinstance(value, kind)
 
 
-def _alternatives(hint: Any) -> tuple[Any, ...]:
+def _alternatives(hint: object) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def _kinds(hint: Any) -> set[Any]:
+def _kinds(hint: object) -> set[Any]:
     return {hint} if get_origin(hint) is _FUNCTION else {hint}.union(*map(_kinds, get_args(hint)))
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves(value: object) -> list[Any]:
     """The entries of nested lists, or the value alone."""
     return [leaf for v in value for leaf in leaves(v)] if isinstance(value, list | tuple) else [value]
 
@@ -455,14 +458,14 @@ def _refused(name: str, arguments: Arguments, failure: Exception) -> BackendErro
     )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{value.describe_dims()} {value.dtype}" if isinstance(value, Tensor) else called(value)
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     name = called(value)
     return name if isinstance(value, Dim) and name.isidentifier() else "new_dim"
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     return f"{called(value)} {value.describe_dims()}" if isinstance(value, Tensor) else called(value)

@@ -125,12 +125,12 @@ class Mirror(torch.nn.Module):
                 if name in table:
                     parameter._raw = part._seen[name] = table[name]
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Mirror:
+    def _apply(self, fn: object, recurse: bool = True) -> Mirror:
         super()._apply(fn, recurse)
         self.pull()
         return self
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+    def _save_to_state_dict(self, destination: object, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         metadata = getattr(destination, "_metadata", None)
         if metadata is not None:
