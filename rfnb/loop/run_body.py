@@ -125,6 +125,7 @@ class BodyRun:
         outcome = execute(
             deferred, Bindings(frames, deferred.program.externals, seed, step.limit, step.frames_size), _initial(step),
             record=record, progress=progress, pause=pauses if waits else None, measured=step.recorder.measured,
+            recompute=loop.recompute,
         )  # fmt: skip
         deferred.collect(outcome)
         _take_ends(step, outcome)
@@ -207,7 +208,7 @@ class BodyRun:
 
     def _run_inside(self) -> Results:
         """Records the loop as one call on the tape of the loop around it."""
-        step, frames = self.step, self._frames()
+        step, frames, recompute = self.step, self._frames(), self.loop.recompute
         structure = [_initial(step), frames, step.program.externals, [step.seed]]
         recorded = recorded_step(step, None) if step.recorder.recorded else None
 
@@ -218,7 +219,7 @@ class BodyRun:
             runs = None if inspection is None or recorded is None else inspection.runs
             bindings = Bindings(all_frames, externals, int(seed), step.limit, step.frames_size)
             with listening(None), inspecting(None):
-                outcome = execute(step, bindings, initial, record=runs is not None)
+                outcome = execute(step, bindings, initial, record=runs is not None, recompute=recompute)
             for watcher in step.watchers:
                 watcher.finish(failed=outcome.error is not None)
             error = None if outcome.error is None else self._located(outcome)

@@ -19,8 +19,8 @@ class GradOps:
     """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`,
     `shifted_gradient_raw(raw, scale, shift, axis, clip, padding)`, `gradient_raw(y, x)`, `gradient_leaves_raw(ys)`,
     `set_requires_gradient_raw`, `needs_gradient_raw`, `follow_gradients_raw`,
-    `pull_back_raw(ys, gradients, xs)`, `reaching_raw(raw, sources)`, `new_probe()`; and the contexts
-    `no_gradients` and `gradient_checkpoint_scope`.
+    `pull_back_raw(ys, gradients, xs)`, `reaching_raw(raw, sources)`, `new_probe()`,
+    `recomputed_raw(fn, args)`; and the contexts `no_gradients` and `gradient_checkpoint_scope`.
     """
 
     stop_gradient_raw: Callable[[RawTensor], RawTensor]
@@ -36,6 +36,7 @@ class GradOps:
     follow_gradients_raw: Callable[[Sequence[RawTensor], Sequence[RawTensor]], None]
     pull_back_raw: Callable[[Sequence[RawTensor], Sequence[RawTensor], Sequence[RawTensor]], list[RawTensor]]
     new_probe: Callable[[], Any]
+    recomputed_raw: Callable[[Callable[..., Any], Sequence[Any]], Any]
 
     @classmethod
     def stop_gradient(cls: type[Backend], tensor: Tensor) -> Tensor:
