@@ -40,8 +40,8 @@ ROOMS = {
     "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
-    "netdict": "versions axes resolve options layer_call spec layer extern_data losses holder params build "
-    "loops builder inner_net config report network weights layers views public",
+    "netdict": "versions axes resolve options layer_call spec layer extern_data losses losses_of_layers holder params "
+    "build loops builder inner_net config report network weights layers views public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""

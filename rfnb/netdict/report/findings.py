@@ -151,12 +151,6 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
         yield "batch_norm with masked_time False counts frames after the end"
 
 
-NOT_YET = frozenset(
-    "accumulate_mean choice decide edit_distance_table fast_bw forced_align generic_attention kenlm masked_computation "
-    "optimal_completions positional_encoding relative_positional_encoding rnn_cell self_attention "
-    "tikhonov_regularization twod_lstm unmask".split()
-)
-"""Classes of the reference; those of them that no layer here has are not supported yet."""
 Level = Literal["stops", "search", "ignored", "differs", "training"]
 LEVELS: tuple[Level, ...] = ("stops", "search", "ignored", "differs", "training")
 """The worst first."""
@@ -305,8 +299,6 @@ def _stop(path: str, entry: OutlineEntry | None, error: Exception, part: str = "
     fault, way = reason(error)
     if entry is None:
         return NetworkFinding("stops", part + fault, (path,) if path else (), (), way)
-    if entry.cls in NOT_YET and fault.startswith("there is no layer class"):
-        fault, way = next(unsupported(entry))
     for name, value in entry.described.items():
         if isinstance(value, Unknown) and repr(value)[:40] in f"{fault} {error}":
             fault, way = _imported(name, value)
@@ -357,7 +349,7 @@ def unsupported(entry: OutlineEntry) -> Iterator[tuple[str, str]]:
     try:
         cls = class_known(entry.described)
     except RfError as error:
-        yield (f"the class {entry.cls} is not supported yet", "") if entry.cls in NOT_YET else reason(error)
+        yield reason(error)
         return
     for name, value in entry.described.items():
         if isinstance(value, Unknown):
