@@ -51,6 +51,7 @@ TITLES = {
     "search": "Search",
     "nn": "Modules",
     "display": "Views",
+    "jobs": "Several processes",
     "checkpoint": "Checkpoints",
     "data": "Data",
     "netdict": "Net dicts",

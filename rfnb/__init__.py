@@ -54,6 +54,7 @@ if _TYPE_CHECKING:
     from rfnb.checkpoint.public import *
     from rfnb.data.public import *
     from rfnb.display.public import *
+    from rfnb.jobs.public import *
     from rfnb.loop.public import *
     from rfnb.netdict.public import *
     from rfnb.nn.public import *

@@ -133,6 +133,10 @@ NAMES = {
         open_checkpoint
         save save_checkpoint save_pretrained
     """,
+    "jobs": """
+        attach
+        launch
+    """,
     "netdict": """
         Config
         ExternData

@@ -27,7 +27,7 @@ from tests.sources import (
 )
 from tests.walks import decoded, files_visited, net_forward, recorded_loop
 
-ORDER = "printable errors core backend ops data trace loop nn search checkpoint display netdict".split()
+ORDER = "printable errors core backend ops data trace loop nn search checkpoint display jobs netdict".split()
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run_ctx",
@@ -40,6 +40,7 @@ ROOMS = {
     "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
+    "jobs": "worker script job launch public",
     "netdict": "versions axes resolve options layer_call spec layer extern_data losses losses_of_layers holder params "
     "build loops builder inner_net config report network weights layers views public",
 }
