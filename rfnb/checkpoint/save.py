@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -30,8 +29,8 @@ def save(
     module: Module,
     path: str | os.PathLike[str],
     *,
-    config: Any = None,
-    training: Mapping[str, Any] | None = None,
+    config: object = None,
+    training: Mapping[str, object] | None = None,
 ) -> Path:
     """Writes all parameters, by their dotted names, to a safetensors file. Returns its path.
 
