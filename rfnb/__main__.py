@@ -16,7 +16,7 @@ from typing import Any
 from rfnb.display.kit.view import View, describe
 from rfnb.display.markup.elements import Table
 from rfnb.errors import RfError
-from rfnb.netdict.report.folder import as_json, by_cause, configs_in, drafted, one_line, report_stops, reports_of
+from rfnb.netdict.folder import as_json, by_cause, configs_in, drafted, one_line, report_stops, reports_of
 from rfnb.printable import terminal_text
 
 

@@ -10,8 +10,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from torch import set_num_threads
-
 from rfnb.errors import RfError
 from rfnb.netdict.network import Network
 from rfnb.netdict.report.findings import NetworkReport
@@ -38,7 +36,7 @@ def reports_of(files: Sequence[Path], epoch: int | None = None) -> list[NetworkR
     jobs = [(str(file), epoch) for file in files]
     if len(files) < MANY:
         return [*map(report_of_file, jobs)]
-    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=set_num_threads, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         return list(pool.map(report_of_file, jobs, chunksize=4))
 
 
