@@ -37,7 +37,7 @@ ROOMS = {
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants repeated "
     "found corpus frames score choice ctc with_tensors decoding generate register public",
-    "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
+    "checkpoint": "bundle entries mapping training report foreign save average load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
     "jobs": "worker script job launch public",
