@@ -162,7 +162,7 @@ def _get(sample: Sample, name: str) -> Any:
         raise DimError(f"collate: a sample has no {name!r}", got=", ".join(map(str, sample))) from None
 
 
-def _array(name: str, value: Any, entry: BatchEntry) -> np.ndarray:
+def _array(name: str, value: object, entry: BatchEntry) -> np.ndarray:
     """One value of one sequence as an array; labels are encoded as integers."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
@@ -181,7 +181,7 @@ def _empty(array: np.ndarray, entry: BatchEntry) -> np.ndarray:
     return np.zeros((0, *(dim.dimension or 0 for dim in entry.dims[2:])), dtype)
 
 
-def _has_labels(value: Any) -> bool:
+def _has_labels(value: object) -> bool:
     if isinstance(value, str):
         return True
     return isinstance(value, Iterable) and any(isinstance(part, str) for part in value)
@@ -198,7 +198,7 @@ def _encode(name: str, value: Any, entry: BatchEntry) -> Any:
     return vocab.encode([value])[0] if len(entry.dims) == 1 else vocab.encode(value)
 
 
-def _row(name: str, value: Any, entry: BatchEntry, which: str) -> np.ndarray:
+def _row(name: str, value: object, entry: BatchEntry, which: str) -> np.ndarray:
     """One value of one sequence as an array, checked against `entry`."""
     try:
         row = _array(name, value, entry)

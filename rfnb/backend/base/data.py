@@ -86,7 +86,7 @@ class DataOps:
         return Dim(cls.get_shape_tuple_raw(raw_tensor)[axis], name=name)
 
     @classmethod
-    def fill_raw(cls: type[Backend], shape: Sequence[int], value: Any) -> RawTensor:
+    def fill_raw(cls: type[Backend], shape: Sequence[int], value: object) -> RawTensor:
         """Fills the tensor with `value`."""
         return cls.copy_raw(cls.broadcast_raw(cls.convert_raw(value, None, None), shape))
 
@@ -98,7 +98,7 @@ class DataOps:
     @classmethod
     def convert_to_tensor(
         cls: type[Backend],
-        value: Any,
+        value: object,
         *,
         dims: Sequence[Dim],
         dtype: str,

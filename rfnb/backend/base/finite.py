@@ -43,7 +43,7 @@ FLOAT32 = Bounds(2.0**-50, 40.0)
 class EndedSequences(Protocol):
     """Knows the sequences that a loop has ended."""
 
-    def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> Any:
+    def __call__(self, backend: type[Backend], signature: Sig, device: object) -> Any:
         """The raw mask of entries that have ended, shaped to broadcast against tensors with that signature; None if
         there are no such entries."""
 
@@ -107,7 +107,7 @@ class FiniteOps:
 
     @classmethod
     def harmless_raw(
-        cls: type[Backend], raw: RawTensor, ignored: Any, domain: Domain, dtype: str, *, finite: bool = False
+        cls: type[Backend], raw: RawTensor, ignored: object, domain: Domain, dtype: str, *, finite: bool = False
     ) -> RawTensor:
         """`raw` with harmless numbers where `ignored` is true and it is outside of the domain. finite: whether all its
         numbers are."""

@@ -69,7 +69,7 @@ class MaskOps:
         return True
 
     @classmethod
-    def sequence_mask_raw(cls: type[Backend], lengths: Any, *, batch_major: bool = True) -> RawTensor:
+    def sequence_mask_raw(cls: type[Backend], lengths: object, *, batch_major: bool = True) -> RawTensor:
         """Whether a position is below the length. [batch] → [batch, longest], or [longest, batch]"""
         values = cls.to_numpy_raw(lengths)
         mask = np.arange(values.max(initial=0)) < values[..., None]
@@ -193,7 +193,7 @@ class MaskOps:
             return lengths.keep(key, _rows(cls, tensor, sized(tensor, dims), inner, device, few))
 
     @classmethod
-    def on_frames(cls: type[Backend], function: Callable[[Any], Any], raw: RawTensor, rows: Rows) -> Any:
+    def on_frames(cls: type[Backend], function: Callable[[Any], object], raw: RawTensor, rows: Rows) -> Any:
         """`function` applied to the frames only: padding is not read, becomes 0, and gets no gradient."""
         return cls.on_rows_raw(function, raw, rows.frames, rows.axes)
 
@@ -218,7 +218,7 @@ class MaskOps:
 
     @classmethod
     def per_frame(
-        cls: type[Backend], tensor: Tensor, dim: Dim, key: Any, make: Callable[[np.ndarray], np.ndarray]
+        cls: type[Backend], tensor: Tensor, dim: Dim, key: object, make: Callable[[np.ndarray], np.ndarray]
     ) -> Any:
         """A raw constant along `dim`, from the lengths of each sequence, shaped to broadcast against `tensor`.
 

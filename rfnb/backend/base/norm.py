@@ -204,7 +204,7 @@ def _follow(backend: type[Backend], running: Parameter, now: Tensor, momentum: f
 def _per_frame(
     backend: type[Backend],
     op: str,
-    function: Callable[[Any, Sequence[int], Any, Any, float], Any],
+    function: Callable[[Any, Sequence[int], Any, Any, float], object],
     source: Tensor,
     scale: Tensor | None,
     bias: Tensor | None,

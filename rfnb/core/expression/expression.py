@@ -123,7 +123,7 @@ class ExpressionReader:
             return value
         raise self.error(node, f"{torch_ops.article(owner)} has no .{node.attr}")
 
-    def _attribute_of_tensor(self, node: ast.Attribute, owner: Any) -> Any:
+    def _attribute_of_tensor(self, node: ast.Attribute, owner: object) -> Any:
         name, named = node.attr, _ATTRIBUTES[Tensor] if isinstance(owner, Tensor) else ("dims",)
         if name in named:
             return getattr(owner if isinstance(owner, Tensor) else plain_tensor(owner), name)
@@ -164,7 +164,7 @@ class ExpressionReader:
             raise self.error(node, "the index is out of range", expected=f"0 … {len(owner) - 1}")
         return owner[key]
 
-    def _whole(self, key: Any) -> Any:
+    def _whole(self, key: object) -> Any:
         """A whole number in a tensor of one entry as an int; others as they are."""
         raw = torch_ops.bare(key)
         return int(raw) if is_raw(raw) and raw.shape == () and "int" in str(raw.dtype) else key
@@ -175,7 +175,7 @@ class ExpressionReader:
             return owner[name]
         raise self._unknown(node, name, members)
 
-    def _entry(self, node: ast.AST, owner: dict[Any, Any], key: Any) -> Any:
+    def _entry(self, node: ast.AST, owner: dict[Any, Any], key: object) -> Any:
         if isinstance(key, str | int) and dict.__contains__(owner, key):
             return dict.__getitem__(owner, key)
         raise self._unknown(node, str(key), [str(entry) for entry in owner])
@@ -239,7 +239,7 @@ class ExpressionReader:
         root = path.partition(".")[0]
         return root in torch_ops.MODULES and root not in self.names.values
 
-    def _of_module(self, node: ast.Attribute, path: str, table: Mapping[str, Any]) -> Any:
+    def _of_module(self, node: ast.Attribute, path: str, table: Mapping[str, object]) -> Any:
         full = torch_ops.path_of(path)
         if full in table:
             return table[full]
@@ -268,7 +268,8 @@ class ExpressionReader:
             if name is None:
                 raise self.error(node, "Tensors are multiplied by dims", hint="rf.matmul(a, b, reduce=dim)")
             return self._logical(node, name, left, right)
-        if how is operator.pow and isinstance(left, int) and isinstance(right, int) and _large(left, right):
+        whole = isinstance(left, int) and isinstance(right, int)
+        if how is operator.pow and whole and left.bit_length() * abs(right) > BITS:
             raise self.error(node, "the power is too large")
         result = self._done(node, how, left, right)
         if isinstance(result, complex):
@@ -316,7 +317,7 @@ class ExpressionReader:
             left = right
         return result
 
-    def _compared(self, node: ast.AST, how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    def _compared(self, node: ast.AST, how: Callable[[Any, Any], object], left: object, right: object) -> Any:
         if how in (operator.is_, operator.is_not):
             if right is not None:
                 raise self.error(node, "`is` is for None", hint="==")
@@ -336,7 +337,7 @@ class ExpressionReader:
                 return how(left, right)
         raise self.error(node, f"{torch_ops.article(left)} and {torch_ops.article(right)} cannot be compared")
 
-    def _labels(self, node: ast.AST, value: Any, other: Any) -> Any:
+    def _labels(self, node: ast.AST, value: object, other: object) -> Any:
         """Returns the number of a label that is compared with a tensor of labels; other values as they are."""
         if isinstance(value, str) and isinstance(other, Tensor):
             if other.vocab is None:
@@ -344,19 +345,19 @@ class ExpressionReader:
             return self._done(node, other.vocab.encode, [value])[0]
         return value
 
-    def _logical(self, node: ast.AST, name: str, *values: Any) -> Any:
+    def _logical(self, node: ast.AST, name: str, *values: object) -> Any:
         if not any(map(is_raw, values)):
             return self._done(node, OPS[name].fn, *values)
         first, *tail = (value != 0 if is_raw(value) or isinstance(value, Tensor) else bool(value) for value in values)
         how = operator.and_ if name == "logical_and" else operator.or_
         return self._done(node, torch_ops.operate, how, first, tail[0]) if tail else ~first
 
-    def _truth(self, node: ast.AST, value: Any) -> bool:
+    def _truth(self, node: ast.AST, value: object) -> bool:
         if value is None or isinstance(value, bool | int | float | np.generic) or is_raw(value):
             return bool(value)
         raise self.error(node, f"{torch_ops.article(value)} is neither true nor false")
 
-    def _done(self, node: ast.AST, function: Callable[..., Any], *given: Any, **by_name: Any) -> Any:
+    def _done(self, node: ast.AST, function: Callable[..., object], *given: Any, **by_name: Any) -> Any:
         try:
             return function(*given, **by_name)
         except RfError:
@@ -447,23 +448,19 @@ class PositionalAxis(NamedTuple):
     position: int
 
 
-def _calculates(value: Any) -> bool:
+def _calculates(value: object) -> bool:
     return isinstance(value, Tensor | int | float | np.generic) or is_raw(value)
 
 
-def _has_entries(value: Any) -> bool:
+def _has_entries(value: object) -> bool:
     """Whether `and`, `or` and `not` work on each entry of a value."""
     return isinstance(value, Tensor) or (is_raw(value) and torch_ops.entries(value) != 1)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, tuple | list):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, str | bool | int | float)
-
-
-def _large(base: int, exponent: int) -> bool:
-    return base.bit_length() * abs(exponent) > BITS
 
 
 def path_of(node: ast.expr) -> str:
@@ -474,7 +471,7 @@ def path_of(node: ast.expr) -> str:
     return f"{owner}.{node.attr}" if owner else ""  # type: ignore[attr-defined]
 
 
-def _held(owner: Any, name: str) -> Iterator[Any]:
+def _held(owner: object, name: str) -> Iterator[Any]:
     """The attribute that an object holds itself, or as a module of torch does. No code of its class runs."""
     slots = [cls.__dict__["__dict__"] for cls in type(owner).__mro__ if "__dict__" in cls.__dict__]
     if name.startswith("_") or isinstance(owner, type | ModuleType) or set(map(type, slots)) != {GetSetDescriptorType}:
@@ -485,7 +482,7 @@ def _held(owner: Any, name: str) -> Iterator[Any]:
             yield holder[name]
 
 
-def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_tensors(function: Callable[..., object]) -> Callable[..., Any]:
     """A function of rf, which is given Tensors in place of raw tensors, and their dims in place of positions."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -493,7 +490,7 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         by_name = {name: plain_tensor(arg) if is_raw(arg) else arg for name, arg in kwargs.items()}
         tensor = next((arg for arg in (*tensors, *by_name.values()) if isinstance(arg, Tensor)), None)
 
-        def dims(arg: Any) -> Any:
+        def dims(arg: object) -> Any:
             if isinstance(arg, list):
                 return [dims(part) for part in arg]
             return tensor.dims[arg.position] if isinstance(arg, PositionalAxis) and tensor is not None else arg
@@ -503,7 +500,7 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _with_copies(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_copies(function: Callable[..., object]) -> Callable[..., Any]:
     """A function of the user, which is given copies of tensors, arrays and containers."""
     return lambda *args, **kwargs: function(
         *map(torch_ops.copied, args), **{name: torch_ops.copied(arg) for name, arg in kwargs.items()}
@@ -520,7 +517,7 @@ def _method(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _converted(kind: type) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> Any:
         value = torch_ops.bare(value)
         if not (is_raw(value) or isinstance(value, bool | int | float | str | np.generic)):
             raise Refusal(f"{torch_ops.article(value)} is not a number")
@@ -536,7 +533,7 @@ def _length(value: Any) -> int:
     return len(value)
 
 
-def _of_entries(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_entries(function: Callable[..., object]) -> Callable[..., Any]:
     """`max`, `any` and others of Python, which take one sequence or some values."""
     name = function.__name__
 

@@ -76,7 +76,7 @@ def module_facts(module: Any) -> Any:
     return None if describe is None else describe(module)
 
 
-def modules_described_by(describe: Callable[[Any], Any]) -> AbstractContextManager[None]:
+def modules_described_by(describe: Callable[[Any], object]) -> AbstractContextManager[None]:
     """Inside the block, `module_facts(module)` is `describe(module)`."""
     return within(_describe, describe)
 
@@ -97,6 +97,6 @@ def random_stream(device: str) -> Any:
     return None if stream is None else stream(device)
 
 
-def random_from(stream: Callable[[str], Any] | None) -> AbstractContextManager[None]:
+def random_from(stream: Callable[[str], object] | None) -> AbstractContextManager[None]:
     """Makes random ops inside the block draw from `stream(device)`."""
     return within(_stream, stream)

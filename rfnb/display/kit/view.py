@@ -192,7 +192,7 @@ class View:
         function: Callable[[Any], Any] | None = getattr(module, name, None)
         return function
 
-    def _made(self, how: str, otherwise: Callable[[str], Any]) -> Any:
+    def _made(self, how: str, otherwise: Callable[[str], object]) -> Any:
         try:
             page = self.page
             return getattr(module_of(self.kind), how)(self._bounded()) if page is None else getattr(blocks, how)(page)
@@ -202,7 +202,7 @@ class View:
     def __repr__(self) -> str:
         return self.text
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return {"text/plain": self.text, "text/html": str(self.html), MIME: self.scripts}
 
 
@@ -221,7 +221,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def describe(shown: Any, **choice: Any) -> Any:
+def describe(shown: Any, **choice: object) -> Any:
     """The JSON of an object. What a loop's body shows is not recorded as part of the loop.
 
     Raises ViewError if no view is registered for its class, or the view does not take such a choice.

@@ -88,7 +88,7 @@ def floating(raw: Any) -> Any:
     return raw if raw.dtype in (np.float32, np.float64) else raw.astype(np.float64)
 
 
-def reduced(raw: Any, how: str, axes: Index) -> Any:
+def reduced(raw: object, how: str, axes: Index) -> Any:
     """The "mean", "sum", "amin", "amax" … over axes, which keep size 1."""
     if hasattr(raw, "detach"):
         return getattr(raw, how)(dim=axes, keepdim=True)

@@ -84,7 +84,7 @@ def verdict(norms: Sequence[float]) -> str:
     return ""
 
 
-def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
+def gradients(replay: Replay, run: Run, loss: object) -> Gradients:
     """Goes back from the last step: recomputes each step and takes the gradients by the states before it."""
     back = _BackFromValue(replay, loss) if isinstance(loss, str) else _BackFromTensor(replay, loss)
     names = [name for name in replay.step.assigned_vars if back.is_float(name)]
@@ -101,7 +101,7 @@ def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
     )
 
 
-def _name_of(loss: Any) -> str:
+def _name_of(loss: object) -> str:
     name = getattr(loss, "name", None)
     return "loss" if name in (None, "tensor") else str(name)
 
@@ -174,7 +174,7 @@ class _BackwardPass:
 class _BackFromTensor(_BackwardPass):
     """The backward pass from a loss that was computed from the results of the loop."""
 
-    def __init__(self, replay: Replay, loss: Any):
+    def __init__(self, replay: Replay, loss: object):
         super().__init__(replay)
         self.arrived = _arrived(replay, loss._raw if isinstance(loss, Tensor) else loss)
         self.carried = [self.arrived.get(("state", i)) for i in range(len(replay.templates))]
@@ -188,7 +188,7 @@ class _BackFromTensor(_BackwardPass):
         return self.backend.select_raw(self.arrived["output", output], 0, step)
 
 
-def _arrived(replay: Replay, loss: Any) -> dict[Any, Any]:
+def _arrived(replay: Replay, loss: object) -> dict[Any, Any]:
     """The gradients of a loss by the results of the loop."""
     name, way = replay.step.name, 'or the name of a value of the body: run.gradients("loss")'
     if replay.probe is None:

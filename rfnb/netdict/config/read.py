@@ -107,7 +107,7 @@ class Config:
         with_those = {name: value for name, value in kwargs.items() if _takes(function, name)}
         return checked(self._interpreter, self.path, lambda: function(**with_those))
 
-    def _of_epoch(self, value: Any, epoch: int, depth: int) -> Any:
+    def _of_epoch(self, value: object, epoch: int, depth: int) -> Any:
         """The value, with what depends on the epoch computed, and without comments."""
         if depth > DEEPEST:
             raise ConfigError(f"{Path(self.path).name}: the network is nested too deeply")
@@ -130,7 +130,7 @@ class Config:
         return encodable(f"Config {Path(self.path).name}: {count_of(len(self.values), 'value')}{layers}")
 
 
-def _takes(function: Any, name: str) -> bool:
+def _takes(function: object, name: str) -> bool:
     return not isinstance(function, Function) or name in function.parameters or function.node.args.kwarg is not None
 
 

@@ -21,7 +21,7 @@ from rfnb.ops.convert import convert_to_tensor
 class RandomInit(ParamInit):
     """Random numbers with these options of `rf.random`."""
 
-    def __init__(self, **options: Any):
+    def __init__(self, **options: object):
         self.options = options
 
     def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ NAMES: dict[str, Any] = {
 """What makes the initial values, by name, with the options of the call."""
 
 
-def initial_values(given: Any) -> Any:
+def initial_values(given: object) -> Any:
     """The `initial` of an rf.Parameter. Raises NetworkError if it is not known."""
     if given is None or isinstance(given, bool | int | float):
         return given or 0.0

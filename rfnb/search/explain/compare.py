@@ -130,7 +130,7 @@ class SearchComparison(InWords):
         return "\n".join(lines)
 
 
-def compare_searches(a: Found, b: Any, sequence: int | str | None = None) -> SearchComparison:
+def compare_searches(a: Found, b: object, sequence: int | str | None = None) -> SearchComparison:
     """Compares two searches. Raises SearchError if `b` is not one, or their sequences cannot be matched."""
     if not isinstance(b, type(a)):
         raise SearchError("compare: a search can only be compared with another search", got=type(b).__name__)
@@ -152,7 +152,7 @@ def compare_searches(a: Found, b: Any, sequence: int | str | None = None) -> Sea
     )
 
 
-def compare_trees(a: Tree, b: Any, sequence: object = None) -> BeamsCompared:
+def compare_trees(a: Tree, b: object, sequence: object = None) -> BeamsCompared:
     """Compares the trees of one sequence in two searches. Raises SearchError if `b` is not a tree."""
     del sequence  # a tree has one
     if not isinstance(b, type(a)):

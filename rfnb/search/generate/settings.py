@@ -72,7 +72,7 @@ class Settings:
         return None if self.most is None else self.most - prompt
 
 
-def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> Settings:
+def read_settings(config: object, keywords: Mapping[str, object], *, beams: bool) -> Settings:
     """The settings. Raises SearchError for one that is missing, and for searches that cannot be made again.
 
     config: a configuration; None if there is none. beams: whether the output is that of a search with beams.
@@ -115,12 +115,12 @@ def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> S
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) < 40 else type(value).__name__
 
 
-def contradiction(name: str, got: Any, expected: Any = None, why: str = "") -> SearchError:
+def contradiction(name: str, got: object, expected: object = None, why: str = "") -> SearchError:
     """The error for a setting that does not fit the output."""
     reason = f", {why}" if why else ""
     return SearchError(f"{WHAT}: the output was not made with this `{name}`{reason}", got=got, expected=expected)

@@ -113,7 +113,7 @@ class KenLM:
             over = logical_or(over, equal(last, number))
         return where(over, 0.0, score)
 
-    def _scores(self, history: Any, labels: Any) -> Any:
+    def _scores(self, history: object, labels: Any) -> Any:
         """The scores of raw labels, […, candidates], after raw histories, […, history]."""
         backend = backend_of_raw(labels)
         numbers = backend.to_numpy_raw(labels)

@@ -225,7 +225,7 @@ def _over(makes: list[Callable[[], Tensor]], steps: Dim) -> Callable[[], Tensor]
 
 
 @contextmanager
-def capture(model: Any = None, *, attention: bool = True, search: bool = False) -> Iterator[Captured]:
+def capture(model: object = None, *, attention: bool = True, search: bool = False) -> Iterator[Captured]:
     """Collects all attention weights that are computed inside the block: of every step, head and layer.
 
         with rf.capture(model) as seen:

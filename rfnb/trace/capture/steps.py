@@ -132,7 +132,7 @@ def _call(step: _Step) -> int:
 # -- which rows belong to a hypothesis
 
 
-def _of_generate(generated: Generated, steps: list[_Step], place: Any) -> Joined | None:
+def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joined | None:
     """Weights for the sequences that `generate` returned."""
     if generated.sequences is None:
         return None
@@ -187,7 +187,7 @@ def _of_generate(generated: Generated, steps: list[_Step], place: Any) -> Joined
     return _join(parts, rows, cols, offsets, is_self, labels_given, generated.tokenizer, None)
 
 
-def _of_loop(steps: list[_Step], place: Any) -> Joined | None:
+def _of_loop(steps: list[_Step], place: object) -> Joined | None:
     """Weights for the batch of the last step."""
     if len(steps) < 2:
         return None
@@ -275,7 +275,7 @@ def _join(
     offsets: dict[int, int],
     is_self: bool,
     labels: tuple[Labels | None, Labels | None],
-    tokenizer: Any,
+    tokenizer: object,
     note: str | None,
 ) -> Joined:
     """offsets: how many columns the weights of a step lack on the left."""

@@ -39,7 +39,7 @@ class Follower(Protocol):
     def caught(self, error: BaseException) -> None:
         """An error was raised, and the frame goes on: at a handler, or where a block is left."""
 
-    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+    def leave(self, frame: FrameType, error: BaseException | None, value: object) -> None:
         """The frame returns a value, or an error leaves it."""
 
 
@@ -254,7 +254,7 @@ class Monitoring:
             return follower.line(frame)
         return None if follower is None else monitoring.DISABLE
 
-    def _returned(self, code: CodeType, offset: int, value: Any) -> None:
+    def _returned(self, code: CodeType, offset: int, value: object) -> None:
         frame = sys._getframe(1)
         follower = self._followers.pop(frame, None)
         if follower is not None:
@@ -299,7 +299,7 @@ def make_events(
     return kind(_guarded(chosen, warn), _guarded(begin, warn))
 
 
-def _guarded(function: Callable[[Any], Any], warn: Callable[[str], None]) -> Callable[[Any], Any]:
+def _guarded(function: Callable[[Any], object], warn: Callable[[str], None]) -> Callable[[Any], Any]:
     """A function whose problems never become those of the code that is followed: it gives None then."""
 
     def call(argument: Any) -> Any:
@@ -338,7 +338,7 @@ class _Report:
     def caught(self, error: BaseException) -> None:
         self.rows.append(error)
 
-    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+    def leave(self, frame: FrameType, error: BaseException | None, value: object) -> None:
         self.rows.append((error, value))
 
 

@@ -49,7 +49,7 @@ def iterator_contents(value: Any) -> dict[str, Any] | None:
     return contents | {"state": state[0]} if state else contents
 
 
-def _reduced(value: Any) -> Any:
+def _reduced(value: object) -> Any:
     """An iterator of itertools as a call; since Python 3.12 that warns, and from 3.14 on it is gone."""
     if sys.version_info < (3, 12):
         return value.__reduce__()

@@ -60,7 +60,7 @@ class FunctionRecorder(FrameRecorder):
         self,
         code: CodeType,
         text: Outline,
-        owner: Any,
+        owner: object,
         recording: Recording,
         store: Callable[[Iterations], None],
         dims: Axes | None = None,
@@ -89,12 +89,12 @@ class FunctionRecorder(FrameRecorder):
     def _is_of_owner(self, frame: FrameType) -> bool:
         return self._owner is None or frame.f_locals.get(self.code.co_varnames[0]) is self._owner
 
-    def _look_again(self, names: Mapping[str, Any], targets: Collection[str] = ()) -> None:
+    def _look_again(self, names: Mapping[str, object], targets: Collection[str] = ()) -> None:
         """Takes changes; those between two calls belong to the second one, which `begin` looks at."""
         if self._previous != self._header:
             super()._look_again(names, targets)
 
-    def _end(self, error: BaseException | None, value: Any) -> None:
+    def _end(self, error: BaseException | None, value: object) -> None:
         """The call ends: only the loops in it are closed."""
         while len(self._open) > 1:
             self._close(error)
@@ -169,7 +169,7 @@ class RecordingBlock(ContextDecorator):
         arguments, options = self._made_of
         return type(self)(*arguments, **options)
 
-    def __call__(self, function: Any) -> Any:
+    def __call__(self, function: object) -> Any:
         """The function, in a block that is open while it runs. Raises ParameterError for other objects."""
         if isinstance(function, staticmethod | classmethod):
             return type(function)(self(function.__func__))
@@ -448,7 +448,7 @@ class record_loops(RecordingBlock):
     Raises ParameterError for what is not a function with source.
     """
 
-    def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
+    def __init__(self, *functions: Callable[..., object] | str, dims: Axes | None = None):
         super().__init__(*functions, dims=dims)
         self._functions = [_code_of("record_loops", function) for function in functions]
         self._files = frozenset(code.co_filename for code in self._functions)
@@ -535,7 +535,7 @@ class record_calls(RecordingBlock):
     Raises ParameterError for what is not a function with source.
     """
 
-    def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
+    def __init__(self, *functions: Callable[..., object] | str, dims: Axes | None = None):
         super().__init__(*functions, dims=dims)
         self._dims = axes_of("record_calls", dims)
         if not functions:
@@ -559,7 +559,7 @@ class record_calls(RecordingBlock):
                 warn(f"record_calls: {recorder.code.co_name} was not called in this thread while it was recorded")
 
 
-def _calls_of(function: Callable[..., Any] | str) -> tuple[CodeType, Outline, Any]:
+def _calls_of(function: Callable[..., object] | str) -> tuple[CodeType, Outline, Any]:
     """The code of a function, its outline, and the object if it is a method of one."""
     code = _code_of("record_calls", function)
     text, owner = outline_of_calls(code), getattr(function, "__self__", None)
@@ -569,7 +569,7 @@ def _calls_of(function: Callable[..., Any] | str) -> tuple[CodeType, Outline, An
     return code, text, None if isinstance(owner, type) else owner
 
 
-def _code_of(caller: str, function: Callable[..., Any] | str) -> CodeType:
+def _code_of(caller: str, function: Callable[..., object] | str) -> CodeType:
     """The code of a function, method, or "module:function"."""
     target: Any = function
     if isinstance(function, str):

@@ -477,7 +477,7 @@ def _places(
     return places, short
 
 
-def _has_no_start(node: Any) -> bool:
+def _has_no_start(node: object) -> bool:
     """Whether no instruction is that with which a statement begins: in `try: x = 1`, it is that of the assignment."""
     return isinstance(node, ast.Try | ast.TryStar) and node.body[0].lineno == node.lineno
 
@@ -646,7 +646,7 @@ def _written(node: Any, own: Sequence[ast.AST]) -> Iterator[str]:
             yield from _roots(keyword.value) if keyword.arg == "out" else ()
 
 
-def _roots(node: Any) -> Iterator[str]:
+def _roots(node: object) -> Iterator[str]:
     """The variable that an expression is a part of, and the attributes on the way."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         path = path_of(node)

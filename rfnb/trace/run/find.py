@@ -58,7 +58,7 @@ def steps_begun(run: Run) -> int:
     return run.steps + (run.failed is not None and run.failed.step == run.steps)
 
 
-def of_step(test: Callable[[RunStep], Any], at: RunStep) -> Any:
+def of_step(test: Callable[[RunStep], object], at: RunStep) -> Any:
     """The result of a condition; False in a step that failed before it had the values that are named.
 
     Raises ExpressionNameError or LoopNameError for a name that the step before it does not have either.
@@ -126,7 +126,7 @@ def test_of(where: Where) -> Callable[[RunStep], Any]:
     return test
 
 
-def takes_one(fn: Callable[..., Any]) -> bool:
+def takes_one(fn: Callable[..., object]) -> bool:
     """Whether a function can be called with one argument; True where its signature is not known."""
     try:
         signature = inspect.signature(fn)
@@ -139,7 +139,7 @@ def takes_one(fn: Callable[..., Any]) -> bool:
     return True
 
 
-def truth(found: Any, where: Where, step: int, asked_by: str = "find") -> bool:
+def truth(found: object, where: Where, step: int, asked_by: str = "find") -> bool:
     """The result of a condition as a bool. Raises LoopError if it is something else."""
     if isinstance(found, bool | np.bool_):
         return bool(found)

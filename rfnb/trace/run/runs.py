@@ -168,7 +168,7 @@ class Runs(Shown):
             self._held = HeldStorages()
         self._changed()
 
-    def on_change(self, listener: Callable[[], Any]) -> None:
+    def on_change(self, listener: Callable[[], object]) -> None:
         """Registers `listener`, which is called without arguments when a run is added, removed or pinned."""
         self._listeners.append(listener)
 

@@ -213,7 +213,7 @@ class SplitBatchBeam(Layer, layer_class="split_batch_beam"):
     beam_dim: Dim | None = value(None, Dim)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
         """The usual options."""
         return {**described, "from": names_of_sources(described, None)}
 

@@ -196,13 +196,13 @@ class StoredReplay:
         """The name of a value in the user's code."""
         return value.name
 
-    def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
+    def rerun(self, run: Run, fn: Callable[[], object] | None) -> Run:
         """Calls `fn` with the same seed, and returns the new run of the loop with this name."""
         if fn is None or run.parent is not None:
             raise _not_in_file(run, "which does not contain the code")
         return run_again(run, fn)
 
-    def fork(self, run: Run, step: int, seed: int | None, only: Any, states: Mapping[str, Any]) -> Run:
+    def fork(self, run: Run, step: int, seed: int | None, only: object, states: Mapping[str, object]) -> Run:
         """Raises RunFileError: the steps cannot be computed without the model."""
         raise _not_in_file(run, "so other steps cannot be computed")
 
@@ -210,7 +210,7 @@ class StoredReplay:
         """All states."""
         return dict.fromkeys(run.states, "the run is from a file, so other steps cannot be computed")
 
-    def gradients(self, run: Run, loss: Any) -> Any:
+    def gradients(self, run: Run, loss: object) -> Any:
         """Raises RunFileError: gradients cannot be computed without the model."""
         raise _not_in_file(run, "so gradients cannot be computed")
 

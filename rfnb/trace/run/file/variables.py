@@ -89,7 +89,7 @@ class SavedVariables(SavedValues):
     def _limited(self) -> list[Series]:
         return [*super()._limited(), *self._kept.values()]
 
-    def _add(self, step: int, row: Any, counts: Counter[tuple[Any, ...]]) -> int:
+    def _add(self, step: int, row: object, counts: Counter[tuple[Any, ...]]) -> int:
         if isinstance(row, StepText):
             key: Any = row
             self._size_of_texts += 8 if key in self._table else len(row.name) + len(row.text) + 28
@@ -166,7 +166,7 @@ class SavedVariables(SavedValues):
             return {"dict": [[self._key(key), self._code(f"{name}.{key}", part)] for key, part in value.items()]}
         return {"lost": ABSENT}
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: object) -> Any:
         """The key of a dict; a tuple as a list."""
         if type(key) is tuple:
             return [self._key(part) for part in key]
