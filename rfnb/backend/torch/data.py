@@ -155,7 +155,7 @@ class TorchData:
             raise BackendError(
                 f"{public_function()}: the numbers of a tensor are needed, but torch traces the model",
                 expected="sizes that follow from those of the arguments",
-                hint="bounds that are int; compile only parts that do not need it: rf.from_torch(torch.compile(part), …)",
+                hint="bounds that are int; compile only parts without it: rf.from_torch(torch.compile(part), …)",
             ) from None
 
     @staticmethod
