@@ -135,7 +135,7 @@ class Config:
         with_those = {name: value for name, value in kwargs.items() if _takes(function, name)}
         return checked(self._interpreter, self.path, lambda: function(**with_those))
 
-    def of_epoch(self, value: Any, epoch: int, depth: int = 0) -> Any:
+    def of_epoch(self, value: object, epoch: int, depth: int = 0) -> Any:
         """A net dict, or a value in it, with what depends on the epoch computed, and without comments."""
         if depth > DEEPEST:
             raise ConfigError(f"{Path(self.path).name}: the network is nested too deeply")
@@ -158,7 +158,7 @@ class Config:
         return encodable(f"Config {Path(self.path).name}: {count_of(len(self.values), 'value')}{layers}")
 
 
-def _takes(function: Any, name: str) -> bool:
+def _takes(function: object, name: str) -> bool:
     return not isinstance(function, Function) or name in function.parameters or function.node.args.kwarg is not None
 
 
@@ -272,7 +272,7 @@ def _of_python_2(text: str) -> str:
 COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//).*$', re.M)
 
 
-def _json(file: Path, text: str) -> dict[str, Any]:
+def _json(file: Path, text: str) -> dict[str, object]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -283,7 +283,7 @@ def _json(file: Path, text: str) -> dict[str, Any]:
     return config
 
 
-def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, Any]:
+def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, object]:
     values: dict[str, Any] = {"__file__": str(file), "__name__": "__config__"}
     values["config"] = SimpleNamespace(**ConfigOptions(values, options).methods)
     exec(compile(text, str(file), "exec"), values)
