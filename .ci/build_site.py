@@ -35,7 +35,7 @@ RENAMED = {
 """Where in the site pages are that have another place in the repository."""
 
 CONTENTS = {
-    "Guides": "install from_pytorch from_returnn loops debugging beam_search views models training distributed "
+    "Guides": "install from_pytorch from_returnn loops debugging beam_search views models training distributed performance "
     "net_dicts checkpoints errors g2p".split(),
     "Stories": [
         "stories/README",
