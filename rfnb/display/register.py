@@ -63,6 +63,7 @@ VIEWS = {
     ),
     "network": ("rfnb.netdict.views.network", "rfnb.netdict.network.Network"),
     "network_report": ("rfnb.netdict.views.report", "rfnb.netdict.report.findings.NetworkReport"),
+    "job": ("rfnb.jobs.job", "rfnb.jobs.job.Job"),
     "overview": ("overview", ""),
     "error": ("error.view", "builtins.Exception"),
 }

@@ -178,7 +178,7 @@ class Builder:
     def _in_order(self, scope: Scope, name: str) -> None:
         """Constructs a layer after all that it needs: a chain of layers may be longer than Python can nest calls."""
         wanted, todo = (scope, name), [(scope, name, False)]
-        open_layers: dict[str, Any] = {}  # in their order, with what the net dict has for them
+        open_layers: dict[str, object] = {}  # in their order, with what the net dict has for them
         while todo:
             scope, name, ready = todo.pop()
             path = scope.path + name
@@ -448,6 +448,8 @@ class Builder:
             if isinstance(factor, str):
                 node.inv_norm_factor = self.find(scope, factor, node.path)
             node.loss = loss_by_name(common.loss, opts)
+            names = {option: opts[option] for option in node.loss.layers if isinstance(opts.get(option), str)}
+            node.loss_inputs = {option: self.find(scope, name, node.path) for option, name in names.items()}
         target = common.target
         if target is None and node.loss is not None and node.loss.needs_target:
             target = self.extern.default_target

@@ -31,14 +31,16 @@ from rfnb.netdict.layer import Layer, LayerOfNets
 from rfnb.netdict.layer_call import error_of
 from rfnb.netdict.loops.explain import NetExplanation, explanation_of
 from rfnb.netdict.loops.net import RecNet
-from rfnb.netdict.loops.order import order_of, outside_needs
+from rfnb.netdict.loops.order import decide_parts, order_of, outside_needs
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.loops.search import searched_net, searching
 from rfnb.netdict.report.findings import NetworkReport, report_of
 from rfnb.netdict.report.outline import OutlineEntry, outline
-from rfnb.netdict.report.rehearsal import construct_what_can
+from rfnb.netdict.report.rehearsal import construct_what_can, rehearse
+from rfnb.netdict.report.survey import further_faults
 from rfnb.netdict.versions import default_behavior_version
 from rfnb.nn.module.module import Module
+from rfnb.ops.concat import concat_features
 from rfnb.ops.grad import stop_gradient_scope
 from rfnb.printable import encodable
 from rfnb.search.found import Found
@@ -367,6 +369,8 @@ class NetworkOutputs(Mapping[str, Tensor]):
         self._values = values
 
     def __getitem__(self, path: str) -> Tensor:
+        if path.endswith("/state:*") and path not in self._values and f"{path[:-1]}h" in self._values:
+            return concat_features(self._values[f"{path[:-1]}c"], self._values[f"{path[:-1]}h"])
         if path not in self._values:
             hint = did_you_mean(path, self._values) or "a layer is constructed if an output or a loss needs it"
             raise LayerNotFound(f"there is no output of a layer {path!r}", expected=", ".join(self._values), hint=hint)
@@ -507,7 +511,7 @@ class Network(Interface):
             raise NetworkError(fault, hint='"from" in the net dict says which layer is meant')
         check_net(net_dict)
         path = self._builder.construct_one(net_dict, name)
-        self._order = order_of(self._nodes, None)
+        self._put_in_order()
         return self.get_layer(path)
 
     def construct_from_dict(
@@ -532,8 +536,11 @@ class Network(Interface):
         if strict:
             self._builder.construct(net_dict, ends)
         else:
-            self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
-        self._order = order_of(self._nodes, None)
+            entries = self.outline(net_dict)
+            self.failures = construct_what_can(self._builder, net_dict, entries)
+            if self.failures:
+                self.failures |= further_faults(self._builder, net_dict, entries, self.failures)
+        self._put_in_order()
         return self
 
     def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, OutlineEntry]:
@@ -545,6 +552,18 @@ class Network(Interface):
     def report(self) -> NetworkReport:
         """What stops the network, what it ignores, and what differs from the reference, the worst first."""
         return report_of(self, self._nodes, self._order)
+
+    def search_faults(self) -> Iterator[tuple[str, Exception]]:
+        """What would fail in `search`, by path, if there is a choice to search with."""
+        if self.search_flag or all(layer.layer_class != "choice" for layer in self.every_layer().values()):
+            return
+        try:
+            net = searching(self, None)
+        except RfError as error:
+            yield getattr(error, "at_layer", ""), error
+            return
+        for path, _, fault in rehearse(net, net._nodes, net._order, train=False, losses=False):
+            yield path, fault
 
     def every_layer(self) -> dict[str, Layer]:
         """`layers`, and those inside of others: units of masked_computation, "m/unit/a", and sides of cond."""
@@ -588,11 +607,15 @@ class Network(Interface):
             for node in self._order:
                 if node.layer is not None:
                     self._run(node, node.layer, values)
-            self._values, self._holders = values, None
+            vars(self).update(_values=values, _holders=None)  # without a look at each value
             if self.train_flag is None and get_run_ctx().stage == "train_step":
                 for holder in self.get_losses_initialized()[0].values():
                     holder.mark()
         return NetworkOutputs(values)
+
+    def _put_in_order(self) -> None:
+        self._order = order_of(self._nodes, None)
+        decide_parts(self._order, self._nodes)
 
     def _flags(self) -> AbstractContextManager[None]:
         return nullcontext() if self.train_flag is None else get_run_ctx().train_flag_ctx(self.train_flag)
@@ -642,6 +665,9 @@ class Network(Interface):
         rec = searched_net(net, layer)
         with stop_gradient_scope():
             net(data)
+        if rec.found is None:
+            fault = "search: the choice takes values as they are, and there is nothing to search"
+            raise NetworkError(fault, hint="rf.Network(…, search_flag=True) for the outputs of this mode")
         return rec.found
 
     def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:

@@ -39,7 +39,7 @@ class DataOps:
     create_parameter_raw: Callable[..., RawTensor]
     copy_raw: Callable[[RawTensor], RawTensor]
     set_parameter_trainable: Callable[[Parameter, bool], None]
-    copy_to_device_raw: Callable[[Any, str | None], Any]
+    copy_to_device_raw: Callable[[Any, str | None], object]
     from_numpy_raw: Callable[[np.ndarray, str | None], RawTensor]
     device_key_raw: Callable[[Any], Any]
 
@@ -86,7 +86,7 @@ class DataOps:
         return Dim(cls.get_shape_tuple_raw(raw_tensor)[axis], name=name)
 
     @classmethod
-    def fill_raw(cls: type[Backend], shape: Sequence[int], value: Any) -> RawTensor:
+    def fill_raw(cls: type[Backend], shape: Sequence[int], value: object) -> RawTensor:
         """Fills the tensor with `value`."""
         return cls.copy_raw(cls.broadcast_raw(cls.convert_raw(value, None, None), shape))
 
@@ -98,7 +98,7 @@ class DataOps:
     @classmethod
     def convert_to_tensor(
         cls: type[Backend],
-        value: Any,
+        value: object,
         *,
         dims: Sequence[Dim],
         dtype: str,

@@ -305,5 +305,6 @@ def join(first: Tensor, *others: Tensor) -> Lengths:
     """The joined lengths of all these tensors. Raises DimRebound if two of them disagree."""
     lengths = first.lengths
     for x in others:
-        lengths = lengths.join(x.lengths, first.sig, x.sig)
+        if x.lengths is not lengths:
+            lengths = lengths.join(x.lengths, first.sig, x.sig)
     return lengths

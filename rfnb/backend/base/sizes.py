@@ -86,7 +86,7 @@ def _with(lengths: Lengths, dim: Dim, size: Size) -> Lengths:
     return entry
 
 
-def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Size], Size]) -> Lengths:
+def moved(lengths: Lengths, gone: Sequence[Dim], key: object, change: Callable[[Size], Size]) -> Lengths:
     """The lengths with `change` applied to those over dims that are `gone`. It is called once per `key`."""
     if lengths.owners.isdisjoint(gone):
         return lengths
@@ -100,7 +100,7 @@ def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Siz
 
 
 def taken(
-    lengths: Lengths, axis: Dim, out_dim: Dim, key: Any, take: Callable[[np.ndarray, int], np.ndarray]
+    lengths: Lengths, axis: Dim, out_dim: Dim, key: object, take: Callable[[np.ndarray, int], np.ndarray]
 ) -> Lengths:
     """Lengths over `axis` as lengths over `out_dim`; `take(values, i)` applies the op to axis `i`."""
 
@@ -141,7 +141,7 @@ def constant(backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, m
     return x.lengths.cached((key, x.sig.serial, device, backend), place) if x.lengths.sizes else place()
 
 
-def derived(signature: Sig, key: Any, make: Callable[[], Dim]) -> Dim:
+def derived(signature: Sig, key: object, make: Callable[[], Dim]) -> Dim:
     """The output dim that `make` gives, an expression of dims of `signature`; cached while it is referenced."""
     ref = signature.plans.get(key)
     dim: Dim | None = ref and ref()

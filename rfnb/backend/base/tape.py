@@ -66,7 +66,7 @@ class Call:
         _collect((*self.args, *self.kwargs.values()), self.reads)
         self.read_vars = [reference.number for reference in self.reads if type(reference) is Var]
 
-    def give(self, *args: Any) -> None:
+    def give(self, *args: object) -> None:
         """Adds arguments to those that were recorded."""
         self.args = (*self.args, *args)
         self._look()
@@ -139,7 +139,7 @@ class Tape:
         self.paused = 0
         self.settings: Callable[[], Callable[[Any], Any] | None] = lambda: None
         self.wrap: Callable[[Any], Any] | None = None  # the result of `settings` for the running op
-        self.new_stream: Callable[[str], Any] | None = None  # gives a generator that is seeded for each step
+        self.new_stream: Callable[[str], object] | None = None  # gives a generator that is seeded for each step
         self.gradients = True  # whether those of the steps are recorded, unlike those of the trial
         self.trial = False  # whether ops are only being tried out, and are not part of step 0
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
@@ -148,7 +148,7 @@ class Tape:
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
         self._raw, self._referred = raw, (raw, generator)
 
-    def keep(self, raw: RawTensor, copy: Any) -> None:
+    def keep(self, raw: RawTensor, copy: object) -> None:
         """Stores a copy of a tensor from outside before the trial changes it."""
         if all(other is not raw for other, _ in self._before):
             self._before.append((raw, copy))
@@ -197,7 +197,7 @@ class Tape:
         """Whether a value differs per step, as the size of the dim does: ops on it are called in each step."""
         return not self.grown.isdisjoint(dim.roots) and isinstance(self.find(raw), Var)
 
-    def stream(self, generator: Any) -> Stream:
+    def stream(self, generator: object) -> Stream:
         """Declares the generator of a random op."""
         source = Stream(len(self.streams))
         self.streams.append(generator)
@@ -225,8 +225,8 @@ class Tape:
 
     def record(
         self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
+        fn: Callable[..., object],
+        args: Sequence[object],
         kwargs: dict[str, Any],
         result: Any,
         *,

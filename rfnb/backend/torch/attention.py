@@ -73,7 +73,7 @@ class TorchAttention:
         return turned.flatten(-2).to(x.dtype)
 
     @classmethod
-    def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:
+    def watching_attention(cls, see: Callable[[RawAttention], None], model: object) -> AbstractContextManager[Any]:
         """Inside, `see` is called with each attention that plain torch computes."""
 
         if model is not None and not isinstance(model, torch.nn.Module):
@@ -159,7 +159,7 @@ class AttentionMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # otherwise the first call imports torch's compiler, which takes seconds
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         """Makes a call."""
         kwargs = kwargs or {}
         if func._can_decompose() and (self._inside or self._model is None):  # in inference mode
@@ -187,7 +187,7 @@ class AttentionMode(TorchDispatchMode):
             for handle in handles:
                 handle.remove()
 
-    def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
+    def _enter_module(self, module: torch.nn.Module, args: object) -> None:
         if self._inside or self._model is None or id(module) in self._own:
             if not self._inside and self._model is None:
                 self._names = _names_below(module, type(module).__name__)
@@ -196,13 +196,13 @@ class AttentionMode(TorchDispatchMode):
             name = self._names.get(id(module), f"{outer}.{type(module).__name__}".lstrip("."))
             self._inside.append((module, name))
 
-    def _leave_module(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+    def _leave_module(self, module: torch.nn.Module, args: object, result: object) -> None:
         if self._inside and self._inside[-1][0] is module:
             self._inside.pop()
 
     # -- kinds of calls
 
-    def _look(self, name: str, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _look(self, name: str, func: object, args: Any, kwargs: Any, result: Any) -> None:
         if name in SOFTMAX:
             axis = args[1] if len(args) > 1 else kwargs["dim"]
             self._mark(result, result.dim() and axis % result.dim(), None)
@@ -256,7 +256,7 @@ class AttentionMode(TorchDispatchMode):
         place = tuple(raw.shape), raw.stride(), int(raw.storage_offset())
         self._marks[storage._cdata] = _TensorMark(StorageWeakRef(storage), *place, size, step, weights, values, sums)
 
-    def _mark_of(self, raw: Any) -> _TensorMark | None:
+    def _mark_of(self, raw: object) -> _TensorMark | None:
         if not isinstance(raw, torch.Tensor):
             return None
         mark = self._marks.get(raw.untyped_storage()._cdata)
@@ -464,7 +464,7 @@ def _softmax(scores: torch.Tensor) -> torch.Tensor:
     return torch.softmax(scores, -1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
 
 
-def _caller() -> tuple[bool, tuple[Any, int] | None]:
+def _caller() -> tuple[bool, tuple[object, int] | None]:
     """Whether rfnb itself makes this call, and the innermost place outside torch."""
     frame = sys._getframe(1)
     while frame is not None:

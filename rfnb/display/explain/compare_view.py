@@ -9,7 +9,7 @@ from rfnb.display.explain.life import rounded
 from rfnb.display.kit.blocks import Block, Facts, Figure, Fold, Grid, Group, Line, Note, Only, Page
 from rfnb.display.kit.words import Span, Words, bold, chip, markup, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
+from rfnb.display.markup.elements import Table, wide
 from rfnb.display.markup.html import el
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
@@ -206,7 +206,7 @@ def _hypotheses_grid(pair: Pair) -> Figure:
     step, shift = pair.compared.step, int(pair.start > 0)
     marked = step - pair.start + shift if step is not None and pair.by_step and step >= pair.start else None
     heads = [
-        el("th", f"{side} (beam {tree.beam})", colspan=2, style=f"{style.HEADER_CELL};text-align:left")
+        el("th", f"{side} ({tree.trace.beam_text})", colspan=2, style=f"{style.HEADER_CELL};text-align:left")
         for side, tree in zip(SIDES, pair.compared.trees, strict=True)
     ]
     positions = _positions(pair)
@@ -221,7 +221,7 @@ def _hypotheses_grid(pair: Pair) -> Figure:
             cells.append(el("td", markup(text), style=_look(LABEL, i == marked)))
         rows.append(el("tr", cells, style=style.PLAIN_ROW))
     head = el("thead", el("tr", heads, style=style.PLAIN_ROW))
-    return Figure(el("table", head, el("tbody", rows), style=style.TABLE))
+    return Figure(wide(el("table", head, el("tbody", rows), style=style.TABLE)))
 
 
 LABEL = f"{style.CELL};text-align:left;white-space:nowrap"

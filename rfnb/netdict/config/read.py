@@ -100,14 +100,14 @@ class Config:
             description.setdefault("available_for_inference", key == "data")
         return data_keys
 
-    def _called(self, function: Any, **kwargs: Any) -> Any:
+    def _called(self, function: Any, **kwargs: Any) -> object:
         if self._interpreter is None:
             return function(**kwargs)
         self._interpreter.limits.renew()
         with_those = {name: value for name, value in kwargs.items() if _takes(function, name)}
         return checked(self._interpreter, self.path, lambda: function(**with_those))
 
-    def _of_epoch(self, value: Any, epoch: int, depth: int) -> Any:
+    def _of_epoch(self, value: object, epoch: int, depth: int) -> Any:
         """The value, with what depends on the epoch computed, and without comments."""
         if depth > DEEPEST:
             raise ConfigError(f"{Path(self.path).name}: the network is nested too deeply")
@@ -130,7 +130,7 @@ class Config:
         return encodable(f"Config {Path(self.path).name}: {count_of(len(self.values), 'value')}{layers}")
 
 
-def _takes(function: Any, name: str) -> bool:
+def _takes(function: object, name: str) -> bool:
     return not isinstance(function, Function) or name in function.parameters or function.node.args.kwarg is not None
 
 
@@ -244,7 +244,7 @@ def _of_python_2(text: str) -> str:
 COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//).*$', re.M)
 
 
-def _json(file: Path, text: str) -> dict[str, Any]:
+def _json(file: Path, text: str) -> dict[str, object]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -255,7 +255,7 @@ def _json(file: Path, text: str) -> dict[str, Any]:
     return config
 
 
-def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, Any]:
+def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, object]:
     values: dict[str, Any] = {"__file__": str(file), "__name__": "__config__"}
     values["config"] = SimpleNamespace(**ConfigOptions(values, options).methods)
     exec(compile(text, str(file), "exec"), values)

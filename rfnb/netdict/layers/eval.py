@@ -142,7 +142,7 @@ class Compare(Layer, layer_class="compare", joins=False, broadcasts=True):
         return set_feature_dim(y, feature_of_any(y, sources))
 
 
-class Switch(Layer, layer_class="switch", sourceless=True):
+class Switch(Layer, layer_class="switch", sourceless=True, joins=False):
     """Entry by entry `true_from` where the condition holds, else `false_from`: layers or numbers."""
 
     condition: Any = layer()
@@ -153,6 +153,8 @@ class Switch(Layer, layer_class="switch", sourceless=True):
         """Which dims of the others are those of the first one."""
         pairs = list(inputs.items())
         self.renames = {name: self.matching(self.pool, x, pairs[0][1]) for name, x in pairs[1:]}
+        matched = [renamed(x, self.renames.get(name, ())) for name, x in pairs]
+        self.check_broadcast([(x.dims, x.feature_dim) for x in matched])
 
     def compute(self, condition: Any = None, true_from: Any = None, false_from: Any = None) -> Tensor:
         """{…}, {…}, {…} → {… of all}"""

@@ -110,7 +110,8 @@ def _loss(node: NetNode, values: Mapping[str, Tensor]) -> None:
         return
     factor = None if node.inv_norm_factor is None else values.get(node.inv_norm_factor)
     with on_meta(*layer.parameters()):
-        holder = LossHolder(node.path, layer, loss, output, target, custom_inv_norm_factor=factor)
+        inputs = {option: values[path] for option, path in node.loss_inputs.items() if path in values}
+        holder = LossHolder(node.path, layer, loss, output, target, custom_inv_norm_factor=factor, inputs=inputs)
         holder.get_loss_value_for_objective()
         holder.get_error_value()
 

@@ -26,7 +26,7 @@ class States(Protocol):
     def of(self, part: ScorePart) -> tuple[Tensor, Any]:
         """The last label of each hypothesis, {…, beam}, and the state of a scorer."""
 
-    def take(self, part: ScorePart, new: Any) -> None:
+    def take(self, part: ScorePart, new: object) -> None:
         """Takes the new state of a scorer, of the hypotheses before the step."""
 
 
@@ -138,12 +138,12 @@ def scaled(scores: Any, scale: float) -> Any:
     return where(is_neg_infinite(scores), -np.inf, products) if scale < 0 else products
 
 
-def _score_by(part: ScorePart, scorer: Scorer, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+def _score_by(part: ScorePart, scorer: Scorer, label: Tensor, state: object) -> tuple[Tensor, Any]:
     """The scores of the next labels by a scorer, and its new state."""
     return _pair(part, scorer.score(label, state))
 
 
-def _pair(part: ScorePart, result: Any) -> tuple[Tensor, Any]:
+def _pair(part: ScorePart, result: object) -> tuple[Tensor, Any]:
     """What a scorer has returned, if it is scores and a state."""
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor):
         raise ParameterError(

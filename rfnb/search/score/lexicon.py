@@ -11,6 +11,7 @@ import numpy as np
 from rfnb.core.advice.similar_dims import broadcast_allowed, mark_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import leaves, map_leaves, map_pairs
+from rfnb.core.tensor.arguments import CountFrom1
 from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
@@ -34,7 +35,6 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import reduce_any, reduce_max
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.ops.sort import search_sorted, top_k
-from rfnb.search.rules import check_count
 from rfnb.search.score.ngram import NGram
 from rfnb.search.score.scorer import PartialScorer, parts_of, state_after
 from rfnb.search.variants.constraints import number_of, numbers_of
@@ -87,10 +87,9 @@ class Lexicon:
         separator: int | str | None = None,
         end: int | str | None = None,
         start: int | str = 0,
-        analyses: int = 4,
+        analyses: CountFrom1 = 4,
         device: str | None = None,
     ):
-        check_count("Lexicon", "analyses", analyses, 1)
         given = dict(spellings) if isinstance(spellings, Mapping) else {word: word for word in spellings}
         self.labels, self.words = labels, words or Dim(len(given), name="words", vocab=list(given))
         value: Any = None if scorer is None else parts_of({"words": scorer})[0].value

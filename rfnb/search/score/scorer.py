@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
@@ -124,7 +124,7 @@ def state_after(scorer: Scorer | PartialScorer, label: Tensor, state: Any) -> An
     return scorer.advance(label, state) if isinstance(scorer, PartialScorer) else scorer.score(label, state)[1]
 
 
-def scores_ends(scorer: Any) -> bool:
+def scores_ends(scorer: object) -> bool:
     """Whether the scores of the label that ends a hypothesis have all that `final` gives."""
     return bool(getattr(scorer, "scores_ends", False))
 
@@ -170,7 +170,7 @@ class ScorePart:
     scale: float
 
 
-def read_parts(given: Mapping[str, Any]) -> list[ScorePart]:
+def read_parts(given: Mapping[str, object]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none, and if none scores the labels."""
     parts = parts_of(given)
     if all(part.value is None or isinstance(part.value, ChangingScorer) for part in parts):
@@ -180,7 +180,7 @@ def read_parts(given: Mapping[str, Any]) -> list[ScorePart]:
     return parts
 
 
-def parts_of(given: Mapping[str, Any]) -> list[ScorePart]:
+def parts_of(given: Mapping[str, object]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none."""
     parts = [_part(name, value) for name, value in given.items()]
     return [part for part in parts if part.scale]
@@ -195,7 +195,7 @@ def _part(name: Any, given: Any) -> ScorePart:
     return ScorePart(name, _value(name, value), _scale(name, scale))
 
 
-def _scale(name: str, scale: Any) -> float:
+def _scale(name: str, scale: object) -> float:
     if isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale):
         raise ParameterError(f"choice: the scale of {name!r} is not a finite number", got=scale)
     return float(scale)
@@ -204,7 +204,7 @@ def _scale(name: str, scale: Any) -> float:
 def _value(name: str, value: Any) -> Tensor | Scorer | PartialScorer | ChangingScorer:
     if isinstance(value, Tensor | Scorer | PartialScorer | ChangingScorer):
         return value
-    if isinstance(value, Callable) and hasattr(value, "default_initial_state"):  # type: ignore[arg-type]
+    if callable(value) and hasattr(value, "default_initial_state"):
         return ModuleScorer(value)
     raise ParameterError(
         f"choice: {name!r} is neither a Tensor nor a scorer",

@@ -52,7 +52,7 @@ class Seen(Shown):
         self.source: Source | None = found.source
         self.bytes = found.bytes
         self.labels: tuple[Labels | None, Labels | None] = (None, None)
-        self.tokenizer: Any = None
+        self.tokenizer: object = None
         self.note: str | None = None
         self.step, self.decoded = found.step, decoded
         self.make = found.make
@@ -225,7 +225,7 @@ def _over(makes: list[Callable[[], Tensor]], steps: Dim) -> Callable[[], Tensor]
 
 
 @contextmanager
-def capture(model: Any = None, *, attention: bool = True, search: bool = False) -> Iterator[Captured]:
+def capture(model: object = None, *, attention: bool = True, search: bool = False) -> Iterator[Captured]:
     """Collects all attention weights that are computed inside the block: of every step, head and layer.
 
         with rf.capture(model) as seen:
