@@ -36,7 +36,8 @@ from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.loops.search import searched_net, searching
 from rfnb.netdict.report.findings import NetworkReport, report_of
 from rfnb.netdict.report.outline import OutlineEntry, outline
-from rfnb.netdict.report.rehearsal import construct_what_can
+from rfnb.netdict.report.rehearsal import construct_what_can, rehearse
+from rfnb.netdict.report.survey import further_faults
 from rfnb.netdict.versions import default_behavior_version
 from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat_features
@@ -535,7 +536,10 @@ class Network(Interface):
         if strict:
             self._builder.construct(net_dict, ends)
         else:
-            self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
+            entries = self.outline(net_dict)
+            self.failures = construct_what_can(self._builder, net_dict, entries)
+            if self.failures:
+                self.failures |= further_faults(self._builder, net_dict, entries, self.failures)
         self._put_in_order()
         return self
 
@@ -548,6 +552,18 @@ class Network(Interface):
     def report(self) -> NetworkReport:
         """What stops the network, what it ignores, and what differs from the reference, the worst first."""
         return report_of(self, self._nodes, self._order)
+
+    def search_faults(self) -> Iterator[tuple[str, Exception]]:
+        """What would fail in `search`, by path, if there is a choice to search with."""
+        if self.search_flag or all(layer.layer_class != "choice" for layer in self.every_layer().values()):
+            return
+        try:
+            net = searching(self, None)
+        except RfError as error:
+            yield getattr(error, "at_layer", ""), error
+            return
+        for path, _, fault in rehearse(net, net._nodes, net._order, train=False, losses=False):
+            yield path, fault
 
     def every_layer(self) -> dict[str, Layer]:
         """`layers`, and those inside of others: units of masked_computation, "m/unit/a", and sides of cond."""
@@ -649,6 +665,9 @@ class Network(Interface):
         rec = searched_net(net, layer)
         with stop_gradient_scope():
             net(data)
+        if rec.found is None:
+            fault = "search: the choice takes values as they are, and there is nothing to search"
+            raise NetworkError(fault, hint="rf.Network(…, search_flag=True) for the outputs of this mode")
         return rec.found
 
     def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:

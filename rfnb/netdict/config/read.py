@@ -100,7 +100,7 @@ class Config:
             description.setdefault("available_for_inference", key == "data")
         return data_keys
 
-    def _called(self, function: Any, **kwargs: Any) -> Any:
+    def _called(self, function: Any, **kwargs: Any) -> object:
         if self._interpreter is None:
             return function(**kwargs)
         self._interpreter.limits.renew()
@@ -244,7 +244,7 @@ def _of_python_2(text: str) -> str:
 COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//).*$', re.M)
 
 
-def _json(file: Path, text: str) -> dict[str, Any]:
+def _json(file: Path, text: str) -> dict[str, object]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -255,7 +255,7 @@ def _json(file: Path, text: str) -> dict[str, Any]:
     return config
 
 
-def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, Any]:
+def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, object]:
     values: dict[str, Any] = {"__file__": str(file), "__name__": "__config__"}
     values["config"] = SimpleNamespace(**ConfigOptions(values, options).methods)
     exec(compile(text, str(file), "exec"), values)
