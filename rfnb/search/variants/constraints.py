@@ -35,6 +35,7 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.sort import search_sorted
 from rfnb.search.places import among
+from rfnb.search.score.scorer import SearchState
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +51,15 @@ class Constraint:
 
     only_falls: ClassVar[bool] = True  # scores are 0 or -∞
     scores_ends: ClassVar[bool] = True
-    start: Callable[[Sequence[Dim]], Any]
-    allows: Callable[[Tensor, Any], tuple[Tensor, Any]]
+    start: Callable[[Sequence[Dim]], SearchState]
+    allows: Callable[[Tensor, SearchState], tuple[Tensor, SearchState]]
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
         """The state of hypotheses without labels; the last of `batch_dims` is the beam."""
         return self.start(batch_dims)
 
     @broadcast_allowed()
-    def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def score(self, label: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
         """0 for labels that are allowed, -∞ for others, and the new state. {…, beam} → {…, beam, labels}"""
         labels_of(label)
         allowed, state = self.allows(label, state)
@@ -73,10 +74,10 @@ class Requirement(Constraint):
         may_end: which hypotheses may end, {…, beam} bool, from their state.
     """
 
-    may_end: Callable[[Any], Tensor]
+    may_end: Callable[[SearchState], Tensor]
 
     @broadcast_allowed()
-    def final(self, state: Any) -> Tensor:
+    def final(self, state: SearchState) -> Tensor:
         """0 for hypotheses that may end, -∞ for others. {…, beam}"""
         return where(self.may_end(state), 0.0, -np.inf)
 
