@@ -35,7 +35,6 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.sort import search_sorted
 from rfnb.search.places import among
-from rfnb.search.score.scorer import SearchState
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +50,15 @@ class Constraint:
 
     only_falls: ClassVar[bool] = True  # scores are 0 or -∞
     scores_ends: ClassVar[bool] = True
-    start: Callable[[Sequence[Dim]], SearchState]
-    allows: Callable[[Tensor, SearchState], tuple[Tensor, SearchState]]
+    start: Callable[[Sequence[Dim]], Any]
+    allows: Callable[[Tensor, Any], tuple[Tensor, Any]]
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
         """The state of hypotheses without labels; the last of `batch_dims` is the beam."""
         return self.start(batch_dims)
 
     @broadcast_allowed()
-    def score(self, label: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
+    def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
         """0 for labels that are allowed, -∞ for others, and the new state. {…, beam} → {…, beam, labels}"""
         labels_of(label)
         allowed, state = self.allows(label, state)
@@ -74,10 +73,10 @@ class Requirement(Constraint):
         may_end: which hypotheses may end, {…, beam} bool, from their state.
     """
 
-    may_end: Callable[[SearchState], Tensor]
+    may_end: Callable[[Any], Tensor]
 
     @broadcast_allowed()
-    def final(self, state: SearchState) -> Tensor:
+    def final(self, state: Any) -> Tensor:
         """0 for hypotheses that may end, -∞ for others. {…, beam}"""
         return where(self.may_end(state), 0.0, -np.inf)
 
