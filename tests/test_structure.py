@@ -37,12 +37,12 @@ ROOMS = {
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants repeated "
     "found corpus frames score choice ctc with_tensors decoding generate register public",
-    "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
+    "checkpoint": "bundle entries mapping training report foreign save average load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
     "jobs": "worker script job launch public",
     "netdict": "versions axes resolve options layer_call spec layer extern_data losses losses_of_layers holder params "
-    "build loops builder inner_net config report network weights layers views public",
+    "build loops builder inner_net config report network folder stages weights layers views public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""

@@ -54,7 +54,7 @@ def save(
     the file cannot be written.
     """
     parameters = targets(module)
-    path = _writable(path)
+    path = writable(path)
     if not parameters:
         raise CheckpointError(f"save: {type(module).__name__} has no parameters")
     if reserved := [target.name for target in parameters if target.name.startswith(_RESERVED)]:
@@ -89,7 +89,8 @@ def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
     return save(module, path)
 
 
-def _writable(to: str | os.PathLike[str]) -> Path:
+def writable(to: str | os.PathLike[str]) -> Path:
+    """The path to write to. Raises CheckpointError if no file can be written there."""
     try:
         path = Path(to)
         path.exists()

@@ -146,7 +146,7 @@ def renamed(x: Tensor, pairs: Any) -> Tensor:
     return x
 
 
-OPTIONS: dict[str, Any] = {
+OPTIONS: dict[str, object] = {
     "momentum": None,
     "epsilon": 1e-3,
     "use_sample": 0.0,
@@ -233,7 +233,7 @@ class BatchNormCall:
         y = y * parts["gamma"] if parts["gamma"] is not None else y
         return y + parts["beta"] if parts["beta"] is not None else y
 
-    def _features(self, x: Any) -> Any:
+    def _features(self, x: Any) -> object:
         """A parameter without its axes of size 1; None if the layer does not have it."""
         dims = [*self.ones, self.in_dim]
         return x if x is None or not self.ones else merge_dims(x, dims=dims, out_dim=self.in_dim)[0]

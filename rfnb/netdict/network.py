@@ -24,7 +24,7 @@ from rfnb.netdict import params
 from rfnb.netdict.build import NetNode, check_net, ends_of, every_node, run_node
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.config.compute import Own, with_own
-from rfnb.netdict.config.read import read_config
+from rfnb.netdict.config.read import Config, read_config
 from rfnb.netdict.extern_data import DataKey, ExternData
 from rfnb.netdict.holder import LossHolder, constraints_of, holders_of
 from rfnb.netdict.layer import Layer, LayerOfNets
@@ -36,7 +36,8 @@ from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.loops.search import searched_net, searching
 from rfnb.netdict.report.findings import NetworkReport, report_of
 from rfnb.netdict.report.outline import OutlineEntry, outline
-from rfnb.netdict.report.rehearsal import construct_what_can
+from rfnb.netdict.report.rehearsal import construct_what_can, rehearse
+from rfnb.netdict.report.survey import further_faults
 from rfnb.netdict.versions import default_behavior_version
 from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat_features
@@ -468,29 +469,10 @@ class Network(Interface):
         ['output']
         """
         config = read_config(path, options=options)
-        wrapped = {name: Own(function) for name, function in (functions or {}).items()}
-        extern, unclear = ExternData(), dict[str, Exception]()
-        for key, described in config.extern_data().items():
-            try:
-                extern.register_data_from_dict({key: described})
-            except RfError as error:
-                if strict:
-                    raise
-                unclear[f"data:{key}"] = error
-        net = cls(
-            config={**config.values, **wrapped},
-            extern_data=extern,
-            train_flag=train_flag,
-            search_flag=search_flag,
-            name=Path(path).stem,
-            device=device,
-            batch_independent=batch_independent,
-        )
-        net_dict = config.network(epoch)
-        net.notes = config.notes
-        net.construct_from_dict(with_own(net_dict, wrapped), strict=strict)
-        net.failures = {**unclear, **net.failures}
-        return net
+        return network_of(
+            config, config.network(epoch), cls=cls, device=device, train_flag=train_flag, search_flag=search_flag,
+            functions=functions, strict=strict, batch_independent=batch_independent,
+        )  # fmt: skip
 
     # -- construction
 
@@ -535,7 +517,10 @@ class Network(Interface):
         if strict:
             self._builder.construct(net_dict, ends)
         else:
-            self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
+            entries = self.outline(net_dict)
+            self.failures = construct_what_can(self._builder, net_dict, entries)
+            if self.failures:
+                self.failures |= further_faults(self._builder, net_dict, entries, self.failures)
         self._put_in_order()
         return self
 
@@ -548,6 +533,18 @@ class Network(Interface):
     def report(self) -> NetworkReport:
         """What stops the network, what it ignores, and what differs from the reference, the worst first."""
         return report_of(self, self._nodes, self._order)
+
+    def search_faults(self) -> Iterator[tuple[str, Exception]]:
+        """What would fail in `search`, by path, if there is a choice to search with."""
+        if self.search_flag or all(layer.layer_class != "choice" for layer in self.every_layer().values()):
+            return
+        try:
+            net = searching(self, None)
+        except RfError as error:
+            yield getattr(error, "at_layer", ""), error
+            return
+        for path, _, fault in rehearse(net, net._nodes, net._order, train=False, losses=False):
+            yield path, fault
 
     def every_layer(self) -> dict[str, Layer]:
         """`layers`, and those inside of others: units of masked_computation, "m/unit/a", and sides of cond."""
@@ -649,6 +646,9 @@ class Network(Interface):
         rec = searched_net(net, layer)
         with stop_gradient_scope():
             net(data)
+        if rec.found is None:
+            fault = "search: the choice takes values as they are, and there is nothing to search"
+            raise NetworkError(fault, hint="rf.Network(…, search_flag=True) for the outputs of this mode")
         return rec.found
 
     def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:
@@ -736,6 +736,38 @@ class Network(Interface):
     def extra_repr(self) -> str:
         """The number of layers."""
         return f"{len(self.layers)} layers"
+
+
+def network_of(
+    config: Config,
+    net_dict: Mapping[str, Any],
+    *,
+    cls: type[Network] = Network,
+    values: Mapping[str, Any] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    strict: bool = True,
+    train_flag: bool | None = None,
+    **flags: Any,
+) -> Network:
+    """The network of a config with one of its net dicts.
+
+    values: entries that stand for those of the config. functions, strict, flags: as of `Network.from_config`.
+    """
+    wrapped = {name: Own(function) for name, function in (functions or {}).items()}
+    extern, unclear = ExternData(), dict[str, Exception]()
+    for key, described in config.extern_data().items():
+        try:
+            extern.register_data_from_dict({key: described})
+        except RfError as error:
+            if strict:
+                raise
+            unclear[f"data:{key}"] = error
+    entries, name = {**config.values, **(values or {}), **wrapped}, Path(config.path).stem
+    net = cls(config=entries, extern_data=extern, train_flag=train_flag, name=name, **flags)
+    net.notes = config.notes
+    net.construct_from_dict(with_own(net_dict, wrapped), strict=strict)
+    net.failures = {**unclear, **net.failures}
+    return net
 
 
 def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:

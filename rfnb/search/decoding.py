@@ -80,7 +80,7 @@ def decode(
     early_stop: int = 0,
     most_gain: float | None = None,
     record: bool = False,
-    copy_state: Callable[[Any], Any] | None = None,
+    copy_state: Callable[[Any], object] | None = None,
     **others: Any,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch, or Tensors.

@@ -133,7 +133,7 @@ class Choice(ChoosingLayer, layer_class="choice", joins=False):
             self.last.parts = {f"out_{i}": x for i, x in enumerate(outputs)}
         return outputs[0]
 
-    def _combine(self, more: Mapping[str, Tensor]) -> Any:
+    def _combine(self, more: Mapping[str, Tensor]) -> object:
         function = self.custom_score_combine
         if not callable(function):
             raise NetworkError("choice: custom_score_combine is not a function", got=repr(function)[:60])
@@ -218,7 +218,7 @@ class SplitBatchBeam(Layer, layer_class="split_batch_beam"):
     beam_dim: Dim | None = value(None, Dim)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The usual options."""
         return {**described, "from": names_of_sources(described, None)}
 
