@@ -105,12 +105,12 @@ class Config:
         """The option as a list of floats."""
         return [float(entry) for entry in self.list(key, default)]
 
-    def _one(self, key: str, default: object, index: builtins.int) -> Any:
+    def _one(self, key: str, default: object, index: builtins.int) -> object:
         found = self.typed_value(key, None)
         found = found[index] if isinstance(found, list | tuple) else found
         return default if found is None else found
 
-    def _as(self, kind: Any, key: str, default: Any, index: builtins.int) -> Any:
+    def _as(self, kind: Any, key: str, default: Any, index: builtins.int) -> object:
         found = self._one(key, default, index)
         return found if found is default else kind(found)
 

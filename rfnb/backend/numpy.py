@@ -82,7 +82,7 @@ def highest(raw: Array) -> Any:
 _LIMITS = {"f": (-np.inf, np.inf), "b": (False, True)}
 
 
-def _complex(a: Array, b: Array) -> Any:
+def _complex(a: Array, b: Array) -> object:
     return np.asarray(floats(a) + 1j * floats(b), np.result_type(floats(a), np.complex64))
 
 
@@ -377,7 +377,7 @@ REDUCE: dict[str, Callable[[Array, Any], Any]] = {
     "argmax": lambda raw, axis: raw.argmax(axis) if raw.size else raw.sum(axis).astype(np.int64),
     "argmin": lambda raw, axis: raw.argmin(axis) if raw.size else raw.sum(axis).astype(np.int64),
 }
-NOTHING: dict[str, Callable[[Array], Any]] = {
+NOTHING: dict[str, Callable[[Array], object]] = {
     "sum": lambda raw: 0,
     "max": lowest,
     "min": highest,

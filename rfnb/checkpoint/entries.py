@@ -97,7 +97,7 @@ def shards(path: Path) -> dict[Path, list[str]] | None:
     return files
 
 
-def config_of(path: Path) -> dict[str, Any]:
+def config_of(path: Path) -> dict[str, object]:
     """The Hugging Face config beside a checkpoint; empty if there is none."""
     file = checkpoint_in(path).parent / "config.json"
     config = json_in(file) if file.is_file() else {}
@@ -113,7 +113,7 @@ def beside(path: Path) -> str | None:
     return f"in that folder: {', '.join(names)}" if names else None
 
 
-def json_in(path: Path) -> dict[str, Any]:
+def json_in(path: Path) -> dict[str, object]:
     """The dict in a JSON file. Raises CheckpointError if it cannot be read."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -433,7 +433,7 @@ def _raw(value: Any) -> torch.Tensor:
     return value.raw_tensor.detach() if isinstance(value, Tensor) else torch.tensor(np.asarray(value))
 
 
-def _flat(tensors: object, name: str) -> dict[str, Any]:
+def _flat(tensors: object, name: str) -> dict[str, object]:
     """The state dict, which many programs store under a key beside other values."""
     for state in (tensors, *(tensors.get(key) for key in _PLACES if isinstance(tensors, dict))):
         if isinstance(state, dict) and all(_is_entry(key, value) for key, value in state.items()):

@@ -71,7 +71,7 @@ class Writer:
             hint="rf.build_dict(cls, …) describes a module or a function" if callable(value) else None,
         )
 
-    def _dict(self, value: Mapping[Any, object], name: str) -> Any:
+    def _dict(self, value: Mapping[Any, object], name: str) -> object:
         if all(type(key) is str and not key.startswith("$") for key in value):
             return {key: self._plain(item, f"{name}.{key}") for key, item in value.items()}
         pairs = value.items()
@@ -127,7 +127,7 @@ def describe(training: Mapping[str, object], module: Module) -> tuple[str, Tenso
     return Writer(tensors).json({**parts, _RANDOM: {"value": get_random_state()}}, TRAINING), tensors
 
 
-def saved_in(checkpoint: Checkpoint) -> dict[str, Any]:
+def saved_in(checkpoint: Checkpoint) -> dict[str, object]:
     """The saved parts by name; empty if the checkpoint has none."""
     text = checkpoint.metadata.get("training")
     return {} if text is None else dict(read(text, "the training", checkpoint.read))
@@ -179,7 +179,7 @@ def _described(part: object, name: str, module: Module) -> dict[str, Any]:
     return {"class": _class(part), "names": _names(part, module), "state": part.state_dict()}
 
 
-def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called: Mapping[str, str]) -> Any:
+def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called: Mapping[str, str]) -> object:
     """The saved state for an object, which must have the same class, and as an optimizer the same parameters."""
     part = saved.get(name)
     if part is None or "state" not in part or not hasattr(owner, "load_state_dict"):

@@ -42,7 +42,7 @@ class Layout:
     tags: list[str]
 
 
-def opened(path: Path) -> Any:
+def opened(path: Path) -> object:
     """The open file. Raises DataError if it cannot be opened, or if h5py is missing."""
     try:
         import h5py

@@ -89,7 +89,7 @@ class ModuleNode:
     children: list[ModuleNode]
 
 
-def children_of(module: Any) -> list[tuple[str, Any]]:
+def children_of(module: Any) -> list[tuple[str, object]]:
     """The direct submodules; one that occurs twice is listed twice."""
     if isinstance(module, Module):
         return [(name, part) for name, part in vars(module).items() if isinstance(part, Module)]
@@ -496,7 +496,7 @@ COLUMNS = (
 )
 
 
-def _cells(row: ParamRow) -> list[Any]:
+def _cells(row: ParamRow) -> list[object]:
     shape = [dim["size"] for dim in row.dims] if row.shape is None else row.shape
     names = ", ".join(dim["name"] for dim in row.dims)
     trained = "buffer" if row.buffer else "yes" if row.trainable else "no"

@@ -171,7 +171,7 @@ class Walk:
             made.text = "empty"
 
 
-def parts_of(value: object) -> list[tuple[str, Any]] | None:
+def parts_of(value: object) -> list[tuple[str, object]] | None:
     """Names and values of the parts; None for a leaf."""
     if isinstance(value, TensorDict):
         return list(value.data.items())  # not by `[]`, which binds dims
@@ -251,7 +251,7 @@ def _follows(name: str, other: str) -> bool:
     return bool(earlier and later and earlier[1] == later[1] and int(later[2]) == int(earlier[2]) + 1)
 
 
-def _structure(node: TreeNode) -> tuple[Any, ...]:
+def _structure(node: TreeNode) -> tuple[object, ...]:
     dims = tuple((dim["name"], dim["size"]) for dim in node.dims)
     children = tuple((child.name, _structure(child)) for child in node.children)
     return node.what, node.dtype, dims, node.tensors, children

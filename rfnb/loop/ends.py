@@ -81,7 +81,7 @@ class EndedFrames:
             mask = self._made[signature.serial, device] = backend.from_numpy_raw(aligned, device)
         return mask
 
-    def guard(self, backend: type[Backend], x: Tensor, raw: object, domain: Domain, *, finite: bool) -> Any:
+    def guard(self, backend: type[Backend], x: Tensor, raw: object, domain: Domain, *, finite: bool) -> object:
         """The argument itself: after the steps, all lengths are known."""
         return raw
 
@@ -112,7 +112,7 @@ class EndedInBody:
         mask = self._masks.get(repr(kind))
         return self._make(kind) if mask is None else mask
 
-    def guard(self, backend: type[Backend], x: Tensor, raw: object, domain: Domain, *, finite: bool) -> Any:
+    def guard(self, backend: type[Backend], x: Tensor, raw: object, domain: Domain, *, finite: bool) -> object:
         """The argument of an op, which its guard makes harmless in sequences that `loop.end` has ended."""
         tape = self._tape
         if current_tape() is not tape or tape.paused or not x.sig.dims or not isinstance(tape.find(raw), Var):
@@ -259,7 +259,7 @@ def frozen(body: Body, active: Traced | None, new: Any, before: Any, active_befo
     return where(active, new, old).copy_transpose(old.dims)
 
 
-def frozen_by_length(body: Body, new: Any, old: Any) -> Any:
+def frozen_by_length(body: Body, new: Any, old: Any) -> object:
     """The new value, but the old one for sequences that are shorter than this step."""
     ended = body.ended_masks(body.backend, old.sig, body.backend.device_key_raw(old.plain._raw))
     if ended is None:
@@ -317,9 +317,9 @@ def _is_of_sequences(before: Any, after: Any, owner: Dim) -> bool:
     return after.dims == before.dims
 
 
-def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[Any, StateGrowth]:
+def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[object, StateGrowth]:
     """The growth of all values that depend on these states, if these grow at most linearly and others are frozen."""
-    growths: dict[Any, StateGrowth] = dict.fromkeys(free, LINEAR)
+    growths: dict[object, StateGrowth] = dict.fromkeys(free, LINEAR)
     find = tape.find
     for call in calls:
         name = call.row.name

@@ -178,7 +178,7 @@ class Program:
         question = "reads", self.inputs, tuple(self.constants), tuple(wanted)
         return self.analysis.get(question, lambda: frozenset(self._reads(wanted)))
 
-    def _reads(self, wanted: Sequence[Var]) -> Iterator[Any]:
+    def _reads(self, wanted: Sequence[Var]) -> Iterator[object]:
         yield from wanted
         for position in self.needed(wanted):
             yield from self.calls[position].reads

@@ -29,7 +29,7 @@ DTYPES = (
     "float32 float64 float16 bfloat16 int32 int64 int16 int8 uint8 uint16 uint32 uint64 bool complex64 "
     "complex128 string"
 ).split()
-KINDS: dict[str, tuple[Any, ...]] = {
+KINDS: dict[str, tuple[object, ...]] = {
     "dim": (Positive,), "sparse": (bool,), "shape": (list, tuple), "dtype": (Annotated[str, OneOf(*DTYPES)],),
     "dim_tags": (list, tuple), "time_dim_axis": (int,), "batch_dim_axis": (int,), "feature_dim_axis": (int,),
     "available_for_inference": (bool,), "same_dim_tags_as": (str, dict), "sparse_dim": (Dim,), "vocab": (),
@@ -339,7 +339,7 @@ class ExternData:
         return dims, feature
 
 
-def _as_dict(key: str, described: object) -> dict[str, Any]:
+def _as_dict(key: str, described: object) -> dict[str, object]:
     """The description as a dict; the pair of the dim and the number of axes is the older form."""
     if isinstance(described, Mapping):
         return dict(described)

@@ -24,7 +24,7 @@ from rfnb.netdict import params
 from rfnb.netdict.build import NetNode, check_net, ends_of, every_node, run_node
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.config.compute import Own, with_own
-from rfnb.netdict.config.read import read_config
+from rfnb.netdict.config.read import Config, read_config
 from rfnb.netdict.extern_data import DataKey, ExternData
 from rfnb.netdict.holder import LossHolder, constraints_of, holders_of
 from rfnb.netdict.layer import Layer, LayerOfNets
@@ -469,29 +469,10 @@ class Network(Interface):
         ['output']
         """
         config = read_config(path, options=options)
-        wrapped = {name: Own(function) for name, function in (functions or {}).items()}
-        extern, unclear = ExternData(), dict[str, Exception]()
-        for key, described in config.extern_data().items():
-            try:
-                extern.register_data_from_dict({key: described})
-            except RfError as error:
-                if strict:
-                    raise
-                unclear[f"data:{key}"] = error
-        net = cls(
-            config={**config.values, **wrapped},
-            extern_data=extern,
-            train_flag=train_flag,
-            search_flag=search_flag,
-            name=Path(path).stem,
-            device=device,
-            batch_independent=batch_independent,
-        )
-        net_dict = config.network(epoch)
-        net.notes = config.notes
-        net.construct_from_dict(with_own(net_dict, wrapped), strict=strict)
-        net.failures = {**unclear, **net.failures}
-        return net
+        return network_of(
+            config, config.network(epoch), cls=cls, device=device, train_flag=train_flag, search_flag=search_flag,
+            functions=functions, strict=strict, batch_independent=batch_independent,
+        )  # fmt: skip
 
     # -- construction
 
@@ -757,6 +738,38 @@ class Network(Interface):
     def extra_repr(self) -> str:
         """The number of layers."""
         return f"{len(self.layers)} layers"
+
+
+def network_of(
+    config: Config,
+    net_dict: Mapping[str, Any],
+    *,
+    cls: type[Network] = Network,
+    values: Mapping[str, Any] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    strict: bool = True,
+    train_flag: bool | None = None,
+    **flags: Any,
+) -> Network:
+    """The network of a config with one of its net dicts.
+
+    values: entries that stand for those of the config. functions, strict, flags: as of `Network.from_config`.
+    """
+    wrapped = {name: Own(function) for name, function in (functions or {}).items()}
+    extern, unclear = ExternData(), dict[str, Exception]()
+    for key, described in config.extern_data().items():
+        try:
+            extern.register_data_from_dict({key: described})
+        except RfError as error:
+            if strict:
+                raise
+            unclear[f"data:{key}"] = error
+    entries, name = {**config.values, **(values or {}), **wrapped}, Path(config.path).stem
+    net = cls(config=entries, extern_data=extern, train_flag=train_flag, name=name, **flags)
+    net.notes = config.notes
+    net.construct_from_dict(with_own(net_dict, wrapped), strict=strict)
+    net.failures = {**unclear, **net.failures}
+    return net
 
 
 def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:

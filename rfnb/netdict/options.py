@@ -23,7 +23,7 @@ class Option:
 
     kind: str
     default: Any
-    types: tuple[Any, ...] = ()
+    types: tuple[object, ...] = ()
 
 
 def value(default: Any, *types: type) -> Any:
@@ -61,7 +61,7 @@ class FromLayer:
     key: str
 
 
-def without_layers(given: object, words: tuple[object, ...], key: str, found: dict[str, str]) -> Any:
+def without_layers(given: object, words: tuple[object, ...], key: str, found: dict[str, str]) -> object:
     """What an option gives, with a `FromLayer` for each name of a layer; the names are added to `found`, by key."""
     if isinstance(given, dict):
         return {name: without_layers(entry, words, f"{key}_{name}", found) for name, entry in given.items()}

@@ -21,7 +21,7 @@ def class_name(described: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def inner_net(described: object) -> Any:
+def inner_net(described: object) -> object:
     """The net dict inside of a layer, whose layers are "name/layer" outside; None if it is not a layer of this kind."""
     if not isinstance(described, Mapping):
         return None
@@ -30,7 +30,7 @@ def inner_net(described: object) -> Any:
     return described.get("subnetwork") if class_name(described) == "subnetwork" else None
 
 
-def layers_inside(described: Mapping[str, object]) -> list[Any]:
+def layers_inside(described: Mapping[str, object]) -> list[object]:
     """The layers that make the result of a layer, each described in its options, or named there."""
     options = {"masked_computation": ("unit",), "cond": ("true_layer", "false_layer")}.get(class_name(described))
     return [described[option] for option in options or () if option in described]

@@ -315,7 +315,7 @@ class RestoreOptions:
     ignore_params: Collection[str] = ()
     ignore_params_prefixes: Iterable[str] = ()
     var_name_mapping: Mapping[str, str] = field(default_factory=dict)
-    custom_missing_load_func: Callable[..., Any] | None = None
+    custom_missing_load_func: Callable[..., object] | None = None
     forget_bias: str | None = None
 
     def __post_init__(self) -> None:

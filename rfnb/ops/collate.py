@@ -155,7 +155,7 @@ def _template(name: str, entry: Sequence[Dim] | Tensor, sparse_dim: Dim | None) 
     return BatchEntry(dims, dtype, sparse_dim, feature_dim)
 
 
-def _get(sample: Sample, name: str) -> Any:
+def _get(sample: Sample, name: str) -> object:
     try:
         return sample[name]
     except KeyError:
@@ -187,7 +187,7 @@ def _has_labels(value: object) -> bool:
     return isinstance(value, Iterable) and any(isinstance(part, str) for part in value)
 
 
-def _encode(name: str, value: Any, entry: BatchEntry) -> Any:
+def _encode(name: str, value: Any, entry: BatchEntry) -> object:
     vocab = entry.sparse_dim.vocab if entry.sparse_dim is not None else None
     if vocab is None:
         raise DtypeError(

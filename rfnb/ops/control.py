@@ -164,7 +164,7 @@ def _complain(message: str, stop: bool) -> None:
     warnings.warn(terminal_text(message), stacklevel=4)
 
 
-_flow: ContextVar[Any] = ContextVar("rfnb_control_flow", default=None)
+_flow: ContextVar[object] = ContextVar("rfnb_control_flow", default=None)
 
 
 def get_current_control_flow_ctx() -> Any:

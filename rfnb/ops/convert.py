@@ -320,7 +320,7 @@ def _bind(
     return raw
 
 
-def _lengths_by_dim(dims: Sequence[Dim], lengths: object) -> dict[Dim, Any]:
+def _lengths_by_dim(dims: Sequence[Dim], lengths: object) -> dict[Dim, object]:
     if lengths is None:
         return {}
     if isinstance(lengths, Mapping):

@@ -80,7 +80,7 @@ def decode(
     early_stop: int = 0,
     most_gain: float | None = None,
     record: bool = False,
-    copy_state: Callable[[Any], Any] | None = None,
+    copy_state: Callable[[Any], object] | None = None,
     **others: Any,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch, or Tensors.
@@ -177,7 +177,8 @@ def decode(
     while not search.done:
         raw, state = _pair(step(search.backend.from_numpy_raw(prev, device), state))
         prev, rows = search.extend(raw)
-        state = map_leaves(_Rows(rows, len(rows)).of, state)
+        if search.steps == 1 or (rows != np.arange(len(rows))).any():  # the first step also checks the state
+            state = map_leaves(_Rows(rows, len(rows)).of, state)
     found = search.found(tags)
     if not record:
         return found

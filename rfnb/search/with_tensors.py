@@ -53,7 +53,7 @@ class WithTensors:
             scores = scores.copy_transpose(order)._raw.reshape(prev.shape[0], -1)
         return scores, self._flat(state, places)
 
-    def _flat(self, state: object, places: list[Dim]) -> Any:
+    def _flat(self, state: object, places: list[Dim]) -> object:
         """The state with raw tensors, the hypotheses as rows."""
         self._like = [leaf if isinstance(leaf, Tensor) else None for leaf in leaves(state)]
         return map_leaves(lambda leaf: self._rows(leaf, places) if isinstance(leaf, Tensor) else leaf, state)

@@ -196,7 +196,7 @@ class PlainCalls(Meter):
         self._see(replace(event, outputs=tuple(map(self.tensor, outputs))))
 
 
-def _readable(leaves: Iterable[object]) -> list[Any]:
+def _readable(leaves: Iterable[object]) -> list[object]:
     """The raw tensors whose numbers can be read."""
     kinds = tuple(BACKENDS)
     return [leaf for leaf in leaves if isinstance(leaf, kinds) and backend_of_raw(leaf).is_readable_raw(leaf)]

@@ -99,7 +99,7 @@ class Spread(NamedTuple):
         return total if isinstance(length, Dim) else _none_at_least(total)
 
 
-def _none_at_least(count: Any) -> Any:
+def _none_at_least(count: Any) -> object:
     if hasattr(count, "__sym_max__"):  # a symbol while torch traces
         return count.__sym_max__(0)
     return max(count, 0) if isinstance(count, int) else np.maximum(count, 0)

@@ -39,7 +39,7 @@ class DataOps:
     create_parameter_raw: Callable[..., RawTensor]
     copy_raw: Callable[[RawTensor], RawTensor]
     set_parameter_trainable: Callable[[Parameter, bool], None]
-    copy_to_device_raw: Callable[[Any, str | None], Any]
+    copy_to_device_raw: Callable[[Any, str | None], object]
     from_numpy_raw: Callable[[np.ndarray, str | None], RawTensor]
     device_key_raw: Callable[[Any], Any]
 

@@ -90,7 +90,7 @@ class FiniteOps:
         return tensor_of(raw, tensor.sig, lengths.made_finite())
 
     @classmethod
-    def safe_argument(cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None) -> Any:
+    def safe_argument(cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None) -> object:
         """The raw tensor, with harmless numbers where the result does not count and `x` is outside of the domain.
 
         lengths: those of the result.
@@ -125,7 +125,7 @@ class FiniteOps:
         return cls.where_raw(ignored, cls.clip_raw(raw, low, bounds.large if low is None else None), raw)
 
     @classmethod
-    def ignored_for(cls: type[Backend], x: Tensor, lengths: Lengths) -> Any:
+    def ignored_for(cls: type[Backend], x: Tensor, lengths: Lengths) -> object:
         """The raw mask of entries of `x` that no result with these lengths counts; None if there are none."""
         device = cls.device_key_raw(x._raw)
         key = ("ignored", x.sig.serial, device)

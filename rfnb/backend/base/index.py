@@ -396,7 +396,7 @@ def _with_owners(backend: type[Backend], indices: Tensor, over: Sequence[Dim], l
     return indices
 
 
-def _beside_the_spare(backend: type[Backend], indices: Tensor, count: int) -> Any:
+def _beside_the_spare(backend: type[Backend], indices: Tensor, count: int) -> object:
     """The indices, with padding sent to the extra place `count`, which is discarded.
     Wrong indices of valid frames stay wrong."""
     raw = backend.cast_raw(indices._raw, "int64")

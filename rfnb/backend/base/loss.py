@@ -276,7 +276,7 @@ def _merged(backend: type[Backend], x: Tensor, order: list[Dim], start: int, sha
     return backend.reshape_raw(raw, [*sizes[:start], int(np.prod(shape)), *sizes[end:]])
 
 
-def _counts(backend: type[Backend], x: Tensor, dim: Dim, rest: list[Dim], shape: list[int], lengths: Lengths) -> Any:
+def _counts(backend: type[Backend], x: Tensor, dim: Dim, rest: list[Dim], shape: list[int], lengths: Lengths) -> object:
     """How many entries of `dim` each sequence has. [batch]"""
     values = np.broadcast_to(lengths[dim].over(rest), shape).reshape(-1)
     return backend.from_numpy_raw(values, backend.device_key_raw(x._raw))

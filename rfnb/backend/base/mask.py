@@ -82,7 +82,7 @@ class MaskOps:
         return None if padding is None else cls.activation_raw(padding, "logical_not")
 
     @classmethod
-    def padding_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...]) -> Any:
+    def padding_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...]) -> object:
         """The opposite of `mask_for`: true in padding. It is computed once per batch, and cached by its lengths."""
         lengths = tensor.lengths
         if not lengths.ragged:
@@ -94,7 +94,7 @@ class MaskOps:
             return lengths.keep(key, _padding(cls, tensor, sized(tensor, dims), key[2]))
 
     @classmethod
-    def count_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> Any:
+    def count_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> object:
         """The number of entries of `axes` that are not padding of `dims`, at least 1, in the shape without `axes`."""
         device = cls.device_key_raw(tensor._raw)
         key = ("count", tensor.sig.serial, tensor.sig.serials[dims], axes, device)
@@ -193,7 +193,7 @@ class MaskOps:
             return lengths.keep(key, _rows(cls, tensor, sized(tensor, dims), inner, device, few))
 
     @classmethod
-    def on_frames(cls: type[Backend], function: Callable[[Any], object], raw: RawTensor, rows: Rows) -> Any:
+    def on_frames(cls: type[Backend], function: Callable[[Any], object], raw: RawTensor, rows: Rows) -> object:
         """`function` applied to the frames only: padding is not read, becomes 0, and gets no gradient."""
         return cls.on_rows_raw(function, raw, rows.frames, rows.axes)
 
@@ -219,7 +219,7 @@ class MaskOps:
     @classmethod
     def per_frame(
         cls: type[Backend], tensor: Tensor, dim: Dim, key: object, make: Callable[[np.ndarray], np.ndarray]
-    ) -> Any:
+    ) -> object:
         """A raw constant along `dim`, from the lengths of each sequence, shaped to broadcast against `tensor`.
 
         make: maps lengths [… , 1] to values [… , frames]. It is called once per batch and `key`.
@@ -237,7 +237,7 @@ class MaskOps:
         return raw
 
 
-def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], device: Any) -> Any:
+def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], device: Any) -> object:
     """The mask of padding, shared by all tensors that have the dims with lengths at the same places."""
     if len(uneven) != 1:
         mask = frames_of(tensor, uneven)

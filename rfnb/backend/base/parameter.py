@@ -92,7 +92,7 @@ class ParameterOps:
         cls.parameter_move_raw(param._raw, device, dtype)
 
 
-def _aligned(backend: type[Backend], param: Parameter, value: object, dims: Sequence[Dim], op: str) -> Any:
+def _aligned(backend: type[Backend], param: Parameter, value: object, dims: Sequence[Dim], op: str) -> object:
     """The raw value in the order of `dims`, to be broadcast; a number stays a number."""
     if op not in OPS:
         raise ParameterError("assign: unknown `op`", got=repr(op), expected=" or ".join(OPS))

@@ -139,7 +139,7 @@ class Tape:
         self.paused = 0
         self.settings: Callable[[], Callable[[Any], Any] | None] = lambda: None
         self.wrap: Callable[[Any], Any] | None = None  # the result of `settings` for the running op
-        self.new_stream: Callable[[str], Any] | None = None  # gives a generator that is seeded for each step
+        self.new_stream: Callable[[str], object] | None = None  # gives a generator that is seeded for each step
         self.gradients = True  # whether those of the steps are recorded, unlike those of the trial
         self.trial = False  # whether ops are only being tried out, and are not part of step 0
         self.grown: set[int] = set()  # serials of the dims whose size differs per step

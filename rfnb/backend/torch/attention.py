@@ -464,7 +464,7 @@ def _softmax(scores: torch.Tensor) -> torch.Tensor:
     return torch.softmax(scores, -1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
 
 
-def _caller() -> tuple[bool, tuple[Any, int] | None]:
+def _caller() -> tuple[bool, tuple[object, int] | None]:
     """Whether rfnb itself makes this call, and the innermost place outside torch."""
     frame = sys._getframe(1)
     while frame is not None:

@@ -147,7 +147,16 @@ class TorchData:
                 hint='device="cpu"',
             )
         raw = raw_tensor.detach().cpu()
-        return np.array((raw.float() if raw.dtype == torch.bfloat16 else raw).numpy())
+        try:
+            return np.array((raw.float() if raw.dtype == torch.bfloat16 else raw).numpy())
+        except RuntimeError:
+            if not torch.compiler.is_exporting():
+                raise
+            raise BackendError(
+                f"{public_function()}: the numbers of a tensor are needed, but torch traces the model",
+                expected="sizes that follow from those of the arguments",
+                hint="bounds that are int; compile only parts without it: rf.from_torch(torch.compile(part), …)",
+            ) from None
 
     @staticmethod
     def is_ready_raw(value: object) -> bool:

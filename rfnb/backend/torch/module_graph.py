@@ -154,7 +154,7 @@ class _ModelRecorder(CallRecorder):
         stack.enter_context(_FunctionMode(self))
         return stack
 
-    def _opaque(self, method: Any) -> Any:
+    def _opaque(self, method: Any) -> object:
         """A method like this one, whose calls are recorded: functions of TorchScript and of autograd."""
         call = method.__func__ if isinstance(method, classmethod) else method
 

@@ -82,7 +82,7 @@ def _put_back(table: dict[str, Any], was: dict[str, Any]) -> None:
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """A block in which compiled modules run as written: torch would compile what observes them as well."""
-    dynamo: Any = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
+    dynamo: object = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
     if not hasattr(dynamo, "set_stance"):  # since torch 2.6
         yield
         return
@@ -163,7 +163,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
-        self._back: list[Callable[[], Any]] = []
+        self._back: list[Callable[[], object]] = []
 
     def add(self, module: nn.Module) -> None:
         """Remembers a module and all below it, and sets them to evaluation mode."""

@@ -68,7 +68,7 @@ def _guarded(mode: str, function: Any) -> Any:
     return reduce
 
 
-def _in_turn(function: Any) -> Any:
+def _in_turn(function: Any) -> object:
     """Wraps functions over one axis: several axes are reduced one after the other, from the last."""
 
     def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
@@ -116,7 +116,7 @@ class SumOfAll(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: object, *gradients: object) -> Any:
+    def backward(ctx: object, *gradients: object) -> object:
         """The sum of the gradients of all processes."""
         return SumOfAll.apply(gradients[0])
 

@@ -157,7 +157,7 @@ def from_config(config: Mapping[str, Any], names: Iterable[str], module: Module)
     return settings
 
 
-def _owners(names: Iterable[str], module: Module) -> dict[str, Any]:
+def _owners(names: Iterable[str], module: Module) -> dict[str, object]:
     """The modules that own the parameters, and the modules around these, by name."""
     paths = [name.rpartition(".")[0] for name in names]
     return {path: module.get_deep(path) for part in paths for path in (part, part.rpartition(".")[0])}

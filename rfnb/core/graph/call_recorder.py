@@ -31,7 +31,7 @@ class ModuleTable:
         self._named_modules = named_modules or (lambda root, prefix: root.named_modules(prefix=prefix))
         self._facts: dict[int, ModuleFacts] = {}
         self._calls: dict[int, int] = {}
-        self._alive: list[Any] = []  # so that no id is reused
+        self._alive: list[object] = []  # so that no id is reused
         self.parameters: dict[int, str] = {}  # paths, by id
         self.used: set[int] = set()  # ids of parameters that were read
         self.count = 0

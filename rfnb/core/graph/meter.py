@@ -178,7 +178,7 @@ class Meter:
 
     def hoisted(
         self, node: Node, place: str, fn: Callable[[], object], alone: Callable[[], object], run: MeasuredLoop
-    ) -> Any:
+    ) -> object:
         """Calls `fn`, which computes an op outside of the steps. alone: computes it for one step."""
         return fn()
 

@@ -102,7 +102,7 @@ def owner(model: Any) -> Any:
     return module if is_module(module) else None
 
 
-def argument_names(model: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+def argument_names(model: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> list[tuple[str, object]]:
     """The arguments of a call, each with the name of the model's parameter."""
     call = _function_of(model)
     try:
@@ -129,7 +129,7 @@ def keywords_of(model: object) -> tuple[list[str], bool]:
     return names, any(item.kind is item.VAR_KEYWORD for item in parameters)
 
 
-def _spread(call: Any, name: str, value: Any) -> list[tuple[str, Any]]:
+def _spread(call: Any, name: str, value: Any) -> list[tuple[str, object]]:
     kind = inspect.signature(call).parameters[name].kind
     if kind is inspect.Parameter.VAR_POSITIONAL:
         return [(f"{name}{i}", part) for i, part in enumerate(value)]

@@ -64,7 +64,7 @@ def _object_form(names: Callable[[Any], list[str]]) -> Form:
     return Form(names, lambda tree: [getattr(tree, name, None) for name in names(tree)], like)
 
 
-def _copied(tree: object, names: list[str]) -> Any:
+def _copied(tree: object, names: list[str]) -> object:
     """A shallow copy that runs no code of the class: a `__getattr__` may count on attributes that are not set yet."""
     try:
         new = object.__new__(type(tree))
@@ -82,11 +82,11 @@ def field_names(cls: type) -> list[str]:
     return [field.name for field in fields]
 
 
-def _dict_like(tree: Any, parts: list[Any]) -> Any:
+def _dict_like(tree: Any, parts: list[Any]) -> object:
     return _dict_with(tree, list(zip(tree, parts, strict=True)))
 
 
-def _dict_with(tree: Any, items: list[tuple[Any, Any]]) -> Any:
+def _dict_with(tree: Any, items: list[tuple[Any, Any]]) -> object:
     """A dict of the same class with other items. If the class has a constructor of its own, it is copied."""
     cls: Any = type(tree)
     if cls.__init__ in (dict.__init__, OrderedDict.__init__):
@@ -159,7 +159,7 @@ def named_leaves(tree: object, prefix: str = "") -> list[tuple[str, Any]]:
     return [leaf for key, part in parts for leaf in named_leaves(part, f"{prefix}.{key}" if prefix else str(key))]
 
 
-def named_parts(tree: object) -> list[tuple[Any, Any]] | None:
+def named_parts(tree: object) -> list[tuple[object, object]] | None:
     """The parts of a container with their names; None for a leaf."""
     form = form_of(type(tree))
     return None if form is None else list(zip(form.names(tree), form.parts(tree), strict=True))

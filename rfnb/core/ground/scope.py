@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _path: ContextVar[tuple[str, ...]] = ContextVar("rfnb_path", default=())
-_calling: ContextVar[Any] = ContextVar("rfnb_calling", default=None)
-_describe: ContextVar[Callable[[Any], Any] | None] = ContextVar("rfnb_describe", default=None)
+_calling: ContextVar[object] = ContextVar("rfnb_calling", default=None)
+_describe: ContextVar[Callable[[Any], object] | None] = ContextVar("rfnb_describe", default=None)
 _meter: ContextVar[Meter | None] = ContextVar("rfnb_meter", default=None)
-_stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
+_stream: ContextVar[Callable[[str], object] | None] = ContextVar("rfnb_stream", default=None)
 
 
 class within(Generic[T]):

@@ -109,10 +109,10 @@ Name = Annotated[str, AnonymousText()]
 FloatTensor = Annotated[Tensor, Floats]
 
 
-def hints_of(fn: Callable[..., object]) -> dict[str, Any]:
+def hints_of(fn: Callable[..., object]) -> dict[str, object]:
     """The annotations of the parameters; Any for those with names that only type checkers can resolve."""
     fn = inspect.unwrap(fn)
-    hints: dict[str, Any] = {}
+    hints: dict[str, object] = {}
     names = vars(sys.modules[fn.__module__]) if isinstance(fn, type) else fn.__globals__
     for name, annotation in getattr(fn, "__annotations__", {}).items():
         only_this = types.SimpleNamespace(__annotations__={name: annotation})
@@ -222,7 +222,7 @@ Wrong = tuple[str, Any, Any]
 """A parameter, the value or the part of it that is of another type, and the annotation that it should match."""
 
 
-def _by_name(fn: Callable[..., object], arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
+def _by_name(fn: Callable[..., object], arguments: Arguments) -> tuple[Arguments, dict[str, object]]:
     """The arguments and their annotations, with those that `fn` takes as **options among the others."""
     by_name: Arguments = {}
     hints = hints_of(fn)
@@ -236,7 +236,7 @@ def _by_name(fn: Callable[..., object], arguments: Arguments) -> tuple[Arguments
     return by_name, hints
 
 
-def _wrong_types(fn: Callable[..., object], arguments: Arguments, hints: dict[str, Any]) -> Iterator[Wrong]:
+def _wrong_types(fn: Callable[..., object], arguments: Arguments, hints: dict[str, object]) -> Iterator[Wrong]:
     """All arguments of another type than declared."""
     variadic = {p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.VAR_POSITIONAL}
     for parameter, value in arguments.items():
@@ -344,7 +344,7 @@ _WORDS = {bool: "True or False", int: "a whole number", float: "a number", compl
 _WORDS |= {Dim: "a Dim", Tensor: "an rf.Tensor"}
 
 
-def mismatches(value: object, hint: object) -> list[tuple[Any, Any]]:
+def mismatches(value: object, hint: object) -> list[tuple[object, object]]:
     """The parts of `value` that do not match the annotation, each with the annotation that it should match."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind in (Union, types.UnionType):
@@ -383,11 +383,11 @@ def _fits(value: Any, kind: Any) -> bool:
     return not plain or isinstance(value, kind)
 
 
-def _alternatives(hint: object) -> tuple[Any, ...]:
+def _alternatives(hint: object) -> tuple[object, ...]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def _kinds(hint: object) -> set[Any]:
+def _kinds(hint: object) -> set[object]:
     return {hint} if get_origin(hint) is _FUNCTION else {hint}.union(*map(_kinds, get_args(hint)))
 
 
@@ -431,7 +431,7 @@ def _dim_given_twice(name: str, arguments: Arguments) -> DimError | None:
     return None
 
 
-def _dtype_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> DtypeError | None:
+def _dtype_error(name: str, hints: dict[str, object], arguments: Arguments, failure: Exception) -> DtypeError | None:
     single = len(list(_tensors(arguments))) == 1
     for parameter, x in arguments.items():
         if not isinstance(x, Tensor) or has_fractions(x.dtype):

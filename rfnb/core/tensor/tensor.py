@@ -58,7 +58,7 @@ class Tensor(Shown, Templates, TensorProtocols):
     # _trace: the value in the graph of a loop's body that this tensor stands for
     # _emptied: the raw tensor whose padding is known to be 0, and its version
 
-    _emptied: Any
+    _emptied: object
     _lengths_of: weakref.ref[Dim]
     _name: str | Source
     _raw: RawTensor

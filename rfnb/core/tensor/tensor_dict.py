@@ -238,12 +238,12 @@ def as_dicts(tree: object, *, seen: dict[int, Any] | None = None, depth: int = 0
     return dict(named)
 
 
-def copied_with(fn: Callable[[Any], object], tree: object) -> Any:
+def copied_with(fn: Callable[[Any], object], tree: object) -> object:
     """A copy of a structure, and of all objects in it, with the results of `fn` for its leaves."""
     return copy.deepcopy(tree, {id(leaf): fn(leaf) for leaf in leaves(as_dicts(tree))})
 
 
-def _named_parts(tree: object) -> Iterable[tuple[Any, Any]] | None:
+def _named_parts(tree: object) -> Iterable[tuple[object, object]] | None:
     """The parts of an object with their names; None for a leaf."""
     if isinstance(tree, TensorDict):
         return tree.data.items()

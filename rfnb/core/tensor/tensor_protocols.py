@@ -211,10 +211,10 @@ def _each(values: Any) -> Any:
         yield from _each(value) if isinstance(value, list | tuple) else (value,)
 
 
-def _raising_method(x: object, name: str) -> Any:
+def _raising_method(x: object, name: str) -> object:
     """The value of `x.mean`: a function that raises the error, since the equivalent depends on the arguments."""
 
-    def raising(*args: Any, **kwargs: Any) -> Any:
+    def raising(*args: Any, **kwargs: Any) -> object:
         try:
             way = way_of(x, name, args, kwargs) or "…"
         except TypeError:  # arguments that torch does not accept either

@@ -157,7 +157,7 @@ def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     return op_name(frame) or titles.get(name, name), list(_spread(arguments))
 
 
-def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, Any]]:
+def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, object]]:
     code = frame.f_code
     in_order, by_name = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     star = code.co_varnames[by_name : by_name + 1] if code.co_flags & inspect.CO_VARARGS else ()
@@ -165,7 +165,7 @@ def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, An
     return [(name, held[name]) for name in names if name in held and name != "self"]
 
 
-def _spread(arguments: Sequence[tuple[str, object]]) -> Iterator[tuple[str, Any]]:
+def _spread(arguments: Sequence[tuple[str, object]]) -> Iterator[tuple[str, object]]:
     """Splits lists of tensors, and of pairs of tensor and dim, into one argument for each entry."""
     for name, value in arguments:
         parts = value if isinstance(value, list | tuple) else ()

@@ -18,7 +18,7 @@ SECONDS = 20.0
 FORMATS = ("svg", "png", "pdf")
 
 
-def to_dot(view: GraphView) -> Any:
+def to_dot(view: GraphView) -> object:
     """A `graphviz.Source`: open nodes as clusters, carried states as dashed edges. Raises ViewError without graphviz.
 
     No program is needed for the text: `source.source`, `source.save("model.dot")`.

@@ -159,14 +159,14 @@ class View:
         to_svg = self._optional("to_svg")
         return None if to_svg is None else to_svg(self._bounded())
 
-    def widget(self) -> Any:
+    def widget(self) -> object:
         """The view as a widget for VS Code, Colab, marimo and others: scripts run without the JupyterLab extension.
 
         Raises ViewError if anywidget or the built front end is missing.
         """
         return page.widget_class()(str(self.html), self.scripts, self._repr_mimebundle_())
 
-    def to_dot(self) -> Any:
+    def to_dot(self) -> object:
         """A `graphviz.Source` of a model graph. Raises ViewError for others, or without the package graphviz."""
         to_dot = self._optional("to_dot")
         if to_dot is None:

@@ -75,7 +75,7 @@ class OneRun(Runs):
         self._added = [run]
 
 
-def with_static_view(made: object, history: View, model_id: str) -> Any:
+def with_static_view(made: object, history: View, model_id: str) -> object:
     """The MIME bundle of a widget together with its static view."""
     if made is None:
         return history._repr_mimebundle_()

@@ -286,7 +286,7 @@ def _numbers(found: Measured, at: int) -> dict[str, Sequence[Any]]:
     return result if found.where is not None else {**result, **_wrong(found, at, axes)}
 
 
-def _wrong(found: Measured, at: int, others: tuple[int, ...]) -> dict[str, Sequence[Any]]:
+def _wrong(found: Measured, at: int, others: tuple[int, ...]) -> dict[str, Sequence[object]]:
     def count(*words: str) -> list[int]:
         none = np.zeros(found.data.axes[at].size, np.int64)
         parts = [found.frames.wrong[word].sum(axis=others) for word in words if word in found.bad]

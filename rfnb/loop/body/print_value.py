@@ -189,7 +189,7 @@ class Watcher:
         if not _shown_by_default(steps if self.steps is None else steps[:-1]):
             return False
         if callable(self.steps):
-            answer = self.steps(x)
+            answer: Any = self.steps(x)
             try:
                 return bool(answer)
             except (RuntimeError, ValueError) as error:  # of several entries

@@ -418,7 +418,7 @@ def _writes_infinity(event: OpEvent) -> bool:
     return event.op in WRITING or any(not np.isfinite(number) for number in event.numbers)
 
 
-def _with_base(x: Tensor) -> list[Any]:
+def _with_base(x: Tensor) -> list[object]:
     """The raw tensor, and the one that it is a view of."""
     return [raw for raw in (x._raw, getattr(x._raw, "_base", None)) if raw is not None]
 

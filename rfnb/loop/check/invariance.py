@@ -270,7 +270,7 @@ class _Comparison:
             events.append(OpEvent(RESULT, (), tuple(plain), None, plain=True))
         return events, {id(leaf) for leaf in (*result, *plain)}
 
-    def _call(self, batch: Any, names: dict[int, str]) -> Any:
+    def _call(self, batch: Any, names: dict[int, str]) -> object:
         """Calls the function. names: where the names of plain tensors are put, by id."""
         args, kwargs = batch if self._lengths is None else without_dims(batch, names)
         return self._fn(*args, **kwargs)
@@ -354,7 +354,7 @@ def _leaves(batch: object) -> list[Any]:
     return [leaf for part in parts for leaf in part]
 
 
-def _structure(batch: object, tensors: Iterable[Tensor]) -> Any:
+def _structure(batch: object, tensors: Iterable[Tensor]) -> object:
     """A copy of the structure `batch` with `tensors` in place of its own."""
     values = iter(tensors)
 

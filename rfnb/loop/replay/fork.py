@@ -75,7 +75,7 @@ def edits_of(replay: Replay, run: Run, step: int, only: Only, states: Mapping[st
     return [where.edit(replay, run, name, step, value) for name, value in _named(replay, states)]
 
 
-def apply_edits(replay: Replay, step: int, before: Sequence[object], edits: Sequence[Edit]) -> list[Any]:
+def apply_edits(replay: Replay, step: int, before: Sequence[object], edits: Sequence[Edit]) -> list[object]:
     """All that is passed to `step`, with its edits, which are constants; gradients of all other entries go on."""
     after = list(before)
     for edit in edits:
@@ -182,7 +182,7 @@ def _named(replay: Replay, states: Mapping[str, object]) -> Iterator[tuple[str, 
             yield path, leaf
 
 
-def _edited(replay: Replay, run: Run, step: int, name: str, value: object) -> Any:
+def _edited(replay: Replay, run: Run, step: int, name: str, value: object) -> object:
     """A copy of `value` as the raw tensor of a state, checked and cast to its dtype."""
     state = replay.state(name, step)
     if isinstance(state, int):
@@ -222,7 +222,7 @@ def _does_not_fit(state: Tensor, value: object) -> DtypeError:
     )
 
 
-def _raw_of_list(replay: Replay, run: Run, state: Tensor, values: Sequence[object]) -> Any:
+def _raw_of_list(replay: Replay, run: Run, state: Tensor, values: Sequence[object]) -> object:
     """A list with one value per sequence as a raw tensor like that of the state."""
     backend, dims = replay.backend, state.dims
     along = run.sequence_dim if run.sequence_dim in dims else dims[0] if len(dims) == 1 else None

@@ -115,7 +115,7 @@ class _BackwardPass:
             replay.templates
         )  # gradients by the states after the next step to handle
 
-    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], object]]]:
         """Values of a step that the loss depends on directly, each with a function from the value to its gradient."""
         raise NotImplementedError
 
@@ -157,7 +157,7 @@ class _BackwardPass:
     def _follows(self, raw: RawTensor) -> bool:
         return bool(self.backend.needs_gradient_raw(raw))  # else it depends on no state
 
-    def _leaf(self, raw: RawTensor) -> Any:
+    def _leaf(self, raw: RawTensor) -> object:
         if isinstance(raw, int | None) or not is_float_dtype(self.backend.get_dtype_name_raw(raw)):
             return raw
         leaf = self.backend.alias_raw(raw)
@@ -179,7 +179,7 @@ class _BackFromTensor(_BackwardPass):
         self.arrived = _arrived(replay, loss._raw if isinstance(loss, Tensor) else loss)
         self.carried = [self.arrived.get(("state", i)) for i in range(len(replay.templates))]
 
-    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], object]]]:
         """The outputs of the step; the gradient of each is its part of the gradient of the stacked output."""
         outputs = enumerate(self.replay.schedule.outputs)
         return [(var, partial(self._part, i, step)) for i, var in outputs if ("output", i) in self.arrived]
@@ -221,11 +221,11 @@ class _BackFromValue(_BackwardPass):
         self.name = name
         self.var, (self.sig, self.lengths) = replay.value(name)
 
-    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], object]]]:
         """The value itself; its gradient is 1, and 0 in padding and in sequences that have ended."""
         return [(self.var, partial(self._ones, step))]
 
-    def _ones(self, step: int, raw: RawTensor) -> Any:
+    def _ones(self, step: int, raw: RawTensor) -> object:
         backend, dtype = self.backend, self.backend.get_dtype_name_raw(raw)
         if not is_float_dtype(dtype):
             raise LoopError(f"{self.replay.step.name}: `{self.name}` has no gradient", got=dtype, expected="floats")
@@ -236,7 +236,7 @@ class _BackFromValue(_BackwardPass):
         return backend.masked_fill_raw(gradient, backend.from_numpy_raw(over, device), 0)
 
 
-def _norms(replay: Replay, run: Run, name: str, raw: RawTensor, step: int) -> tuple[float, Any]:
+def _norms(replay: Replay, run: Run, name: str, raw: RawTensor, step: int) -> tuple[float, object]:
     """The norm over all sequences that take the step, and that of each."""
     _, dims = replay.step.assigned_vars[name]
     active = _active(replay.size, dims, step)

@@ -401,7 +401,7 @@ class Hoist:
         self.values.computed |= results
         return True
 
-    def _call(self, op: _Op, values: Mapping[Var, Tensor]) -> Any:
+    def _call(self, op: _Op, values: Mapping[Var, Tensor]) -> object:
         """Calls an op on `values` instead of the values of the traced frame."""
 
         def value(leaf: Any) -> Any:

@@ -106,7 +106,7 @@ class Interpreter(Expressions):
 
     # -- functions
 
-    def call_function(self, function: Function, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self, function: Function, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
         """The result of a function of the config."""
         frame, node = Frame(self._arguments(function, args, kwargs), function.frame), function.node
         self._depth += 1
@@ -128,7 +128,7 @@ class Interpreter(Expressions):
         self.line = line
         return frame.yielded
 
-    def _arguments(self, function: Function, args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(self, function: Function, args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[str, object]:
         signature = function.node.args
         names = [arg.arg for arg in (*signature.posonlyargs, *signature.args)]
         values = dict(zip(names, args, strict=False))

@@ -81,7 +81,7 @@ class NumberList(list[Any]):
         """The entries as lists."""
         return [entry.tolist() if isinstance(entry, NumberList) else entry for entry in self]
 
-    def paired(self, other: object) -> list[Any]:
+    def paired(self, other: object) -> list[object]:
         """The entries that belong to those of this array: of another one, or a number again and again."""
         if not isinstance(other, list | tuple):
             return [other] * len(self)
@@ -109,7 +109,7 @@ class Frame:
     is_class: bool = False
     is_inner: bool = False  # of a comprehension
     is_module: bool = False  # of a file beside the config
-    yielded: list[Any] | None = None
+    yielded: list[object] | None = None
 
     @property
     def root(self) -> Frame:
@@ -173,7 +173,7 @@ class Decorated:
 class Class:
     """A plain class of a config."""
 
-    def __init__(self, name: str, bases: list[Any], names: dict[str, Any], fields: tuple[str, ...] = ()):
+    def __init__(self, name: str, bases: list[object], names: dict[str, Any], fields: tuple[str, ...] = ()):
         self.name, self.bases, self.names, self.fields = name, bases, names, fields
 
     def find(self, name: str) -> tuple[bool, Any]:
@@ -262,7 +262,7 @@ class FieldDefault:
     default_factory: Any = None
 
 
-def made_default(default: object) -> Any:
+def made_default(default: object) -> object:
     """The value of a field that is not given."""
     if not isinstance(default, FieldDefault):
         return default
@@ -272,7 +272,7 @@ def made_default(default: object) -> Any:
 class Super:
     """What `super()` gives: the methods of the bases."""
 
-    def __init__(self, owner: Instance, bases: list[Any]):
+    def __init__(self, owner: Instance, bases: list[object]):
         self.owner, self.bases = owner, bases
 
 

@@ -57,7 +57,7 @@ class StepsOfSearch:
     loop: Loop
     rec: RecNet
     chosen: Any = None
-    by_layer: dict[str, Any] = field(default_factory=dict)
+    by_layer: dict[str, object] = field(default_factory=dict)
 
     def choose(self, name: str, scores: object, **options: object) -> Any:
         """A choice of `loop.choice`."""

@@ -225,7 +225,7 @@ class _Outliner:
         return self.aliases.get(key or self.default_input, f"data:{key or self.default_input}"), back
 
 
-def _units(described: Mapping[str, object]) -> dict[str, Any]:
+def _units(described: Mapping[str, object]) -> dict[str, object]:
     """The layers that a layer computes itself, by the options that describe them."""
     try:
         options = class_known(described).traits.units

@@ -336,7 +336,7 @@ class NetFolder:
         places = {path: loop.places for path, loop in loops.items() if loop.runs}
         self.root = self._body(parts_of(entries, signs, places), "")
 
-    def _sign(self, entry: OutlineEntry) -> Any:
+    def _sign(self, entry: OutlineEntry) -> object:
         """What layers of repeated blocks have in common."""
         named = {reference.option for reference in entry.references} | {"from", "subnetwork"}
         options = tuple((name, repr(value)) for name, value in entry.described.items() if name not in named)

@@ -183,7 +183,7 @@ class TorchNet(TorchPart):
                     parameter._raw = getattr(nn_parts[path], name)
         self.is_lazy = _lacks_shapes(self.nn_module)
 
-    def _length_arguments(self, tensors: list[Tensor]) -> dict[str, Any]:
+    def _length_arguments(self, tensors: list[Tensor]) -> dict[str, object]:
         """The arguments of the torch module for lengths and masks, by name."""
         names = (self.lengths, self.padding_mask, self.frame_mask)
         if not any(names):
@@ -262,7 +262,7 @@ def _sized(x: Tensor) -> Tensor:
     return x
 
 
-def _check_structure(result: Any, kind: Any, out_dims: Any) -> Any:
+def _check_structure(result: Any, kind: Any, out_dims: Any) -> object:
     if not isinstance(result, kind) or (kind is not torch.Tensor and len(result) < len(out_dims)):
         size = f" of {len(result)}" if isinstance(result, list | tuple) else ""
         raise DimError(

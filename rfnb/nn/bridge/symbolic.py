@@ -102,7 +102,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
     __int__ = __array__
 
 
-def _operand(x: object) -> Any:
+def _operand(x: object) -> object:
     """An array of numbers as a torch tensor; one number, and a symbol, as they are."""
     return torch.from_numpy(x.copy()) if isinstance(x, np.ndarray) and x.ndim else _largest(x)
 
@@ -117,8 +117,8 @@ def _raw(x: Any) -> torch.Tensor:
     return torch.scalar_tensor(x, dtype=torch.int64) if is_number else torch.as_tensor(x)
 
 
-def _either(of_numbers: Callable[..., object], of_tensors: Callable[..., object]) -> Callable[..., Any]:
-    def pick(a: object, b: object) -> Any:
+def _either(of_numbers: Callable[..., object], of_tensors: Callable[..., object]) -> Callable[..., object]:
+    def pick(a: object, b: object) -> object:
         if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
             return of_numbers(a, b)
         return of_tensors(_raw(a), _raw(b))
@@ -126,7 +126,7 @@ def _either(of_numbers: Callable[..., object], of_tensors: Callable[..., object]
     return pick
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_FUNCTIONS: dict[str, Callable[..., object]] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,
@@ -156,7 +156,7 @@ def _where(condition: object, x: object, y: object) -> Any:
     return x if condition else y
 
 
-def _clip(x: Any, low: Any, high: Any) -> Any:
+def _clip(x: Any, low: Any, high: Any) -> object:
     return np.minimum(np.maximum(x, low), high)
 
 
@@ -168,7 +168,7 @@ def _argsort(x: SymbolicValues, axis: int, kind: str) -> SymbolicValues:
     return SymbolicValues(torch.argsort(x.tensor, dim=axis, stable=kind == "stable"), None)
 
 
-_ARRAY_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_ARRAY_FUNCTIONS: dict[str, Callable[..., object]] = {
     "where": _where,
     "clip": _clip,
     "concatenate": _concatenate,

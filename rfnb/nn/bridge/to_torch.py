@@ -230,7 +230,7 @@ def _raw_of(leaf: Any) -> Any:
     return leaf.raw_tensor if isinstance(leaf, Tensor) else leaf
 
 
-def with_leaves(fn: Callable[[Any], object], tree: object) -> Any:
+def with_leaves(fn: Callable[[Any], object], tree: object) -> object:
     """The structure with `fn(leaf)` for each leaf, and a plain dict, which torch knows, for each State."""
     if isinstance(tree, State):
         tree = dict(tree)
@@ -311,7 +311,7 @@ def to_raws(tree: object) -> Any:
     return with_leaves(lambda leaf: leaf._raw if type(leaf) is Tensor else leaf, tree)
 
 
-def from_raws(own: object, raws: object) -> Any:
+def from_raws(own: object, raws: object) -> object:
     """`own` itself if hooks left `to_raws(own)` unchanged; otherwise the structure with the Tensors of `raws`."""
     if form_of(type(own)) is None:
         return _tensor(own, raws)
@@ -442,7 +442,7 @@ class TorchModule(Mirror):
             part._mirror()
         return self._call(args, kwargs, lengths, traced=torch.compiler.is_exporting())
 
-    def _call(self, args: Any, kwargs: dict[str, Any], lengths: Any, *, traced: bool) -> Any:
+    def _call(self, args: Any, kwargs: dict[str, Any], lengths: Any, *, traced: bool) -> object:
         with ExitStack() as stack:
             stack.enter_context(self._bound(below=True))
             inputs = None if self._inputs is None else self._inputs.given(args, kwargs, lengths)
@@ -476,7 +476,7 @@ class TorchModule(Mirror):
         """Calls the submodule inside a larger model, with all hooks: from Tensors to Tensors."""
         return Crossing(self, args, kwargs).call()
 
-    def _call_across(self, crossing: Crossing, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _call_across(self, crossing: Crossing, args: Any, kwargs: dict[str, Any]) -> object:
         kwargs = {name: value for name, value in kwargs.items() if name in crossing.kwargs or value is not None}
         with self._bound(below=bool(self._forward_pre_hooks)):
             args, kwargs = crossing.tensors(args, kwargs)

@@ -95,7 +95,7 @@ def class_of_name(name: object) -> Any:
     return cls
 
 
-def _find(name: str) -> Any:
+def _find(name: str) -> object:
     path = name.split(".")
     for prefix in PREFIXES:
         if name.startswith(f"{prefix}."):
@@ -170,6 +170,6 @@ def build_part(choice: Choice, *args: Any, **options: Any) -> Any:
     )
 
 
-def given_options(**options: object) -> dict[str, Any]:
+def given_options(**options: object) -> dict[str, object]:
     """The options that are neither None nor `NotSpecified`."""
     return {name: x for name, x in options.items() if x is not None and x is not NotSpecified}

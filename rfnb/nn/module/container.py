@@ -25,7 +25,7 @@ class Functional(Module):
     Raises ParameterError if `func` cannot be called.
     """
 
-    def __init__(self, func: Callable[..., object], *, attribs: dict[str, Any] | None = None):
+    def __init__(self, func: Callable[..., object], *, attribs: dict[str, object] | None = None):
         check_callable(func, type(self).__name__)
         self.func = func
         for name, value in (attribs or {}).items():

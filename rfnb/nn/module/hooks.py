@@ -126,7 +126,7 @@ def add_hook(
 
 def run_post_hooks(
     hooks: dict[int, ForwardHook], obj: object, args: tuple[object, ...], kwargs: dict[str, Any], result: object
-) -> Any:
+) -> object:
     """Calls the hooks one after the other and returns the final result."""
     for hook in list(hooks.values()):
         new = hook(obj, args, kwargs, result)

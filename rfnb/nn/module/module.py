@@ -45,7 +45,7 @@ def specified(init: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
-def _data_of(value: Any) -> Any:
+def _data_of(value: Any) -> object:
     """A copy of the arguments of a constructor, for `rf.save_pretrained`. Raises TypeError for anything but plain data,
     dims, and classes and functions of modules of Python."""
     kind = type(value)
@@ -60,7 +60,7 @@ def _data_of(value: Any) -> Any:
     raise TypeError(kind.__name__)
 
 
-def options_of(module: Module) -> dict[str, Any] | None:
+def options_of(module: Module) -> dict[str, object] | None:
     """The arguments that the module was made with, by name; None if one of them is not data."""
     args, options = vars(module).get("_made_with", (None, None))
     if args is None:
@@ -231,7 +231,7 @@ class Module(Shown):
     """
 
     _forward_hooks: dict[int, ForwardHook] | None = None
-    _stands_for: Any = None  # a weak reference to the module that this one is a variant of, for names
+    _stands_for: object = None  # a weak reference to the module that this one is a variant of, for names
     _mirror_ref: Any = None  # the torch module that mirrors it, if there is one; see `nn.bridge`
     has_layers: ClassVar[bool] = False  # whether a call runs layers of a net dict
     _shared_by: ClassVar[Mapping[str, str]] = {}  # parameters that are shared with another, and the option for that
@@ -514,7 +514,7 @@ def check_module(module: object, what: str) -> None:
         )
 
 
-def _observed(forward: Callable[..., object]) -> Callable[..., Any]:
+def _observed(forward: Callable[..., object]) -> Callable[..., object]:
     """`forward`, reported to the active listener and followed by the hooks."""
     explain = (forward.__module__ or "").startswith(f"{ROOT}.")  # modules of users raise what they raise
 

@@ -158,8 +158,8 @@ def compare_trees(a: Tree, b: object, sequence: object = None) -> BeamsCompared:
     if not isinstance(b, type(a)):
         raise SearchError("compare: a tree can only be compared with another tree", got=type(b).__name__)
     size = min(a.beam, b.beam)
-    last_a: dict[Any, BeamPrefix] = {}
-    last_b: dict[Any, BeamPrefix] = {}
+    last_a: dict[object, BeamPrefix] = {}
+    last_b: dict[object, BeamPrefix] = {}
     by_step_a, by_step_b = _prefixes(a, size), _prefixes(b, size)
     for step in range(max(a.steps, b.steps)):
         last_a, last_b = next(by_step_a, last_a), next(by_step_b, last_b)
@@ -169,11 +169,11 @@ def compare_trees(a: Tree, b: object, sequence: object = None) -> BeamsCompared:
     return BeamsCompared(a.name, None, (), (), a.best, b.best, (a, b))
 
 
-def _only(mine: dict[Any, BeamPrefix], theirs: dict[Any, BeamPrefix]) -> tuple[BeamPrefix, ...]:
+def _only(mine: dict[object, BeamPrefix], theirs: dict[object, BeamPrefix]) -> tuple[BeamPrefix, ...]:
     return tuple(prefix for key, prefix in mine.items() if key not in theirs)
 
 
-def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, BeamPrefix]]:
+def _prefixes(tree: Tree, most: int) -> Iterator[dict[object, BeamPrefix]]:
     """By step, the best prefixes by the texts of their labels, the best first."""
     parents: dict[int | None, tuple[int, ...]] = {}
     for step in range(tree.steps):

@@ -61,7 +61,7 @@ class InternalLM:
         self.step, self.axis, self.by, self._initial_state = step, axis, by, initial_state
         self.encoded = map_leaves(self._silent, encoded)
 
-    def _silent(self, leaf: object) -> Any:
+    def _silent(self, leaf: object) -> object:
         if not isinstance(leaf, Tensor) or self.axis not in leaf.dims:
             return leaf
         if self.by == "zero":

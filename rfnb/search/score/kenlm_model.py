@@ -127,7 +127,7 @@ class KenLM:
         scores = np.asarray(values, "float32").reshape(numbers.shape) * np.float32(LN10)
         return backend.from_numpy_raw(scores, str(labels.device))
 
-    def _state_after(self, history: tuple[int, ...]) -> Any:
+    def _state_after(self, history: tuple[int, ...]) -> object:
         """What KenLM knows after some labels."""
         state, labels = self._kenlm.State(), list(itertools.dropwhile(lambda label: label == NONE, history))
         if len(labels) < len(history) or self._model.order == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
@@ -204,7 +204,7 @@ def _scale(name: str, scale: object) -> float:
 def _value(name: str, value: Any) -> Tensor | Scorer | PartialScorer | ChangingScorer:
     if isinstance(value, Tensor | Scorer | PartialScorer | ChangingScorer):
         return value
-    if isinstance(value, Callable) and hasattr(value, "default_initial_state"):  # type: ignore[arg-type]
+    if callable(value) and hasattr(value, "default_initial_state"):
         return ModuleScorer(value)
     raise ParameterError(
         f"choice: {name!r} is neither a Tensor nor a scorer",

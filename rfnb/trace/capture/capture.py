@@ -52,7 +52,7 @@ class Seen(Shown):
         self.source: Source | None = found.source
         self.bytes = found.bytes
         self.labels: tuple[Labels | None, Labels | None] = (None, None)
-        self.tokenizer: Any = None
+        self.tokenizer: object = None
         self.note: str | None = None
         self.step, self.decoded = found.step, decoded
         self.make = found.make

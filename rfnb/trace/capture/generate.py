@@ -154,7 +154,7 @@ class GenerateWatch:
         kept: list[KeptSearch] = []
 
         @functools.wraps(prepare)
-        def prepared(labels: Any, *args: Any, **kwargs: Any) -> Any:
+        def prepared(labels: Any, /, *args: Any, **kwargs: Any) -> Any:  # a Trainer has `labels` of its own
             with suppress(Exception):
                 self.now = None if generated is None else Decoded(generated, _array(labels))
             return prepare(labels, *args, **kwargs)

@@ -110,9 +110,9 @@ def _runs(steps: Iterator[_Step]) -> Iterator[list[_Step]]:
 
 def _continues(run: list[_Step], step: _Step) -> bool:
     before = run[-1]
-    if step.decoded is not None or before.decoded is not None:
-        both = step.decoded is not None and before.decoded is not None
-        return both and step.decoded.generated is before.decoded.generated  # type: ignore[union-attr]
+    new, old = step.decoded, before.decoded
+    if new is not None or old is not None:
+        return new is not None and old is not None and new.generated is old.generated
     shared = [item for place, item in step.items.items() if place in before.items]
     kinds = {item.step.keys for item in shared if item.step is not None}
     if not shared or len(shared) < len(step.items) or "new" in kinds:

@@ -216,8 +216,8 @@ class MemoryMeter(Meter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._inner: list[dict[Any, int]] = [{}]  # by open node, the storages that the nodes in it have made
-        self._left: dict[Any, int] = {}  # those of the node that has just ended
+        self._inner: list[dict[object, int]] = [{}]  # by open node, the storages that the nodes in it have made
+        self._left: dict[object, int] = {}  # those of the node that has just ended
 
     def enter(self, node: Node) -> None:
         """A node begins."""
@@ -257,7 +257,7 @@ class MemoryMeter(Meter):
                 self.loop_ran(inner)
 
 
-def _storage(raw: RawTensor) -> tuple[Any, int]:
+def _storage(raw: RawTensor) -> tuple[object, int]:
     storage: tuple[Any, int] = backend_of_raw(raw).storage_raw(raw)
     return storage
 
@@ -434,7 +434,7 @@ class GradientMeter(_MagnitudeMeter):
             raise BackendError("model_graph: the backward pass of this call fails", got=str(error)) from error
 
 
-def _summed(leaf: object) -> Any:
+def _summed(leaf: object) -> object:
     """A tensor without its padding, whose sum is the loss; None without gradients."""
     raw = raw_of(leaf)
     if raw is None or not backend_of_raw(raw).needs_gradient_raw(raw):

@@ -115,7 +115,7 @@ class Unchanged(ExitStack):
         return copied_with(_without_numbers, given)
 
 
-def _without_numbers(leaf: object) -> Any:
+def _without_numbers(leaf: object) -> object:
     if not isinstance(leaf, Tensor):
         return leaf
     twin = leaf.like(backend_of_raw(leaf._raw).without_numbers_raw(leaf._raw))
@@ -131,7 +131,7 @@ def _tensors_of(models: Iterable[object]) -> Iterator[Tensor]:
             yield leaf
 
 
-def _held_by(models: Iterable[Any]) -> Iterator[Any]:
+def _held_by(models: Iterable[Any]) -> Iterator[object]:
     """What is in the attributes of these modules and of modules inside them."""
     for module in chain.from_iterable(model.modules() for model in models if is_module(model)):
         yield from leaves(dict(vars(module)))

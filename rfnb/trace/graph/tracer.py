@@ -288,7 +288,7 @@ class Tracer(CallRecorder, Listener):
             self.made(node, result)
         return result
 
-    def _side(self, facts: SideFacts, fn: Callable[[], object]) -> Any:
+    def _side(self, facts: SideFacts, fn: Callable[[], object]) -> object:
         with self._apart():
             side = self.begin(facts.name, (), "side", facts)
             if not facts.taken:

@@ -38,7 +38,7 @@ class Pause:
         self.error: Exception | None = None
         self._missing: str | None = None  # the name that a loop did not have
         self._is_new, self._is_named = True, False  # made in this cell; met by a loop, or named as not met
-        self._test: Callable[[RunStep], Any] = test_of(where)
+        self._test: Callable[[RunStep], object] = test_of(where)
 
     @property
     def words(self) -> str:

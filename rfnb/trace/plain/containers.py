@@ -122,7 +122,7 @@ def _way(kind: type, name: str) -> Any:
     return table
 
 
-def _insides(kind: type) -> list[Mapping[str, Any]]:
+def _insides(kind: type) -> list[Mapping[str, object]]:
     """The attributes of a class and of those that it inherits from."""
     return [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
 
@@ -217,7 +217,7 @@ def is_atom(value: object) -> bool:
 _atoms: dict[type, bool] = {}
 
 
-def parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | None:
+def parts_of(value: Any) -> tuple[tuple[object, ...] | None, tuple[object, ...]] | None:
     """Keys and parts of a container; None for other objects. No method of a class of the user runs."""
     kind = type(value)
     if kind is list or kind is tuple:
@@ -259,7 +259,7 @@ def _is_plain(key: object) -> bool:
     return type(key) in PLAIN or (type(key) is tuple and all(map(_is_plain, key)))
 
 
-def extra_of(value: object) -> Any:
+def extra_of(value: object) -> object:
     """How long a deque may be, what makes the missing entries of a defaultdict, or whether there are attributes."""
     if type(value) not in BUILT_IN and not dataclasses.is_dataclass(type(value)) and attributes_in(value):
         return Attributed

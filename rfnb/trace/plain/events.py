@@ -64,7 +64,7 @@ class Tracing:
     def __init__(self, chosen: Chosen, begin: Begin):
         self._chosen, self._begin = chosen, begin
         self._known: dict[int, tuple[bool, CodeType]] = {}  # by id: a hash of code takes a microsecond
-        self._mine: Any = None
+        self._mine: object = None
         self._frames: dict[FrameType, Any] = {}  # those that are followed, with what is their `f_trace`
 
     def start(self) -> None:
@@ -177,7 +177,7 @@ class Monitoring:
         events = monitoring.events
         monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND | events.EXCEPTION_HANDLED)
 
-    def _callbacks(self) -> dict[int, Callable[..., Any]]:
+    def _callbacks(self) -> dict[int, Callable[..., object]]:
         events = monitoring.events
         return {
             events.PY_START: self._started,
@@ -225,7 +225,7 @@ class Monitoring:
         events = monitoring.events
         monitoring.set_local_events(self._tool, code, events.LINE | events.JUMP | events.PY_RETURN)
 
-    def _started(self, code: CodeType, offset: int) -> Any:
+    def _started(self, code: CodeType, offset: int) -> object:
         entry = self._known.get(id(code))
         is_ours = threading.get_ident() == self._thread
         if entry is None and is_ours:

@@ -586,7 +586,7 @@ class _Clock:
         return False if self.has_stopped else test
 
 
-def _edited(edits: Mapping[str, object], values: Mapping[str, object], targets: set[str]) -> dict[str, Any]:
+def _edited(edits: Mapping[str, object], values: Mapping[str, object], targets: set[str]) -> dict[str, object]:
     """The new values of variables."""
     for name in edits:
         if name in targets:
@@ -599,7 +599,7 @@ def _edited(edits: Mapping[str, object], values: Mapping[str, object], targets: 
 
 def _attributes(
     loop: Iterations, step: int, values: Mapping[str, Any], rebuilder: Rebuilder
-) -> dict[str, tuple[Any, str, Any]]:
+) -> dict[str, tuple[object, str, object]]:
     """The attributes of modules that the loop changes: the module, the name, and the value that it had."""
     before, attributes = loop.before(step), {}
     for state in loop.moments[step].modules.values():
@@ -658,8 +658,8 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
         outer = ast.ClassDef(owner[0], [], [], [outer], [])
     for new in ast.walk(outer):
         if new is not loop and not hasattr(new, "lineno") and "lineno" in new._attributes:
-            new.lineno = new.end_lineno = loop.lineno - 1  # type: ignore[attr-defined]  # so that the loop's line begins
-            new.col_offset = new.end_col_offset = 0  # type: ignore[attr-defined]
+            line = loop.lineno - 1  # so that the loop's line begins
+            vars(new).update(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
     flags = code.co_flags & FUTURE
     module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
     body = next(part for part in codes_in(module) if ITEMS in part.co_freevars)
@@ -682,11 +682,11 @@ class _Rewritten(ast.NodeTransformer):
         new = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
         return ast.copy_location(new, node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+    def visit_FunctionDef(self, node: ast.AST) -> ast.AST:
         """Functions stay as they are."""
         return node
 
-    visit_ClassDef = visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef  # type: ignore[assignment]
+    visit_ClassDef = visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
 
 
 def _run(

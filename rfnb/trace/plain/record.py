@@ -187,14 +187,14 @@ class RecordingBlock(ContextDecorator):
             else super().__call__(function)
         )
 
-    def _waits(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _waits(self, function: Callable[..., Any]) -> Callable[..., object]:
         async def call(*args: Any, **kwargs: Any) -> Any:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return await function(*args, **kwargs)
 
         return call
 
-    def _yields(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _yields(self, function: Callable[..., Any]) -> Callable[..., object]:
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return (yield from function(*args, **kwargs))
@@ -209,10 +209,11 @@ class Steps(Generic[T]):
     """The result of `rf.steps`: the same items, whose loop is recorded."""
 
     def __init__(self, items: Iterable[T] | AsyncIterable[T], name: str | None, dims: Axes | None):
-        self._items, self._name, self._dims = items, name, dims
+        self._items: Any = items
+        self._name, self._dims = name, dims
 
     def __len__(self) -> int:
-        return len(self._items)  # type: ignore[arg-type]
+        return len(self._items)
 
     def __bool__(self) -> bool:
         return bool(self._items)
@@ -224,10 +225,10 @@ class Steps(Generic[T]):
         return getattr(self._items, name)
 
     def __iter__(self) -> Iterator[T]:
-        return self._record(iter(self._items))  # type: ignore[arg-type]
+        return self._record(iter(self._items))
 
     def __reversed__(self) -> Iterator[T]:
-        return self._record(reversed(self._items))  # type: ignore[call-overload]
+        return self._record(reversed(self._items))
 
     def _record(self, items: Iterator[T]) -> Iterator[T]:
         self._begin(sys._getframe(2))
@@ -246,7 +247,7 @@ class AsyncSteps(Steps[T]):
     """Those of items for `async for`. Others have no `__aiter__`: tqdm and others prefer it where it is."""
 
     def __aiter__(self) -> AsyncIterator[T]:
-        items: AsyncIterator[T] = aiter(self._items)  # type: ignore[arg-type]
+        items: AsyncIterator[T] = aiter(self._items)
         self._begin(sys._getframe(1))
         return items
 
@@ -559,7 +560,7 @@ class record_calls(RecordingBlock):
                 warn(f"record_calls: {recorder.code.co_name} was not called in this thread while it was recorded")
 
 
-def _calls_of(function: Callable[..., object] | str) -> tuple[CodeType, Outline, Any]:
+def _calls_of(function: Callable[..., object] | str) -> tuple[CodeType, Outline, object]:
     """The code of a function, its outline, and the object if it is a method of one."""
     code = _code_of("record_calls", function)
     text, owner = outline_of_calls(code), getattr(function, "__self__", None)

@@ -457,7 +457,7 @@ class FrameRecorder:
 
     # -- pauses
 
-    def _pause(self, names: Mapping[str, object], ended: bool = False) -> Mapping[str, Any]:
+    def _pause(self, names: Mapping[str, object], ended: bool = False) -> Mapping[str, object]:
         """Pauses if there is a reason: after a line, or when an iteration of the innermost loop has ended. Returns the
         variables, which may have been edited."""
         if self._frame is None or not self._open:

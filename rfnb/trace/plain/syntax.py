@@ -420,7 +420,7 @@ Spans = list[int | None]
 
 def _instructions(code: CodeType, nodes: Sequence[Any]) -> Spans:
     """For each instruction, the number of the innermost statement that it was compiled from."""
-    by_position: dict[tuple[Any, ...], int | None] = {}
+    by_position: dict[tuple[object, ...], int | None] = {}
     spans = [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in nodes]
     for decorated in (n for n in nodes if getattr(n, "decorator_list", None)):
         first = min(decorated.decorator_list, key=lambda d: d.lineno)

@@ -83,7 +83,7 @@ def _key(code: CodeType) -> tuple[str, int]:
     return code.co_name, 0 if code.co_name == "<module>" else code.co_firstlineno
 
 
-def _nodes_of(text: str) -> Mapping[tuple[str, int], Any]:
+def _nodes_of(text: str) -> Mapping[tuple[str, int], object]:
     """The functions and classes of a text by name and first line, and the whole."""
     try:
         tree = parsed(text)
@@ -163,7 +163,7 @@ def same_globals(words: Collection[str], names: dict[str, Any], values: Mapping[
                 owner[name] = value
 
 
-def _table_of(value: object) -> dict[str, Any]:
+def _table_of(value: object) -> dict[str, object]:
     """The variables of a module, or of that in which a function, or the class of an object, was made."""
     if type(value) is FunctionType:
         return value.__globals__

@@ -210,7 +210,7 @@ class Parts:
     @property
     def items(self) -> Sequence[Any]:
         """The parts."""
-        return self._items.parts[: self.length] if type(self._items) is Growth else self._items  # type: ignore[return-value]
+        return self._items.parts[: self.length] if isinstance(self._items, Growth) else self._items
 
     def numbers(self) -> Any:
         """The parts of a list or tuple of numbers; None for others."""

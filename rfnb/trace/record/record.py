@@ -290,7 +290,7 @@ class Recorder(Listener):
 
     def call_module(
         self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    ) -> object:
         """Runs a module and records it as a node, with the ops of the module as its body."""
         node = self._begin(type(module).__name__, self.numbers([args, kwargs]), "module")
         node.facts = module_facts(module)
@@ -354,7 +354,7 @@ class Recorder(Listener):
         for call in self.tape.calls[start:end]:
             call.node = call.node or node
 
-    def new_stream(self, device: str) -> Any:
+    def new_stream(self, device: str) -> object:
         """Creates a random generator that is reseeded for each step."""
         assert self._generator is not None, "the recorder is closed"
         generator = self._generator(device, len(self.tape.streams))

@@ -103,7 +103,7 @@ def sequence_number(run: Run, batch: int | str) -> int:
     return operator.index(batch) % run.batch
 
 
-def test_of(where: Where) -> Callable[[RunStep], Any]:
+def test_of(where: Where) -> Callable[[RunStep], object]:
     """A function that evaluates a condition at a step. Raises ExpressionError for an expression that cannot be read, or
     that calls a function that there is not, and LoopError for a function that does not take one argument.
     """

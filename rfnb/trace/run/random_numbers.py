@@ -68,7 +68,7 @@ class OwnNumbers:
             NUMPY.set_state(numpy[1])
 
 
-def with_own_numbers(fn: Function) -> Function | Callable[..., Any]:
+def with_own_numbers(fn: Function) -> Function | Callable[..., object]:
     """A function of the user with random numbers of its own; one of rfnb, which draws none, as it is."""
     inner = getattr(fn, "_holds", fn)  # of a condition
     if str(getattr(inner, "__module__", "")).startswith("rfnb."):

@@ -284,7 +284,7 @@ class RunStep(Shown):
             raise AttributeError(name)
         return self[name]
 
-    def _variables(self) -> Mapping[str, Any]:
+    def _variables(self) -> Mapping[str, object]:
         """The names that an expression can use."""
         return StepNames(self)
 
@@ -314,7 +314,7 @@ class RunStep(Shown):
             values = [self[name]]
         return self._with_numbers(values + [self.after[state] for state in states], name)
 
-    def _with_numbers(self, found: list[Any], name: str | None) -> list[Any]:
+    def _with_numbers(self, found: list[Any], name: str | None) -> list[object]:
         if any(isinstance(value, str) for value in found):
             raise LoopNameError(f"{self.run.name}: {name!r} has no numbers in step {self.step}")
         return found

@@ -34,7 +34,7 @@ class DimWriter:
         self._sizes: dict[Any, int] = {}
         self._lengths: dict[Any, int] = {}
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> dict[str, object]:
         """The three tables as JSON."""
         return {"dims": self.dims, "sizes": self.sizes, "lengths": self.lengths}
 
@@ -48,7 +48,7 @@ class DimWriter:
             self.dims.append(entry)
         return self._dims[dim]
 
-    def _describe(self, dim: Dim) -> Any:
+    def _describe(self, dim: Dim) -> object:
         if dim in pickling.SHARED:
             return {"shared": pickling.SHARED.index(dim)}
         if dim.expr is not None and dim_math.make(*dim.expr) is dim:

@@ -37,7 +37,7 @@ class StoredPlace(NamedTuple):
         return self.assigned
 
 
-def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, Any]:
+def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, object]:
     """The graph as JSON."""
     places: dict[Any, int] = {}
     numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}

@@ -97,7 +97,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_limit: float) -> dict[str, Any]:
+def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_limit: float) -> dict[str, object]:
     source, replay, failed = run.source, run.replay, run.failed
     is_plain = bool(variable_names(run.replay))
     values = SavedVariables(run, limit) if is_plain else SavedValues(run, limit)

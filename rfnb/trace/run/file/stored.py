@@ -96,11 +96,11 @@ class StoredReplay:
         """Why each sequence ended."""
         return self.why
 
-    def storages(self) -> dict[Any, int]:
+    def storages(self) -> dict[object, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
         return self.storages_of([*self.series, *(series for state in self.states for series in state.series)])
 
-    def storages_of(self, all_series: Sequence[Series]) -> dict[Any, int]:
+    def storages_of(self, all_series: Sequence[Series]) -> dict[object, int]:
         """The storages of some series."""
         raws = [raw for entry in all_series if entry.raws is not None for raw in entry.raws[:1]]
         return dict(backend_of_raw(raw).storage_raw(raw) for raw in raws)
@@ -214,7 +214,7 @@ class StoredReplay:
         """Raises RunFileError: gradients cannot be computed without the model."""
         raise _not_in_file(run, "so gradients cannot be computed")
 
-    def explain(self) -> Any:
+    def explain(self) -> object:
         """Raises RunFileError: the file does not contain where the ops ran."""
         raise RunFileError("the file does not contain where the ops ran", hint=HINT)
 

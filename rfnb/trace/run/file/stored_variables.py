@@ -168,7 +168,7 @@ class StoredVariables(StoredReplay):
         """No ops were recorded."""
         return []
 
-    def storages(self) -> dict[Any, int]:
+    def storages(self) -> dict[object, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
         return super().storages() | self.storages_of(self.kept)
 
@@ -205,7 +205,7 @@ class StoredVariables(StoredReplay):
         named = self._shown_tensor(name, value) if name in self.names.of else None
         return as_code(name, value) if named is None else named
 
-    def shown(self, name: str, step: int, *, after: bool = False) -> Any:
+    def shown(self, name: str, step: int, *, after: bool = False) -> object:
         """As code has it, but tensors, arrays, numbers and lists of numbers as Tensors; words for what was not kept.
 
         Raises KeyError if there is none, and NoValue if it is not in the file.
@@ -383,7 +383,7 @@ def _text(row: Any) -> StepText:
     return StepText(name, kind, line, text)
 
 
-def _of_numpy(code: object) -> Any:
+def _of_numpy(code: object) -> object:
     """A number of numpy, if JSON stands for one. Raises RunFileError for other types."""
     if not isinstance(code, dict) or "numpy" not in code:
         return code

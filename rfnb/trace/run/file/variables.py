@@ -57,7 +57,7 @@ class SavedVariables(SavedValues):
         self._growing: list[GrownRows] = []
         self._lists: dict[Grown, int] = {}
         self._parts: list[list[Any]] = []
-        self._codes: dict[str, list[Any]] = {name: [] for name in variable_names(self._replay)}
+        self._codes: dict[str, list[object]] = {name: [] for name in variable_names(self._replay)}
         self._kept: dict[Any, Series] = {}  # tensors that no line assigned as they are
         self._places: dict[Any, tuple[int, int]] | None = None
         self._size = self._size_of_texts = 0
@@ -113,7 +113,7 @@ class SavedVariables(SavedValues):
                 self._growing[grown] = row
         return -1 - number
 
-    def json(self, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
+    def json(self, dims: DimWriter, raws: RawWriter) -> dict[str, object]:
         """All but the series."""
         return {
             "values": self._codes,
@@ -210,14 +210,14 @@ class SavedVariables(SavedValues):
                 for sig in (series.sig, None) if is_plain else (series.sig,):
                     self._places.setdefault((memory_of(raw), sig), (number, place))
 
-    def _rows_of_parts(self, row: GrownRows) -> list[list[Any]] | None:
+    def _rows_of_parts(self, row: GrownRows) -> list[list[object]] | None:
         """The rows of each part of a list that grows; None if there is one row of all, as they are numbers."""
         numbers = row.growing.grown.numbers(row.growing.length)
         if numbers is not None and array_of(numbers) is not None:
             return None
         return [[*map(self._part_row, row.rows(n))] for n in range(min(row.growing.length, SHOWN_PARTS))]
 
-    def _part_row(self, row: Any) -> list[Any]:
+    def _part_row(self, row: Any) -> list[object]:
         name, kind, _, value = row[:4]
         if isinstance(row, StepText):
             return [name, kind, {"text": value}]
