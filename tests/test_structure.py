@@ -210,7 +210,7 @@ def test_a_search_that_decodes_is_a_short_walk():
 def test_the_forward_call_of_a_net_is_a_short_walk():
     walk = net_forward()
     walk()
-    assert len(files_visited(walk)) <= 45
+    assert len(files_visited(walk)) <= 38
 
 
 def test_a_test_stands_where_its_subject_stands():
