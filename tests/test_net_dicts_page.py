@@ -13,7 +13,7 @@ import rfnb as rf
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "net_dicts.md").read_text(encoding="utf-8")
-LOOK, MASKED, DRAFT, TRAIN, RECURRENT, EXPLAINED, SEARCHED, TRAINED, SAVED = re.findall(
+LOOK, MASKED, DRAFT, TRAIN, STAGES, RECURRENT, EXPLAINED, SEARCHED, TRAINED, SAVED = re.findall(
     r"```python\n(.*?)```", PAGE, re.DOTALL
 )
 
@@ -28,9 +28,9 @@ def names(monkeypatch):
 
 @pytest.mark.slow
 def test_the_examples_run(names):
-    for block in (MASKED, DRAFT, TRAIN):
+    for block in (MASKED, DRAFT, TRAIN, STAGES):
         exec(block, names)
-    assert names["batches"]
+    assert names["batches"] and len(names["stages"]) == 3
 
 
 @pytest.mark.slow

@@ -63,6 +63,8 @@ VIEWS = {
     ),
     "network": ("rfnb.netdict.views.network", "rfnb.netdict.network.Network"),
     "network_report": ("rfnb.netdict.views.report", "rfnb.netdict.report.findings.NetworkReport"),
+    "net_stages": ("rfnb.netdict.views.stages", "rfnb.netdict.stages.Stages"),
+    "net_training": ("rfnb.netdict.views.training", "rfnb.netdict.report.training.Training"),
     "job": ("rfnb.jobs.job", "rfnb.jobs.job.Job"),
     "overview": ("overview", ""),
     "error": ("error.view", "builtins.Exception"),

@@ -84,6 +84,7 @@ class Job(Shown):
         self.folder = folder
         self._runs: dict[Path, tuple[int, Run | None]] = {}
         self._unreadable: dict[Path, str] = {}
+        self._lock = threading.Lock()  # `list_runs` reads in a thread
         self._stop = threading.Event()
 
     # -- processes and curves
@@ -144,8 +145,9 @@ class Job(Shown):
             for part in ("runs", "pauses")
             for path in folder.glob(f"{part}/*.rfrun")
         ]
-        self._runs = {path: entry for path, entry in self._runs.items() if path in paths}
-        return [run for path in sorted(paths, key=_written) if (run := self._run(path)) is not None]
+        with self._lock:
+            self._runs = {path: entry for path, entry in self._runs.items() if path in paths}
+            return [run for path in sorted(paths, key=_written) if (run := self._run(path)) is not None]
 
     def _run(self, path: Path) -> Run | None:
         written = _written(path)

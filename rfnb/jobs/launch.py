@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +85,8 @@ class Launched:
         self.name, self.folder, self.count = script.stem, script.parent, count
         for name in ("result.pt", "no-result.txt"):
             (self.folder / name).unlink(missing_ok=True)
+        for process in self.folder.glob("rank-*/process.json"):
+            shutil.rmtree(process.parent)  # of an earlier launch, perhaps with more processes
         self.job = Job(self.folder)
         self._loops = ShownLoops()
         self._seen: dict[str, int] = {}

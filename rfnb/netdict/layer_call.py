@@ -259,10 +259,14 @@ def safe_log(x: Tensor, eps: float = 1e-20) -> Tensor:
     >>> safe_log(p).raw_tensor.tolist(), safe_log(x * 0.0).raw_tensor.round().tolist()
     ([-200.0, 0.0], [-46.0, -46.0])
     """
+    exact = exact_log(x)
+    return clipped_log(x, eps=eps) if exact is None else exact
+
+
+def exact_log(x: Tensor) -> Tensor | None:
+    """The logarithm of what a layer's softmax or sigmoid gave; None for other values. {…} → the same"""
     origin = _made_of.get(id(x))
-    if origin is not None and origin[0]() is x:
-        return origin[1](origin[2])
-    return clipped_log(x, eps=eps)
+    return origin[1](origin[2]) if origin is not None and origin[0]() is x else None
 
 
 @contextmanager

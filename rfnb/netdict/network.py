@@ -24,7 +24,7 @@ from rfnb.netdict import params
 from rfnb.netdict.build import NetNode, check_net, ends_of, every_node, run_node
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.config.compute import Own, with_own
-from rfnb.netdict.config.read import read_config
+from rfnb.netdict.config.read import Config, read_config
 from rfnb.netdict.extern_data import DataKey, ExternData
 from rfnb.netdict.holder import LossHolder, constraints_of, holders_of
 from rfnb.netdict.layer import Layer, LayerOfNets
@@ -469,29 +469,10 @@ class Network(Interface):
         ['output']
         """
         config = read_config(path, options=options)
-        wrapped = {name: Own(function) for name, function in (functions or {}).items()}
-        extern, unclear = ExternData(), dict[str, Exception]()
-        for key, described in config.extern_data().items():
-            try:
-                extern.register_data_from_dict({key: described})
-            except RfError as error:
-                if strict:
-                    raise
-                unclear[f"data:{key}"] = error
-        net = cls(
-            config={**config.values, **wrapped},
-            extern_data=extern,
-            train_flag=train_flag,
-            search_flag=search_flag,
-            name=Path(path).stem,
-            device=device,
-            batch_independent=batch_independent,
-        )
-        net_dict = config.network(epoch)
-        net.notes = config.notes
-        net.construct_from_dict(with_own(net_dict, wrapped), strict=strict)
-        net.failures = {**unclear, **net.failures}
-        return net
+        return network_of(
+            config, config.network(epoch), cls=cls, device=device, train_flag=train_flag, search_flag=search_flag,
+            functions=functions, strict=strict, batch_independent=batch_independent,
+        )  # fmt: skip
 
     # -- construction
 
@@ -564,6 +545,9 @@ class Network(Interface):
             return
         for path, _, fault in rehearse(net, net._nodes, net._order, train=False, losses=False):
             yield path, fault
+        choices = {path: layer for path, layer in net.every_layer().items() if layer.layer_class == "choice"}
+        if all(getattr(layer, "input_type", None) == "regression" for layer in choices.values()):
+            yield next(iter(choices)), _nothing_to_search()
 
     def every_layer(self) -> dict[str, Layer]:
         """`layers`, and those inside of others: units of masked_computation, "m/unit/a", and sides of cond."""
@@ -666,8 +650,7 @@ class Network(Interface):
         with stop_gradient_scope():
             net(data)
         if rec.found is None:
-            fault = "search: the choice takes values as they are, and there is nothing to search"
-            raise NetworkError(fault, hint="rf.Network(…, search_flag=True) for the outputs of this mode")
+            raise _nothing_to_search()
         return rec.found
 
     def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:
@@ -757,6 +740,38 @@ class Network(Interface):
         return f"{len(self.layers)} layers"
 
 
+def network_of(
+    config: Config,
+    net_dict: Mapping[str, Any],
+    *,
+    cls: type[Network] = Network,
+    values: Mapping[str, Any] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    strict: bool = True,
+    train_flag: bool | None = None,
+    **flags: Any,
+) -> Network:
+    """The network of a config with one of its net dicts.
+
+    values: entries that stand for those of the config. functions, strict, flags: as of `Network.from_config`.
+    """
+    wrapped = {name: Own(function) for name, function in (functions or {}).items()}
+    extern, unclear = ExternData(), dict[str, Exception]()
+    for key, described in config.extern_data().items():
+        try:
+            extern.register_data_from_dict({key: described})
+        except RfError as error:
+            if strict:
+                raise
+            unclear[f"data:{key}"] = error
+    entries, name = {**config.values, **(values or {}), **wrapped}, Path(config.path).stem
+    net = cls(config=entries, extern_data=extern, train_flag=train_flag, name=name, **flags)
+    net.notes = config.notes
+    net.construct_from_dict(with_own(net_dict, wrapped), strict=strict)
+    net.failures = {**unclear, **net.failures}
+    return net
+
+
 def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:
     """Raises DataNotFound if the batch lacks data that a layer or a recurrent net needs."""
     for name in outside_needs(node):
@@ -764,6 +779,11 @@ def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:
             key = name.removeprefix("data:")
             hint = f'net.forward({{"{key}": (array, lengths), …}})'
             raise DataNotFound(f"layer {node.path!r}: the batch has no {key!r}", hint=hint) from None
+
+
+def _nothing_to_search() -> NetworkError:
+    fault, hint = "the choice takes values as they are, and searches nothing", "rf.Network(…, search_flag=True)"
+    return NetworkError(f"search: {fault}", expected='"input_type": "prob"', hint=hint)
 
 
 guard_methods(Network, "from_config")

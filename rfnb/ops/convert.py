@@ -26,7 +26,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import Source, public_function, user_source
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, RfError
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _of_known_shape(value: Any, dims: Sequence[Dim], sparse_dim: Dim | None, fea
     return result
 
 
-def _raw_of(backend: type[Backend], value: object, dtype: str | None, device: str | None) -> Any:
+def _raw_of(backend: type[Backend], value: object, dtype: str | None, device: str | None) -> RawTensor:
     """The raw tensor of data. Raises DtypeError if it is not made of numbers, DimError if its lists are not even."""
     try:
         return backend.convert_raw(value, dtype, device)

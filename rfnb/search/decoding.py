@@ -177,7 +177,8 @@ def decode(
     while not search.done:
         raw, state = _pair(step(search.backend.from_numpy_raw(prev, device), state))
         prev, rows = search.extend(raw)
-        state = map_leaves(_Rows(rows, len(rows)).of, state)
+        if search.steps == 1 or (rows != np.arange(len(rows))).any():  # the first step also checks the state
+            state = map_leaves(_Rows(rows, len(rows)).of, state)
     found = search.found(tags)
     if not record:
         return found

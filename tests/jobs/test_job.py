@@ -73,6 +73,7 @@ def test_runs_come_into_the_list_and_old_ones_are_removed(folder, job):
     assert len(list(folder.glob("rank-0/runs/*.rfrun"))) == rf.options.keep
     assert [len(run) for run in job.runs] == [4, 5, 6, 7]
     end = time.monotonic() + 30
+    assert len({id(run) for _ in range(3) for run in job.runs}) == 4  # beside the thread that lists them
     while ("count · rank 0" not in rf.runs or len(rf.runs["count · rank 0"]) < 7) and time.monotonic() < end:
         time.sleep(0.05)
     assert len(rf.runs["count · rank 0"]) == 7

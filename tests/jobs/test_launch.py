@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from rfnb.jobs.launch import Launched
+from rfnb.jobs.worker import Process
 from tests.jobs.scripts import ROOT, run_script
 
 pytestmark = [
@@ -40,13 +42,13 @@ def train(end):
         raise ValueError("no luck")
     if rank == 1 and end == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
-    if end == "no result":
-        return lambda: 1
     return {"total": total, "weights": weights}
 
 if __name__ == "__main__":
+    __import__("pathlib").Path("job/rank-7").mkdir(parents=True)
+    __import__("pathlib").Path("job/rank-7/process.json").write_text("{}")
     print(rf.launch(train, "well", folder="job"))
-    for end in ("error", "killed", "no result"):
+    for end in ("error", "killed"):
         try:
             print(rf.launch(train, end=end))
         except rf.errors.LaunchError as error:
@@ -61,17 +63,25 @@ def test_results_output_curves_and_failures_come_to_the_caller(tmp_path):
     done = run_script(LAUNCH, tmp_path, TMPDIR=str(tmp_path / "temporary"))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines.count("hello from 0") == lines.count("[rank 1] hello from 1") == 4
+    assert lines.count("hello from 0") == lines.count("[rank 1] hello from 1") == 3
     assert "{'total': tensor(3.), 'weights': tensor([1., 1., 1.])}" in lines
     assert lines.count("launch: 'train' failed in rank 1 of 2") == 2
     assert "  got       ValueError: no luck" in lines
     assert any(re.fullmatch(r' +train.py, line \d+, in train: raise ValueError\("no luck"\)', line) for line in lines)
     assert "  got       the process ended with SIGKILL (out of memory?)" in lines
-    assert "the result of 'train' cannot come back" in done.stderr
     assert "demo: 100%" in done.stderr
     assert lines[-6].split() == ["job", "2", "ranks"]
     assert [line.split()[:2] for line in lines[-4:-2]] == [["0", "ended"], ["1", "ended"]]
     assert "lowest 0.75 at step 3" in lines[-1]
+
+
+def test_a_result_that_cannot_come_back_is_told(tmp_path):
+    process = Process(str(tmp_path / "train.py"))
+    process._write(lambda: 1)
+    launched = Launched.__new__(Launched)
+    launched.name, launched.folder = "train", tmp_path
+    with pytest.warns(UserWarning, match="the result of 'train' cannot come back: function: "):
+        assert launched._loaded() is None
 
 
 ENDLESS = """

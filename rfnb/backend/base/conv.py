@@ -264,7 +264,7 @@ def fit(backend: type[Backend], plan: SlidePlan, result: Tensor) -> Tensor:
     return result
 
 
-def one_axis(backend: type[Backend], raw: RawTensor, count: int) -> tuple[Any, tuple[int, ...] | None]:
+def one_axis(backend: type[Backend], raw: RawTensor, count: int) -> tuple[RawTensor, tuple[int, ...] | None]:
     """The tensor with the first `count` axes merged, and their sizes; None if there was one axis."""
     if count == 1:
         return raw, None
@@ -272,14 +272,14 @@ def one_axis(backend: type[Backend], raw: RawTensor, count: int) -> tuple[Any, t
     return backend.merge_axes_raw(raw, 0, count) if count else raw[None], shape
 
 
-def several_axes(backend: type[Backend], raw: RawTensor, shape: tuple[int, ...] | None) -> Any:
+def several_axes(backend: type[Backend], raw: RawTensor, shape: tuple[int, ...] | None) -> RawTensor:
     """The tensor with the first axis split again: the inverse of `one_axis`."""
     if shape is None:
         return raw
     return backend.split_axis_raw(raw, 0, shape) if shape else raw[0]
 
 
-def _swap(dim: object, olds: Sequence[Dim], news: Sequence[Dim]) -> Any:
+def _swap(dim: object, olds: Sequence[Dim], news: Sequence[Dim]) -> RawTensor:
     return news[olds.index(dim)] if dim in olds else dim
 
 

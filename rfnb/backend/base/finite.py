@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -43,11 +43,11 @@ FLOAT32 = Bounds(2.0**-50, 40.0)
 class EndedSequences(Protocol):
     """Knows the sequences that a loop has ended."""
 
-    def __call__(self, backend: type[Backend], signature: Sig, device: object) -> Any:
+    def __call__(self, backend: type[Backend], signature: Sig, device: object) -> RawTensor:
         """The raw mask of entries that have ended, shaped to broadcast against tensors with that signature; None if
         there are no such entries."""
 
-    def guard(self, backend: type[Backend], x: Tensor, raw: RawTensor, domain: Domain, *, finite: bool) -> Any:
+    def guard(self, backend: type[Backend], x: Tensor, raw: RawTensor, domain: Domain, *, finite: bool) -> RawTensor:
         """The raw argument `raw` of an op, made harmless in sequences that end by a condition, which is known later.
 
         x: the tensor of which it is the argument. finite: whether all its numbers are finite.
@@ -69,7 +69,7 @@ class FiniteOps:
     holds_finite_raw: Callable[[RawTensor], bool]
 
     @classmethod
-    def finite_padding(cls: type[Backend], tensor: Tensor) -> Any:
+    def finite_padding(cls: type[Backend], tensor: Tensor) -> RawTensor:
         """The raw tensor with 0 in place of ∞ and NaN in padding."""
         if not tensor.lengths.ragged or cls.holds_finite_raw(tensor._raw):
             return tensor._raw  # without a mask

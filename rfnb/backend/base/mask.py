@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     """Rows of a raw tensor whose first `axes` axes are merged into one."""
 
     frames: Any
-    padding: Any
+    padding: RawTensor
     axes: int
 
 
@@ -76,7 +76,7 @@ class MaskOps:
         return cls.from_numpy_raw(mask if batch_major else np.moveaxis(mask, -1, 0), cls.device_key_raw(lengths))
 
     @classmethod
-    def mask_for(cls: type[Backend], tensor: Tensor, dims: Sequence[Dim]) -> Any:
+    def mask_for(cls: type[Backend], tensor: Tensor, dims: Sequence[Dim]) -> RawTensor:
         """The raw mask of the frames of `dims`, shaped to broadcast against `tensor`; None if there is no padding."""
         padding = cls.padding_for(tensor, tuple(dims))
         return None if padding is None else cls.activation_raw(padding, "logical_not")
@@ -193,7 +193,7 @@ class MaskOps:
             return lengths.keep(key, _rows(cls, tensor, sized(tensor, dims), inner, device, few))
 
     @classmethod
-    def on_frames(cls: type[Backend], function: Callable[[Any], object], raw: RawTensor, rows: Rows) -> object:
+    def on_frames(cls: type[Backend], function: Callable[[RawTensor], object], raw: RawTensor, rows: Rows) -> object:
         """`function` applied to the frames only: padding is not read, becomes 0, and gets no gradient."""
         return cls.on_rows_raw(function, raw, rows.frames, rows.axes)
 

@@ -55,17 +55,17 @@ class MathOps:
     complex_as_real_raw: Callable[[RawTensor], RawTensor]
 
     @classmethod
-    def combine_function(cls: type[Backend], kind: str) -> Callable[[Any, Any], Any]:
+    def combine_function(cls: type[Backend], kind: str) -> Callable[[RawTensor, RawTensor], RawTensor]:
         """`combine_raw` for this kind."""
         return lambda a, b: cls.combine_raw(a, kind, b)
 
     @classmethod
-    def compare_function(cls: type[Backend], kind: str) -> Callable[[Any, Any], Any]:
+    def compare_function(cls: type[Backend], kind: str) -> Callable[[RawTensor, RawTensor], RawTensor]:
         """`compare_raw` for this kind."""
         return lambda a, b: cls.compare_raw(a, kind, b)
 
     @classmethod
-    def activation_function(cls: type[Backend], func: str) -> Callable[[Any], Any]:
+    def activation_function(cls: type[Backend], func: str) -> Callable[[RawTensor], RawTensor]:
         """`activation_raw` for this kind."""
         return lambda raw: cls.activation_raw(raw, func)
 

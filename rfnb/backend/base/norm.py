@@ -159,7 +159,7 @@ def _by_kernel(
         return None
     raws = [x if x is None else x._raw for x in weights]
 
-    def kernel(frames: Any) -> object:
+    def kernel(frames: RawTensor) -> object:
         return backend.batch_norm_raw(frames, len(features), *raws, *how)
 
     raw = kernel(raw) if rows is None else backend.on_frames(kernel, raw, rows)
@@ -204,7 +204,7 @@ def _follow(backend: type[Backend], running: Parameter, now: Tensor, momentum: f
 def _per_frame(
     backend: type[Backend],
     op: str,
-    function: Callable[[Any, Sequence[int], Any, Any, float], object],
+    function: Callable[[RawTensor, Sequence[int], RawTensor, RawTensor, float], object],
     source: Tensor,
     scale: Tensor | None,
     bias: Tensor | None,

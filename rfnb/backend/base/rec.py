@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from rfnb.backend.base.sizes import ragged, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, frame_numbers
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class LstmPlan(NamedTuple):
 class RecOps:
     """Raw part: `gates_in_order_raw` for weights, `lstm_raw` over time, `lstm_step_raw` for one step."""
 
-    gates_in_order_raw: Callable[..., tuple[Any, Any, Any]]
-    lstm_raw: Callable[..., tuple[Any, Any, Any]]
-    lstm_step_raw: Callable[[Any, Any, Any, Any], tuple[Any, Any]]
+    gates_in_order_raw: Callable[..., tuple[RawTensor, RawTensor, RawTensor]]
+    lstm_raw: Callable[..., tuple[RawTensor, RawTensor, RawTensor]]
+    lstm_step_raw: Callable[[RawTensor, RawTensor, RawTensor, RawTensor], tuple[RawTensor, RawTensor]]
 
     @classmethod
     def lstm(
@@ -111,7 +111,7 @@ def _batch(tensors: Sequence[Tensor], inner: Sequence[Dim]) -> list[Dim]:
     return batch
 
 
-def _placed(x: Tensor, order: Sequence[Dim]) -> Any:
+def _placed(x: Tensor, order: Sequence[Dim]) -> RawTensor:
     return align.apply(align.move(x.dims, order, trailing=False), x._raw)
 
 
@@ -144,13 +144,13 @@ def _plan(
 
 def _ends(
     backend: type[Backend], source: Tensor, spatial_dim: Dim, final: align.Sig, lengths: Lengths
-) -> tuple[Any, ...]:
+) -> tuple[RawTensor, ...]:
     """With padding: its mask [time, batch…], and for each sequence the last frame and whether it is empty."""
     if not lengths.ragged:
         return (None, None, None)
     device = backend.device_key_raw(source._raw)
 
-    def make() -> tuple[Any, ...]:
+    def make() -> tuple[RawTensor, ...]:
         if not ragged(source, spatial_dim):
             return (None, None, None)
         size = size_in(source, spatial_dim)

@@ -33,7 +33,7 @@ class ReduceOps:
     """
 
     reduce_raw: Callable[[RawTensor, str, RawTensor, RawTensor], RawTensor]
-    reduce_function: Callable[[str], Callable[[Any, Any], object]]
+    reduce_function: Callable[[str], Callable[[RawTensor, RawTensor], object]]
     all_reduce_raw: Callable[[RawTensor], RawTensor]
 
     @classmethod

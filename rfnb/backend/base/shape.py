@@ -50,7 +50,7 @@ class ShapeOps:
     `merge_axes_raw`, `split_axis_raw`, and `move_raw`, which does what `align.move` says.
     """
 
-    reshape_raw: Callable[[Any, Sequence[int]], Any]
+    reshape_raw: Callable[[RawTensor, Sequence[int]], RawTensor]
     squeeze_raw: Callable[[RawTensor, Sequence[int]], RawTensor]
     transpose_raw: Callable[[RawTensor, Sequence[int]], RawTensor]
     expand_dims_raw: Callable[[RawTensor, int], RawTensor]

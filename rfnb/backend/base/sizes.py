@@ -13,7 +13,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size, within
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def fitted(backend: type[Backend], x: Tensor, dim: Dim) -> Tensor:
 def constant(backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, make: Callable[[], np.ndarray]) -> Any:
     """A raw constant over `dims`, which are dims of `x`, shaped to broadcast against it; computed once per batch."""
 
-    def place() -> Any:
+    def place() -> RawTensor:
         return backend.from_numpy_raw(align.apply(align.move(dims, x.dims, trailing=False), make()), device)
 
     device = backend.device_key_raw(x._raw)

@@ -110,7 +110,7 @@ class TapeOps:
     counted_version_raw: Callable[[RawTensor], int | None]
     plain_version_raw: Callable[[RawTensor], tuple[int, int, bool] | None]
     current_version_raw: Callable[[RawTensor], int]
-    hides_changes: Callable[[Any], bool]
+    hides_changes: Callable[[RawTensor], bool]
     is_leaf_raw: Callable[[RawTensor], bool]
     nbytes_raw: Callable[[RawTensor], int]
     keeps_more_raw: Callable[[Any], bool]
@@ -133,8 +133,8 @@ class Tape:
 
     def __init__(self, raw: type, generator: type):
         self.calls: list[Call] = []
-        self.externals: list[Any] = []
-        self.values: list[Any] = []  # by Var: its value on the traced frame
+        self.externals: list[RawTensor] = []
+        self.values: list[RawTensor] = []  # by Var: its value on the traced frame
         self.streams: list[Any] = []
         self.paused = 0
         self.settings: Callable[[], Callable[[Any], Any] | None] = lambda: None
@@ -157,13 +157,13 @@ class Tape:
         """Whether the body writes into the tensor."""
         return any(other is raw for other, _ in self._before)
 
-    def restore(self, overwrite: Callable[[Any, Any], None]) -> None:
+    def restore(self, overwrite: Callable[[RawTensor, RawTensor], None]) -> None:
         """Undoes the changes of the trial to tensors outside."""
         for raw, copy in self._before:
             overwrite(raw, copy)
 
     @contextmanager
-    def trying(self, overwrite: Callable[[Any, Any], None]) -> Iterator[None]:
+    def trying(self, overwrite: Callable[[RawTensor, RawTensor], None]) -> Iterator[None]:
         """Undoes all changes made inside the block at its end, also of values of the tape."""
         outer, was = self._before, self.trial
         self._before, self.trial = [], True

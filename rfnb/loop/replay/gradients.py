@@ -111,11 +111,11 @@ class _BackwardPass:
 
     def __init__(self, replay: Replay):
         self.replay, self.backend = replay, replay.backend
-        self.carried: list[Any] = [None] * len(
+        self.carried: list[RawTensor] = [None] * len(
             replay.templates
         )  # gradients by the states after the next step to handle
 
-    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], object]]]:
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[RawTensor], object]]]:
         """Values of a step that the loss depends on directly, each with a function from the value to its gradient."""
         raise NotImplementedError
 
@@ -128,7 +128,7 @@ class _BackwardPass:
         """Whether a state has a value for each sequence."""
         return run.sequence_dim in self.replay.step.assigned_vars[name][1]
 
-    def step(self, step: int, names: Sequence[str]) -> dict[str, Any]:
+    def step(self, step: int, names: Sequence[str]) -> dict[str, RawTensor]:
         """The gradients by the values that `step` assigns to the states `names`."""
         replay = self.replay
         self._cut_edits(step + 1)
@@ -179,7 +179,7 @@ class _BackFromTensor(_BackwardPass):
         self.arrived = _arrived(replay, loss._raw if isinstance(loss, Tensor) else loss)
         self.carried = [self.arrived.get(("state", i)) for i in range(len(replay.templates))]
 
-    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], object]]]:
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[RawTensor], object]]]:
         """The outputs of the step; the gradient of each is its part of the gradient of the stacked output."""
         outputs = enumerate(self.replay.schedule.outputs)
         return [(var, partial(self._part, i, step)) for i, var in outputs if ("output", i) in self.arrived]
@@ -221,7 +221,7 @@ class _BackFromValue(_BackwardPass):
         self.name = name
         self.var, (self.sig, self.lengths) = replay.value(name)
 
-    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], object]]]:
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[RawTensor], object]]]:
         """The value itself; its gradient is 1, and 0 in padding and in sequences that have ended."""
         return [(self.var, partial(self._ones, step))]
 
@@ -246,7 +246,7 @@ def _norms(replay: Replay, run: Run, name: str, raw: RawTensor, step: int) -> tu
     return float(np.sqrt(squares.sum())), norms
 
 
-def _stacked(run: Run, rows: list[Any]) -> np.ndarray:
+def _stacked(run: Run, rows: list[RawTensor]) -> np.ndarray:
     """The rows of all steps as one array. [steps, sequences]"""
     return np.array([np.broadcast_to(row, run.batch or 0) for row in rows]).reshape(len(rows), run.batch or 0)
 

@@ -138,7 +138,7 @@ class RecordedSteps:
         self.start, self.bindings, self.seed = start, bindings, bindings.seed
         self._free_steps = self.schedule.free_steps(bindings.limit)
         self._compiled: dict[Any, Any] = {}
-        self._latest: tuple[int, Sequence[Any]] | None = None
+        self._latest: tuple[int, Sequence[RawTensor]] | None = None
         self.advance(outcome)
 
     def advance(self, outcome: Outcome) -> None:
@@ -164,7 +164,7 @@ class RecordedSteps:
         """
         return not self.not_copied and self.step.changes is None and not self.program.may_do_anything
 
-    def states_before(self, step: int) -> tuple[Any, ...]:
+    def states_before(self, step: int) -> tuple[RawTensor, ...]:
         """All states before a step: as kept, or recomputed from the nearest earlier ones that are."""
         if step > self.steps:
             raise LoopNameError(f"{self.recorder.name}: there is no state after step {step - 1}, which failed")
@@ -190,7 +190,7 @@ class RecordedSteps:
         finally:
             self._latest = None
 
-    def _reached(self, step: int, states: Sequence[Any]) -> None:
+    def _reached(self, step: int, states: Sequence[RawTensor]) -> None:
         """The states before `step` have been computed."""
         if self._latest is not None and not self.keeps(step):
             self._latest = step, states
@@ -203,11 +203,11 @@ class RecordedSteps:
         self,
         step: int,
         wanted: Sequence[Var | External],
-        states: Sequence[Any] | None = None,
+        states: Sequence[RawTensor] | None = None,
         *,
         gradients: bool = False,
         given: Mapping[Var, Any] | None = None,
-    ) -> Sequence[Any]:
+    ) -> Sequence[RawTensor]:
         """Recomputes the values `wanted` of a step, from the states before it or from `states`; those that are `given`
         are not computed.
         """
@@ -225,7 +225,7 @@ class RecordedSteps:
 
     def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[object]]:
         """Values at each step. Each step runs only once, even if the states before it are not kept."""
-        states: Sequence[Any] | None = None
+        states: Sequence[RawTensor] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
             results = self.compute(step, [*wanted, *after], states or None)
@@ -267,7 +267,7 @@ class RecordedSteps:
         before = {} if self.origin is None else self.origin.storages()
         return before | {id(self): states} | dict(map(self.backend.storage_raw, raws))
 
-    def _storage_holders(self, frames: Sequence[Any]) -> Sequence[object]:
+    def _storage_holders(self, frames: Sequence[RawTensor]) -> Sequence[object]:
         """The frames that hold separate storages: one if all are of one tensor, none if frames are made on access."""
         if not len(frames):
             return ()
@@ -280,12 +280,12 @@ def _names(wanted: Iterable[Var | External]) -> list[tuple[type, int]]:
     return [(type(var), var.number) for var in wanted]
 
 
-def _without_graph(backend: type[Backend], frames: Sequence[Any]) -> Sequence[object]:
+def _without_graph(backend: type[Backend], frames: Sequence[RawTensor]) -> Sequence[object]:
     """The frames without their autograd graph. Either all frames of a tensor need gradients or none does."""
     return detached(backend, frames) if len(frames) and backend.needs_gradient_raw(frames[0]) else frames
 
 
-def _snapshot_externals(backend: type[Backend], externals: Sequence[Any]) -> tuple[list[object], set[int]]:
+def _snapshot_externals(backend: type[Backend], externals: Sequence[RawTensor]) -> tuple[list[object], set[int]]:
     """The externals, with weights copied if the budget allows; and the positions of weights that were not copied."""
     weights = {i for i, raw in enumerate(externals) if backend.is_leaf_raw(raw)}
     fits = sum(backend.nbytes_raw(externals[i]) for i in weights) <= SNAPSHOT_BUDGET
@@ -300,9 +300,9 @@ class _Snapshots:
     """Copies of parameters, shared by all runs until a parameter changes. Only the runs keep them alive."""
 
     def __init__(self) -> None:
-        self._taken: dict[int, weakref.ref[Any]] = {}  # by id of the parameter
+        self._taken: dict[int, weakref.ref[RawTensor]] = {}  # by id of the parameter
 
-    def take(self, backend: type[Backend], raw: RawTensor) -> Any:
+    def take(self, backend: type[Backend], raw: RawTensor) -> RawTensor:
         """A copy of the parameter's current value."""
         reference = self._taken.get(id(raw))
         if reference is not None and (copy := reference()) is not None and backend.equal_raw(raw, copy):
@@ -421,7 +421,7 @@ class Replay(RecordedSteps):
         tensor.name = name
         return tensor
 
-    def _check(self, states: Sequence[Any], step: int) -> str:
+    def _check(self, states: Sequence[RawTensor], step: int) -> str:
         if step >= self.steps:
             return "failed in this step"
         expected = self.states_before(step + 1) if self.keeps(step + 1) else states

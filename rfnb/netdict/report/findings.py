@@ -417,7 +417,7 @@ GROUPS = {
         r"train|dev|eval|search_data|eval_datasets|train_dataset|forward_data",
         'a torch Dataset, such as rf.hdf("train.hdf")',
     ),
-    "pretraining": (r"pretrain\w*|train_only\w*|epoch_split", "rf.Network.from_config(path, epoch=…) for each stage"),
+    "pretraining": (r"pretrain\w*|train_only\w*|epoch_split", "rf.read_config(path).stages()"),
     "weights of other models": (
         r"preload_from_files|import_model\w*|load|load_epoch|model_init\w*|initialize_from\w*",
         "rf.preload(net, config)",

@@ -15,6 +15,9 @@ from rfnb.errors import DimError, ParameterError
 from rfnb.ops.reduce import log_softmax
 from rfnb.ops.shape import set_sparse_dim
 
+SearchState = Any
+"""What a scorer remembers of each hypothesis: Tensors, or containers of them."""
+
 
 @runtime_checkable
 class Scorer(Protocol):
@@ -45,11 +48,11 @@ class Scorer(Protocol):
     that ends a hypothesis have all that `final` gives, so that only hypotheses that no label ends get it.
     """
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
         """The state before the first label: a Tensor, an `rf.State`, nested ones, or None. The last of `batch_dims` is
         the beam."""
 
-    def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def score(self, label: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
         """Scores of the next labels, such as log-probabilities, {…, beam, labels}, and the new state.
 
         label: the last one of each hypothesis, {…, beam}; in the first step, the option `start=` of `loop.choice`.
@@ -77,13 +80,13 @@ class PartialScorer(Protocol):
     [['bcd']]
     """
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
         """The state before the first label, as for a `Scorer`."""
 
-    def advance(self, label: Tensor, state: Any) -> Any:
+    def advance(self, label: Tensor, state: SearchState) -> SearchState:
         """The state after `label`, the last one of each hypothesis, {…, beam}; called once in each step."""
 
-    def partial(self, labels: Tensor, state: Any) -> Tensor:
+    def partial(self, labels: Tensor, state: SearchState) -> Tensor:
         """Scores of the candidates `labels`, {…, beam, candidates} → the same. state: what `advance` returned."""
 
 
@@ -108,10 +111,10 @@ class ChangingScorer(Protocol):
     ('aaa', {'model': -3.0, 'again': 1.0})
     """
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
         """The state before the first label, as for a `Scorer`."""
 
-    def change(self, scores: Tensor, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def change(self, scores: Tensor, label: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
         """The new scores of the next labels, and the new state.
 
         scores: the sum of the other parts, {…, beam, labels}, whose feature dim are the labels. label: as for a
@@ -119,7 +122,7 @@ class ChangingScorer(Protocol):
         """
 
 
-def state_after(scorer: Scorer | PartialScorer, label: Tensor, state: Any) -> Any:
+def state_after(scorer: Scorer | PartialScorer, label: Tensor, state: SearchState) -> SearchState:
     """The state of a scorer after one more label. {…, beam}"""
     return scorer.advance(label, state) if isinstance(scorer, PartialScorer) else scorer.score(label, state)[1]
 
@@ -142,11 +145,11 @@ class ModuleScorer:
     def __init__(self, module: Any):
         self.module = module
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
         """The initial state of the module."""
         return self.module.default_initial_state(batch_dims=batch_dims)
 
-    def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def score(self, label: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
         """Log-probabilities of the next labels. {…, beam} → {…, beam, labels}"""
         labels = getattr(self.module, "vocab_dim", None)
         if isinstance(labels, Dim) and label.sparse_dim is not labels:

@@ -2,7 +2,7 @@
 
 A step is a call of the layer whose keys are those of the call before, or go on from them. In a beam search, a
 hypothesis may be another row of the batch at each step: `generate` says which labels each row has, and in other loops
-the keys say it (`backend.torch.attention_steps`).
+the keys say it (`backend.torch.attention`).
 """
 
 from __future__ import annotations
