@@ -545,6 +545,9 @@ class Network(Interface):
             return
         for path, _, fault in rehearse(net, net._nodes, net._order, train=False, losses=False):
             yield path, fault
+        choices = {path: layer for path, layer in net.every_layer().items() if layer.layer_class == "choice"}
+        if all(getattr(layer, "input_type", None) == "regression" for layer in choices.values()):
+            yield next(iter(choices)), _nothing_to_search()
 
     def every_layer(self) -> dict[str, Layer]:
         """`layers`, and those inside of others: units of masked_computation, "m/unit/a", and sides of cond."""
@@ -647,8 +650,7 @@ class Network(Interface):
         with stop_gradient_scope():
             net(data)
         if rec.found is None:
-            fault = "search: the choice takes values as they are, and there is nothing to search"
-            raise NetworkError(fault, hint="rf.Network(…, search_flag=True) for the outputs of this mode")
+            raise _nothing_to_search()
         return rec.found
 
     def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:
@@ -781,6 +783,11 @@ def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:
             key = name.removeprefix("data:")
             hint = f'net.forward({{"{key}": (array, lengths), …}})'
             raise DataNotFound(f"layer {node.path!r}: the batch has no {key!r}", hint=hint) from None
+
+
+def _nothing_to_search() -> NetworkError:
+    fault, hint = "the choice takes values as they are, and searches nothing", "rf.Network(…, search_flag=True)"
+    return NetworkError(f"search: {fault}", expected='"input_type": "prob"', hint=hint)
 
 
 guard_methods(Network, "from_config")
