@@ -62,6 +62,10 @@ VIEWS = {
         "rfnb.search.corpus.report.SearchReport rfnb.search.corpus.report.SearchReports",
     ),
     "network": ("rfnb.netdict.views.network", "rfnb.netdict.network.Network"),
+    "net_diff": (
+        "rfnb.netdict.views.diff",
+        "rfnb.netdict.code.diff.NetDiff rfnb.netdict.code.compare.NetComparison",
+    ),
     "network_report": ("rfnb.netdict.views.report", "rfnb.netdict.report.findings.NetworkReport"),
     "overview": ("overview", ""),
     "error": ("error.view", "builtins.Exception"),

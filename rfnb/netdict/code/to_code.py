@@ -1,0 +1,128 @@
+"""`rf.to_code`: a net as a file of rf modules, checked against the net."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from rfnb.core.run_ctx import entered, get_run_ctx
+from rfnb.core.tensor.op import guarded
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.netdict.code.body import unwritten
+from rfnb.netdict.code.check import check_code
+from rfnb.netdict.code.module import ModuleWriter
+from rfnb.netdict.code.trace import Trace, trace_of, without_dropout
+from rfnb.netdict.network import Network
+from rfnb.netdict.report.rehearsal import results_kept
+from rfnb.ops.random import get_random_state, set_random_state
+from rfnb.trace.run.options import recording
+
+
+@guarded
+def to_code(
+    net: Network, *, target: Literal["rf"] = "rf", batch: Mapping[str, Any] | None = None, check: bool = False
+) -> str:
+    """The file that computes what a net of layers computes: dims, and modules with the parameters of its checkpoints.
+
+    The net is called on a batch, in training and in evaluation, and the ops of each layer are written down. They are
+    the same for smaller batches, or it is an error. `Net()` of the file gives outputs and losses by layer.
+
+    Args:
+        net: with all its layers. target: "rf". batch: data that fits; default: random data.
+        check: whether to run the file in a process of its own, and to compare outputs, losses and gradients.
+
+    >>> net = rf.Network(name="tiny", extern_data=rf.ExternData({"data": {"dim": 5}}))
+    >>> _ = net.construct_from_dict({"output": {"class": "linear", "activation": "relu", "n_out": 3, "from": "data"}})
+    >>> print(rf.to_code(net))
+    \"\"\"The net tiny, written by rf.to_code.\"\"\"
+    ...
+        def __call__(self, data):
+            output = self.output(data)
+            return {"output": output}, {}
+    <BLANKLINE>
+
+    Raises NetworkError, which names the layer, for one that has no form as code, or whose code would compute something
+    else.
+    """
+    writer = writer_of(net, batch)
+    text = writer.text()
+    if check:
+        check_code(net, writer, text, data_of(net, batch))
+    return text
+
+
+def writer_of(net: Network, batch: Mapping[str, Any] | None = None) -> ModuleWriter:
+    """What writes a net. Raises Unwritten if other batches need another text."""
+    tensors = data_of(net, batch)
+    modes = [True, False] if net.train_flag is None else [net.train_flag]
+    with _untouched(net):
+        traces = [trace_of(net, tensors, train=mode) for mode in modes]
+        smaller = {key: as_data(x, less=1) for key, x in tensors.items()}
+        smaller_traces = [trace_of(net, smaller, train=mode) for mode in modes]
+        net.extern_data.tensors(tensors)  # dims have their sizes again
+    if len(traces) == 2 and _written(net, [without_dropout(traces[0])]).text() == _written(net, traces[1:]).text():
+        del traces[1], smaller_traces[1]
+    writer, smaller_writer = _written(net, traces), _written(net, smaller_traces)
+    if writer.text() != smaller_writer.text():
+        layer = _first_difference(writer, smaller_writer, smaller_traces[0])
+        raise unwritten(layer, "its ops depend on the size of the batch")
+    return writer
+
+
+def _written(net: Network, traces: Sequence[Trace]) -> ModuleWriter:
+    writer = ModuleWriter(net)
+    for trace in traces:
+        writer.add(trace)
+    return writer
+
+
+def data_of(net: Network, batch: Mapping[str, Any] | None) -> dict[str, Tensor]:
+    """The data, with lengths that are numbers."""
+    tensors = net.extern_data.tensors(net.extern_data.example() if batch is None else batch)
+    return net.extern_data.tensors({key: as_data(x) for key, x in tensors.items()})
+
+
+def as_data(x: Tensor, less: int = 0) -> Any:
+    """The data as any net takes it: an array, and lengths by axis. less: how many sequences are left out."""
+    batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
+    count = None if batch is None else max(x.size_of(batch).max - less, 1)
+    where, lengths = [slice(None)] * len(x.dims), {}
+    for axis, dim in enumerate(x.dims):
+        if dim is batch:
+            where[axis] = slice(count)
+        elif dim.dimension is None:
+            size = x.size_of(dim)
+            values = size.values[:count] if size.dims == (batch,) else size.values
+            where[axis] = slice(int(values.max(initial=0)))
+            if values.ndim:
+                lengths[axis] = values
+    return x.raw_tensor.detach().cpu().numpy()[tuple(where)], lengths or None
+
+
+def _first_difference(a: ModuleWriter, b: ModuleWriter, trace: Trace) -> str:
+    """The layer of the first call that differs."""
+    for (_, lines), (_, others) in zip(a.bodies, b.bodies, strict=True):
+        for line, other in zip(lines, others, strict=False):
+            if line != other:
+                name = line.strip().partition(" = ")[0]
+                return next((path for path in trace.outputs if path.rpartition("/")[2] == name), name)
+    paths = {path: of.text() for path, of in a.classes.items()}
+    return next((path for path, of in b.classes.items() if paths.get(path) != of.text()), "")
+
+
+@contextmanager
+def _untouched(net: Network) -> Iterator[None]:
+    """After the block, the net and the generators of random numbers are as before."""
+    state, choices = get_random_state(), {rec: rec.choices for rec in net._builder.loops.nets.values()}
+    fixed = [(p, p.raw_tensor.detach().clone()) for p in net.parameters() if not p.trainable]
+    with entered(get_run_ctx().again()), results_kept(net._nodes), recording(False):
+        try:
+            yield
+        finally:
+            set_random_state(state)
+            for parameter, values in fixed:
+                if not bool((parameter.raw_tensor == values).all()):
+                    parameter.assign(values)
+            for rec, of in choices.items():
+                rec.choices = of
