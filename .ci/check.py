@@ -63,13 +63,16 @@ def check_quietly(command: tuple[str, ...]) -> str:
 
 
 def check_python(arguments: list[str]) -> dict[str, str]:
-    """The tests that the arguments select; without arguments all of them, those with a browser after the others."""
+    """The tests that the arguments select; without arguments all of them, those with a browser after the others.
+
+    Browser tests mostly wait: three at a time keep two cores busy.
+    """
     if arguments:
         return {"pytest": check("pytest", *arguments)}
     by_file = ["--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20"]
     return {
         "pytest": check("pytest", "-n", "auto", "--maxprocesses", "8", *by_file, "-m", "not browser and not wheel"),
-        "browser": check_browser("pytest", "tests", "-n", "2", *by_file, "-m", "browser or wheel"),
+        "browser": check_browser("pytest", "tests", "-n", "3", *by_file, "-m", "browser or wheel"),
     }
 
 

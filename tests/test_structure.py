@@ -33,15 +33,15 @@ ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run_ctx",
     "data": "dataset writing examples configs public",
     "trace": "record run pause plain observe compare graph capture probe public",
-    "loop": "program step ends steps body replay check run_body choice loop kept breakpoint functional public",
+    "loop": "program step ends steps body replay check run_body choice loop breakpoint functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants repeated "
     "found corpus frames score choice ctc with_tensors decoding generate register public",
     "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
-    "netdict": "versions axes resolve options layer_call spec layer extern_data losses holder params build "
-    "loops builder inner_net config report network weights layers views public",
+    "netdict": "versions axes resolve options layer_call spec layer extern_data losses losses_of_layers holder params "
+    "build loops builder inner_net config report network weights layers views public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""

@@ -17,7 +17,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.tensor.op import OPS, door, method_of
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DimError, DtypeError, OptionError, ParameterError, RfError
 
@@ -305,7 +305,7 @@ def _tensor(value: Any, name: str, dims: Sequence[Dim] | None) -> Tensor:
     return value
 
 
-def _of_batch(raw: Any, name: str) -> Tensor:
+def _of_batch(raw: RawTensor, name: str) -> Tensor:
     """A raw tensor without dims: its first axis is the batch, and each other one gets a new Dim. Binds no dim."""
     shape = raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
     dims = [batch_dim, *(Dim(size, name=f"{name}.{axis}") for axis, size in enumerate(shape[1:], 1))][: len(shape)]

@@ -233,7 +233,7 @@ def _groups(view: ComparisonView) -> dict[str, list[Difference]]:
 
 def _folded(words: str, rows: list[Difference]) -> Fold:
     grid = Grid([[bold(name), *tail] for name, *tail in map(_cells, rows)])
-    return Fold(f"{words} ({len(rows)})", [Group([grid], look="overflow-x:auto")])
+    return Fold(f"{words} ({len(rows)})", [grid])
 
 
 def _cells(row: Difference) -> list[str]:

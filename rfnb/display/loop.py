@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, quiet
+from rfnb.display.markup.elements import Table, quiet, wide
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import duration, percent
 
@@ -239,10 +239,8 @@ def to_html(view: LoopExplanationView) -> Html:
         return el("div", f"{view['name']} has not run yet", style=f"{style.BOX};{style.QUIET}")
     rows = [_rows(view, number, text, ops) for number, text, ops in lines(view)]
     times = [el("div", quiet(line)) for line in legend(view)]
-    if times:
-        table = el("table", rows, style=f"{style.TABLE};width:100%;min-width:720px")
-        return el("div", _head(view), times, el("div", table, style="overflow-x:auto"), style=style.BOX)
-    return el("div", _head(view), el("table", rows, style=f"{style.TABLE};width:100%"), style=style.BOX)
+    table = el("table", rows, style=f"{style.TABLE};width:100%;min-width:{720 if times else 480}px")
+    return el("div", _head(view), times, wide(table), style=style.BOX)
 
 
 def _head(view: LoopExplanationView) -> Html:
@@ -260,10 +258,11 @@ def _rows(view: LoopExplanationView, number: int, text: str, ops: list[MovedOp])
     mark = style.PALETTE[HUES[_slowest(ops)]] if ops else "transparent"
     code = text.lstrip(" ")
     indent = 8 + 7 * (len(text) - len(code))  # as padding, for lines that are wrapped
+    look = f"{_LINE};{_CODE};min-width:14em"
     line = [
         *(_cost_cells(view, ops, spans) if "times" in view else ()),
         el("td", str(number), rowspan=spans, style=f"{style.LABEL_CELL};text-align:right;vertical-align:top"),
-        el("td", code, rowspan=spans, style=f"{_LINE};{_CODE};border-left:3px solid {mark};padding-left:{indent}px"),
+        el("td", code, rowspan=spans, style=f"{look};border-left:3px solid {mark};padding-left:{indent}px"),
     ]
     beside = [_cells(group, folds=len(ops) > 1) for group in groups] or [[]]
     return [
@@ -277,22 +276,17 @@ def _cost_cells(view: LoopExplanationView, ops: list[MovedOp], spans: int | None
     seconds, share, calls, part = cost(view, ops)
     bar = f"linear-gradient(to right,{style.tint(HEAT, 0.55)} {part:.1%},transparent {part:.1%})" if seconds else "none"
     look = f"{_LINE};text-align:right;white-space:nowrap"
+    shares = f"{look};{style.NUMBERS};min-width:48px"
     return [
         el("td", seconds, rowspan=spans, style=f"{look};{style.NUMBERS};font-weight:bold;padding-right:6px"),
-        el(
-            "td",
-            share,
-            rowspan=spans,
-            title=calls or None,
-            style=f"{look};{style.NUMBERS};min-width:48px;background:{bar}",
-        ),
+        el("td", share, rowspan=spans, title=calls or None, style=f"{shares};background:{bar}"),
         el("td", quiet(calls), rowspan=spans, style=look),
     ]
 
 
 HEAT = "#e8962e"
 _LINE = "padding:1px 12px 1px 0;text-align:left;border:none;background:none;vertical-align:top"
-_CODE = "white-space:pre-wrap;overflow-wrap:anywhere"
+_CODE = "white-space:pre-wrap;overflow-wrap:break-word"
 
 
 def _slowest(ops: list[MovedOp]) -> str:

@@ -86,27 +86,20 @@ class EndedFrames:
         return raw
 
 
-class EndedMasks:
+class EndedInBody:
     """The masks of ended sequences on the traced frame of a step, which ops ask for inside of `ended_by`.
 
-    Subclasses make the masks, which are inputs of the step, and the guards.
+    For sequences that end by their length, the masks are inputs of the step; what `loop.end` ends has guards.
+
+    limit: the largest number of steps of each sequence, known when the body is closed.
     """
 
-    def __init__(self, tape: Tape):
-        self._tape = tape
+    def __init__(self, body: Body):
+        self._tape = body.tape
         self._masks: dict[str, Any] = {}  # by the text of an EndedMask, as slices have no hash
-
-    def size(self) -> Size | None:
-        """The lengths of the sequences, as far as they are known yet."""
-        raise NotImplementedError
-
-    def make(self, kind: EndedMask) -> Any:
-        """A new mask on the traced frame, raw."""
-        raise NotImplementedError
-
-    def make_guard(self, x: Tensor, domain: Domain, finite: bool) -> tuple[EndedGuard, Sequence[Any]]:
-        """The guard of an argument of an op, and the masks that it gets already."""
-        raise NotImplementedError
+        self._body_ref = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
+        self.limit: Size | None = None
+        self._longest: Size | None = None
 
     def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> Any:
         """The raw mask for tensors with this signature on the traced frame; None if no such sequence can have ended."""
@@ -117,31 +110,18 @@ class EndedMasks:
             return None
         kind = EndedMask(False, align.move(size.dims, signature.dims, trailing=False), device)
         mask = self._masks.get(repr(kind))
-        return self.make(kind) if mask is None else mask
+        return self._make(kind) if mask is None else mask
 
     def guard(self, backend: type[Backend], x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
         """The argument of an op, which its guard makes harmless in sequences that `loop.end` has ended."""
         tape = self._tape
         if current_tape() is not tape or tape.paused or not x.sig.dims or not isinstance(tape.find(raw), Var):
             return raw
-        guard, masks = self.make_guard(x, domain, finite)
+        below_end = self._body.condition is not None
         with tape.pause():
             alias = backend.alias_raw(raw)
-        guard.record(tape, raw, alias, masks)
+        tape.record(EndedGuard(x.sig, x.dtype, domain, finite=finite, below_end=below_end), (raw,), {}, alias)
         return alias
-
-
-class EndedInBody(EndedMasks):
-    """The masks of a body for sequences that end by their length, and the guards for those that `loop.end` ends.
-
-    limit: the largest number of steps of each sequence, known when the body is closed.
-    """
-
-    def __init__(self, body: Body):
-        super().__init__(body.tape)
-        self._body_ref = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
-        self.limit: Size | None = None
-        self._longest: Size | None = None
 
     @property
     def _body(self) -> Body:
@@ -166,8 +146,8 @@ class EndedInBody(EndedMasks):
                 self._longest = Size(limit.dims, self._body.backend.to_numpy_raw(limit._raw))
         return self._longest
 
-    def make(self, kind: EndedMask) -> Any:
-        """A further input of the step."""
+    def _make(self, kind: EndedMask) -> Any:
+        """A new mask on the traced frame, a further input of the step."""
         body, size = self._body, self.size()
         assert size is not None
         with body.untraced():
@@ -177,11 +157,6 @@ class EndedInBody(EndedMasks):
         body.frames.append(FrameInput(body.var(frame), kind))
         self._masks[repr(kind)] = mask
         return mask
-
-    def make_guard(self, x: Tensor, domain: Domain, finite: bool) -> tuple[EndedGuard, Sequence[Any]]:
-        """A guard, which gets its masks from `complete`."""
-        below_end = self._body.condition is not None
-        return EndedGuard(x.sig, x.dtype, domain, finite=finite, below_end=below_end), ()
 
     def complete(self) -> None:
         """Passes the masks of what `loop.end` has ended to the guards. Below `loop.end`, the step in which a sequence
@@ -211,12 +186,6 @@ class EndedGuard:
         self.below_end = below_end
         self._dims: Sequence[Dim] = ()  # of the masks
         self._moved: frozenset[Dim] = frozenset()
-
-    def record(self, tape: Tape, raw: Any, result: Any, masks: Sequence[Any]) -> None:
-        """Records the call of this function on the traced frame, whose result is `result`."""
-        tape.record(self, (raw,), {}, result)
-        call = tape.calls[-1]
-        call.args = (*call.args, *masks)
 
     def complete(self, call: Call, masks: Sequence[Var], dims: Sequence[Dim], moved: Sequence[Dim]) -> None:
         """Makes the masks arguments of the recorded call, unless the argument lacks their sequences.

@@ -12,7 +12,7 @@ from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.ground.text import did_you_mean
-from rfnb.core.tensor.arguments import Name
+from rfnb.core.tensor.arguments import Count, Name
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError, LoopNameError, ParameterError
@@ -60,6 +60,8 @@ class Loop:
             steps. Values agree up to rounding.
         unroll: accepted for compatibility; it has no effect.
         debug: whether to record the steps; None follows `rf.options.record`.
+        recompute: with gradients, keep only the states before every so many steps, and compute the values inside of
+            these steps again in the backward pass: best about √steps. 0 keeps all values. Results are the same.
         name: shown in the list of runs and in errors.
     """
 
@@ -72,6 +74,7 @@ class Loop:
         unroll: bool = False,
         axis: Dim | None = None,
         debug: bool | None = None,
+        recompute: Count = 0,
         name: Name = "loop",
     ):
         if axis is not None:
@@ -83,13 +86,13 @@ class Loop:
         self.unroll = unroll
         self.axis = axis
         self.debug = debug
+        self.recompute = recompute
         self.name = name
         self.file: str | None = None  # a file of rfnb whose lines are the step: values get the names of its variables
         self.listing: Listing | None = None  # the lines that stand for the step, if it is not written as code
         self.warns = True  # of states and ends that look like mistakes; not where rfnb writes the body itself
         self.run: Run | None = None
         self.found: Any = None  # the result of the search, if the body has a choice
-        self.keep: Callable[[TracedStep], None] | None = None  # takes the step once it is traced
         self._state = StateHolder(name)
         self._body: Body | None = None
         self._call: EnclosingCall | None = None  # that the loop runs in, if it is recorded
@@ -152,13 +155,7 @@ class Loop:
         error.add_note(f"in step 0 of {self.name}, while its body was traced")
 
     def _run(self, step: TracedStep) -> None:
-        if self.keep is not None:
-            self.keep(step)
         BodyRun(self, step).run()
-
-    def _run_traced(self, step: TracedStep) -> None:
-        """Runs all steps of a body that was traced before; see `loop.kept`."""
-        step.backend.uncompiled(lambda: BodyRun(self, step).run())
 
     def _open_body(self, what: str) -> Body:
         if self._body is None:

@@ -22,7 +22,7 @@ from types import (
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rfnb.backend.base.tape import Call, External, Stream, Tape, Var
-from rfnb.core.tensor.tensor import tensors_in
+from rfnb.core.tensor.tensor import RawTensor, tensors_in
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -131,7 +131,7 @@ class Program:
         position = next(i for i, c in enumerate(self.calls) if c is call)
         self.calls[position : position + 1] = others
 
-    def add_external(self, raw: Any) -> External:
+    def add_external(self, raw: RawTensor) -> External:
         """Adds a raw tensor from outside, and returns its reference."""
         self.externals.append(raw)
         return External(len(self.externals) - 1)

@@ -17,7 +17,7 @@ from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.source import PerPlace, frame_of
 from rfnb.core.tensor.listener import listening, running_loop
 from rfnb.core.tensor.op import OpRow
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import LoopError, LoopWarning
 from rfnb.loop.body.body import judged, loop_record
 from rfnb.loop.ends import at_the_end, steps_taken
@@ -125,6 +125,7 @@ class BodyRun:
         outcome = execute(
             deferred, Bindings(frames, deferred.program.externals, seed, step.limit, step.frames_size), _initial(step),
             record=record, progress=progress, pause=pauses if waits else None, measured=step.recorder.measured,
+            recompute=loop.recompute,
         )  # fmt: skip
         deferred.collect(outcome)
         _take_ends(step, outcome)
@@ -207,7 +208,7 @@ class BodyRun:
 
     def _run_inside(self) -> Results:
         """Records the loop as one call on the tape of the loop around it."""
-        step, frames = self.step, self._frames()
+        step, frames, recompute = self.step, self._frames(), self.loop.recompute
         structure = [_initial(step), frames, step.program.externals, [step.seed]]
         recorded = recorded_step(step, None) if step.recorder.recorded else None
 
@@ -218,7 +219,7 @@ class BodyRun:
             runs = None if inspection is None or recorded is None else inspection.runs
             bindings = Bindings(all_frames, externals, int(seed), step.limit, step.frames_size)
             with listening(None), inspecting(None):
-                outcome = execute(step, bindings, initial, record=runs is not None)
+                outcome = execute(step, bindings, initial, record=runs is not None, recompute=recompute)
             for watcher in step.watchers:
                 watcher.finish(failed=outcome.error is not None)
             error = None if outcome.error is None else self._located(outcome)
@@ -354,12 +355,12 @@ def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
     return size
 
 
-def _final(carried: Carried, raw: Any) -> Any:
+def _final(carried: Carried, raw: RawTensor) -> Any:
     old = carried.before
     return raw if isinstance(old, Dim) else tensor_of(raw, old.sig, old.lengths)
 
 
-def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any, size: Size) -> Tensor:
+def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: RawTensor, size: Size) -> Tensor:
     traced, pending = pair
     lengths = traced.lengths
     if (extent := lengths.size(step.axis)) is None or not extent.agrees(size):
@@ -376,7 +377,7 @@ def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size:
     return hypotheses.searched(ended, size, step.include_eos, step.limit, nan_finder, run)
 
 
-def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: Any) -> Any:
+def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: RawTensor) -> Any:
     """A stacked output; that of a search by its final hypotheses."""
     return raw if step.hypotheses is None else step.hypotheses.resolved(raw, *pair)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -241,8 +241,7 @@ class StepNumber(NamedTuple):
 class FrameInput(NamedTuple):
     """A sequence that gives each step one frame.
 
-    var: the frame in the program. source: the tensor that has the frames, if there is one; in a kept step, its place
-    among the given tensors.
+    var: the frame in the program. source: the tensor that has the frames, if there is one.
     """
 
     var: Var
@@ -374,17 +373,19 @@ def execute(
     start: int = 0,
     measured: MeasuredLoop | None = None,
     pause: PausePoint | None = None,
+    recompute: int = 0,
 ) -> Outcome:
     """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome.
 
     stack: whether outputs are computed. pause: is called with the outcome so far, after each step if it says so; may
-    hold the loop and edit its states.
+    hold the loop and edit its states. recompute: of how many steps the values are computed again for gradients.
     """
     schedule, backend, overrides = step.schedule, step.backend, bindings.given
     program = step.program if current_meter() is None else metered(step.program, measured)
     generator = generators(backend, bindings.seed, program.stream_devices)
     effects = not _replaying.get() and current_tape() is None  # none if an outer loop is traced or replayed
     outputs = schedule.outputs if stack else ()
+    recompute = recompute if backend.grad_enabled_raw() else 0
     outcome = Outcome(tuple(initial), [[] for _ in outputs], start)
     history = outcome.kept = StateHistory(backend, initial) if record else None
     append = [rows.append for rows in outcome.outputs]
@@ -394,15 +395,19 @@ def execute(
             values = overrides.get(steps.start, {})
             bound = program.with_given([*values]) if values else program
             inputs = [*bindings.frames, *({steps.start: raw} for raw in values.values())]
-            compiled = bound.compile_loop(
-                new, outputs, schedule.ended, generator, bindings.externals, effects=effects, keep=record
-            )
+            make = partial(bound.compile_loop, new, outputs, schedule.ended, generator, bindings.externals)
+            compiled = make(effects=effects, keep=record)
+            run = compiled.run
+            if recompute:
+                quiet = make(effects=False, keep=record) if any(call.effect for call in bound.calls) else compiled
+                run = partial(_recomputed, backend, compiled, quiet)
             while steps and not over:
                 room = len(steps) if history is None else history.room
                 if pause is not None and pause.each_step():
                     room = 1
+                room = min(room, recompute or room)
                 part = steps[: room if progress is None else min(room, pace.steps)]
-                outcome.steps, outcome.states, over = compiled.run(
+                outcome.steps, outcome.states, over = run(
                     part, outcome.states, inputs, append, backend.all_true_raw, history and history.fresh.append
                 )
                 if history is not None:
@@ -425,6 +430,25 @@ def execute(
         if history is not None:
             history.take(outcome.steps - origin)
     return outcome
+
+
+def _recomputed(
+    backend: type[Backend], first: Compiled, again: Compiled, part: range, states: Sequence[Any], inputs: Sequence[Any],
+    outputs: Sequence[Callable[[Any], None]], over: Any, keep: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    """`first.run(part, …)`, whose values `again` computes again in the backward pass."""
+    runs = [partial(first.run, keep=keep)]
+
+    def steps(*states: Any) -> tuple[Any, ...]:
+        rows: list[list[Any]] = [[] for _ in outputs]
+        run = runs.pop() if runs else partial(again.run, keep=lambda states: None)
+        return *run(part, states, inputs, [row.append for row in rows], over), rows
+
+    *results, rows = backend.recomputed_raw(steps, states)
+    for append, row in zip(outputs, rows, strict=True):
+        for raw in row:
+            append(raw)
+    return tuple(results)
 
 
 class PausePoint(Protocol):

@@ -43,7 +43,7 @@ class NetNode:
 
     Attributes:
         template: its value without numbers; of a value in a loop, that of one step.
-        sources, inputs: paths of nodes; inputs by the names of options.
+        sources, inputs: paths of nodes; inputs by the names of options. loss_inputs: what the loss takes, so too.
         prepared: templates of what the layer gets from its sources, once somebody asked for its first state.
         unused: sources in the net dict that the value does not depend on: the scores of a choice without a search.
         kind: "part" is a further output of a layer. In a loop: "frame" is the frame of the step, "previous" the value
@@ -64,6 +64,7 @@ class NetNode:
     target: str | None = None
     loss: LayerLoss | None = None
     inv_norm_factor: str | None = None
+    loss_inputs: dict[str, str] = field(default_factory=dict)
     kind: Kind = "layer"
     of: str = ""
     loop: RecNet | None = None
@@ -201,7 +202,7 @@ def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool =
 
 
 BATCH, FRAMES = 3, 23
-"""The made-up sizes: large enough for the filters of most nets, and no usual size of features."""
+"""The made-up sizes of templates, on which nothing may depend: what does is a check of the batch."""
 
 
 def template_of(data: DataKey) -> Tensor:
@@ -211,16 +212,17 @@ def template_of(data: DataKey) -> Tensor:
         if dim.is_batch_dim():
             shape.append(BATCH)
         elif dim.dimension is None:
-            shape.append(FRAMES)
+            sizes = made_up(dim)
+            shape.append(max(sizes))
             if any(d.is_batch_dim() for d in data.dims):
-                lengths[axis] = made_up()
+                lengths[axis] = sizes
         else:
             shape.append(dim.dimension)
     return without_numbers(data.tensor((np.zeros(shape, data.dtype), lengths or None)))
 
 
-def made_up() -> list[int]:
-    """The lengths of the sequences of a template."""
+def made_up(dim: Dim) -> list[int]:
+    """The lengths of the sequences of a template along a dim."""
     return [FRAMES - i for i in range(BATCH)]
 
 
@@ -302,10 +304,13 @@ def join(layer: Layer, templates: Sequence[Tensor], axes: NetworkDims) -> None:
         if layer.traits.joins:
             matches = tuple((a, b) for a, b in matches if a is not x.feature_dim and b is not templates[0].feature_dim)
         pairs.append(matches)
-    if layer.traits.broadcasts:
-        pairs = [
-            (*dims, *((dim, None) for dim in unit)) for dims, unit in zip(pairs, _ones(pairs, templates), strict=True)
-        ]
+    if layer.traits.joins or layer.traits.broadcasts:
+        sources = _matched(pairs, templates)
+        layer.check_broadcast(sources)
+        if layer.traits.broadcasts:
+            pairs = [
+                (*dims, *((dim, None) for dim in unit)) for dims, unit in zip(pairs, broadcast(sources), strict=True)
+            ]
     layer.decide(renamed=tuple(pairs))
     if layer.traits.joins and len(templates) > 1:
         if any(not x.dims for x in templates):
@@ -317,13 +322,15 @@ def join(layer: Layer, templates: Sequence[Tensor], axes: NetworkDims) -> None:
         layer.decide(joined_dim=axes.feature(sum(sizes), used_dims))
 
 
-def _ones(pairs: Sequence[Sequence[tuple[Dim, Dim | None]]], templates: Sequence[Tensor]) -> list[list[Dim]]:
-    """The axes of size 1 that each source does without, as they stand for an axis of another one."""
+def _matched(
+    pairs: Sequence[Sequence[tuple[Dim, Dim | None]]], templates: Sequence[Tensor]
+) -> list[tuple[list[Dim], Dim | None]]:
+    """The dims of each source, with those of the first one for what matches, and its feature dim."""
     sources = []
     for matches, x in zip(pairs, templates, strict=True):
         new: dict[Any, Any] = dict(matches)
         sources.append(([new.get(dim, dim) for dim in x.dims], new.get(x.feature_dim, x.feature_dim)))
-    return broadcast(sources)
+    return sources
 
 
 def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source: Tensor | None) -> None:

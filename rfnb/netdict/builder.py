@@ -12,7 +12,14 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, RfError
+from rfnb.errors import (
+    DataNotFound,
+    DimError,
+    LayerNotFound,
+    NetworkConstructionDependencyLoopException,
+    NetworkError,
+    RfError,
+)
 from rfnb.netdict import options as _options
 from rfnb.netdict.axes import declared_order
 from rfnb.netdict.build import (
@@ -170,8 +177,8 @@ class Builder:
 
     def _in_order(self, scope: Scope, name: str) -> None:
         """Constructs a layer after all that it needs: a chain of layers may be longer than Python can nest calls."""
-        todo = [(scope, name, False)]
-        open_layers: dict[str, None] = {}  # in their order
+        wanted, todo = (scope, name), [(scope, name, False)]
+        open_layers: dict[str, Any] = {}  # in their order, with what the net dict has for them
         while todo:
             scope, name, ready = todo.pop()
             path = scope.path + name
@@ -179,9 +186,13 @@ class Builder:
                 del open_layers[path]
                 self.layer(scope, name)
             elif path in open_layers:
-                raise in_circle(path, list(open_layers))
+                circle = list(open_layers.values())[list(open_layers).index(path) :]
+                if not any(isinstance(layer, Mapping) and layer.get("reuse_params") for layer in circle):
+                    raise in_circle(path, list(open_layers))
+                self.layer(*wanted)
+                return
             elif path not in self.nodes:
-                open_layers[path] = None
+                open_layers[path] = scope.layers[name]
                 todo.append((scope, name, True))
                 needs = [*sources_of(scope, name), *named_layers(scope, name)]
                 todo.extend((*reference, False) for reference in reversed(needs))
@@ -437,6 +448,8 @@ class Builder:
             if isinstance(factor, str):
                 node.inv_norm_factor = self.find(scope, factor, node.path)
             node.loss = loss_by_name(common.loss, opts)
+            names = {option: opts[option] for option in node.loss.layers if isinstance(opts.get(option), str)}
+            node.loss_inputs = {option: self.find(scope, name, node.path) for option, name in names.items()}
         target = common.target
         if target is None and node.loss is not None and node.loss.needs_target:
             target = self.extern.default_target
@@ -481,14 +494,20 @@ class Builder:
                 with on_meta():
                     return renamed(inputs[key], pairs)
             if shared := layer_of_parameter(reused, name):
-                owner = self.nodes[self.find(scope, shared, path)].layer
+                try:
+                    owner = self.nodes[self.find(scope, shared, path)].layer
+                except NetworkConstructionDependencyLoopException:  # the owner, which needs this layer, takes it later
+                    where, of = scope.find(shared, path)
+                    owns = where.layers[of]
+                    full_name = _variable(variable_scope(where, of, owns.get("name_scope")), class_of(owns), name)
+                    trained = bool(owns.get("trainable", True)) and is_trainable(where)
+                    return shared_here(self.variables.get(full_name, dims, initial, trainable=trained), name, dims)
                 table = {} if owner is None else owner.params
                 if name not in table:
                     raise NetworkError(f"reuse_params: {shared!r} has no parameter {name!r}", expected=", ".join(table))
                 check_shape(name, table[name], dims)
                 return shared_here(table[name], name, dims)
-            cell = "" if name.startswith("batch_norm/") else layer.traits.cell_scope
-            parameter = self.variables.get(f"{prefix}{cell}{name}", dims, initial, trainable=trainable)
+            parameter = self.variables.get(_variable(prefix, type(layer), name), dims, initial, trainable=trainable)
             # the steps of a loop name the dims themselves, and are kept from call to call
             return parameter if layer.loop is not None else shared_here(parameter, name, dims)
 
@@ -499,3 +518,8 @@ class Builder:
             return parameter
 
         return new
+
+
+def _variable(prefix: str, cls: type[Layer], name: str) -> str:
+    """The name of a variable. prefix: what stands before those of the layer."""
+    return prefix + ("" if name.startswith("batch_norm/") else cls.traits.cell_scope) + name

@@ -9,6 +9,7 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
@@ -51,6 +52,8 @@ class LossHolder:
         self.custom_inv_norm_factor: Tensor | None = more.get("custom_inv_norm_factor")
         self.reduce_func: Callable[[Tensor], Any] = more.get("reduce_func") or reduced
         self.logits = layer.last.logits
+        inputs: Mapping[str, Tensor] = more.get("inputs") or {}
+        loss.layer, loss.inputs = layer, {name: on_frames_of(x, output) for name, x in inputs.items()}
 
     def init(self, layer: Layer) -> LossHolder:
         """Sets the layer, and returns the holder."""
@@ -142,7 +145,9 @@ class LossHolder:
         where = counted if all(dim in counted.dims for dim in dims) else self.output
         count = 1
         if frames is not None:
-            count = int(where.size_of(frames).values.sum())
+            sizes = where.size_of(frames)
+            beams = [dim for dim in self.output.dims if is_beam(dim) and dim not in sizes.dims]
+            count = int(sizes.values.sum()) * math.prod(dim.get_dim_value() for dim in beams)
         elif batch_dim in where.dims:
             count = where.size_of(batch_dim).max
         return reduced(self.output) * 0.0 + 1.0 / max(count, 1)
@@ -180,7 +185,10 @@ def holder_of(node: NetNode, values: Mapping[str, Tensor]) -> LossHolder:
     loss = loss_by_name(common.loss or "", common.loss_opts)
     try:
         with errors_explained(layer.spec.described, layer.options):
-            return LossHolder(node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor)
+            inputs = {option: values[path] for option, path in node.loss_inputs.items()}
+            return LossHolder(
+                node.path, layer, loss, values[node.path], target, custom_inv_norm_factor=factor, inputs=inputs
+            )
     except DimError as error:
         if layer.loop is not None and node.target is not None and error.hint is None:
             key = node.target.removeprefix("data:")

@@ -8,6 +8,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rfnb.core.advice.similar_dims import is_beam
+from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.run_ctx import get_run_ctx
@@ -15,10 +17,11 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import DimError, NetworkError
-from rfnb.netdict.axes import NetworkDims, renamed, time_of
+from rfnb.netdict.axes import NetworkDims, broadcast, renamed, time_of
 from rfnb.netdict.layer_call import changed_parameters
 from rfnb.netdict.options import REQUIRED, Option
 from rfnb.netdict.spec import COMMON, LastCall, LayerSpec, Traits
+from rfnb.netdict.versions import holds
 from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat
 from rfnb.ops.index import one_hot
@@ -46,11 +49,12 @@ CLASSES = {
     "rec.self_attention": "self_attention cum_concat",
     "rec.position": "positional_encoding relative_positional_encoding",
     "rec.subnet": "rec:unit get_rec_accumulated rec_last_output rec_unstack",
-    "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum",
+    "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum accumulate_mean",
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length reshape transpose tile "
     "flatten_batch unflatten_batch split_batch_time",
     "slice": "slice slice_nd gather gather_nd scatter_nd",
     "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance edit_distance_table optimal_completions",
+    "lattice": "fast_bw forced_align",
     "signal": "stft istft mel_filterbank",
     "run": "train_flag print hdf_dump",
     "time": "window prefix_in_time postfix_in_time pad repeat shift_axis resize time_chunking time_unchunking",
@@ -200,7 +204,29 @@ class Layer(Module):
         """Which dims of a source stand for dims of the first one."""
         return axes.matching(source, first, self.spec.version)
 
-    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+    def check_broadcast(self, sources: Sequence[tuple[Sequence[Dim], Dim | None]]) -> None:
+        """Raises NetworkError if each source lacks an axis of another one, and the net dict does not allow that.
+
+        sources: the dims of each, with the same ones for what matches, and its feature dim.
+        """
+        described = self.spec.described
+        allowed = described.get("allow_broadcast_all_sources")
+        if allowed is None:
+            allowed = "out_shape" in described or not holds("sources share dims", self.spec.version)
+        if allowed or not sources:
+            return
+        skipped = [feature for _, feature in sources] if self.traits.joins else []
+        axes = [[dim for dim in dims if not is_beam(dim) and dim not in skipped] for dims, _ in sources]
+        ones = broadcast(sources)
+        every = {dim for dims, unit in zip(axes, ones, strict=True) for dim in dims if dim not in unit}
+        if all(len(every.difference(dims)) > len(unit) for dims, unit in zip(axes, ones, strict=True)):
+            raise NetworkError(
+                "all sources need broadcasting, as each lacks an axis of another one",
+                got="; ".join(show_dims(dims) for dims, _ in sources),
+                expected='"allow_broadcast_all_sources": True, or "out_shape": {…}, since behavior version 4',
+            )
+
+    def setup(self, *sources: Any, **inputs: Any) -> None:
         """Makes the parameters and the dims that the result has, from templates of what `compute` gets."""
 
     def compute(self, *sources: Any, **inputs: Any) -> Tensor:
@@ -299,10 +325,6 @@ class SteppingLayer(Layer):
 
     def begin_steps(self) -> None:
         """Computes what is the same in each step, before the steps of a loop."""
-
-    def begun_tensors(self) -> list[Tensor]:
-        """What `begin_steps` has computed."""
-        return []
 
     def end_steps(self) -> None:
         """After the steps."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,9 +47,14 @@ LOSSES: dict[str, type[LayerLoss]] = {}
 class LayerLoss:
     """Base of the losses of layers. The options of `loss_opts` are its attributes.
 
+    layer: whose loss it is. inputs: the outputs of the layers that the options in `layers` name, by option.
+
     Raises NetworkError for an unknown option.
     """
 
+    layer: Any = None
+    inputs: Mapping[str, Tensor] = MappingProxyType({})
+    layers: ClassVar[tuple[str, ...]] = ()
     needs_target: ClassVar[bool] = True
     by_frame: ClassVar[bool] = True  # whether the target has the length of the output
     more_labels: ClassVar[int] = 0  # how many outputs there are beside the labels of the target
@@ -85,6 +93,8 @@ class LayerLoss:
 
 def loss_by_name(name: str, options: dict[str, Any] | None) -> LayerLoss:
     """The loss with this name. Raises NetworkError if there is none."""
+    if name not in LOSSES:
+        import_module("rfnb.netdict.losses_of_layers")
     if name not in LOSSES:
         raise NetworkError(f"there is no loss {name!r}", expected=", ".join(LOSSES), hint=did_you_mean(name, LOSSES))
     return LOSSES[name](**(options or {}))

@@ -80,7 +80,7 @@ class CommonOptions:
     dropout_axis: Any = value(None)
     dropout_noise_shape: Any = value(None, dict, list, tuple)
     dropout_on_forward: bool = value(False, bool)
-    allow_broadcast_all_sources: bool = value(True, bool)
+    allow_broadcast_all_sources: bool | None = value(None, bool)
     batch_norm: bool | dict[str, Any] | None = value(None, bool, dict)
     register_as_extern_data: str | None = value(None, str)
 

@@ -21,7 +21,7 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.scope import within
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 from rfnb.printable import terminal_text
 
@@ -66,7 +66,7 @@ def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: OutDims) -> Any
     return tuple(outputs) if is_list else outputs[0]
 
 
-def _under(raw: Any, dims: Sequence[Dim], lengths: Lengths) -> Tensor:
+def _under(raw: RawTensor, dims: Sequence[Dim], lengths: Lengths) -> Tensor:
     """A result of a function of raw tensors as a Tensor {dims}."""
     shape = tuple(raw.shape)
     if len(shape) != len(dims) or any(d.dimension not in (None, n) for d, n in zip(dims, shape, strict=True)):
@@ -151,7 +151,7 @@ def _assert(condition: Tensor, message: str, stop: bool) -> None:
     backend = raw_registry.backend_of_raw(condition._raw)
     holds = backend.reduce(condition, mode="all", axis=condition.dims)
 
-    def check(raw: Any) -> None:
+    def check(raw: RawTensor) -> None:
         if not backend.all_true_raw(raw):
             _complain(message, stop)
 
@@ -249,7 +249,7 @@ class _Fresh:
         self._fn, self._backend, self._count = fn, backend, count
         self._shapes: list[tuple[int, ...]] | None = None
 
-    def __call__(self, *raws: Any) -> Any:
+    def __call__(self, *raws: RawTensor) -> Any:
         result = self._fn(*raws)
         parts = self._checked(result)
         shapes = [tuple(part.shape) for part in parts]

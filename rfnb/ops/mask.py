@@ -16,7 +16,7 @@ from rfnb.core.ground.default import get_default_array_index_dtype, get_default_
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import guarded, method_of, op
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.math import logical_and
 
@@ -62,7 +62,7 @@ def lengths_tensor(dim: Dim, device: str | None = None) -> Tensor:
     return tensor_of(_raw(dim, lengths, "size", size.values, device), align.sig(size.dims), lengths)
 
 
-def _raw(dim: Dim, lengths: Lengths, what: str, values: Any, device: str | None) -> Any:
+def _raw(dim: Dim, lengths: Lengths, what: str, values: Any, device: str | None) -> RawTensor:
     """Lengths of `dim` as a raw tensor, with the dtype of the tensors that they follow from, by default int64."""
     dtypes = {
         (size.dtype if root.template is None else root.template.dtype) or get_default_array_index_dtype()

@@ -18,7 +18,7 @@ from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.concat import concat
 from rfnb.ops.convert import convert_to_tensor
@@ -165,7 +165,7 @@ def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make
         return make()
     backend = selected()
 
-    def raw() -> Any:
+    def raw() -> RawTensor:
         with backend.outside_modes():
             return make()._raw
 

@@ -15,7 +15,7 @@ from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
@@ -208,7 +208,7 @@ def advance(
     return BeamState(labels, parents, best.like(total), best.like(counted))
 
 
-def raw_in_order(x: Tensor, order: Sequence[Dim]) -> Any:
+def raw_in_order(x: Tensor, order: Sequence[Dim]) -> RawTensor:
     """The raw tensor with axes in this order, of size 1 for what `x` does not have."""
     if not x.dims_set <= set(order):
         x.copy_transpose(order)  # raises an error that names the dims
@@ -228,7 +228,7 @@ def _number(step: Tensor | int, more: float, like: Tensor) -> Any:
     return backend_of_raw(like._raw).full_raw([], step + more, like.dtype, like.device)
 
 
-def _power(raw: Any, exponent: float) -> Any:
+def _power(raw: RawTensor, exponent: float) -> Any:
     return raw if exponent == 1 else raw**exponent
 
 
@@ -312,16 +312,12 @@ def advance_arrays(
         step: the number of this step.
         device: that of the scores.
     """
-    batch, beam = state.scores.shape
-    compared, exponent, offset = state.scores, rules.exponent, rules.offset
+    (batch, beam), compared, exponent = state.scores.shape, state.scores, rules.exponent
     some_past = state.ended.any()
     if some_past:
         past = backend.expand_dims_raw(backend.from_numpy_raw(state.ended, device), -1)
         scores = backend.where_raw(past, first_label, scores)
-        if exponent:
-            counted = state.counts + offset if offset else state.counts
-            factors = _power_of_array(backend, (step + 1 + offset) / counted, exponent, device)
-            compared = np.where(state.ended, compared * factors, compared)
+        compared = _compared(state, rules, backend, step, device)
     total = backend.expand_dims_raw(backend.from_numpy_raw(compared, device), -1) + scores
     best, index = backend.best_raw(total.reshape(batch, -1), places, beam)
     parents, labels = np.divmod(index, total.shape[2])
@@ -334,12 +330,70 @@ def advance_arrays(
     return BeamState(labels, parents, best, counts)
 
 
-def _power_of_array(backend: type[Backend], base: np.ndarray, exponent: float, device: str | None) -> np.ndarray:
-    """By the backend, whose powers may differ from those of numpy in the last bit."""
-    if exponent == 1:
-        return base
-    powers: np.ndarray = backend.to_numpy_raw(backend.from_numpy_raw(base, device) ** exponent)
-    return powers
+def advance_apart(
+    state: BeamState,
+    scores: Any,
+    rules: BeamRules,
+    backend: type[Backend],
+    *,
+    is_end: np.ndarray,
+    places: int,
+    step: int,
+    device: str | None,
+) -> BeamState:
+    """`advance_arrays` where ended hypotheses have places of their own, as in `best_apart`.
+
+    Args:
+        scores: of the labels after the hypotheses that go on, which have the first places. [batch, living, labels]
+        is_end: which labels end a hypothesis. [labels]
+    """
+    (batch, beam), (_, living, count) = state.scores.shape, scores.shape
+    past, sums, most = state.ended, state.scores, rules.most_ended
+    dead, zero = sums.dtype.type(-np.inf), np.zeros((batch, 1), "int64")
+    base = backend.from_numpy_raw(np.where(past[:, :living], dead, sums[:, :living]), device)
+    total = (backend.expand_dims_raw(base, -1) + scores).reshape(batch, -1)
+    best, index = backend.best_raw(total, min(places + living * len(rules.ends), total.shape[1]), 0)
+    copies = np.where(past, _compared(state, rules, backend, step, device), dead)
+    numbers = np.concatenate([index, zero + np.arange(0, beam * count, count)], axis=1)
+    order = np.lexsort((numbers, -np.concatenate([best, copies], axis=1)))
+    is_copy = np.concatenate([zero + np.zeros(best.shape[1], bool), past], axis=1, dtype=bool, casting="unsafe")
+    best = np.concatenate([best, np.where(past, sums, dead)], axis=1)
+    counts = np.concatenate([np.full(index.shape, step + 1, state.counts.dtype), state.counts], axis=1)
+    order += np.arange(0, order.size, order.shape[1])[:, None]
+    best, numbers, copied, counts = (column.take(order) for column in (best, numbers, is_copy, counts))
+    parents, labels = np.divmod(numbers, count)
+    alive = best != dead
+    copied &= alive
+    ends = is_end.take(labels) & alive & ~copied
+    goes_on = alive & ~(copied | ends)
+    number = goes_on.cumsum(axis=1)
+    ends &= number < living  # among the candidates from the best one on, until enough of them go on
+    if most is not None:
+        ends &= ends.cumsum(axis=1) + copied.sum(axis=1, keepdims=True) <= most
+    ended = copied | ends
+    place = np.where(goes_on, number - 1, living - 1 + ended.cumsum(axis=1))
+    without = ~(ended & (place < beam) | goes_on & (number <= living))
+    place = np.where(without, beam - 1 + without.cumsum(axis=1), place)
+    width, over = max(places, beam + place.shape[1]), past.all(axis=1)
+    place += np.arange(0, batch * width, width)[:, None]
+    columns = [np.zeros((batch, width), part.dtype) for part in (labels, parents, best, counts)]
+    columns[2][:], columns[3][:] = dead, step + 1
+    kept: Any = 0, np.arange(beam), sums, state.counts
+    for column, part, before in zip(columns, (labels, parents, best, counts), kept, strict=True):
+        column.put(place, part)
+        if over.any():
+            column[:, :beam] = np.where(over[:, None], before, column[:, :beam])
+    return BeamState(*(column[:, :places] for column in columns))
+
+
+def _compared(state: BeamState, rules: BeamRules, backend: type[Backend], step: int, device: str | None) -> np.ndarray:
+    """The scores by which hypotheses that have ended compete at a step, with those of the others. [batch, beam]"""
+    if not rules.exponent:
+        return state.scores
+    factors = (step + 1 + rules.offset) / (state.counts + rules.offset if rules.offset else state.counts)
+    if rules.exponent != 1:  # by the backend, whose powers may differ from those of numpy in the last bit
+        factors = backend.to_numpy_raw(backend.from_numpy_raw(factors, device) ** rules.exponent)
+    return np.where(state.ended, state.scores * factors, state.scores)
 
 
 def check_step(scores: Tensor, base: Tensor, axis: Dim, beam: Dim, out_beam: Dim) -> None:

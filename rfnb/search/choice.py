@@ -396,15 +396,9 @@ def _rows(body: Body, parents: Tensor, beam: Dim) -> Traced:
         return parents
     count = beam.get_dim_value()
     with body.untraced():
-        raw = body.backend.from_numpy_raw(_starts(sizes, count), parents.device)
-    body.recorder.of_sizes[id(raw)] = _starts, parents.dims[:-1], count, parents.device
+        starts = np.arange(math.prod(sizes)).reshape([*sizes, 1]) * count  # of the hypotheses of each sequence
+        raw = body.backend.from_numpy_raw(starts, parents.device)
     return body.recorder._wrap(parents.plain.like(parents.plain._raw + raw))
-
-
-def _starts(sizes: Sequence[int], beam: int) -> np.ndarray:
-    """The positions of the first hypothesis of each sequence."""
-    starts: np.ndarray = np.arange(math.prod(sizes)).reshape([*sizes, 1]) * beam
-    return starts
 
 
 def _label_dim(body: Body, scores: Tensor, axis: Dim | None, beam: Dim | None) -> Dim:

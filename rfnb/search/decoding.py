@@ -25,7 +25,15 @@ from rfnb.ops.concat import concat
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
 from rfnb.ops.shape import expand_dims, replace_dim, set_feature_dim
-from rfnb.search.beam import BeamState, advance, advance_arrays, check_step, first_label_only, raw_in_order
+from rfnb.search.beam import (
+    BeamState,
+    advance,
+    advance_apart,
+    advance_arrays,
+    check_step,
+    first_label_only,
+    raw_in_order,
+)
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
 from rfnb.search.repeated import Repeated, copied, injected
@@ -253,8 +261,10 @@ class Decoding:
         self.device: str | None = None  # of the scores
         self._first = np.arange(shape[0])[:, None] * places  # the row of the first hypothesis of each sequence
         self._candidates = 0  # with those without a place
+        self._is_end = np.zeros(0, bool)  # of each label
         self._first_label: Any = None  # see `advance_arrays`
-        self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change) and rules.by_rank
+        self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change)
+        self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
         self.injection = injected.get()
         self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
         self._over: Any = np.zeros(shape[0], bool)  # sequences none of whose hypotheses goes on
@@ -274,11 +284,16 @@ class Decoding:
         labels, parents, scores, counts = (part[:, :beam] for part in wide[:4])
         rows = parents + self._first
         had, was, lengths = (array.take(rows) for array in (past, self.state.ended, self.lengths))
-        if self.rules.stops:
+        goes_on, end_label = ~had, self._is_end.take(labels)
+        if self.rules.sure:
             scores = self._stopped(BeamState(labels, parents, scores, counts, had))
-        ends = ~had & np.isfinite(scores) & np.isin(labels, self.rules.ends)
+        elif self.rules.most_ended is not None:
+            over = had | end_label
+            stops = (over & (scores != -np.inf)).sum(axis=1) >= self.rules.most_ended
+            scores = np.where(stops[:, None] & ~over, np.float32(-np.inf), scores)
+        ends = goes_on & np.isfinite(scores) & end_label
         scores = self._with_finals(parents, scores, ends, parts)
-        self.lengths = lengths + (~had & (True if self.include_eos else ~ends))
+        self.lengths = lengths + (goes_on if self.include_eos else goes_on & ~ends)
         self.state = BeamState(labels, parents, scores, counts, was | ends | (scores == -np.inf))
         arrays = {"labels": wide.labels, "parents": wide.parents, "scores": scores, "ended": past, "ends": ends}
         arrays["pruned scores"] = wide.scores[:, beam:]
@@ -346,10 +361,17 @@ class Decoding:
         (last, _, sums, counts, _), backend = self.state, self.backend
         state = BeamState(last, None, sums, counts, self.past)
         if self._as_they_are and self.options.input_type == "logits" and backend.get_dtype_name_raw(raw) == "float32":
-            scores = raw.reshape(*self.past.shape, -1)
-            if self._still.any():
+            scores = raw.reshape(len(self.past), self.going, -1)
+            if self.rules.by_rank and self._still.any():
                 return self._best_of_others(scores, state), {}
-            return self._best_of(backend.log_probs_raw(scores, 2), state), {}
+            if self.rules.by_rank:
+                return self._best_of(backend.log_probs_raw(scores, 2), state), {}
+            if self._is_apart:
+                dims: Any = {"is_end": self._is_end, "places": self._candidates}
+                scores = backend.log_probs_raw(scores, 2)
+                return advance_apart(
+                    state, scores, self.rules, backend, step=self.steps, device=self.device, **dims
+                ), {}
         scored, log_probs = None, log_scores(self._scores(raw), self.labels, self.options.input_type)
         if not self._as_they_are:
             scored = self.scorers.add_up(log_probs, self._tensor(state.labels, self.labels), self.dims, self.labels)
@@ -403,13 +425,12 @@ class Decoding:
         scores = self.backend.index_raw(scores, self.backend.from_numpy_raw(rows, self.device), 0)
         others = BeamState(*(None if array is None else array[rows] for array in state))
         best = self._best_of(self.backend.log_probs_raw(scores, 2), others)
-        (batch, beam), arrays = self.past.shape, list[np.ndarray]()
-        stay = (0, 0), (np.arange(beam), 0), (state.scores, -np.inf), (state.counts, 0)
-        for part, (before, none) in zip(best[:4], stay, strict=True):
-            array = np.full((batch, part.shape[1]), none, part.dtype)
-            array[:, :beam], array[rows] = before, part
-            arrays.append(array)
-        return BeamState(arrays[0], arrays[1], arrays[2], arrays[3])
+        beam, shape = self.past.shape[1], (len(self.past), best.labels.shape[1])
+        labels, parents, scores, counts = (np.zeros(shape, part.dtype) for part in best[:4])
+        parents[:, :beam], scores[:, :beam], counts[:, :beam] = np.arange(beam), state.scores, state.counts
+        scores[:, beam:] = -np.inf
+        labels[rows], parents[rows], scores[rows], counts[rows] = best[:4]
+        return BeamState(labels, parents, scores, counts)
 
     def _placed(self, log_probs: Tensor, state: BeamState, best: BeamState) -> BeamState:
         """Candidates that get their places in another way, and behind them the best of the others."""
@@ -454,6 +475,7 @@ class Decoding:
         if self.labels.dimension is None:
             self.labels = Dim(shape[1], name="labels", vocab=self.vocab)
         if not self._candidates:
+            self._is_end = np.isin(np.arange(shape[1]), self.rules.ends)
             places = self.past.shape[1]
             self._candidates = min(places + self.options.candidates, places * shape[1])
             self.device = self.backend.get_device_raw(raw)
@@ -534,6 +556,8 @@ class _Rows:
 
     def of(self, leaf: Any) -> Any:
         """The rows of a part."""
+        if type(leaf) is self.backend.RawTensorType and leaf.shape[:1] == (self.count,):
+            return self.backend.index_raw(leaf, self._rows_on(leaf.device), 0)
         if leaf is None or isinstance(leaf, bool | int | float | str):
             return leaf
         reorder = getattr(leaf, "reorder_cache", None)
@@ -550,10 +574,13 @@ class _Rows:
                 expected=f"({self.count}, …), or an object with reorder_cache(index)",
                 hint="leave out what is the same for all hypotheses: lambda prev, state: model(prev, state, encoded)",
             )
-        rows = self.on.get(leaf.device)
+        return self.backend.index_raw(leaf, self._rows_on(leaf.device), 0)
+
+    def _rows_on(self, device: Any) -> Any:
+        rows = self.on.get(device)
         if rows is None:
-            rows = self.on[leaf.device] = self.backend.from_numpy_raw(self.rows, str(leaf.device))
-        return self.backend.index_raw(leaf, rows, 0)
+            rows = self.on[device] = self.backend.from_numpy_raw(self.rows, str(device))
+        return rows
 
 
 def numbers_of(name: str, given: Any, count: int, vocab: Vocab | None) -> np.ndarray:

@@ -261,10 +261,6 @@ class CollectPlan:
     vocabs: list[Vocab | None] = field(default_factory=list)
     at_start: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def of_batch(self, lengths: Lengths, initial: Any) -> CollectPlan:
-        """The plan of the same search of another batch."""
-        return replace(self, lengths=lengths, initial=initial, scales=dict(self.scales))
-
 
 def collect(plan: CollectPlan, searched: Searched) -> Found:
     """What the search found."""

@@ -10,7 +10,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -65,7 +65,7 @@ class WithTensors:
         raw = x.copy_transpose([*places, *self._rest(x)])._raw
         return raw.reshape(-1, *raw.shape[len(places) :]) if len(places) > 1 else raw
 
-    def _full(self, raw: Any, like: Tensor | None, count: int) -> Any:
+    def _full(self, raw: RawTensor, like: Tensor | None, count: int) -> Any:
         """A Tensor of a raw one whose rows are the hypotheses. {batch, beam, …}"""
         if like is None:
             return raw

@@ -22,7 +22,7 @@ from rfnb.core.ground.source import Source, user_source
 from rfnb.core.ground.tracers import record_calls
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OPS, OpRow
-from rfnb.core.tensor.tensor import Tensor, plain_tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor, plain_tensor
 from rfnb.trace.run import session
 from rfnb.trace.run.entries import going_on
 from rfnb.trace.run.run import Run
@@ -146,7 +146,7 @@ class PlainCalls(Meter):
         finally:
             self._inside_op, recorder.quiet = before
 
-    def tensor(self, raw: Any) -> Tensor:
+    def tensor(self, raw: RawTensor) -> Tensor:
         """The Tensor for a raw tensor."""
         tensor = self._tensors.get(id(raw))
         if tensor is None:
@@ -154,7 +154,7 @@ class PlainCalls(Meter):
             tensor.name = self._name_of(raw)
         return tensor
 
-    def _name_of(self, raw: Any) -> str:
+    def _name_of(self, raw: RawTensor) -> str:
         """The path of a parameter, the name of an argument, of the result of a call, or of a variable."""
         path = None if self.recorder is None else self.recorder.modules.parameters.get(id(raw))
         result, name = self._results.get(id(raw), (None, ""))
@@ -162,7 +162,7 @@ class PlainCalls(Meter):
         called = path or self.names.get(id(raw)) or result_name or variable_of(raw)
         return called if called and called != "tensor" else "a tensor"
 
-    def changes(self, raw: Any) -> None:
+    def changes(self, raw: RawTensor) -> None:
         """The Tensor for this raw tensor keeps the present value."""
         if backend_of_raw(raw).is_readable_raw(raw):
             self._changed[id(raw)] = before = self.tensor(raw)

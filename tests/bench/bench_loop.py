@@ -54,9 +54,9 @@ class Rnn:
         self.x = rf.convert_to_tensor(self.raw, dims=[batch_dim, self.time, self.feat], lengths=self.lengths)
         self.w, self.u = rf.Linear(self.feat, self.gates), rf.Linear(self.hidden, self.gates, with_bias=False)
 
-    def ours(self, hoisted: bool = True) -> torch.Tensor:
+    def ours(self, hoisted: bool = True, recompute: int = 0) -> torch.Tensor:
         """As a Loop."""
-        loop = rf.Loop(axis=self.time, optimize_move_layers_out=hoisted)
+        loop = rf.Loop(axis=self.time, optimize_move_layers_out=hoisted, recompute=recompute)
         loop.state.h = rf.zeros([batch_dim, self.hidden])
         with loop:
             step = rf.tanh(self.w(loop.unstack(self.x)) + self.u(loop.state.h))
@@ -89,9 +89,9 @@ class Lstm(Rnn):
 
     parts = 4
 
-    def ours(self, hoisted: bool = True) -> torch.Tensor:
+    def ours(self, hoisted: bool = True, recompute: int = 0) -> torch.Tensor:
         """As a Loop."""
-        loop = rf.Loop(axis=self.time, optimize_move_layers_out=hoisted)
+        loop = rf.Loop(axis=self.time, optimize_move_layers_out=hoisted, recompute=recompute)
         loop.state.h = loop.state.c = rf.zeros([batch_dim, self.hidden])
         with loop:
             gates = self.w(loop.unstack(self.x)) + self.u(loop.state.h)
@@ -143,9 +143,9 @@ class Decoder:
         self.of_state = rf.Linear(hidden, hidden, with_bias=False)
         self.readout, self.logits = rf.Linear(hidden, readout), rf.Linear(readout, vocab)
 
-    def ours(self, hoisted: bool = True) -> torch.Tensor:
+    def ours(self, hoisted: bool = True, recompute: int = 0) -> torch.Tensor:
         """As a Loop."""
-        loop = rf.Loop(axis=self.time, optimize_move_layers_out=hoisted)
+        loop = rf.Loop(axis=self.time, optimize_move_layers_out=hoisted, recompute=recompute)
         loop.state.h, loop.state.att = rf.zeros([batch_dim, self.hidden]), rf.zeros([batch_dim, self.enc_feat])
         with loop:
             label = self.embedding(loop.unstack(self.labels))

@@ -68,7 +68,9 @@ def transformer(size: str, padded: bool) -> Ways:
     )
     word, phones = rf.Dim(None, name="word"), rf.Dim(None, name="phones")
     enc, model, phone = (rf.Dim(n, name=name) for n, name in [(features, "enc"), (features, "model"), (vocab, "phone")])
-    decoder = rf.TransformerDecoder(enc, phone, model, num_layers=2, num_heads=4, dropout=0.0, att_dropout=0.0)
+    decoder = rf.TransformerDecoder(
+        enc, phone, model, num_layers=2, num_heads=4, dropout=0.0, att_dropout=0.0, share_embedding=False
+    )
     weights = plain_transformer.weights_of(decoder)
     raw, raw_encoder = torch.randint(0, vocab, [batch, labels]), torch.randn(batch, letters, features)
     valid = torch.arange(labels) < labels_of[:, None]

@@ -37,8 +37,8 @@ TOUCH = """async () => {
   }
   await new Promise(done => {
     const isStill = () => (changes.disconnect(), done());
-    let timer = setTimeout(isStill, 250);
-    const changes = new MutationObserver(() => (clearTimeout(timer), (timer = setTimeout(isStill, 250))));
+    let timer = setTimeout(isStill, 150);
+    const changes = new MutationObserver(() => (clearTimeout(timer), (timer = setTimeout(isStill, 150))));
     changes.observe(document, { subtree: true, childList: true, attributes: true });
   });
 }"""
@@ -85,7 +85,7 @@ def shape_of(page: Page, word: Word, folder) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("words", list(WORDS) if PROFILE == "nightly" else ["all", "short"])
+@pytest.mark.parametrize("words", list(WORDS) if PROFILE == "nightly" else ["all"])
 def test_saved_pages(page: Page, tmp_path, words):
     watched = Watched(page, "file:")
     hurt = shape_of(page, hostile(WORDS[words]), tmp_path)

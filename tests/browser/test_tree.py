@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import rfnb as rf
 from rfnb.display.kit.page import STATIC
 from rfnb.search.tree import Tree
-from tests.display.beam.test_beam_view import contrast, endless, found_of
+from tests.browser.looks import faults, weak_words
+from tests.display.beam.test_beam_view import endless, found_of
 from tests.search.test_choice import Net
 
 pytestmark = pytest.mark.browser
@@ -135,71 +133,23 @@ def test_a_long_tree_scrolls_under_its_numbers_and_is_searched(saved):
     assert inside["x"] <= ring["x"] and ring["x"] + ring["width"] <= inside["x"] + inside["width"]
 
 
-COLOURS = """root => {
-  const parsed = colour => {
-    const numbers = colour.match(/[\\d.]+(e-?\\d+)?/g).map(Number);
-    const [r, g, b, a = 1] = colour.startsWith('color(') ? numbers.map((n, i) => (i < 3 ? n * 255 : n)) : numbers;
-    return { r, g, b, a };
-  };
-  const hex = ({ r, g, b }) => '#' + [r, g, b].map(n => Math.round(n).toString(16).padStart(2, '0')).join('');
-  const over = (top, ground) => ({ a: 1, ...Object.fromEntries(['r', 'g', 'b'].map(
-    c => [c, top[c] * top.a + ground[c] * (1 - top.a)])) });
-  const style = (element, name) => parsed(getComputedStyle(element)[name]);
-  const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-  const canvas = dark ? { r: 18, g: 18, b: 18, a: 1 } : { r: 255, g: 255, b: 255, a: 1 };
-  const back = over(style(root.querySelector('.rfnb-Tree-head'), 'backgroundColor'), canvas);
-  const pairs = [];
-  for (const node of root.querySelectorAll('[data-node]')) {
-    const ground = over(style(node.querySelector('.rfnb-Tree-box'), 'fill'), back);
-    const text = node.querySelector('text');
-    pairs.push([hex(over(style(text, 'fill'), ground)), hex(ground), text.textContent]);
-  }
-  const words = '.rfnb-Tree-head > *, .rfnb-Tree-facts *, .rfnb-Tree-legend *, .rfnb-Tools *, .rfnb-Tree-table *';
-  for (const element of root.querySelectorAll(words)) {
-    if (element.textContent.trim()) {
-      pairs.push([hex(over(style(element, 'color'), canvas)), hex(canvas), element.textContent]);
-    }
-  }
-  return pairs;
-}"""
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", [280, 600, 1400])
-def test_all_words_can_be_read_at_each_width(saved, tmp_path, width, scheme):
+def test_all_words_of_the_tree_can_be_read_and_axe_finds_no_fault(saved, missing):
     tree, reference = lost_tree()
-    root = saved(rf.show(tree, reference=reference), width, scheme)
+    root = saved(rf.show(tree, reference=reference))
     page = root.page
-    for chosen in (False, True):
-        if chosen:
-            root.locator("[data-node='1:0']").click()
-        weak = [pair for pair in root.evaluate(COLOURS) if contrast(*pair[:2]) < 4.5]
-        assert weak == [], chosen
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    grounds = root.evaluate(COLOURS)
-    if scheme == "dark":
-        assert max(contrast(ground, "#000000") for _, ground, _ in grounds) < 6  # no white boxes
-    page.screenshot(path=tmp_path / f"tree-{scheme}-{width}.png", full_page=True)
-
-
-FAULTS = """async () => {
-  const { violations } = await axe.run(document, { resultTypes: ['violations'] });
-  const grave = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
-  return grave.map(({ id, nodes }) => `${id}: ${nodes[0].html}: ${nodes[0].failureSummary}`);
-}"""
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", [280, 1400])
-def test_axe_finds_no_serious_fault(saved, missing, width, scheme):
-    axe = find_spec("axe_playwright_python") or missing("axe-core is not installed (make test installs it)")
-    tree, reference = lost_tree()
-    root = saved(rf.show(tree, reference=reference), width, scheme)
     root.locator("[data-node='1:0']").click()
-    root.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
     root.locator(".rfnb-Tree-rows td").first.wait_for()
-    root.page.evaluate(Path(axe.origin).with_name("axe.min.js").read_text(encoding="utf-8"))
-    assert root.page.evaluate(FAULTS) == []
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        for width in (280, 600, 1400):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (scheme, width)
+        assert weak_words(page) == [], scheme
+    page.set_viewport_size({"width": 280, "height": 800})
+    assert faults(page, missing) == []
+    page.keyboard.press("Escape")
+    assert weak_words(page) == [], "nothing chosen"
 
 
 def test_a_page_of_12_by_40_has_less_than_300_kb(saved, tmp_path):

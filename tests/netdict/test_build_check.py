@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rfnb as rf
-from rfnb.errors import NetworkError, RfError
+from rfnb.errors import NetworkConstructionDependencyLoopException, NetworkError, RfError
 from rfnb.netdict.layer import Layer, layer_by_class
 from rfnb.netdict.resolve import class_name
 
@@ -268,6 +268,15 @@ def test_a_chain_of_layers_may_be_longer_than_calls_can_be_nested(option):
     with deepest(400):
         found = construct({"c": OTHERS["c"], "true": OTHERS["true"], **net, "first": LINEAR})
     assert found.template("output").feature_dim.dimension == 4
+
+
+def test_a_layer_may_have_the_parameters_of_one_that_needs_it():
+    """The layers of the circle share them; a real circle, through sources, is an error still."""
+    net = construct({"a": {**LINEAR, "reuse_params": "output"}, "output": {**LINEAR, "from": "a"}})
+    assert net.get_layer("a").params["W"] is net.get_layer("output").params["W"]
+    assert list(net.variables()) == ["output/W", "output/b"]
+    with pytest.raises(NetworkConstructionDependencyLoopException, match="output → a → output"):
+        construct({"a": {**LINEAR, "from": "output", "reuse_params": "output"}, "output": {**LINEAR, "from": "a"}})
 
 
 @contextlib.contextmanager

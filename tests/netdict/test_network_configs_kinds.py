@@ -9,7 +9,8 @@ import torch
 
 import rfnb as rf
 
-PARTS = re.split(r"(?m)^# --- ", (Path(__file__).parent / "kinds.txt").read_text())[1:]
+TEXTS = [(Path(__file__).parent / name).read_text() for name in ("kinds.txt", "kinds_sizes.txt")]
+PARTS = [part for text in TEXTS for part in re.split(r"(?m)^# --- ", text)[1:]]
 CONFIGS = {name: text for name, _, text in (part.partition("\n") for part in PARTS)}
 
 

@@ -1,7 +1,7 @@
 import type { ITranslator } from '@jupyterlab/translation';
 import { ReactWidget, SidePanel } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
-import { Panel } from '@lumino/widgets';
+import { Panel, SplitPanel, Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { actionsOf } from '../stepper/actions';
@@ -9,6 +9,10 @@ import { LoopsView } from '../views/panel/loops';
 import { Words, WordsContext } from '../views/words';
 import { loopIcon } from './icon';
 import type { ILoops } from './tokens';
+
+/** Where the width last used is kept, and the one before any was. */
+const KEY = 'rfnb-lab:width';
+const WIDTH = 420;
 
 /** The side panel "Loops". */
 export class LoopsPanel extends SidePanel {
@@ -23,6 +27,45 @@ export class LoopsPanel extends SidePanel {
     this.node.setAttribute('aria-label', words.__('Loops'));
     this.content.addClass('rfnb-Panel-content');
     this.content.addWidget(new LoopsBody(loops, words, activate, insert));
+  }
+
+  /** Opens as wide as it was last. */
+  protected onAfterShow(msg: Message): void {
+    super.onAfterShow(msg);
+    requestAnimationFrame(() => {
+      widen(this, Number(localStorage.getItem(KEY)) || WIDTH);
+      this._isOpen = true;
+    });
+  }
+
+  protected onBeforeHide(msg: Message): void {
+    this._isOpen = false;
+    super.onBeforeHide(msg);
+  }
+
+  protected onResize(msg: Widget.ResizeMessage): void {
+    super.onResize(msg);
+    if (this._isOpen && msg.width > 0) {
+      localStorage.setItem(KEY, String(Math.round(msg.width)));
+    }
+  }
+
+  private _isOpen = false;
+}
+
+/** Gives the side area of a widget so many pixels, at most half of the window. */
+export function widen(widget: Widget, pixels: number): void {
+  let area = widget;
+  while (area.parent && !(area.parent instanceof SplitPanel)) {
+    area = area.parent;
+  }
+  const split = area.parent;
+  if (split instanceof SplitPanel && split.node.clientWidth > 0) {
+    const sizes = split.relativeSizes();
+    const at = split.widgets.indexOf(area);
+    const share = Math.min(pixels / split.node.clientWidth, 0.5);
+    const rest = (1 - share) / (1 - sizes[at]);
+    split.setRelativeSizes(sizes.map((size, i) => (i === at ? share : size * rest)));
   }
 }
 

@@ -119,18 +119,14 @@ function giveTabStop(root: HTMLElement, stop?: HTMLElement): void {
   pills.forEach(pill => (pill.tabIndex = pill === chosen ? 0 : -1));
 }
 
+/** The pills that are buttons: not those in a summary, which is a button itself. */
 function pillsIn(root: ParentNode): HTMLElement[] {
-  return [...root.querySelectorAll<HTMLElement>(PILL)];
+  return [...root.querySelectorAll<HTMLElement>(PILL)].filter(pill => !pill.closest('summary'));
 }
 
 /** Whether no closed <details> hides the pill. */
 function isShown(pill: Element): boolean {
-  const fold = pill.parentElement?.closest('details:not([open])') ?? null;
-  if (fold === null) {
-    return true;
-  }
-  const summary = pill.closest('summary');
-  return summary?.parentElement === fold && isShown(fold);
+  return pill.closest('details:not([open])') === null;
 }
 
 function serialsAt(event: Event): string {

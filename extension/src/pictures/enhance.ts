@@ -3,6 +3,7 @@ import { PLAIN, Words } from '../words';
 import { enhanceAttention } from './attention/attention';
 import { enhanceBeam } from './beam/tree';
 import { enhanceDims } from './dims';
+import { enhanceFrames } from './frames';
 import { enhanceGraph } from './graph/graph';
 import type { GraphScripts } from './graph/types';
 import { enhanceProbe } from './probe';
@@ -18,7 +19,11 @@ export interface Scripts {
  * A part that cannot be enhanced stays as it is. Returns a function that undoes it.
  */
 export function enhance(root: HTMLElement, scripts: Scripts | null, words: Words = PLAIN): () => void {
-  const made = [attempt(() => enhanceKind(root, scripts ?? {}, words)), attempt(() => enhanceDims(root))];
+  const made = [
+    attempt(() => enhanceKind(root, scripts ?? {}, words)),
+    attempt(() => enhanceDims(root)),
+    attempt(() => enhanceFrames(root))
+  ];
   return () => made.forEach(undo => undo());
 }
 

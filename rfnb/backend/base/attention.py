@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -72,8 +72,8 @@ class AttentionOps:
     """
 
     attention_raw: Any = None
-    relative_shift_raw: Callable[[Any, int], Any]
-    turn_pairs_raw: Callable[[Any, Any, Any], Any]
+    relative_shift_raw: Callable[[RawTensor, int], RawTensor]
+    turn_pairs_raw: Callable[[RawTensor, RawTensor, RawTensor], RawTensor]
 
     @classmethod
     def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:

@@ -28,7 +28,7 @@ from rfnb.backend.base.sizes import (
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size, longest_of
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class ConcatPlan(NamedTuple):
 class ConcatOps:
     """Raw part: `concat_raw(raws, axis)`, `stack_raw(raws, axis=0)`."""
 
-    concat_raw: Callable[..., Any]
-    stack_raw: Callable[..., Any]
+    concat_raw: Callable[..., RawTensor]
+    stack_raw: Callable[..., RawTensor]
 
     @classmethod
     def concat(
@@ -307,8 +307,8 @@ class SplitPlan:
 class SplitOps:
     """Raw part: `unstack_raw(raw, axis)`, `split_raw(raw, sizes, axis)`."""
 
-    unstack_raw: Callable[..., Any]
-    split_raw: Callable[..., Any]
+    unstack_raw: Callable[..., RawTensor]
+    split_raw: Callable[..., RawTensor]
 
     @classmethod
     def unstack(cls: type[Backend], source: Tensor, *, axis: Dim) -> list[Tensor]:

@@ -12,7 +12,7 @@ from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import BackendError, DimError
 
 if TYPE_CHECKING:
@@ -137,12 +137,12 @@ class EagerOps:
         return nullcontext()
 
     @staticmethod
-    def identity_with_control_dependencies_raw(raw_tensor: Any, dependencies: Sequence[Any]) -> Any:
+    def identity_with_control_dependencies_raw(raw_tensor: RawTensor, dependencies: Sequence[Any]) -> RawTensor:
         """The tensor itself, since ops run in order."""
         return raw_tensor
 
     @staticmethod
-    def create_placeholder_raw(tensor: Tensor) -> Any:
+    def create_placeholder_raw(tensor: Tensor) -> RawTensor:
         """Raises BackendError, since eager tensors always have data."""
         raise BackendError(
             "create_placeholder: placeholders do not exist here, since ops run at once",
@@ -156,7 +156,7 @@ class EagerOps:
         return True
 
     @staticmethod
-    def format_graph_output(raw_tensor: Any, *, max_depth: int | None = None) -> str | None:
+    def format_graph_output(raw_tensor: RawTensor, *, max_depth: int | None = None) -> str | None:
         """None, since there is no graph."""
         return None
 

@@ -20,7 +20,7 @@ from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Lengths, Size, frame_numbers
 from rfnb.core.ground.default import has_fractions
 from rfnb.core.tensor.arguments import OneOf
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, ParameterError
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def fit(backend: type[Backend], plan: SlidePlan, result: Tensor) -> Tensor:
     return result
 
 
-def one_axis(backend: type[Backend], raw: Any, count: int) -> tuple[Any, tuple[int, ...] | None]:
+def one_axis(backend: type[Backend], raw: RawTensor, count: int) -> tuple[Any, tuple[int, ...] | None]:
     """The tensor with the first `count` axes merged, and their sizes; None if there was one axis."""
     if count == 1:
         return raw, None
@@ -272,7 +272,7 @@ def one_axis(backend: type[Backend], raw: Any, count: int) -> tuple[Any, tuple[i
     return backend.merge_axes_raw(raw, 0, count) if count else raw[None], shape
 
 
-def several_axes(backend: type[Backend], raw: Any, shape: tuple[int, ...] | None) -> Any:
+def several_axes(backend: type[Backend], raw: RawTensor, shape: tuple[int, ...] | None) -> Any:
     """The tensor with the first axis split again: the inverse of `one_axis`."""
     if shape is None:
         return raw
@@ -298,8 +298,8 @@ class ConvOps:
     groups)`. They slide over the last axes.
     """
 
-    conv_raw: Callable[..., Any]
-    transposed_conv_raw: Callable[..., Any]
+    conv_raw: Callable[..., RawTensor]
+    transposed_conv_raw: Callable[..., RawTensor]
 
     @classmethod
     def conv(
@@ -479,7 +479,7 @@ def _sizes(op: str, filter_size: Sequence[Dim], spatial: Sequence[Dim]) -> list[
 class PoolOps:
     """Raw part: `pool_raw(raw, mode, windows)`, which slides over the last axes."""
 
-    pool_raw: Callable[..., Any]
+    pool_raw: Callable[..., RawTensor]
 
     @classmethod
     def pool(

@@ -10,7 +10,7 @@ from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Lengths, too_large
 from rfnb.core.ground.default import is_int_dtype
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class CreateOps:
     """Raw part: `full_raw(shape, value, dtype, device)`, `range_raw(size, dtype, device)`."""
 
-    full_raw: Callable[[Sequence[int], Any, str, str | None], Any]
-    range_raw: Callable[[int, str, str | None], Any]
+    full_raw: Callable[[Sequence[int], RawTensor, str, str | None], RawTensor]
+    range_raw: Callable[[int, str, str | None], RawTensor]
 
     @classmethod
     def full(

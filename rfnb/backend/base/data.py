@@ -14,7 +14,7 @@ from rfnb.core.dims.binding import bind_shape
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.ground.default import is_int_dtype
 from rfnb.core.tensor.template import NoData
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import BackendError, DimError, DtypeError
 
 if TYPE_CHECKING:
@@ -30,17 +30,17 @@ class DataOps:
 
     get_dtype_name_raw: Callable[[Any], str]
     as_dtype_raw: Callable[[str], Any]
-    get_ndim_raw: Callable[[Any], int]
+    get_ndim_raw: Callable[[RawTensor], int]
     get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
     get_device_raw: Callable[[Any], str]
-    to_numpy_raw: Callable[[Any], np.ndarray]
-    is_ready_raw: Callable[[Any], bool]
-    convert_raw: Callable[[Any, str | None, str | None], Any]
-    create_parameter_raw: Callable[..., Any]
-    copy_raw: Callable[[Any], Any]
+    to_numpy_raw: Callable[[RawTensor], np.ndarray]
+    is_ready_raw: Callable[[RawTensor], bool]
+    convert_raw: Callable[[RawTensor, str | None, str | None], RawTensor]
+    create_parameter_raw: Callable[..., RawTensor]
+    copy_raw: Callable[[RawTensor], RawTensor]
     set_parameter_trainable: Callable[[Parameter, bool], None]
     copy_to_device_raw: Callable[[Any, str | None], Any]
-    from_numpy_raw: Callable[[Any, Any], Any]
+    from_numpy_raw: Callable[[np.ndarray, str | None], RawTensor]
     device_key_raw: Callable[[Any], Any]
 
     @staticmethod
@@ -59,34 +59,34 @@ class DataOps:
         return tensor
 
     @classmethod
-    def without_numbers_raw(cls: type[Backend], raw_tensor: Any) -> Any:
+    def without_numbers_raw(cls: type[Backend], raw_tensor: RawTensor) -> RawTensor:
         """A tensor of the same shape and dtype that takes no memory. Raises BackendError if the backend has none."""
         raise BackendError("meta: this backend has no tensors without data", got=cls.name, expected="torch")
 
     @classmethod
-    def get_shape_raw(cls: type[Backend], raw_tensor: Any) -> tuple[int, ...]:
+    def get_shape_raw(cls: type[Backend], raw_tensor: RawTensor) -> tuple[int, ...]:
         """The sizes of the axes."""
         return cls.get_shape_tuple_raw(raw_tensor)
 
     @classmethod
-    def get_known_shape_raw(cls: type[Backend], raw_tensor: Any) -> tuple[int, ...]:
+    def get_known_shape_raw(cls: type[Backend], raw_tensor: RawTensor) -> tuple[int, ...]:
         """The sizes of the axes, which are all known."""
         return cls.get_shape_tuple_raw(raw_tensor)
 
     @classmethod
-    def set_known_shape_raw(cls: type[Backend], raw_tensor: Any, shape: tuple[int | None, ...]) -> None:
+    def set_known_shape_raw(cls: type[Backend], raw_tensor: RawTensor, shape: tuple[int | None, ...]) -> None:
         """Checks the shape; None stands for any size. Raises DimError if it differs."""
         sizes = cls.get_shape_tuple_raw(raw_tensor)
         if len(sizes) != len(shape) or any(n not in (None, size) for n, size in zip(shape, sizes, strict=True)):
             raise DimError("the raw tensor has a different shape", got=sizes, expected=shape)
 
     @classmethod
-    def get_new_dim_raw(cls: type[Backend], raw_tensor: Any, axis: int, *, name: str) -> Dim:
+    def get_new_dim_raw(cls: type[Backend], raw_tensor: RawTensor, axis: int, *, name: str) -> Dim:
         """A new Dim of the size of this axis."""
         return Dim(cls.get_shape_tuple_raw(raw_tensor)[axis], name=name)
 
     @classmethod
-    def fill_raw(cls: type[Backend], shape: Sequence[int], value: Any) -> Any:
+    def fill_raw(cls: type[Backend], shape: Sequence[int], value: Any) -> RawTensor:
         """Fills the tensor with `value`."""
         return cls.copy_raw(cls.broadcast_raw(cls.convert_raw(value, None, None), shape))
 
@@ -155,8 +155,8 @@ class MeasureOps:
     calls `see` with the gradient of the tensor in the backward pass.
     """
 
-    magnitude_raw: Callable[[Any, np.ndarray | None], Magnitude | None]
-    watch_gradient_raw: Callable[[Any, Callable[[Any], None]], None]
+    magnitude_raw: Callable[[RawTensor, np.ndarray | None], Magnitude | None]
+    watch_gradient_raw: Callable[[RawTensor, Callable[[RawTensor], None]], None]
 
     @staticmethod
     def synchronize() -> str:

@@ -21,7 +21,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.scope import within
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -47,7 +47,7 @@ class EndedSequences(Protocol):
         """The raw mask of entries that have ended, shaped to broadcast against tensors with that signature; None if
         there are no such entries."""
 
-    def guard(self, backend: type[Backend], x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
+    def guard(self, backend: type[Backend], x: Tensor, raw: RawTensor, domain: Domain, *, finite: bool) -> Any:
         """The raw argument `raw` of an op, made harmless in sequences that end by a condition, which is known later.
 
         x: the tensor of which it is the argument. finite: whether all its numbers are finite.
@@ -65,8 +65,8 @@ def ended_by(ended: EndedSequences) -> AbstractContextManager[None]:
 class FiniteOps:
     """Raw part: `finite_raw(raw, padding)`, `holds_finite_raw(raw)`."""
 
-    finite_raw: Callable[[Any, Any], Any]
-    holds_finite_raw: Callable[[Any], bool]
+    finite_raw: Callable[[RawTensor, RawTensor], RawTensor]
+    holds_finite_raw: Callable[[RawTensor], bool]
 
     @classmethod
     def finite_padding(cls: type[Backend], tensor: Tensor) -> Any:
@@ -107,8 +107,8 @@ class FiniteOps:
 
     @classmethod
     def harmless_raw(
-        cls: type[Backend], raw: Any, ignored: Any, domain: Domain, dtype: str, *, finite: bool = False
-    ) -> Any:
+        cls: type[Backend], raw: RawTensor, ignored: Any, domain: Domain, dtype: str, *, finite: bool = False
+    ) -> RawTensor:
         """`raw` with harmless numbers where `ignored` is true and it is outside of the domain. finite: whether all its
         numbers are."""
         bounds = BOUNDS.get(dtype, FLOAT32)

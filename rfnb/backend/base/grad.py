@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import RfError, TraceError
 
 if TYPE_CHECKING:
@@ -19,23 +19,24 @@ class GradOps:
     """Raw part: `stop_gradient_raw`, `scaled_gradient_raw`,
     `shifted_gradient_raw(raw, scale, shift, axis, clip, padding)`, `gradient_raw(y, x)`, `gradient_leaves_raw(ys)`,
     `set_requires_gradient_raw`, `needs_gradient_raw`, `follow_gradients_raw`,
-    `pull_back_raw(ys, gradients, xs)`, `reaching_raw(raw, sources)`, `new_probe()`; and the contexts
-    `no_gradients` and `gradient_checkpoint_scope`.
+    `pull_back_raw(ys, gradients, xs)`, `reaching_raw(raw, sources)`, `new_probe()`,
+    `recomputed_raw(fn, args)`; and the contexts `no_gradients` and `gradient_checkpoint_scope`.
     """
 
-    stop_gradient_raw: Callable[[Any], Any]
-    reaching_raw: Callable[[Any, Sequence[Any]], Any]
-    scaled_gradient_raw: Callable[[Any, Any], Any]
-    shifted_gradient_raw: Callable[..., Any]
-    gradient_raw: Callable[[Any, Any], Any]
-    needs_gradient_raw: Callable[[Any], bool]
-    set_requires_gradient_raw: Callable[[Any], None]
+    stop_gradient_raw: Callable[[RawTensor], RawTensor]
+    reaching_raw: Callable[[RawTensor, Sequence[RawTensor]], RawTensor]
+    scaled_gradient_raw: Callable[[RawTensor, RawTensor], RawTensor]
+    shifted_gradient_raw: Callable[..., RawTensor]
+    gradient_raw: Callable[[RawTensor, RawTensor], RawTensor]
+    needs_gradient_raw: Callable[[RawTensor], bool]
+    set_requires_gradient_raw: Callable[[RawTensor], None]
     no_gradients: Callable[[], Any]
     gradient_checkpoint_scope: Callable[[], Any]
-    gradient_leaves_raw: Callable[[Sequence[Any]], list[Any]]
-    follow_gradients_raw: Callable[[Sequence[Any], Sequence[Any]], None]
-    pull_back_raw: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
+    gradient_leaves_raw: Callable[[Sequence[RawTensor]], list[RawTensor]]
+    follow_gradients_raw: Callable[[Sequence[RawTensor], Sequence[RawTensor]], None]
+    pull_back_raw: Callable[[Sequence[RawTensor], Sequence[RawTensor], Sequence[RawTensor]], list[RawTensor]]
     new_probe: Callable[[], Any]
+    recomputed_raw: Callable[[Callable[..., Any], Sequence[Any]], Any]
 
     @classmethod
     def stop_gradient(cls: type[Backend], tensor: Tensor) -> Tensor:

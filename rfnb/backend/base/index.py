@@ -21,7 +21,7 @@ from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground.text import number_of
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class GatherPlan:
 class Stacked(NamedTuple):
     """All frames that were stacked to `raw`, which lacks those after the longest sequence."""
 
-    raw: Any
+    raw: RawTensor
     whole: Tensor
     axis: Dim
 
@@ -52,10 +52,10 @@ class Stacked(NamedTuple):
 class IndexOps:
     """Raw part: `gather_raw`, `index_raw`, `select_raw`, `one_hot_raw`."""
 
-    gather_raw: Callable[..., Any]
-    index_raw: Callable[[Any, Any, int], Any]
-    select_raw: Callable[[Any, int, int], Any]
-    one_hot_raw: Callable[[Any, int, str], Any]
+    gather_raw: Callable[..., RawTensor]
+    index_raw: Callable[[RawTensor, RawTensor, int], RawTensor]
+    select_raw: Callable[[RawTensor, int, int], RawTensor]
+    one_hot_raw: Callable[[RawTensor, int, str], RawTensor]
 
     @classmethod
     def gather(
@@ -330,7 +330,7 @@ MODES = ("sum", "mean", "max", "min")
 class ScatterOps:
     """Raw part: `scatter_raw`."""
 
-    scatter_raw: Callable[..., Any]
+    scatter_raw: Callable[..., RawTensor]
 
     @classmethod
     def scatter(

@@ -14,7 +14,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.default import has_fractions
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ LOG_PROBS: dict[str, Callable[[Any, Tensor, Dim], Tensor]] = {
 class LossOps:
     """Raw part: `cross_entropy_raw(logits, labels)`, `edit_distance_raw`."""
 
-    cross_entropy_raw: Callable[[Any, Any], Any]
-    edit_distance_raw: Callable[[Any, Any, Any, Any], Any]
+    cross_entropy_raw: Callable[[RawTensor, RawTensor], RawTensor]
+    edit_distance_raw: Callable[[RawTensor, RawTensor, RawTensor, RawTensor], RawTensor]
 
     @classmethod
     def cross_entropy(
@@ -139,7 +139,7 @@ def _lengths(backend: type[Backend], x: Tensor, dim: Dim, rest: Sequence[Dim], l
 class Problem(NamedTuple):
     """Operands of an alignment, in the layout of kernels: [time, batch, class], [batch], [batch, label], [batch]."""
 
-    raws: tuple[Any, Any, Any, Any]
+    raws: tuple[RawTensor, RawTensor, RawTensor, RawTensor]
     log_probs: Tensor
     classes: Dim
     rest: list[Dim]  # the dims of the sequences, which are merged to `batch`
@@ -152,8 +152,8 @@ class CtcOps:
     `ctc_best_path_raw(log_probs, frames, targets, labels, blank, label_loop)`.
     """
 
-    ctc_loss_raw: Callable[..., Any]
-    ctc_best_path_raw: Callable[..., Any]
+    ctc_loss_raw: Callable[..., RawTensor]
+    ctc_best_path_raw: Callable[..., RawTensor]
 
     @classmethod
     def ctc_loss(

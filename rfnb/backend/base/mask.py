@@ -18,7 +18,7 @@ from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size, frames_mask
 from rfnb.core.tensor.listener import takes_kernels
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class MaskOps:
     axes are one.
     """
 
-    masked_fill_raw: Callable[[Any, Any, Any], Any]
+    masked_fill_raw: Callable[[RawTensor, RawTensor, RawTensor], RawTensor]
     fill_rows_raw: Any = None
     on_rows_raw: Any = None
 
@@ -69,7 +69,7 @@ class MaskOps:
         return True
 
     @classmethod
-    def sequence_mask_raw(cls: type[Backend], lengths: Any, *, batch_major: bool = True) -> Any:
+    def sequence_mask_raw(cls: type[Backend], lengths: Any, *, batch_major: bool = True) -> RawTensor:
         """Whether a position is below the length. [batch] → [batch, longest], or [longest, batch]"""
         values = cls.to_numpy_raw(lengths)
         mask = np.arange(values.max(initial=0)) < values[..., None]
@@ -193,7 +193,7 @@ class MaskOps:
             return lengths.keep(key, _rows(cls, tensor, sized(tensor, dims), inner, device, few))
 
     @classmethod
-    def on_frames(cls: type[Backend], function: Callable[[Any], Any], raw: Any, rows: Rows) -> Any:
+    def on_frames(cls: type[Backend], function: Callable[[Any], Any], raw: RawTensor, rows: Rows) -> Any:
         """`function` applied to the frames only: padding is not read, becomes 0, and gets no gradient."""
         return cls.on_rows_raw(function, raw, rows.frames, rows.axes)
 

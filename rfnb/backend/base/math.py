@@ -14,7 +14,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.default import is_int_dtype
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DtypeError
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class MathOps:
     `complex_as_real_raw`.
     """
 
-    combine_raw: Callable[[Any, str, Any], Any]
-    compare_raw: Callable[[Any, str, Any], Any]
-    activation_raw: Callable[[Any, str], Any]
-    where_raw: Callable[..., Any]
-    cast_raw: Callable[[Any, str], Any]
-    clip_raw: Callable[[Any, Any, Any], Any]
-    complex_as_real_raw: Callable[[Any], Any]
+    combine_raw: Callable[[RawTensor, str, RawTensor], RawTensor]
+    compare_raw: Callable[[RawTensor, str, RawTensor], RawTensor]
+    activation_raw: Callable[[RawTensor, str], RawTensor]
+    where_raw: Callable[..., RawTensor]
+    cast_raw: Callable[[RawTensor, str], RawTensor]
+    clip_raw: Callable[[RawTensor, RawTensor, RawTensor], RawTensor]
+    complex_as_real_raw: Callable[[RawTensor], RawTensor]
 
     @classmethod
     def combine_function(cls: type[Backend], kind: str) -> Callable[[Any, Any], Any]:
@@ -268,7 +268,7 @@ def plan(
     if not (allow or (order is not None and set(dims) <= set(order))):
         check_pair(a.dims, b.dims, dims, kind, strictly=allow is False)
     how_a, how_b = align.move(a.dims, dims), align.move(b.dims, dims)
-    out = align.sig(dims, _labels_of(a, b) if sign > 0 else None, _feature(a, b))
+    out = align.sig(dims, _labels_of(a, b) if sign > 0 else None, a.feature_dim or b.feature_dim)
     if order is None:
         entry: Broadcast = (how_a, how_b, weakref.ref(out), _with_own_frames(a, b))
         a.keep(key, entry)
@@ -299,10 +299,6 @@ def _labels_of(a: Sig, b: Sig) -> Dim | None:
 def lacks_frames(some: Sig, other: Sig) -> bool:
     """Whether `other` has an axis with lengths that `some` lacks."""
     return any(dim not in some.index for dim in other.dims if dim.roots)
-
-
-def _feature(a: Sig, b: Sig) -> Dim | None:
-    return a.feature_dim or b.feature_dim
 
 
 def join(first: Tensor, *others: Tensor) -> Lengths:

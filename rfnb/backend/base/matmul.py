@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -48,9 +48,9 @@ class MatmulOps:
     `linear_raw(x, weight, bias, transpose)`.
     """
 
-    matmul_raw: Callable[[Any, Any], Any]
-    einsum_raw: Callable[[Any, Sequence[int], Any, Sequence[int], Sequence[int]], Any]
-    linear_raw: Callable[[Any, Any, Any, bool], Any]
+    matmul_raw: Callable[[RawTensor, RawTensor], RawTensor]
+    einsum_raw: Callable[[RawTensor, Sequence[int], RawTensor, Sequence[int], Sequence[int]], RawTensor]
+    linear_raw: Callable[[RawTensor, RawTensor, RawTensor, bool], RawTensor]
 
     @classmethod
     def matmul(cls: type[Backend], a: Tensor, b: Tensor, reduce: Dim | Sequence[Dim], use_mask: bool = True) -> Tensor:

@@ -13,7 +13,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import takes_kernels
 from rfnb.core.tensor.parameter import Parameter, parameter_assign
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ class NormOps:
     Optional: `batch_norm_raw(raw, axes, scale, bias, running_mean, running_variance, train, momentum, eps)`.
     """
 
-    layer_norm_raw: Callable[[Any, Sequence[int], Any, Any, float], Any]
-    rms_norm_raw: Callable[[Any, Sequence[int], Any, Any, float], Any]
+    layer_norm_raw: Callable[[RawTensor, Sequence[int], RawTensor, RawTensor, float], RawTensor]
+    rms_norm_raw: Callable[[RawTensor, Sequence[int], RawTensor, RawTensor, float], RawTensor]
     batch_norm_raw: Any = None
 
     @classmethod

@@ -12,7 +12,7 @@ from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class ParameterOps:
 
     parameter_assign_raw: Callable[..., None]
     parameter_assign_at_raw: Callable[..., None]
-    parameter_move_raw: Callable[[Any, str | None, str | None], None]
+    parameter_move_raw: Callable[[RawTensor, str | None, str | None], None]
 
     @classmethod
     def set_parameter_initial_value(cls: type[Backend], param: Parameter, value: Any) -> None:

@@ -14,7 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import too_large
 from rfnb.core.ground.default import is_int_dtype
 from rfnb.core.ground.scope import random_stream
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, ParameterError
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ class RandomOps:
     `seed` is an int or a raw tensor of integers; if given, `generator` is not used.
     """
 
-    empty_raw: Callable[[Sequence[int], str, str | None], Any]
-    draw_raw: Callable[..., Any]
-    dropout_raw: Callable[[Any, float, Sequence[int], Any], Any]
+    empty_raw: Callable[[Sequence[int], str, str | None], RawTensor]
+    draw_raw: Callable[..., RawTensor]
+    dropout_raw: Callable[[RawTensor, float, Sequence[int], RawTensor], RawTensor]
     new_generator: Callable[[str], Any]
     draw_seed: Callable[[], int]
     set_random_seed: Callable[[int], None]

@@ -14,7 +14,7 @@ from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import BackendError, DimError
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ class ReduceOps:
     and `all_reduce_raw`, the sum over processes.
     """
 
-    reduce_raw: Callable[[Any, str, Any, Any], Any]
+    reduce_raw: Callable[[RawTensor, str, RawTensor, RawTensor], RawTensor]
     reduce_function: Callable[[str], Callable[[Any, Any], Any]]
-    all_reduce_raw: Callable[[Any], Any]
+    all_reduce_raw: Callable[[RawTensor], RawTensor]
 
     @classmethod
     def reduce(
@@ -130,9 +130,9 @@ def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequenc
 class SoftmaxOps:
     """Raw part: `softmax_raw(raw, axis, padding, some_empty)`, `log_softmax_raw` and `log_probs_raw(raw, axis)`."""
 
-    softmax_raw: Callable[[Any, int, Any, bool], Any]
-    log_softmax_raw: Callable[[Any, int, Any, bool], Any]
-    log_probs_raw: Callable[[Any, int], Any]
+    softmax_raw: Callable[[RawTensor, int, RawTensor, bool], RawTensor]
+    log_softmax_raw: Callable[[RawTensor, int, RawTensor, bool], RawTensor]
+    log_probs_raw: Callable[[RawTensor, int], RawTensor]
 
     @classmethod
     def softmax(cls: type[Backend], tensor: Tensor, axis: Dim, use_mask: bool = True) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from rfnb.backend.base.sizes import bound, constant, fitted, ragged, size_in, ta
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size, frame_numbers
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class SequenceOps:
     """Raw part: `flip_raw`, `cumsum_raw`."""
 
-    flip_raw: Callable[..., Any]
-    cumsum_raw: Callable[..., Any]
+    flip_raw: Callable[..., RawTensor]
+    cumsum_raw: Callable[..., RawTensor]
 
     @classmethod
     def reverse_sequence(cls: type[Backend], tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = True) -> Tensor:

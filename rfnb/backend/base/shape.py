@@ -20,7 +20,7 @@ from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.dim_math import extreme
 from rfnb.core.dims.lengths import Lengths, Size, within
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ class ShapeOps:
     """
 
     reshape_raw: Callable[[Any, Sequence[int]], Any]
-    squeeze_raw: Callable[[Any, Sequence[int]], Any]
-    transpose_raw: Callable[[Any, Sequence[int]], Any]
-    expand_dims_raw: Callable[[Any, int], Any]
-    expand_raw: Callable[[Any, int, int], Any]
-    broadcast_raw: Callable[[Any, Sequence[int]], Any]
-    merge_axes_raw: Callable[[Any, int, int], Any]
-    split_axis_raw: Callable[[Any, int, Sequence[int]], Any]
-    move_raw: Callable[[Any, align.Move], Any]
+    squeeze_raw: Callable[[RawTensor, Sequence[int]], RawTensor]
+    transpose_raw: Callable[[RawTensor, Sequence[int]], RawTensor]
+    expand_dims_raw: Callable[[RawTensor, int], RawTensor]
+    expand_raw: Callable[[RawTensor, int, int], RawTensor]
+    broadcast_raw: Callable[[RawTensor, Sequence[int]], RawTensor]
+    merge_axes_raw: Callable[[RawTensor, int, int], RawTensor]
+    split_axis_raw: Callable[[RawTensor, int, Sequence[int]], RawTensor]
+    move_raw: Callable[[RawTensor, align.Move], RawTensor]
 
     @staticmethod
     def make_output_tensor(tensor: Tensor, dims: Sequence[Dim], *, name: str) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from rfnb.backend.base.sizes import bound, fitted, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class SignalOps:
     """Raw part: `stft_raw(raw, window, left, step, fft_length, count)`, over the last axis; numbers of samples."""
 
-    stft_raw: Callable[..., Any]
+    stft_raw: Callable[..., RawTensor]
 
     @classmethod
     def stft(
@@ -73,7 +73,7 @@ class SignalOps:
 class WindowOps:
     """Raw part: `unfold_raw(raw, axis, width, stride)`; the window is the last axis."""
 
-    unfold_raw: Callable[[Any, int, int, int], Any]
+    unfold_raw: Callable[[RawTensor, int, int, int], RawTensor]
 
     @classmethod
     def window(

@@ -18,7 +18,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size, frame_numbers, longest_of
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SlicePlan:
 class SliceOps:
     """Raw part: `slice_raw(raw, axis, start, end, step)`."""
 
-    slice_raw: Callable[[Any, int, int, int, int], Any]
+    slice_raw: Callable[[RawTensor, int, int, int, int], RawTensor]
 
     @classmethod
     def slice(
@@ -230,7 +230,7 @@ class PadPlan:
 class PadOps:
     """Raw part: `pad_raw(raw, {axis: (before, after)}, value)`; negative numbers cut off."""
 
-    pad_raw: Callable[[Any, Mapping[int, tuple[int, int]], Any], Any]
+    pad_raw: Callable[[RawTensor, Mapping[int, tuple[int, int]], RawTensor], RawTensor]
 
     @classmethod
     def pad(
@@ -312,10 +312,6 @@ def _gap(n: np.ndarray, longest: int, amount: int) -> np.ndarray:
     return np.broadcast_to(frames < amount, (*n.shape, longest)) if amount > 0 else frames >= n[..., None] + amount
 
 
-def _is_static(amount: Amount) -> bool:
-    return not isinstance(amount, Dim) or amount.dimension is not None
-
-
 def _number(amount: Amount) -> int:
     return int(amount) if not isinstance(amount, Dim) else amount.dimension or 0
 
@@ -327,7 +323,7 @@ def _plan_pad(
     amounts, out = {}, source.sig
     for axis, (left, right), out_dim in zip(axes, padding, out_dims, strict=True):
         place = axis_of("pad", source, axis)
-        if not all(_is_static(dim) for dim in (axis, left, right, out_dim)):
+        if any(isinstance(dim, Dim) and dim.dimension is None for dim in (axis, left, right, out_dim)):
             return None
         before, size, after = (_number(dim) for dim in (left, axis, right))
         if min(size + before, size + after) < 0:

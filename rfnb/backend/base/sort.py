@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class SortOps:
     """Raw part: `sort_raw(raw, axis, descending, stable)`, `search_sorted_raw(sorted, values, right)`."""
 
-    sort_raw: Callable[[Any, int, bool, bool], tuple[Any, Any]]
-    search_sorted_raw: Callable[[Any, Any, bool], Any]
+    sort_raw: Callable[[RawTensor, int, bool, bool], tuple[RawTensor, RawTensor]]
+    search_sorted_raw: Callable[[RawTensor, RawTensor, bool], RawTensor]
 
     @classmethod
     def sort(
@@ -83,11 +83,11 @@ class TopKOps:
     `split_index_raw(index, sizes)`.
     """
 
-    top_k_raw: Callable[[Any, int, int, bool], tuple[Any, Any]]
-    best_raw: Callable[[Any, int, int], tuple[np.ndarray, np.ndarray]]
-    lowest_raw: Callable[[Any], Any]
-    highest_raw: Callable[[Any], Any]
-    split_index_raw: Callable[[Any, Sequence[int]], list[Any]]
+    top_k_raw: Callable[[RawTensor, int, int, bool], tuple[RawTensor, RawTensor]]
+    best_raw: Callable[[RawTensor, int, int], tuple[np.ndarray, np.ndarray]]
+    lowest_raw: Callable[[RawTensor], RawTensor]
+    highest_raw: Callable[[RawTensor], RawTensor]
+    split_index_raw: Callable[[RawTensor, Sequence[int]], list[RawTensor]]
 
     @classmethod
     def top_k(
@@ -129,7 +129,7 @@ class TopKOps:
         out = [*order[:place], k_dim, *order[place + len(dims) :]]
         feature = k_dim if source.feature_dim in dims else source.feature_dim
 
-        def result(raw: Any, sparse_dim: Dim | None, feature_dim: Dim | None = None) -> Tensor:
+        def result(raw: RawTensor, sparse_dim: Dim | None, feature_dim: Dim | None = None) -> Tensor:
             return fitted(cls, tensor_of(raw, align.sig(out, sparse_dim, feature_dim), lengths), k_dim)
 
         best = result(values, source.sparse_dim, feature)

@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from rfnb.core.tensor.tensor import RawTensor
+
 
 class Var(NamedTuple):
     """A value computed on the tape, or an input of the step."""
@@ -89,34 +91,34 @@ class TapeOps:
     uncompiled: Callable[[Callable[[], Any]], Any]
     unobserved: Callable[[], AbstractContextManager[Any]]
     is_observed: Callable[[], int]
-    alias_raw: Callable[[Any], Any]
-    overwrite_raw: Callable[[Any, Any], None]
-    identity_raw: Callable[[Any], Any]
-    frames_raw: Callable[[Any, int], Sequence[Any]]
-    apart_raw: Callable[[Sequence[Any]], list[Any]]
-    scan_raw: Callable[[Callable[..., Any], Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]
-    needs_gradient_raw: Callable[[Any], bool]
-    is_finite_raw: Callable[[Any], bool]
-    is_readable_raw: Callable[[Any], bool]
-    same_raw: Callable[[Any, Any], bool]
-    all_true_raw: Callable[[Any], bool]
-    snapshot_raw: Callable[[Any], Any]
-    layout_raw: Callable[[Any], tuple[int, tuple[int, ...]]]
-    copies_raw: Callable[[Sequence[tuple[Any, tuple[int, tuple[int, ...]]]]], list[Any]]
-    version_raw: Callable[[Any], int]
-    counts_changes_raw: Callable[[Any], bool]
-    counted_version_raw: Callable[[Any], int | None]
-    plain_version_raw: Callable[[Any], tuple[int, int, bool] | None]
-    current_version_raw: Callable[[Any], int]
+    alias_raw: Callable[[RawTensor], RawTensor]
+    overwrite_raw: Callable[[RawTensor, RawTensor], None]
+    identity_raw: Callable[[RawTensor], RawTensor]
+    frames_raw: Callable[[RawTensor, int], Sequence[RawTensor]]
+    apart_raw: Callable[[Sequence[RawTensor]], list[RawTensor]]
+    scan_raw: Callable[..., tuple[Sequence[RawTensor], Sequence[RawTensor]]]
+    needs_gradient_raw: Callable[[RawTensor], bool]
+    is_finite_raw: Callable[[RawTensor], bool]
+    is_readable_raw: Callable[[RawTensor], bool]
+    same_raw: Callable[[RawTensor, RawTensor], bool]
+    all_true_raw: Callable[[RawTensor], bool]
+    snapshot_raw: Callable[[RawTensor], RawTensor]
+    layout_raw: Callable[[RawTensor], tuple[int, tuple[int, ...]]]
+    copies_raw: Callable[[Sequence[tuple[RawTensor, tuple[int, tuple[int, ...]]]]], list[RawTensor]]
+    version_raw: Callable[[RawTensor], int]
+    counts_changes_raw: Callable[[RawTensor], bool]
+    counted_version_raw: Callable[[RawTensor], int | None]
+    plain_version_raw: Callable[[RawTensor], tuple[int, int, bool] | None]
+    current_version_raw: Callable[[RawTensor], int]
     hides_changes: Callable[[Any], bool]
-    is_leaf_raw: Callable[[Any], bool]
-    nbytes_raw: Callable[[Any], int]
+    is_leaf_raw: Callable[[RawTensor], bool]
+    nbytes_raw: Callable[[RawTensor], int]
     keeps_more_raw: Callable[[Any], bool]
-    is_on_host_raw: Callable[[Any], bool]
-    spare_memory_raw: Callable[[Any], int]
-    storage_raw: Callable[[Any], tuple[Any, int]]
-    equal_raw: Callable[[Any, Any], bool]
-    sample_raw: Callable[[Any], Any]
+    is_on_host_raw: Callable[[RawTensor], bool]
+    spare_memory_raw: Callable[[RawTensor], int]
+    storage_raw: Callable[[RawTensor], tuple[RawTensor, int]]
+    equal_raw: Callable[[RawTensor, RawTensor], bool]
+    sample_raw: Callable[[RawTensor], RawTensor]
     get_modes: Callable[[], dict[str, Any]]
     modes: Callable[..., Any]
 
@@ -146,12 +148,12 @@ class Tape:
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
         self._raw, self._referred = raw, (raw, generator)
 
-    def keep(self, raw: Any, copy: Any) -> None:
+    def keep(self, raw: RawTensor, copy: Any) -> None:
         """Stores a copy of a tensor from outside before the trial changes it."""
         if all(other is not raw for other, _ in self._before):
             self._before.append((raw, copy))
 
-    def is_kept(self, raw: Any) -> bool:
+    def is_kept(self, raw: RawTensor) -> bool:
         """Whether the body writes into the tensor."""
         return any(other is raw for other, _ in self._before)
 
@@ -182,7 +184,7 @@ class Tape:
         self._before.clear()
         self.new_stream = None
 
-    def input(self, raw: Any) -> Var:
+    def input(self, raw: RawTensor) -> Var:
         """Declares an input of the step: a state, a frame."""
         return self._new(raw)
 
@@ -191,7 +193,7 @@ class Tape:
         self.values.append(number)
         return Var(len(self.values) - 1)
 
-    def differs(self, raw: Any, dim: Any) -> bool:
+    def differs(self, raw: RawTensor, dim: Any) -> bool:
         """Whether a value differs per step, as the size of the dim does: ops on it are called in each step."""
         return not self.grown.isdisjoint(dim.roots) and isinstance(self.find(raw), Var)
 
@@ -202,11 +204,11 @@ class Tape:
         self._known[id(generator)] = source
         return source
 
-    def find(self, raw: Any) -> Var | External | Stream | None:
+    def find(self, raw: RawTensor) -> Var | External | Stream | None:
         """The Var or External of a raw tensor on this tape."""
         return self._known.get(id(raw))
 
-    def refer(self, raw: Any) -> Var | External | Stream:
+    def refer(self, raw: RawTensor) -> Var | External | Stream:
         """The Var or External of a raw tensor; unknown tensors become an External."""
         reference = self._known.get(id(raw))
         if reference is None:
@@ -215,7 +217,7 @@ class Tape:
             self._known[id(raw)] = reference
         return reference
 
-    def _new(self, raw: Any) -> Var:
+    def _new(self, raw: RawTensor) -> Var:
         var = Var(len(self.values))
         self.values.append(raw)
         self._known[id(raw)] = var
@@ -372,11 +374,11 @@ class FuseOps:
     """A backend may fuse calls of a step, and compute the gradients of weights at the end of a loop."""
 
     joins_raw: Callable[[], bool]
-    joined_raw: Callable[[Sequence[Call], Sequence[Any], Sequence[Any], Collection[Var]], list[Call]]
-    products_raw: Callable[[Sequence[Call], Sequence[Any], Sequence[Any]], list[Product]]
-    sum_raw: Callable[[Any, Any], Any]
-    constant_weight_raw: Callable[[Any, bool], Any]
-    deferred_raw: Callable[[Any, Sequence[Any], Sequence[bool]], tuple[Any, list[Any]]]
-    no_frames_raw: Callable[[Any, int], Any]
-    stack_detached_raw: Callable[[Sequence[Any]], Any]
+    joined_raw: Callable[[Sequence[Call], Sequence[RawTensor], Sequence[RawTensor], Collection[Var]], list[Call]]
+    products_raw: Callable[[Sequence[Call], Sequence[RawTensor], Sequence[RawTensor]], list[Product]]
+    sum_raw: Callable[[RawTensor, RawTensor], RawTensor]
+    constant_weight_raw: Callable[[RawTensor, bool], RawTensor]
+    deferred_raw: Callable[[RawTensor, Sequence[RawTensor], Sequence[bool]], tuple[RawTensor, list[RawTensor]]]
+    no_frames_raw: Callable[[RawTensor, int], RawTensor]
+    stack_detached_raw: Callable[[Sequence[RawTensor]], RawTensor]
     grad_enabled_raw: Callable[[], bool]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import handle_torch_function, has_torch_function_unary
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.checkpoint import checkpoint
 
 from rfnb.backend.base.tape import current_tape
 from rfnb.errors import RfError
@@ -280,6 +281,11 @@ class TorchGrad:
     gradient_checkpoint_scope = staticmethod(gradient_checkpoint_scope)
     copy_raw = staticmethod(torch.clone)
     new_probe = GradientProbe
+
+    @staticmethod
+    def recomputed_raw(fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """`fn(*args)`, whose values are computed again in the backward pass."""
+        return checkpoint(fn, *args, use_reentrant=False)
 
     @staticmethod
     def pull_back_raw(

@@ -20,7 +20,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.op import OPS
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 
 
 class Pure(NamedTuple):
@@ -374,7 +374,7 @@ def operate(how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     return _checked(how(left, right), (left, right))
 
 
-def _index(raw: Any, key: Any) -> Any:
+def _index(raw: RawTensor, key: Any) -> Any:
     if not all(_is_key(part) for part in (key if isinstance(key, tuple) else (key,))):
         raise Refusal(
             "a tensor cannot be indexed by this", expected="numbers, slices, `...`, None, tensors, lists of them"
@@ -577,7 +577,7 @@ def _meta(value: Any) -> Any:
     return value.to("meta") if is_raw(value) and value.dtype is not module("torch").bool else value
 
 
-def _volume(raw: Any) -> int:
+def _volume(raw: RawTensor) -> int:
     """The number of entries, an axis without any counted as one: its sum would have as many."""
     return prod(max(int(n), 1) for n in raw.shape)
 
@@ -586,7 +586,7 @@ def _too_large() -> Refusal:
     return Refusal("the result would be too large", expected=f"at most {LARGEST:,} entries")
 
 
-def _check_count(raw: Any) -> None:
+def _check_count(raw: RawTensor) -> None:
     if entries(raw) > MANY:
         raise Refusal("there are too many entries", got=f"{entries(raw):,}", expected=f"at most {MANY:,}")
 

@@ -15,7 +15,7 @@ from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.raw import backend_of_raw, table_by_type
 from rfnb.core.tensor.arguments import Check, checks_of, explained, positional_error  # noqa: F401, for the generated text
 from rfnb.core.tensor.listener import _listener, _listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, RfError
 
@@ -318,7 +318,7 @@ def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
 
 
 def unary(
-    row: OpRow, raw_function: Callable[[Any], Callable[[Any], Any]], *, everywhere: bool = True
+    row: OpRow, raw_function: Callable[[Any], Callable[[RawTensor], RawTensor]], *, everywhere: bool = True
 ) -> Callable[[Tensor], Tensor]:
     """The fast path of an elementwise op: `raw_function(backend)` is its function on raw tensors.
 
@@ -348,7 +348,7 @@ def unary(
 
 def binary(
     row: OpRow,
-    raw_function: Callable[[Any], Callable[[Any, Any], Any]],
+    raw_function: Callable[[Any], Callable[[RawTensor, RawTensor], RawTensor]],
     *,
     plan_sign: int,
     everywhere: bool = True,
@@ -427,13 +427,13 @@ def _explain(name: str, arguments: dict[str, Any], failure: Exception) -> None:
         raise error
 
 
-def _written(raw: Any) -> bool:
+def _written(raw: RawTensor) -> bool:
     """Whether its values were changed in place, and with them perhaps its padding."""
     return bool(backend_of_raw(raw).version_raw(raw))
 
 
 def _learn(
-    functions: dict[type, Callable[..., Any]], raw_function: Callable[[Any], Callable[..., Any]], a: Any
+    functions: dict[type, Callable[..., Any]], raw_function: Callable[[Any], Callable[..., RawTensor]], a: Any
 ) -> None:
     if isinstance(a, Tensor):
         functions[type(a._raw)] = raw_function(backend_of_raw(a._raw))

@@ -18,7 +18,7 @@ from rfnb.core.ground.default import get_default_device, get_default_float_dtype
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.template import NoData
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import ParameterError
 
 
@@ -57,7 +57,7 @@ class Parameter(Tensor):
         non_critical_for_restore: bool = False,
         weight_decay: float | None = 0.0,
         initial: Any = None,
-        raw_tensor: Any = None,
+        raw_tensor: RawTensor = None,
         device: str | None = None,
     ):
         source = dims_or_tensor if isinstance(dims_or_tensor, Tensor) else None
@@ -233,7 +233,7 @@ def set_parameter_copy_behavior_ctx(mode: str) -> Iterator[None]:
         _copying.reset(token)
 
 
-def _check(raw: Any, dims: Sequence[Dim], dtype: str | None) -> None:
+def _check(raw: RawTensor, dims: Sequence[Dim], dtype: str | None) -> None:
     backend = raw_registry.backend_of_raw(raw)
     shape, expected = backend.get_shape_tuple_raw(raw), tuple(dim.dimension for dim in dims)
     if shape != expected:

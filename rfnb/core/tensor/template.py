@@ -15,14 +15,14 @@ from rfnb.core.vocab import vocab_of
 from rfnb.errors import BackendError, DimError
 
 if TYPE_CHECKING:
-    from rfnb.core.tensor.tensor import Tensor
+    from rfnb.core.tensor.tensor import RawTensor, Tensor
 
 
 class NoData(NamedTuple):
     """Takes the place of the raw tensor in a template, and of `raw` data whose lengths are not known yet."""
 
     dtype: str
-    raw: Any = None
+    raw: RawTensor = None
 
     def no_backend(self) -> BackendError | DimError:
         """The error for an op on such a tensor."""

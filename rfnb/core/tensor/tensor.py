@@ -27,10 +27,8 @@ from rfnb.core.tensor.tensor_protocols import TensorProtocols
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, DtypeError
 
-if TYPE_CHECKING:
-    from rfnb.core.dims.align import Sig
-    from rfnb.core.dims.dim import Dim
-
+RawTensor = Any
+"""What a backend computes with: a `torch.Tensor`, an array of numpy, or a tensor of another registered type."""
 
 _new = object.__new__
 
@@ -63,7 +61,7 @@ class Tensor(Shown, Templates, TensorProtocols):
     _emptied: Any
     _lengths_of: weakref.ref[Dim]
     _name: str | Source
-    _raw: Any
+    _raw: RawTensor
     sig: Sig
     lengths: Lengths
 
@@ -84,7 +82,7 @@ class Tensor(Shown, Templates, TensorProtocols):
         sparse_dim: Dim | None = None,
         feature_dim: Dim | None = None,
         feature_dim_axis: int | None = None,
-        raw_tensor: Any = None,
+        raw_tensor: RawTensor = None,
         version: int | None = None,
         **further: Any,
     ):
@@ -177,12 +175,12 @@ class Tensor(Shown, Templates, TensorProtocols):
         return None
 
     @property
-    def raw_tensor(self) -> Any:
+    def raw_tensor(self) -> RawTensor:
         """The tensor of the backend; None in a template."""
         return self._raw.raw if isinstance(self._raw, NoData) else self._raw
 
     @raw_tensor.setter
-    def raw_tensor(self, raw: Any) -> None:
+    def raw_tensor(self, raw: RawTensor) -> None:
         self._emptied = None
         if raw is None:
             self._raw = NoData(self.dtype)
@@ -194,7 +192,7 @@ class Tensor(Shown, Templates, TensorProtocols):
             self._await_lengths(refill=True)
         self._set_lengths_of_dim()
 
-    def _hold(self, raw: Any) -> None:
+    def _hold(self, raw: RawTensor) -> None:
         """Sets the raw tensor, or what takes its place, without checks."""
         self._raw = raw
 
@@ -271,7 +269,7 @@ class Tensor(Shown, Templates, TensorProtocols):
 
     # -- the same data under another description
 
-    def like(self, raw: Any, signature: Sig | None = None) -> Tensor:
+    def like(self, raw: RawTensor, signature: Sig | None = None) -> Tensor:
         """A tensor of the same batch with other data.
 
         >>> x = rf.convert_to_tensor([1.0, 4.0], dims=[rf.Dim(2, name="feat")])
@@ -301,7 +299,7 @@ class Tensor(Shown, Templates, TensorProtocols):
 
     def copy_compatible_to_dims_raw(
         self, dims: Sequence[Dim], *, add_dims: bool = True, unbroadcast: bool = False
-    ) -> Any:
+    ) -> RawTensor:
         """The raw tensor with its axes in the order `dims`.
 
         A dim that the tensor lacks becomes an axis of size 1, or of its full size if `unbroadcast`.
@@ -605,7 +603,7 @@ def _no_name(name: Any) -> DtypeError:
     )
 
 
-def tensor_of(raw: Any, signature: Sig, lengths: Lengths) -> Tensor:
+def tensor_of(raw: RawTensor, signature: Sig, lengths: Lengths) -> Tensor:
     """Makes a Tensor without checks. All ops make their results with it."""
     tensor = _new(Tensor)
     tensor._emptied = None

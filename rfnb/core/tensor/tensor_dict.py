@@ -17,7 +17,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import form_of, leaves, named_parts
 from rfnb.core.ground.show import Shown
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import DimError, ParameterError
 
 
@@ -174,7 +174,7 @@ class TensorDict(Shown):
         >>> {name: raw.tolist() for name, raw in batch.as_raw_tensor_dict().items()}
         {'x': [[1, 2], [3, 0]], 'x:size0': 2, 'x:size1': [2, 1]}
         """
-        raws: dict[str, Any] = {}
+        raws: dict[str, RawTensor] = {}
         for name, tensor in self.data.items():
             if tensor.raw_tensor is None:
                 continue
@@ -185,7 +185,7 @@ class TensorDict(Shown):
                     raws[f"{name}:size{axis}"] = backend.from_numpy_raw(tensor.size_of(dim).values, None)
         return raws
 
-    def assign_from_raw_tensor_dict_(self, raws: Mapping[str, Any]) -> None:
+    def assign_from_raw_tensor_dict_(self, raws: Mapping[str, RawTensor]) -> None:
         """Sets data and lengths from a dict like the one that `as_raw_tensor_dict` returns.
 
         Lengths given for an axis of one tensor apply to its dim in all tensors.

@@ -20,7 +20,7 @@ from rfnb.display.kit.data import Axis, read
 from rfnb.display.kit.dims import dim_pill
 from rfnb.display.kit.note import Notes
 from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import chip, fold, quiet
+from rfnb.display.markup.elements import chip, fold, quiet, wide
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for
@@ -465,7 +465,7 @@ def _grid(view: AttentionView, cells: list[Html]) -> Html:
     ]  # fmt: skip
     first = el("tr", el("th", style=quiet), numbers, style=style.PLAIN_ROW)
     table = el("table", first, lines, style="border-collapse:collapse;margin:0")
-    return el("div", table, style="overflow-x:auto")
+    return wide(table)
 
 
 def _flow(view: AttentionView, cells: list[Html], wide: int) -> Html:
@@ -482,7 +482,7 @@ def _flow(view: AttentionView, cells: list[Html], wide: int) -> Html:
 def _small_head(view: AttentionView, head: AttentionHead, picture: str, look: str) -> Html:
     is_chosen = [head["layer"], head["head"]] == view["chosen"]
     edge = f"2px solid {style.PALETTE[1]}" if is_chosen else f"1px solid {style.tint(style.GREY, 0.35)}"
-    alarm = f";color:{style.ALARM}" if head["flags"] else ";opacity:0.65"
+    alarm = f";{style.MARKED if head['flags'] else style.QUIET}"
     value = short(rounded(head[view["sort"] or "entropy"]))  # type: ignore[literal-required]
     title = ", ".join([measured(head), *head["flags"]])
     image = el(

@@ -30,7 +30,7 @@ from rfnb.display.beam.schema import (
 )
 from rfnb.display.kit.note import Notes
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, table_html
+from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, table_html, wide
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
@@ -358,7 +358,7 @@ def search_html(view: BeamView) -> list[Html]:
     picture = el("img", src=svg.data_uri(image(view)), alt=alt, style="max-width:none;height:auto")
     return [
         *_nbest(view),
-        el("div", picture, style="overflow-x:auto;max-width:100%", tabindex=0, data_rfnb_tree=True),
+        wide(picture, tabindex=0, data_rfnb_tree=True),
         legend_html(view),
     ]
 
@@ -431,9 +431,9 @@ def _reference_html(reference: BeamReference | None) -> Html | None:
 def _nbest(view: BeamView) -> list[Html]:
     """The best hypotheses; the others are folded."""
     table = to_table(view)
-    parts = [el("div", table_html(Table(table.columns, table.rows[:ROWS])), style="overflow-x:auto")]
+    parts = [table_html(Table(table.columns, table.rows[:ROWS]))]
     if len(table) > ROWS:
-        tail = el("div", table_html(Table(table.columns, table.rows[ROWS:])), style="overflow-x:auto")
+        tail = table_html(Table(table.columns, table.rows[ROWS:]))
         parts.append(fold(f"{len(table) - ROWS} more hypotheses", tail))
     return parts
 

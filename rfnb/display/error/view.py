@@ -18,7 +18,7 @@ from rfnb.display.kit.dims import describe_dim, dim_word, named_pill, names_of, 
 from rfnb.display.kit.note import Notes
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import elements, style
-from rfnb.display.markup.elements import fold, note_html, note_text, quiet
+from rfnb.display.markup.elements import fold, note_html, note_text, quiet, wide
 from rfnb.display.markup.html import Html, el, join
 from rfnb.errors import fact_lines
 from rfnb.printable import error_text, printable_name
@@ -163,12 +163,10 @@ def code_html(code: CodeView) -> Html:
 
 def _line_html(number: int, line: str, mark: list[int]) -> Html:
     start, end = mark or (0, 0)
-    meant = (
-        f"text-decoration:underline;text-decoration-color:{style.ALARM};text-decoration-thickness:2px;font-weight:bold"
-    )
+    meant = f"text-decoration:underline 2px {style.ALARM};font-weight:bold"
     text = join(line[:start], el("span", line[start:end], style=meant), line[end:]) if mark else line
     shade = f"background-color:{style.tint(style.ALARM, 0.1)}" if mark else f"background:none;{style.QUIET}"
-    number_look = "padding:1px 10px 1px 4px;text-align:right;border:none;background:none;opacity:0.65"
+    number_look = f"padding:1px 10px 1px 4px;text-align:right;border:none;background:none;{style.QUIET if mark else ''}"
     cells = [el("td", str(number), style=number_look), el("td", text, style=f"{style.CODE};{_CELL};width:100%")]
     return el("tr", cells, style=shade)
 
@@ -263,7 +261,8 @@ def origins_text(origins: Sequence[DimOrigin]) -> list[str]:
 
 def strips_html(rows: Sequence[StripRow]) -> Html:
     """The operands as rows of pills."""
-    return el("table", [_row_html(row, head) for row, head in zip(rows, _heads(rows), strict=True)], style=style.TABLE)
+    found = [_row_html(row, head) for row, head in zip(rows, _heads(rows), strict=True)]
+    return wide(el("table", found, style=style.TABLE))
 
 
 def _row_html(row: StripRow, head: list[str]) -> Html:
@@ -285,8 +284,8 @@ def _pill(cell: StripCell | None) -> Html | None:
     if cell is None:
         return None
     dim = cell["dim"]
-    odd = f";outline:2px solid {style.ALARM};display:inline-block" if cell["odd"] else ""
-    mark = el("b", "≠ ", style=f"color:{style.ALARM}") if cell["odd"] else None
+    odd = f";outline:2px solid {style.ALARM}" if cell["odd"] else ""
+    mark = el("b", "≠ ") if cell["odd"] else None
     if dim is None:
         return el("span", mark, cell["word"], style=style.pill(None) + odd)
     return named_pill(dim, [mark, cell["word"]], odd)
@@ -294,7 +293,7 @@ def _pill(cell: StripCell | None) -> Html | None:
 
 def origins_html(origins: Sequence[DimOrigin]) -> Html:
     """A line for each dim: where it was made, and by which expression."""
-    return el("table", [_origin_row(origin) for origin in origins], style=style.TABLE)
+    return wide(el("table", [_origin_row(origin) for origin in origins], style=style.TABLE))
 
 
 def _origin_row(told: DimOrigin) -> Html:
@@ -364,16 +363,21 @@ def cause_text(cause: CauseView) -> str:
 
 def frames_html(frames: Sequence[FrameView]) -> Html:
     """A line for the place and one for the code of each frame; frames of libraries are quiet."""
-    return el("div", [_frame_html(frame) for frame in frames], style=f"{style.NUMBERS};margin:2px 0 4px 14px")
+    return el(
+        "div",
+        [_frame_html(frame) for frame in frames],
+        style=f"{style.NUMBERS};margin:2px 0 4px 14px;overflow-wrap:anywhere",
+    )
 
 
 def _frame_html(frame: FrameView) -> Html:
     where = f"{frame['place']}, in {frame['function']}" if frame["place"] else None
+    is_library = frame["whose"] != "user"
     return el(
         "div",
-        quiet(where, tag="div") if where else None,
-        el("div", frame["text"], style="padding-left:16px;overflow-wrap:anywhere") if frame["text"] else None,
-        style=None if frame["whose"] == "user" else style.QUIET,
+        el("div", where, style=None if is_library else style.QUIET) if where else None,
+        el("div", frame["text"], style="padding-left:16px") if frame["text"] else None,
+        style=style.QUIET if is_library else None,
     )
 
 
@@ -474,7 +478,7 @@ def to_html(view: ErrorView) -> Html:
     look = f"{style.BOX};border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
     return el(
         "div",
-        el("div", el("b", view["name"], style=f"color:{style.ALARM}"), " ", view["what"], style="margin-bottom:4px"),
+        el("div", el("b", view["name"], style=style.MARKED), " ", view["what"], style="margin-bottom:4px"),
         code_html(view["code"]) if view["code"] else None,
         _operands_html(view) if view["rows"] else None,
         origins_html(odd) if odd else None,
@@ -504,7 +508,7 @@ def _facts_html(facts: list[list[str]]) -> Html | None:
         )
         for name, fact in facts
     ]
-    return el("table", rows, style=f"{style.TABLE};font-family:sans-serif;font-size:13px")
+    return wide(el("table", rows, style=f"{style.TABLE};font-family:sans-serif;font-size:13px"))
 
 
 _FACT = "padding:1px 0;text-align:left;border:none;background:none;white-space:pre-wrap;overflow-wrap:anywhere"

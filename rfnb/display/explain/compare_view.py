@@ -9,7 +9,7 @@ from rfnb.display.explain.life import rounded
 from rfnb.display.kit.blocks import Block, Facts, Figure, Fold, Grid, Group, Line, Note, Only, Page
 from rfnb.display.kit.words import Span, Words, bold, chip, markup, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
+from rfnb.display.markup.elements import Table, wide
 from rfnb.display.markup.html import el
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
@@ -221,7 +221,7 @@ def _hypotheses_grid(pair: Pair) -> Figure:
             cells.append(el("td", markup(text), style=_look(LABEL, i == marked)))
         rows.append(el("tr", cells, style=style.PLAIN_ROW))
     head = el("thead", el("tr", heads, style=style.PLAIN_ROW))
-    return Figure(el("table", head, el("tbody", rows), style=style.TABLE))
+    return Figure(wide(el("table", head, el("tbody", rows), style=style.TABLE)))
 
 
 LABEL = f"{style.CELL};text-align:left;white-space:nowrap"

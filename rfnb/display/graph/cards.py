@@ -14,10 +14,10 @@ from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
 from rfnb.display.markup.numbers import percent
 
-INK, DARKER, QUIET, FAINT = "#23262d", "#4a505b", "#69707d", "#7f7f7f"
+INK, DARKER, QUIET, FAINT = "#23262d", "#4a505b", "#596069", "#7f7f7f"
 PAPER, BORDER = "#f4f5f8", "#b4bac6"
 OP, PORT = "#e7e9ee", "#dfe8f3"
-FAILED, FAILED_PAPER = "#d03a3a", "#fdecea"
+FAILED, FAILED_PAPER = "#c22f2f", "#fdecea"
 ACCENT = "#4a6fa5"
 MOVED = {"before": "#e2f1e6", "after": "#f6ead6"}
 """Papers of layers that are computed before the loop that they are written in, or after it."""

@@ -50,7 +50,7 @@ from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.schema import GraphFailure, GraphView
 from rfnb.display.graph.unfold import opened, to_table as boxes
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import Table, fold, note_text, quiet, table_html
+from rfnb.display.markup.elements import Table, fold, note_text, quiet, table_html, wide
 from rfnb.display.markup.html import Html, el
 
 LEGIBLE = 0.75
@@ -178,7 +178,7 @@ def picture_html(view: GraphView) -> Html:
     )
     words = f"graph of {view['name']}: {len(boxes(view))} boxes, listed below"
     image = el("img", src=svg.data_uri(picture), alt=words, style=look)
-    return el("div", image, style="overflow-x:auto;max-width:100%")
+    return wide(image)
 
 
 _PRE = "font-family:monospace;font-size:12px;white-space:pre-wrap;margin:4px 0;background:none"

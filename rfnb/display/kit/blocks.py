@@ -28,7 +28,7 @@ from rfnb.display.kit.words import (
     web as web,
 )
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, aligned, facts_html, note_html, quiet as quiet_html
+from rfnb.display.markup.elements import Table, aligned, facts_html, note_html, quiet as quiet_html, wide
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import plain as number
 from rfnb.errors import fact_lines
@@ -291,7 +291,7 @@ def _html(block: Block) -> Html | None:
             return _grid_html(block)
         case Fold(title, blocks, is_open, rail):
             inside = html_of(blocks)
-            summary = el("summary", markup(title), style="cursor:pointer" if rail else style.FOLD)
+            summary = el("summary", markup(title), style=style.FOLD)
             return el("details", summary, el("div", inside, style=style.RAIL) if rail else inside, open=is_open)
         case Group(blocks, look, _, most):
             room = [most] if most is not None else [10**9]
@@ -336,7 +336,7 @@ def _grid_html(grid: Grid) -> Html | None:
         if below := markup(row.below):
             body.append(el("tr", el("td", below, colspan=width, style=looks[0]), style=style.PLAIN_ROW))
     table = el("table", el("thead", el("tr", head, style=style.PLAIN_ROW)) if head else None, body, style=grid.look)
-    return el("div", table, style="overflow-x:auto") if head else table
+    return wide(table)
 
 
 # -- JSON

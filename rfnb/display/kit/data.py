@@ -20,7 +20,7 @@ from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
-    from rfnb.core.tensor.tensor import Tensor
+    from rfnb.core.tensor.tensor import RawTensor, Tensor
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Data:
     name: str
     dtype: str
     device: str
-    raw: Any
+    raw: RawTensor
     axes: tuple[Axis, ...]
     sparse: Dim | None = None
     feature: Dim | None = None
@@ -151,12 +151,12 @@ def read_as_called(tensor: Tensor) -> Data:
     return data if data.name != "tensor" else replace(data, name=variable_of(tensor) or data.name)
 
 
-def dtype_of(raw: Any) -> str:
+def dtype_of(raw: RawTensor) -> str:
     """The type of the entries of a raw tensor, "float32"."""
     return str(raw.dtype).removeprefix("torch.")
 
 
-def to_numpy(raw: Any) -> np.ndarray:
+def to_numpy(raw: RawTensor) -> np.ndarray:
     """The entries as a numpy array of float64, float32, int or bool, copied from their device."""
     if hasattr(raw, "detach"):
         raw = raw.detach().cpu()
@@ -198,7 +198,7 @@ def _axis(tensor: Tensor, dim: Dim, actual: int) -> tuple[Axis, str | None]:
     return Axis(dim, actual, tuple(size.dims), values if per_sequence else None, size.tags), note
 
 
-def numbers(raw: Any) -> tuple[Any, str | None]:
+def numbers(raw: RawTensor) -> tuple[Any, str | None]:
     """The raw tensor as real numbers without grad, and a note if they had to be converted."""
     if hasattr(raw, "detach"):
         if raw.is_nested:

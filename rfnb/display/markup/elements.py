@@ -28,6 +28,11 @@ def fold(title: Child, *inside: Child, **attrs: object) -> Html:
     return el("details", el("summary", title, style=style.FOLD), *inside, **attrs)
 
 
+def wide(inside: Child, **attrs: object) -> Html:
+    """Content in a frame of its own that scrolls to the side where there is no room for it."""
+    return el("div", inside, style="overflow-x:auto;max-width:100%", **attrs)
+
+
 def row(*cells: Child, look: str = style.LEFT_CELL, tag: str = "td") -> Html:
     """A row of a table; `tag` is "th" for the header."""
     return el("tr", [el(tag, cell, style=look) for cell in cells], style=style.PLAIN_ROW)
@@ -87,7 +92,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def table_html(table: Table) -> Html:
     """The table as HTML, with a header of column names."""
     rows = [row(*map(_word, cells)) for cells in table.rows]
-    return el("table", el("thead", row(*table.columns, tag="th")), el("tbody", rows), style=style.TABLE)
+    return wide(el("table", el("thead", row(*table.columns, tag="th")), el("tbody", rows), style=style.TABLE))
 
 
 def facts_html(facts: Sequence[tuple[str, Child]]) -> Html | None:
@@ -101,7 +106,7 @@ def facts_html(facts: Sequence[tuple[str, Child]]) -> Html | None:
         )
         for label, words in facts
     ]
-    return el("table", rows, style=style.TABLE) if rows else None
+    return wide(el("table", rows, style=style.TABLE)) if rows else None
 
 
 def _word(cell: Any) -> str:

@@ -25,7 +25,8 @@ ALARM = "#d6278f"
 WARN = "#d07800"
 
 NUMBERS = "font-family:monospace;font-size:12px"
-BOX = "font-family:sans-serif;font-size:13px;line-height:1.5;margin:2px 0 6px 0"
+BOX = "font-family:sans-serif;font-size:13px;line-height:1.5;margin:2px 0 6px 0;padding-left:4px"
+"""JupyterLab draws a bar over the left edge where there is little room."""
 HEAD = "margin-bottom:3px"
 QUIET = "opacity:0.65"
 NAME = "font-family:monospace;font-weight:bold"
@@ -35,7 +36,7 @@ LABEL_CELL = "padding:1px 8px 1px 0;text-align:left;border:none;background:none;
 HEADER_CELL = "padding:1px 6px;text-align:right;border:none;background:none;font-weight:normal;opacity:0.65"
 LEFT_CELL = "padding:2px 12px 2px 0;text-align:left;border:none;background:none;vertical-align:top"
 PLAIN_ROW = "background:none"
-FOLD = "cursor:pointer;opacity:0.8"
+FOLD = "cursor:pointer"
 CODE = "font-family:monospace;font-size:12px;line-height:1.45;white-space:pre"
 
 
@@ -49,6 +50,8 @@ def tint(colour: str, alpha: float) -> str:
     return f"rgba({red},{green},{blue},{alpha:.3g})"
 
 
+MARKED = f"background-color:{tint(ALARM, 0.18)};border-radius:2px"
+"""Style of words that are wrong. Letters of one colour cannot be read on both white and black."""
 BORDER = f"border:1px solid {tint(GREY, 0.35)}"
 PICTURE = f"{BORDER};max-width:100%"
 RAIL = f"margin-left:5px;padding-left:12px;border-left:1px solid {tint(GREY, 0.4)}"
@@ -59,7 +62,7 @@ def pill(colour: str | None) -> str:
     """Style of a box around the name and size of a dim."""
     colour = colour or GREY
     look = f"background-color:{tint(colour, 0.16)};border-left:3px solid {colour};border-radius:3px"
-    return f"{look};padding:1px 6px;margin-right:4px;white-space:nowrap;{NUMBERS}"
+    return f"{look};display:inline-block;padding:1px 6px;margin-right:4px;white-space:nowrap;{NUMBERS}"
 
 
 def chip(colour: str) -> str:

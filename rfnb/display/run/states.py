@@ -16,8 +16,8 @@ from rfnb.display.kit.data import Data, read, thin_mask, thinned, to_numpy
 from rfnb.display.kit.dims import dims_html, dims_text
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import elements, png, style
-from rfnb.display.markup.elements import Table, aligned, chip
-from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.elements import Table, aligned, chip, quiet, wide
+from rfnb.display.markup.html import Child, Html, el, join
 from rfnb.display.markup.numbers import Number, bars, short
 from rfnb.display.markup.png import block_for, extremes, pooled
 from rfnb.display.run.schema import HistoryView, StateRow, StateStrip
@@ -216,7 +216,13 @@ def steps_html(view: HistoryView) -> Html | None:
         )
         for row in rows
     ]
-    return el("div", el("table", top, body, style=style.TABLE), style="overflow-x:auto")
+    words = {word for row in rows for cell in row.cells for word in cell.split()}
+    legend = [f"{mark} {meaning}" for mark, meaning in LEGEND.items() if mark in words]
+    table = wide(el("table", top, body, style=style.TABLE))
+    return join(table, quiet(", ".join(legend), tag="div") if legend else None)
+
+
+LEGEND = {PAD: "padding, or a sequence that has ended", "Δ": "the largest change of an entry in this step"}
 
 
 def states_text(view: HistoryView) -> list[str]:
@@ -228,7 +234,7 @@ def states_html(view: HistoryView) -> Html | None:
     """One row per state, with its picture."""
     rows = list(_states(view))
     table = el("table", [_state_html(row) for row in rows], style=style.TABLE)
-    return el("div", table, style="overflow-x:auto") if rows else None
+    return wide(table) if rows else None
 
 
 def to_table(view: HistoryView) -> Table:
@@ -299,12 +305,12 @@ def _state_html(row: StateLine) -> Html:
 
 def _marked(cell: str) -> list[Child]:
     """A value with ended sequences paler, and NaN and Inf marked."""
-    looks = {PAD: _PALE, ENDED: _PALE, **dict.fromkeys(("nan", "inf", "-inf"), f"color:{style.ALARM}")}
+    looks = {PAD: _PALE, ENDED: _PALE, **dict.fromkeys(("nan", "inf", "-inf"), style.MARKED)}
     pieces = re.split(r"( +)", cell.replace("Δ ", "Δ\u00a0"))
     return [el("span", piece, style=looks[piece]) if piece in looks else piece for piece in pieces]
 
 
-_PALE = "opacity:0.4"
+_PALE = style.QUIET
 
 
 def _has_reasons(view: HistoryView) -> bool:

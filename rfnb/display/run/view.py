@@ -16,7 +16,7 @@ from rfnb.display.beam.view import tree_of
 from rfnb.display.kit.note import Notes, reason
 from rfnb.display.loop import LoopExplanationView
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import fold, note_html, note_text, quiet
+from rfnb.display.markup.elements import fold, note_html, note_text, quiet, wide
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import Number, plain, size
 from rfnb.display.run.list_view import LAST_ONLY, describe_origin
@@ -68,7 +68,7 @@ def body_text(run: RunView, step: StepView) -> list[str]:
 
 def body_html(run: RunView, step: StepView) -> Html:
     """The source with values as HTML."""
-    look = f"{style.NUMBERS};line-height:1.4;margin:0 0 8px 0;padding:0;background:none;overflow-x:auto"
+    look = f"{style.NUMBERS};line-height:1.4;margin:0 0 8px 0;padding:0;background:none;overflow-x:auto;white-space:pre"
     return el("pre", "\n".join(body_text(run, step)), style=look)
 
 
@@ -129,7 +129,7 @@ def sequences_html(rows: list[SequenceEnd]) -> Html | None:
         return quiet(_together(rows), tag="div")
     top = _top(rows)
     table = el("table", [_row(row, top) for row in rows[:SHOWN]], style=style.TABLE)
-    return el("div", table, [quiet(line, tag="div") for line in _more(rows)])
+    return el("div", wide(table), [quiet(line, tag="div") for line in _more(rows)])
 
 
 def _row(row: SequenceEnd, top: int) -> Html:
@@ -389,7 +389,7 @@ def _chosen_name(view: HistoryView) -> str:
     return f"sequence {index}" + (f" ({tags[index]!r})" if tags else "")
 
 
-_ERROR = f"{style.NUMBERS};color:{style.ALARM};white-space:pre-wrap"
+_ERROR = f"{style.NUMBERS};{style.MARKED};white-space:pre-wrap;overflow-wrap:anywhere"
 
 
 def failure_lines(run: RunView) -> list[str]:

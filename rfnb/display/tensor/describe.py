@@ -23,7 +23,7 @@ from rfnb.display.tensor.stats import Measured, measure, same, tensor_stats
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
-    from rfnb.core.tensor.tensor import Tensor
+    from rfnb.core.tensor.tensor import RawTensor, Tensor
 
 
 def select(data: Data, batch: int | str | None, **positions: int | str) -> Data:
@@ -218,7 +218,7 @@ def _tags(data: Data) -> list[str] | None:
     return next((list(axis.tags) for axis in data.axes if axis.tags is not None), None)
 
 
-def describe_grad(raw: Any) -> GradView | None:
+def describe_grad(raw: RawTensor) -> GradView | None:
     """Facts about the gradient; None if the tensor requires none."""
     if not getattr(raw, "requires_grad", False):
         return None

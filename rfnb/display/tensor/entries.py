@@ -13,7 +13,7 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.kit.schema import DimView
 from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import quiet
+from rfnb.display.markup.elements import quiet, wide
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for, extremes, pooled
@@ -120,7 +120,7 @@ def labels_html(
         [el("td", head, style=style.LABEL_CELL), el("td", cell, style=style.LEFT_CELL)]
         for head, cell in zip(heads, cells, strict=False)
     ]
-    return el("table", [el("tr", row, style=style.PLAIN_ROW) for row in rows], style=style.TABLE)
+    return wide(el("table", [el("tr", row, style=style.PLAIN_ROW) for row in rows], style=style.TABLE))
 
 
 def _first(data: Data, most: int) -> np.ndarray:
@@ -239,7 +239,9 @@ def table_html(values: Any, dims: list[DimView], tags: list[str] | None, *, mask
         for label, row in rows
     ]
     table = el("table", [top_row, *body] if over else body, style=style.TABLE)
-    return el("div", el("div", table, style="overflow-x:auto"), [quiet(line, tag="div") for line in notes])
+    if any(None in row for _, row in rows):
+        notes.append(f"{PAD} padding")
+    return el("div", wide(table), [quiet(line, tag="div") for line in notes])
 
 
 def headings(dims: list[DimView], tags: list[str] | None) -> list[str]:
@@ -278,7 +280,7 @@ def _names(dim: DimView, tags: list[str] | None) -> list[str]:
 
 def _look(value: Any, top: float, masked: bool) -> str:
     if value is None or (masked and value == "-inf"):
-        return style.CELL + ";opacity:0.35"
+        return f"{style.CELL};{style.QUIET}"
     number = real(value)
     if not np.isfinite(number):
         return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(NOT_FINITE[value], 0.45)}"

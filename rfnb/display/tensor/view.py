@@ -82,10 +82,10 @@ WHOLE = ";display:inline-block;margin-bottom:2px"
 """Style that keeps a chip on one line."""
 
 
-def stats_text(stats: TensorStats, *, ids: bool = False) -> str:
-    """`μ 0.1  σ 1.2  [-2 ▁▃█▃▁ 2]  1 NaN at batch 1, time 2`; `ids` have no mean."""
-    parts = [f"{sign} {number}" for sign, number in moments(stats, ids=ids)]
-    return "  ".join([*parts, *spread(stats), *alarms(stats), *warnings(stats), *facts(stats)])
+def stats_text(view: TensorView, stats: TensorStats) -> str:
+    """`μ 0.1  σ 1.2  [-2 ▁▃█▃▁ 2]  1 NaN at batch 1, time 2`"""
+    parts = [f"{sign} {number}" for sign, number in moments(stats, ids=view["sparse"] is not None)]
+    return "  ".join([*parts, *spread(stats), *alarms(stats), *warnings(view, stats), *facts(view, stats)])
 
 
 def moments(stats: TensorStats, *, ids: bool) -> list[tuple[str, str]]:
@@ -118,19 +118,28 @@ def bad_text(bad: BadView) -> str:
     return f"{bad['count']:,} {bad['word']}" + (f"{many} at {bad['first']}" if bad["first"] else "")
 
 
-def warnings(stats: TensorStats) -> list[str]:
-    """What padding would change if lengths were ignored: `with padding μ -0.31, σ 2`."""
-    padding = stats["padding"]
-    if padding is None:
-        return []
-    if padding["bad"]:  # then there are no numbers with it
+COUNTED = "Code that does not know the lengths counts these numbers."
+
+
+def warnings(view: TensorView, stats: TensorStats) -> list[str]:
+    """Padding that is not finite; in a plain array, whose code does not know the lengths, also what it would change."""
+    if stats["padding"] is not None and stats["padding"]["bad"]:  # then there are no numbers with it
         return ["NaN or Inf in the padding"]
-    return [f"padding ≠ 0: with it μ {short(padding['mean'])}, σ {short(padding['std'])}"] if _leaks(stats) else []
+    return [] if view["cls"] == "Tensor" else [f"padding ≠ 0: with it {words}" for words in with_padding(stats)]
 
 
-def facts(stats: TensorStats) -> list[str]:
+def with_padding(stats: TensorStats) -> list[str]:
+    """`μ -0.31, σ 2`, if padding would change these numbers much."""
+    padding = stats["padding"]
+    if padding is None or padding["bad"] or not _leaks(stats):
+        return []
+    return [f"μ {short(padding['mean'])}, σ {short(padding['std'])}"]
+
+
+def facts(view: TensorView, stats: TensorStats) -> list[str]:
     """Facts worth mentioning that are not errors."""
-    lines = [f"{stats['masked']:,} −Inf, masked"] if stats["masked"] else []
+    lines = [f"with padding {words}" for words in with_padding(stats) if view["cls"] == "Tensor"]
+    lines += [f"{stats['masked']:,} −Inf, masked"] if stats["masked"] else []
     number = stats["true"] is None and stats["unique"] is None and not same(stats)
     partial = stats["count"] > options.HISTOGRAM_ENTRIES  # only they were looked at for this
     if number and stats["zeros"] >= 0.01:
@@ -142,15 +151,15 @@ def facts(stats: TensorStats) -> list[str]:
     return lines
 
 
-def stats_html(stats: TensorStats, *, ids: bool = False) -> Html:
+def stats_html(view: TensorView, stats: TensorStats) -> Html:
     """Statistics as one line of HTML, errors first."""
     return el(
         "div",
         [el("span", alarm, style=style.chip(style.ALARM) + WHOLE) for alarm in alarms(stats)],
-        [el("span", warning, style=style.chip(style.WARN) + WHOLE) for warning in warnings(stats)],
-        [_pair(sign, number) for sign, number in moments(stats, ids=ids)],
-        [el("span", text, style=style.NUMBERS + ";white-space:nowrap;margin-right:12px") for text in spread(stats)],
-        [el("span", text, style=style.QUIET + ";margin-right:12px") for text in facts(stats)],
+        [el("span", words, title=COUNTED, style=style.chip(style.WARN) + WHOLE) for words in warnings(view, stats)],
+        [_pair(sign, number) for sign, number in moments(stats, ids=view["sparse"] is not None)],
+        [el("span", text, style=style.NUMBERS + ";display:inline-block;margin-right:12px") for text in spread(stats)],
+        [el("span", text, style=style.QUIET + ";margin-right:12px") for text in facts(view, stats)],
     )
 
 
@@ -165,7 +174,7 @@ def _leaks(stats: TensorStats) -> bool:
 
 def _pair(sign: str, number: str) -> Html:
     words = join(quiet(sign + " "), el("span", number, style=style.NUMBERS))
-    return el("span", words, style="white-space:nowrap;margin-right:12px")
+    return el("span", words, style="display:inline-block;margin-right:12px")
 
 
 def to_text(view: TensorView) -> str:
@@ -196,7 +205,7 @@ def to_html(view: TensorView) -> Html:
         "div",
         _head(view),
         chip(bad_text(view["unknown"]), style.ALARM) if view["unknown"] is not None else None,
-        stats_html(view["stats"], ids=view["sparse"] is not None) if _many(view["stats"]) else None,
+        stats_html(view, view["stats"]) if _many(view["stats"]) else None,
         _by_sequence(view),
         _labels(view),
         _values(view),
@@ -226,7 +235,7 @@ COLUMNS = {"length": "length", "mean": "mean", "min": "min", "max": "max", "nan"
 def _facts(view: TensorView) -> list[str]:
     lines = [bad_text(view["unknown"])] if view["unknown"] is not None else []
     if _many(view["stats"]):
-        lines.append(stats_text(view["stats"], ids=view["sparse"] is not None))
+        lines.append(stats_text(view, view["stats"]))
     lines += lengths_text(view["lengths"], view["dims"])
     return [f"  {line}" for line in lines]
 

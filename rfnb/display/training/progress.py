@@ -137,7 +137,7 @@ def _blocks(curve: LossCurve) -> str:
 
 def picture(curve: LossCurve, number: int) -> Html:
     """The plot of a measure, with its last value above. number: of its colour."""
-    look = f"color:{colour(number)};font-weight:bold"
+    look = f"border-bottom:3px solid {colour(number)};font-weight:bold"
     words = f"{curve['name']} {short(curve['last'])}, {_peak(curve)}"
     source = data_uri(str(plot(curve, colour(number)))) if curve["steps"] else None
     return el(

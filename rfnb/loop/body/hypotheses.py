@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from copy import copy
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +15,7 @@ import numpy as np
 from rfnb.core.advice.similar_dims import check_one_beam, mark_beam, mark_extended
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY, Lengths, Size
+from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.loop.ends import frozen_by_length
@@ -28,7 +26,6 @@ from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
-    from rfnb.trace.record.record import Recorder
     from rfnb.trace.run.run import Run
 
 
@@ -183,36 +180,6 @@ class Hypotheses:
         dims = [*choice.parents.dims, *plain.dims[count:]]
         feature = choice.after if plain.feature_dim is choice.before else plain.feature_dim
         return self._recorder._wrap(tensor_of(raw, align.sig(dims, plain.sparse_dim, feature), plain.lengths))
-
-    # -- for other batches
-
-    def without_values(self) -> Hypotheses:
-        """The same without tensors; `for_batch` makes those of a batch of it."""
-        clone, make, plan = copy(self), self.found, self.plan
-        if not isinstance(make, partial) or plan is None or self.at_close is not None:
-            raise ValueError("the result is made of more than a plan")
-        none: Any = None
-        clone.choices = [BeamChoice(choice.before, choice.after, none, none) for choice in self.choices]
-        clone.found = partial(make.func, make.args[0].of_batch(EMPTY, None))
-        clone.kept, clone.asked, clone.carried = dict.fromkeys(self.kept, none), {}, {}
-        clone.scores = clone.search = clone.at_ends = none
-        clone.plan = plan._replace(asked={}, found=clone.found)
-        clone._by_place, clone.steps, clone._parents, clone._stacked = [], [], [], {}
-        return clone
-
-    def for_batch(self, recorder: Recorder, lengths: Lengths, initial: Any, by_place: list[Tensor]) -> Hypotheses:
-        """The hypotheses of a batch that no body has traced. initial: the scores before the first step."""
-        clone, make, plan = copy(self), self.found, self.plan
-        assert isinstance(make, partial) and plan is not None
-        clone.found = partial(make.func, make.args[0].of_batch(lengths, initial))
-        clone.plan = plan._replace(found=clone.found)
-        clone._recorder, clone._by_place, clone.steps, clone._parents, clone._stacked = recorder, by_place, [], [], {}
-        return clone
-
-    @property
-    def lengths(self) -> Lengths:
-        """The lengths of the scores."""
-        return self.scores.lengths
 
     # -- after the loop
 

@@ -22,7 +22,7 @@ from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.tensor import Tensor, plain_tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor, plain_tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import DtypeError, ParameterError, fact_lines
 from rfnb.printable import terminal_text
@@ -203,7 +203,7 @@ class _Search:
         if not event.inner:
             self._newest = None
 
-    def _move(self, raw: Any, former: Any) -> None:
+    def _move(self, raw: RawTensor, former: Any) -> None:
         """What is known of a tensor that was changed in place holds for the tensor with its former value."""
         tables: tuple[dict[int, Any], ...] = (self._infinite, self._meant)
         for table in tables:
@@ -336,7 +336,7 @@ class _Search:
         assert self._backward is not None
         backend, names = raw_registry.selected(), self._backward.names()
 
-        def look(raw: Any, gradient: Any) -> None:
+        def look(raw: RawTensor, gradient: Any) -> None:
             if not backend.is_finite_raw(gradient):
                 name = names.get(id(raw), f"a parameter of shape {backend.get_shape_tuple_raw(raw)}")
                 self.report.in_training.append(f"that of {name} is not finite in training, though that of each op is")

@@ -17,7 +17,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.model_graph import argument_names, owner
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import map_leaves, named_leaves
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 # -- arguments
@@ -125,7 +125,7 @@ def _is_raw(leaf: Any) -> bool:
     return isinstance(leaf, tuple(raw_registry.BACKENDS))
 
 
-def _shape(raw: Any) -> tuple[int, ...]:
+def _shape(raw: RawTensor) -> tuple[int, ...]:
     return tuple(int(n) for n in raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw))
 
 
@@ -180,7 +180,7 @@ def _lengths_of(name: str, mask: np.ndarray) -> np.ndarray:
     return lengths
 
 
-def _tensor(name: str, raw: Any, batch: Dim, count: int, frames: list[_Frames], *, second: bool) -> Tensor:
+def _tensor(name: str, raw: RawTensor, batch: Dim, count: int, frames: list[_Frames], *, second: bool) -> Tensor:
     """A raw tensor with the dims of its axes. second: whether the second axis counts the sequences if both could."""
     shape = _shape(raw)
     dims: list[Dim] = [Dim(n, name=f"axis{i}") for i, n in enumerate(shape)]

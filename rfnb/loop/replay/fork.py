@@ -16,7 +16,7 @@ from rfnb.core.ground.nested import named_leaves
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.step import Bindings, execute, replaying
 from rfnb.loop.steps.explain import note_step
@@ -65,7 +65,7 @@ class Edit:
     """
 
     name: str
-    raw: Any
+    raw: RawTensor
     mask: np.ndarray
 
 

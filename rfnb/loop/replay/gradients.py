@@ -13,7 +13,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.default import is_float_dtype
 from rfnb.core.ground.show import Shown
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import LoopError
 
 if TYPE_CHECKING:
@@ -154,10 +154,10 @@ class _BackwardPass:
                 mask = self.backend.from_numpy_raw(edit.mask, self.backend.get_device_raw(raw))
                 self.carried[place] = self.backend.masked_fill_raw(raw, mask, 0)
 
-    def _follows(self, raw: Any) -> bool:
+    def _follows(self, raw: RawTensor) -> bool:
         return bool(self.backend.needs_gradient_raw(raw))  # else it depends on no state
 
-    def _leaf(self, raw: Any) -> Any:
+    def _leaf(self, raw: RawTensor) -> Any:
         if isinstance(raw, int | None) or not is_float_dtype(self.backend.get_dtype_name_raw(raw)):
             return raw
         leaf = self.backend.alias_raw(raw)
@@ -225,7 +225,7 @@ class _BackFromValue(_BackwardPass):
         """The value itself; its gradient is 1, and 0 in padding and in sequences that have ended."""
         return [(self.var, partial(self._ones, step))]
 
-    def _ones(self, step: int, raw: Any) -> Any:
+    def _ones(self, step: int, raw: RawTensor) -> Any:
         backend, dtype = self.backend, self.backend.get_dtype_name_raw(raw)
         if not is_float_dtype(dtype):
             raise LoopError(f"{self.replay.step.name}: `{self.name}` has no gradient", got=dtype, expected="floats")
@@ -236,7 +236,7 @@ class _BackFromValue(_BackwardPass):
         return backend.masked_fill_raw(gradient, backend.from_numpy_raw(over, device), 0)
 
 
-def _norms(replay: Replay, run: Run, name: str, raw: Any, step: int) -> tuple[float, Any]:
+def _norms(replay: Replay, run: Run, name: str, raw: RawTensor, step: int) -> tuple[float, Any]:
     """The norm over all sequences that take the step, and that of each."""
     _, dims = replay.step.assigned_vars[name]
     active = _active(replay.size, dims, step)
@@ -251,7 +251,7 @@ def _stacked(run: Run, rows: list[Any]) -> np.ndarray:
     return np.array([np.broadcast_to(row, run.batch or 0) for row in rows]).reshape(len(rows), run.batch or 0)
 
 
-def _squares(backend: type[Backend], raw: Any) -> np.ndarray:
+def _squares(backend: type[Backend], raw: RawTensor) -> np.ndarray:
     squares: np.ndarray = backend.to_numpy_raw(raw).astype("float64") ** 2
     return squares
 

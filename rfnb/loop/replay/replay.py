@@ -31,7 +31,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import locals_of, user_frame, with_block
 from rfnb.core.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.loop.ends import not_ended, reasons_of_ends, steps_begun, steps_taken
 from rfnb.loop.replay import fork, gradients
@@ -302,7 +302,7 @@ class _Snapshots:
     def __init__(self) -> None:
         self._taken: dict[int, weakref.ref[Any]] = {}  # by id of the parameter
 
-    def take(self, backend: type[Backend], raw: Any) -> Any:
+    def take(self, backend: type[Backend], raw: RawTensor) -> Any:
         """A copy of the parameter's current value."""
         reference = self._taken.get(id(raw))
         if reference is not None and (copy := reference()) is not None and backend.equal_raw(raw, copy):
@@ -407,7 +407,7 @@ class Replay(RecordedSteps):
         graph = self.recorder.graph
         return [value for value in graph.values[: graph.body_values] if self.recorder.in_body(value)]
 
-    def _tensor(self, name: str, raw: Any, signature: align.Sig, lengths: Lengths, step: int) -> Tensor:
+    def _tensor(self, name: str, raw: RawTensor, signature: align.Sig, lengths: Lengths, step: int) -> Tensor:
         grown = [dim for dim in self.templates if isinstance(dim, Dim)]
         if grown:
             sizes = dict(zip(self.templates, self.states_before(step), strict=True))
@@ -651,7 +651,7 @@ class EnclosingCall:
     ctx: RunCtx
 
     @property
-    def raws(self) -> list[Any]:
+    def raws(self) -> list[RawTensor]:
         """The raw tensors of the arguments."""
         tensors = [leaf for leaf in leaves(list(self.given.values())) if type(leaf) is Tensor]
         return [x._raw for x in tensors if x.raw_tensor is not None]

@@ -12,7 +12,7 @@ import numpy as np
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.loop.step import frames_dim
 from rfnb.ops.index import gather
 
@@ -70,7 +70,7 @@ class Beams:
             place = int(parent[(*at, place)])
         return {**entries, self.dims[-1]: place}
 
-    def resolved(self, backend: type[Backend], raw: Any, like: Tensor, parents: Sequence[np.ndarray]) -> Any:
+    def resolved(self, backend: type[Backend], raw: RawTensor, like: Tensor, parents: Sequence[np.ndarray]) -> Any:
         """Stacked values in the order of the final hypotheses, instead of their places at each step.
 
         raw: [steps, …] with the dims of `like`, perhaps without the last steps of `parents`.

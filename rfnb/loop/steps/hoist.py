@@ -26,7 +26,7 @@ from rfnb.core.graph.graph import Node, all_nodes
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.ground.scope import current_meter
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
 from rfnb.loop.ends import EndedFrames
 from rfnb.loop.program import Schedule
 from rfnb.loop.step import Outcome, frames_dim, one_step
@@ -209,7 +209,7 @@ class _Values:
         """Whether a value has the dim `frames`."""
         return self.dim is not None and self.dim in self.computed[var].sig.index
 
-    def raw(self, var: Var) -> Any:
+    def raw(self, var: Var) -> RawTensor:
         """The raw value, [frames, …]; without `frames` if it is the same at every step."""
         dims = self.traced(var).dims
         return self.moved(self.computed[var], (self.frames, *dims) if self.over_frames(var) else dims)
@@ -218,7 +218,7 @@ class _Values:
         """The raw value, with its axes in this order."""
         return self.backend.move_raw(tensor._raw, align.move(tensor.dims, dims, trailing=False))
 
-    def with_frames(self, raw: Any, like: Tensor) -> Tensor:
+    def with_frames(self, raw: RawTensor, like: Tensor) -> Tensor:
         """Raw values of all steps as a tensor like that of one step."""
         return tensor_of(raw, align.sig([self.frames, *like.dims], like.sparse_dim, like.sig.feature_dim), like.lengths)
 

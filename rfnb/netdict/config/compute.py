@@ -31,8 +31,7 @@ _INTERPRETERS: WeakKeyDictionary[NetworkDims, Interpreter] = WeakKeyDictionary()
 def pure(function: Given) -> Given:
     """Marks a function for a net dict: its result depends on its arguments alone, and it changes nothing else.
 
-    A loop whose layers call it is then traced once, and later calls of the network run the kept step. What the function
-    reads besides, such as a global variable, has the value that it had then. Returns the function.
+    The mark is for readers: each call of a network calls all functions, marked or not. Returns the function.
 
     >>> @rf.pure
     ... def halved(source, **options):
@@ -65,7 +64,6 @@ class Own:
         parameters = inspect.signature(function).parameters
         self.all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
         self.names = frozenset(parameters)
-        self.is_pure = bool(getattr(function, "is_pure", False))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """The result for arrays and numbers."""

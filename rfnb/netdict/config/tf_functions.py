@@ -145,12 +145,19 @@ def _reshape(tensor: Any, shape: Any, name: Any = None) -> Array:
     old = [dim for dim in x.axes if dim is not None and dim.dimension != 1]
     there = [x.size(dim) for dim in old]
     known = reduce(mul, (size for size in sizes if size != -1), 1)
-    sizes = [size if size != -1 else reduce(mul, there, 1) // max(known, 1) for size in sizes]
+    unknown = reduce(mul, there, 1) // max(known, 1)
+    sizes = [size if size != -1 else AxisLength(unknown, None, _left_over(sizes, old)) for size in sizes]
     axes: list[Dim | None] = [None] * len(sizes)
-    places = [i for i, size in enumerate(sizes) if size != 1 or getattr(size, "dim", None) in old]
+    places = [i for i, size in enumerate(sizes) if size != 1 or _comes_with_data(size)]
     while places and old:
         parts, wholes = [places.pop(0)], [old.pop(0)]
-        if getattr(sizes[parts[0]], "dim", None) is not wholes[0]:
+        factors = getattr(sizes[parts[0]], "factors", ())
+        merged = next((key for key, dim in x.pool.merged.items() if dim is wholes[0]), ())
+        if factors and None not in factors and (*wholes, *old[: len(factors) - 1]) == factors:
+            wholes += [old.pop(0) for _ in factors[1:]]
+        elif merged and tuple(getattr(sizes[i], "dim", None) for i in (*parts, *places)[: len(merged)]) == merged:
+            parts += [places.pop(0) for _ in merged[1:]]
+        else:
             product, total = int(sizes[parts[0]]), x.size(wholes[0])
             while product != total and (places if product < total else old):
                 if product < total:
@@ -170,6 +177,25 @@ def _reshape(tensor: Any, shape: Any, name: Any = None) -> Array:
     if places or old:
         raise TypeError(f"reshape: a tensor of the sizes {there} has no place in {[int(n) for n in sizes]}")
     return x.like(y, axes)
+
+
+def _comes_with_data(size: int) -> bool:
+    """Whether it is the size of an axis that other batches have with other sizes."""
+    dim = size.dim if isinstance(size, AxisLength) else None
+    return dim is not None and dim.dimension is None
+
+
+def _left_over(sizes: Sequence[int], old: Sequence[Dim]) -> tuple[Dim | None, ...]:
+    """The axes that stand for the size -1, if all others stay as they are."""
+    at, dims = sizes.index(-1), list(old)
+    for part, step in ((sizes[:at], 0), (sizes[:at:-1], -1)):
+        for size in part:
+            if size == 1 and not _comes_with_data(size):
+                continue
+            if not dims or (getattr(size, "dim", None) is not dims[step] and dims[step].dimension != size):
+                return ()
+            dims.pop(step)
+    return tuple(dims)
 
 
 def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[Tensor, list[Dim]]:

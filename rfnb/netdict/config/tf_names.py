@@ -58,12 +58,18 @@ class AxisLength(int):
     """The size of an axis, which knows the axis: `tf.ones([tf.shape(x)[0], 3])` has the batch of x."""
 
     dim: Dim | None
+    factors: tuple[Dim | None, ...]
 
-    def __new__(cls, size: int, dim: Dim | None) -> AxisLength:
-        """The size, and the axis if it is one of a Tensor."""
+    def __new__(cls, size: int, dim: Dim | None, factors: tuple[Dim | None, ...] = ()) -> AxisLength:
+        """The size, and the axis if it is one of a Tensor. factors: the axes whose sizes were multiplied."""
         length = super().__new__(cls, size)
-        length.dim = dim
+        length.dim, length.factors = dim, factors or (dim,)
         return length
+
+    def __mul__(self, other: Any) -> Any:
+        if not isinstance(other, AxisLength):
+            return int(self) * other
+        return AxisLength(int(self) * int(other), None, (*self.factors, *other.factors))
 
 
 class Shape(tuple[Any, ...]):

@@ -38,8 +38,6 @@ class Unknown:
         members: attributes that are known all the same.
     """
 
-    is_read = True  # by rfnb, which runs no code of it
-
     def __init__(self, name: str, members: Mapping[str, Any] | None = None):
         self.name, self.members = name if len(name) < 80 else f"{name[:60]}…", members or {}
 
@@ -121,8 +119,6 @@ class Frame:
 
 class Function:
     """A function of a config. A call interprets its body."""
-
-    is_read = True  # by rfnb, which runs no code of it
 
     def __init__(self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[Any], keywords: dict[str, Any],
                  run: Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]):  # fmt: skip

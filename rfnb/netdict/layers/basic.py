@@ -26,7 +26,7 @@ class Activated(Layer):
     activation: Any = value(None)
     opts: dict[str, Any] | None = None
 
-    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+    def setup(self, *sources: Any, **inputs: Any) -> None:
         """The function, and its logarithm if another layer may want it."""
         self.function = activation_of(self.activation, self.opts)
         self.log = LOGS.get(self.activation) if self.spec.keeps_log and isinstance(self.activation, str) else None
@@ -47,7 +47,7 @@ class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_
     W: Parameter
     b: Parameter
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """W {in, out}, b {out}."""
         given = self.spec.described.get("in_dim")  # it may be another axis than the features
         given = self.pool.of(given) if isinstance(given, Dim) else None

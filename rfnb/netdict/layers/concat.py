@@ -40,7 +40,7 @@ class Concat(Layer, layer_class="concat", joins=False):
             )
         return {**described, "from": [name for name, _ in pairs], "concat_axes": [place for _, place in pairs]}
 
-    def setup(self, *sources: Tensor) -> None:  # type: ignore[override]
+    def setup(self, *sources: Tensor) -> None:
         """The axes, and the new one."""
         self.over = [self.pool.one(place, x) for place, x in zip(self.concat_axes, sources, strict=True)]
         sizes = [dim.dimension for dim in self.over]
@@ -73,7 +73,7 @@ class Split(Layer, layer_class="split"):
     size_splits: Any = value(None, list, tuple)
     out_dims: Any = value(None, list, tuple)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The dims of the parts."""
         self.is_feature = self.axis is x.feature_dim
         sizes = self.out_dims or self.size_splits
@@ -101,7 +101,7 @@ class Stack(Layer, layer_class="stack", joins=False):
     axis: Any = value(None)
     out_spatial_dim: Dim | None = value(None, Dim)
 
-    def setup(self, *sources: Tensor) -> None:  # type: ignore[override]
+    def setup(self, *sources: Tensor) -> None:
         """The new axis."""
         self.new_dim = self.out_spatial_dim or self.pool.static(len(sources), sources[0].dims)
 
@@ -122,7 +122,7 @@ class TopK(Layer, layer_class="top_k"):
     k_dim: Dim | None = value(None, Dim)
     sorted: bool = value(True, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The axis of the largest entries."""
         self.best = self.k_dim or self.pool.static(self.k, x.dims)
 

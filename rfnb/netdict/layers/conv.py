@@ -138,7 +138,7 @@ class Conv(Sliding, layer_class="conv"):
     forward_weights_init: Any = value("glorot_uniform")
     bias_init: Any = value(0.0)
 
-    def setup(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> None:
         """W {filter…, in / groups, out}, bias {out}, unless they are the outputs of layers."""
         if self.out_dim is None and filter is not None:
             self.out_dim = self.pool.feature(filter.dims[-1].get_dim_value(), x.dims)
@@ -233,7 +233,7 @@ class Pool(Sliding, layer_class="pool"):
         """The size of the window."""
         return self.pool_size
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new dims."""
         self.slide(x, [self.pool_size] if isinstance(self.pool_size, int) else list(self.pool_size))
 
@@ -284,7 +284,7 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
     forward_weights_init: Any = value("glorot_uniform")
     bias_init: Any = value(0.0)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """W_native_transposed_conv {filter…, 1 if there is one axis, out, in}, bias {out}."""
         sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
         if x.feature_dim is None or self.out_dim is None:

@@ -30,7 +30,7 @@ class Constant(Layer, layer_class="constant", sourceless=True):
     sparse_dim: Any = value(None)
     value: Any = value(0.0)
 
-    def setup(self) -> None:  # type: ignore[override]
+    def setup(self) -> None:
         """The dims."""
         sizes = self.shape or ()
         self.dims: list[Dim] = [batch_dim] if self.with_batch_dim else []
@@ -55,7 +55,7 @@ class Variable(Layer, layer_class="variable", sourceless=True):
     init_by_layer: Any = layer()
     param_name: str | None = value(None, str)
 
-    def setup(self, init_by_layer: Tensor | None = None) -> None:  # type: ignore[override]
+    def setup(self, init_by_layer: Tensor | None = None) -> None:
         """One parameter, named after the layer."""
         self.dims: list[Dim] = []
         sizes = self.shape or ()
@@ -103,7 +103,7 @@ class Range(Layer, layer_class="range", sourceless=True):
     sparse: bool = value(False, bool)
     out_spatial_dim: Dim | None = value(None, Dim)
 
-    def setup(self) -> None:  # type: ignore[override]
+    def setup(self) -> None:
         """The dim of the numbers, which is the feature axis."""
         size = len(range(self.start, self.limit, self.delta))
         self.numbers = self.out_spatial_dim or self.pool.feature(size)
@@ -149,7 +149,7 @@ class RangeFromLength(Layer, layer_class="range_from_length"):
     sparse: bool = value(False, bool)
     out_spatial_dim: Dim | None = value(None, Dim)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The dim of the positions, whose lengths come with each batch."""
         self.frames = self.out_spatial_dim or Dim(None, name=f"range:{self.name}", kind="spatial")
 
@@ -187,7 +187,7 @@ class Drawn(Layer, sourceless=True):
     seed: Any = value(None)
     sparse_dim: int | Dim | None = value(None, int, Dim)
 
-    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+    def setup(self, *sources: Any, **inputs: Any) -> None:
         """The dims."""
         self.dims: list[Dim] = []
         for i, size in enumerate(self.shape):
@@ -259,7 +259,7 @@ class RandomStateInit(Layer, layer_class="random_state_init", sourceless=True):
     algorithm: Any = value(None)
     seed: Any = value(None)
 
-    def setup(self) -> None:  # type: ignore[override]
+    def setup(self) -> None:
         """The dim of the numbers."""
         self.state = self.out_dim or self.pool.static(3)
 

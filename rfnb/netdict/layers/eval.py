@@ -81,7 +81,7 @@ class Combine(Evaluated, layer_class="combine"):
     eval_for_output_loss: bool = value(False, bool)
     b: Parameter
 
-    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+    def setup(self, *sources: Any, **inputs: Any) -> None:
         """b {features}, if there is a bias."""
         if self.kind != "eval" and self.kind not in KINDS:
             hint = did_you_mean(self.kind, KINDS)
@@ -117,7 +117,7 @@ class Eval(Evaluated, layer_class="eval"):
 
     activation: Any = value(None)
 
-    def setup(self, *sources: Tensor) -> None:  # type: ignore[override]
+    def setup(self, *sources: Tensor) -> None:
         """Reads the expression."""
         self.begin(*sources)
 
@@ -142,17 +142,19 @@ class Compare(Layer, layer_class="compare", joins=False, broadcasts=True):
         return set_feature_dim(y, feature_of_any(y, sources))
 
 
-class Switch(Layer, layer_class="switch", sourceless=True):
+class Switch(Layer, layer_class="switch", sourceless=True, joins=False):
     """Entry by entry `true_from` where the condition holds, else `false_from`: layers or numbers."""
 
     condition: Any = layer()
     true_from: Any = layer()
     false_from: Any = layer()
 
-    def setup(self, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, **inputs: Tensor) -> None:
         """Which dims of the others are those of the first one."""
         pairs = list(inputs.items())
         self.renames = {name: self.matching(self.pool, x, pairs[0][1]) for name, x in pairs[1:]}
+        matched = [renamed(x, self.renames.get(name, ())) for name, x in pairs]
+        self.check_broadcast([(x.dims, x.feature_dim) for x in matched])
 
     def compute(self, condition: Any = None, true_from: Any = None, false_from: Any = None) -> Tensor:
         """{…}, {…}, {…} → {… of all}"""

@@ -59,7 +59,7 @@ class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_l
     targets: Any = layer(REQUIRED)
     axis: Any = value("F")
 
-    def setup(self, logits: Tensor, targets: Tensor) -> None:  # type: ignore[override]
+    def setup(self, logits: Tensor, targets: Tensor) -> None:
         """The axis of the labels."""
         self.labels = self.pool.one(self.axis, logits)
 
@@ -103,7 +103,7 @@ class _ToTarget(Layer):
         layer_or_data = target.removeprefix("layer:") if target.startswith("layer:") else f"base:data:{target}"
         return {**described, "labels": layer_or_data}
 
-    def setup(self, x: Tensor, labels: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, labels: Tensor) -> None:
         """The axis of the rows: one entry more than the target has."""
         frames = time_of(labels)
         if frames is None or labels.sparse_dim is None:
@@ -167,7 +167,7 @@ class OptimalCompletions(_ToTarget, layer_class="optimal_completions"):
     The source is the row of edit_distance_table before this step. https://arxiv.org/abs/1810.01398
     """
 
-    def setup(self, x: Tensor, labels: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, labels: Tensor) -> None:
         """The labels."""
         super().setup(x, labels)
         assert labels.sparse_dim is not None

@@ -32,7 +32,7 @@ class Dot(Layer, layer_class="dot", joins=False):
         """None yet: it depends on the options."""
         return ()
 
-    def setup(self, a: Tensor, b: Tensor) -> None:  # type: ignore[override]
+    def setup(self, a: Tensor, b: Tensor) -> None:
         """Which axes of both sources."""
         strict = holds("dot needs its axes", self.spec.version)
         red1 = self.reduce if self.red1 is None else self.red1

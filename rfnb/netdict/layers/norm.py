@@ -25,7 +25,7 @@ class LayerNormLayer(Layer, layer_class="layer_norm"):
 
     epsilon: float = value(1e-6, float)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """scale {F}, bias {F}."""
         if x.feature_dim is None:
             raise NetworkError("layer_norm needs features", got=x.describe_dims())
@@ -48,7 +48,7 @@ class Norm(Layer, layer_class="norm"):
     bias: bool = value(True, bool)
     epsilon: float = value(1e-6, float)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """scale and bias, with the axes that `param_shape` describes."""
         dims = self.pool.find(self.param_shape, x)
         self.with_scale, self.with_bias = self.scale, self.bias
@@ -86,7 +86,7 @@ class BatchNormLayer(Layer, layer_class="batch_norm"):
     fused_bn: Any = value(None)
     axes: tuple[Dim, ...] | None = axes(None)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """gamma, beta, mean and variance of the features."""
         if self.axes is not None and {*self.axes} != {*x.dims} - {x.feature_dim}:
             fault = "batch_norm over other axes than all but the features is not supported here"
@@ -106,7 +106,7 @@ class Gating(Layer, layer_class="gating"):
     activation: Any = value(None)
     gate_activation: Any = value("sigmoid")
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The halves."""
         if x.feature_dim is None or x.feature_dim.dimension is None or x.feature_dim.dimension % 2:
             raise NetworkError("gating needs an even number of features", got=x.describe_dims())
@@ -129,7 +129,7 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
     use_time_mask: bool | None = value(None, bool)
     log_space: bool = value(False, bool)
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The time axis, if no other is given."""
         over = self.axis or time_of(x)
         if over is None:

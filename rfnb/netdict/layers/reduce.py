@@ -8,19 +8,22 @@ from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import did_you_mean
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import Positive
+from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import NetworkDims, with_padding
 from rfnb.netdict.layer import Layer, SteppingLayer
-from rfnb.netdict.options import axes, axis, layers, value
+from rfnb.netdict.options import REQUIRED, axes, axis, layers, value
 from rfnb.ops import reduce as reductions
 from rfnb.ops.create import zeros
+from rfnb.ops.grad import stop_gradient
 from rfnb.ops.math import abs as abs_, cast, pow as pow_
-from rfnb.ops.reduce import reduce_out, reduce_sum
+from rfnb.ops.reduce import reduce_mean, reduce_out, reduce_sum
 from rfnb.ops.sequence import cumsum
-from rfnb.ops.shape import expand_dim, replace_dim, set_sparse_dim
+from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.ops.signal import window
 
 MODES = {"avg": "mean", **{name: name for name in "sum mean max min argmax argmin logsumexp any all".split()}}
@@ -36,7 +39,7 @@ class Reduce(Layer, layer_class="reduce"):
     enforce_batch_dim_axis: Any = value(None)
     use_time_mask: bool | None = value(None, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """Which axes, and the axes of size 1 that stay."""
         if self.mode not in MODES:
             hint = did_you_mean(self.mode, MODES)
@@ -75,7 +78,7 @@ class ReduceOut(Layer, layer_class="reduce_out"):
     mode: str = value("max", str)
     num_pieces: int = value(2, Positive)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new features."""
         if x.feature_dim is None or x.feature_dim.dimension is None:
             raise NetworkError("reduce_out needs features", got=x.describe_dims())
@@ -106,7 +109,7 @@ class CumSum(SteppingLayer, layer_class="cumsum"):
     reverse: bool = value(False, bool)
     initial_output: Any = layers(None, ("zeros", "ones", "var", "apply(0)"))
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The initial output {F}, if it is trained."""
         self.trained = ""
         if self.initial_output == "var":
@@ -161,7 +164,7 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
     size: Any = value(None)
     keep_dims: bool = value(False, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """W {axes…}, or {size…}: a mean, at first."""
         sizes = [self.size] * len(self.axes) if isinstance(self.size, int) else self.size
         if self.keep_dims and sizes is None:
@@ -207,10 +210,41 @@ class ElemwiseProd(Layer, layer_class="elemwise_prod"):
     axes: tuple[Dim, ...] = axes()
     size: Any = value(None)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """W {axes…}."""
         self.parameter("W", self.axes, 1.0)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → the same"""
         return x * self.params["W"]
+
+
+class AccumulateMean(Layer, layer_class="accumulate_mean"):
+    """The mean of all frames so far, of which the newest counts most: of a prior, for example. {…} → {F}
+
+    Each call in training moves it by `exp_average` towards the mean of the batch; its output is the one before.
+    """
+
+    exp_average: float = value(REQUIRED, float)
+    axes: tuple[Dim, ...] = axes("bt")
+    initial_value: Any = value(None)
+    is_prob_distribution: bool | None = value(None, bool)
+    mean_1: Parameter
+
+    def setup(self, x: Tensor) -> None:
+        """The mean, which the optimizer leaves alone; it begins at 0, or as a distribution."""
+        dims = [dim for dim in x.dims if dim not in self.axes]
+        if any(dim.dimension is None or dim.is_batch_dim() for dim in dims):
+            raise NetworkError("accumulate_mean: the sizes that are left are not fixed", got=x.describe_dims())
+        initial = self.initial_value
+        if initial is None:
+            initial = 1.0 / math.prod(dim.get_dim_value() for dim in dims) if self.is_prob_distribution else 0.0
+        self.parameter("mean_1", dims, initial).trainable = False
+
+    def compute(self, x: Tensor) -> Tensor:
+        """{…} → {F}"""
+        mean = self.mean_1 * 1.0
+        if get_run_ctx().is_train_flag_enabled() and x.device != "meta":
+            change = stop_gradient(reduce_mean(x, axis=list(self.axes))) - self.mean_1
+            self.mean_1.assign_add(change * self.exp_average)
+        return set_feature_dim(mean, x.feature_dim)

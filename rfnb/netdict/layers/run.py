@@ -57,7 +57,7 @@ class HdfDump(Layer, layer_class="hdf_dump"):
     extend_existing_file: bool = value(False, bool)
     dump_per_run: bool = value(False, bool)
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """Nothing is written yet. Raises NetworkError without h5py."""
         if find_spec("h5py") is None:
             raise NetworkError("hdf_dump writes a file with h5py, which is not installed", hint="pip install h5py")

@@ -39,7 +39,7 @@ class SplitDims(Layer, layer_class="split_dims"):
     pad_to_multiples: bool | None = value(None, bool)
     pad_value: float = value(0.0, float)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new dims."""
         product = 1
         for size in self.dims:
@@ -81,7 +81,7 @@ class MergeDims(Layer, layer_class="merge_dims"):
     axes: tuple[Dim, ...] = axes()
     keep_order: Any = value(None)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The order of the axes: as given since version 6, before as in the source."""
         as_given = (
             holds("merge_dims takes the order of axes", self.spec.version)
@@ -127,7 +127,7 @@ class Squeeze(Layer, layer_class="squeeze"):
     enforce_batch_dim_axis: Any = value(None)
     allow_no_op: bool = value(False, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The axes that go."""
         singles = [dim for dim in x.dims if dim.dimension == 1]
         self.gone = singles if self.axis == "auto" else self.pool.find(self.axis, x)
@@ -146,7 +146,7 @@ class ExpandDims(Layer, layer_class="expand_dims"):
     axis: Any = value("F", str, int)
     dim: int | Dim = value(1, int, Dim)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new dim."""
         self.as_feature = isinstance(self.axis, str) and self.axis.lower() in ("f", "feature")
         make = self.pool.feature if self.as_feature else self.pool.static
@@ -175,7 +175,7 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
     enforce_time_major: bool = value(False, bool)
     switch_axes: Any = value(None)
 
-    def setup(self, x: Tensor, size_base: Tensor | None = None, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, size_base: Tensor | None = None, **inputs: Tensor) -> None:
         """The dims that are replaced."""
         self.replaced: list[tuple[Dim, Dim]] = []
         self.unheeded = False  # whether "T" stays another axis than the one that `set_axes` names
@@ -264,7 +264,7 @@ class Reshape(Layer, layer_class="reshape"):
     in_dims: Any = value((), list, tuple)
     out_dims: Any = value((), list, tuple)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The old and the new dims."""
         self.old = [self.pool.one(described, x) for described in self.in_dims]
         self.new: list[Dim] = []
@@ -290,7 +290,7 @@ class Transpose(Layer, layer_class="transpose"):
 
     perm: Any = value(None, dict, list, tuple)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new order."""
         perm = self.perm or list(x.dims)
         if isinstance(perm, Mapping):
@@ -320,7 +320,7 @@ class Tile(Layer, layer_class="tile"):
     multiples: dict[Any, int] = value(None, dict)
     out_dims: Any = value(None)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new dims."""
         self.times: list[tuple[Dim, int, Dim]] = []
         for described, number in (self.multiples or {}).items():
@@ -395,7 +395,7 @@ class FlattenBatch(Layer, layer_class="flatten_batch"):
     axis: Dim = axis("T")
     batch_major: bool = value(True, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The dim of all frames, which is a batch."""
         batch = batch_of(x)
         self.merged = (batch, self.axis) if self.batch_major else (self.axis, batch)
@@ -410,7 +410,7 @@ class FlattenBatch(Layer, layer_class="flatten_batch"):
 class UnflattenBatch(Layer, layer_class="unflatten_batch"):
     """The sequences of which `flatten_batch` made one batch. {frames, …} → {batch, axis, …}"""
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The dims of the sequences."""
         self.frames = batch_of(x)
         self.dims = self.pool.made_of.get(self.frames)
@@ -434,7 +434,7 @@ class SplitBatchTime(Layer, layer_class="split_batch_time"):
 
     base: Any = layer(REQUIRED)
 
-    def setup(self, x: Tensor, base: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, base: Tensor) -> None:
         """The dims of the base."""
         self.product, self.batch, frames = batch_of(x), batch_of(base), time_of(base)
         if frames is None:

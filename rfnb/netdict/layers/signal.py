@@ -31,7 +31,7 @@ class Stft(Layer, layer_class="stft"):
     frame_size: int = value(REQUIRED, Positive)
     fft_size: int | None = value(None, Positive)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The bins, which are the feature axis."""
         samples = time_of(x)
         if samples is None:
@@ -67,7 +67,7 @@ class MelFilterbank(Layer, layer_class="mel_filterbank"):
     f_min: float | None = value(None, float)
     f_max: float | None = value(None, float)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The bands."""
         if x.feature_dim is None:
             raise NetworkError("mel_filterbank needs the bins of a spectrum as features", got=x.describe_dims())
@@ -102,7 +102,7 @@ class Istft(Layer, layer_class="istft"):
     frame_size: int = value(REQUIRED, Positive)
     fft_size: int | None = value(None, Positive)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The samples."""
         frames = time_of(x)
         if frames is None or x.feature_dim is None:

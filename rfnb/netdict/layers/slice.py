@@ -31,7 +31,7 @@ class Slice(Layer, layer_class="slice"):
     slice_end: int | None = value(None, int)
     slice_step: int | None = value(None, int)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new dim, if its size is fixed."""
         self.sliced: Dim | None = None
         self.is_feature = self.axis is x.feature_dim
@@ -68,6 +68,8 @@ class Gather(Layer, layer_class="gather"):
     def compute(self, x: Tensor, position: Tensor | None = None) -> Tensor:
         """{…, axis}, {…} → {… of both}"""
         indices = self.position if position is None else set_sparse_dim(position, None)
+        if position is None and x.device == "meta" and self.axis.dimension is None:
+            indices = 0  # whether the batch has the position is seen then
         return gather(x, indices=indices, axis=self.axis, clip_to_valid=self.clip_to_valid)
 
 
@@ -77,7 +79,7 @@ class GatherNd(Layer, layer_class="gather_nd"):
     position: Any = layer()
     filter_invalid_indices: bool = value(False, bool)
 
-    def setup(self, x: Tensor, position: Tensor | None = None) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, position: Tensor | None = None) -> None:
         """The time axis."""
         frames = time_of(x) or next(
             (dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim), None
@@ -102,7 +104,7 @@ class SliceNd(Layer, layer_class="slice_nd"):
     min_size: int | None = value(None, int)
     out_spatial_dim: Dim | None = value(None, Dim)
 
-    def setup(self, x: Tensor, start: Tensor | None = None, size: Tensor | None = None) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, start: Tensor | None = None, size: Tensor | None = None) -> None:
         """The new dim."""
         frames = time_of(x)
         if frames is None or not isinstance(self.size, int | Dim | str | None):
@@ -157,7 +159,7 @@ class ScatterNd(Layer, layer_class="scatter_nd"):
     output_dim_via_time_from: Any = layer()
     filter_invalid_indices: bool = value(False, bool)
 
-    def setup(self, x: Tensor, position: Tensor, output_dim_via_time_from: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, position: Tensor, output_dim_via_time_from: Tensor) -> None:
         """The axis that the positions replace, and the new one."""
         self.old = self.pool.one(self.position_axis, position)
         frames = time_of(output_dim_via_time_from)

@@ -43,7 +43,7 @@ class WindowLayer(SteppingLayer, layer_class="window"):
     padding: str = value("same", str)
     stride: int = value(1, Positive)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new axis."""
         self.new_dim = self.window_dim or self.pool.static(self.window_size, x.dims)
         if self.stepwise and (self.window_right or 0) + (self.window_left or 0) + 1 != self.window_size:
@@ -138,7 +138,7 @@ class Pad(Layer, layer_class="pad"):
     handle_dynamic_dims: Any = value(None)
     value: float = value(0.0, float)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new dims."""
         setting = self.padding
         if isinstance(setting, int):
@@ -189,7 +189,7 @@ class Repeat(Layer, layer_class="repeat"):
     repetitions: Any = layer(1)
     out_dim: Dim | None = value(None, Dim)
 
-    def setup(self, x: Tensor, repetitions: Tensor | None = None) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, repetitions: Tensor | None = None) -> None:
         """The new axis."""
         fixed = repetitions is None
         self.frames = self.axis * self.repetitions if fixed else Dim(None, name=f"repeated:{self.name}", kind="spatial")
@@ -204,14 +204,15 @@ class Repeat(Layer, layer_class="repeat"):
 class TimeChunking(Layer, layer_class="time_chunking"):
     """Pieces of `chunk_size` frames, `chunk_step` apart, as sequences. {batch, time} → {chunks, time'}
 
-    The last chunk of a sequence is the first one that reaches its end; it may be shorter.
+    Each sequence has as many chunks as the longest one, whose last chunk is the first one that reaches its end; chunks
+    at the end of a sequence are shorter, and those behind it have no frames. With `batch_independent` there are none.
     """
 
     chunk_size: int = value(REQUIRED, Positive)
     chunk_step: int = value(REQUIRED, Positive)
     axis: Any = value("T")
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The chunks of a sequence, the frames of a chunk, and all chunks of a batch."""
         self.frames = self.pool.one(self.axis, x)
         self.batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
@@ -219,7 +220,9 @@ class TimeChunking(Layer, layer_class="time_chunking"):
             fault = "time_chunking needs a batch, and positive numbers of frames"
             raise NetworkError(fault, got=f"{x.describe_dims()}, {self.chunk_size}, {self.chunk_step}")
         behind = dim_math.extreme("max", [self.frames - self.chunk_size, 0])
-        self.number = behind.ceildiv_right(self.chunk_step) + 1
+        self.number = self.own_number = behind.ceildiv_right(self.chunk_step) + 1
+        if self.frames.dimension is None and not self.spec.batch_independent:
+            self.number = Dim(None, name=f"{self.name}:chunks", kind="spatial")
         self.inside = Dim(None, name=f"{self.name}:chunking", kind="spatial")
         self.chunks = Dim(None, name="chunks", kind="batch")
         self.pool.made_of[self.chunks] = (self.batch, self.number)
@@ -228,9 +231,12 @@ class TimeChunking(Layer, layer_class="time_chunking"):
     def compute(self, x: Tensor) -> Tensor:
         """{batch, time} → {chunks, time'}"""
         assert self.batch is not None
-        start = range_over_dim(self.number, device=x.device) * self.chunk_step
+        start = range_over_dim(self.own_number, device=x.device) * self.chunk_step
+        if self.number is not self.own_number:
+            start, number = with_padding(start, self.own_number)
+            start = replace_dim(start, in_dim=number, out_dim=self.number)[0]
         end = start + self.chunk_size
-        if self.number.dimension is None:  # no frames in the chunks that a sequence does not have
+        if self.number is self.own_number and self.number.dimension is None:  # none in chunks of others
             end = where(sequence_mask(self.number, device=x.device), end, 0, allow_broadcast_all_sources=True)
         places = expand_dim(range_over_dim(self.frames, device=x.device), self.batch)
         y, places = (
@@ -263,7 +269,7 @@ class TimeUnchunking(Layer, layer_class="time_unchunking"):
         """The places of the frames are a part of the chunking layer."""
         return {**described, "places": f"{described.get('chunking_layer')}/places"}
 
-    def setup(self, x: Tensor, chunking_layer: Tensor, places: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, chunking_layer: Tensor, places: Tensor) -> None:
         """The dims of the chunks, and those of the whole sequences."""
         origins = self.pool.made_of
         self.chunks, self.inside = (
@@ -310,7 +316,7 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
     pad_value: float = value(0.0, float)
     adjust_size_info: bool = value(True, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new dim, whose lengths depend on the size of the axis in each batch."""
         size = self.axis.dimension
         if size is None:
@@ -362,7 +368,7 @@ class Resize(Layer, layer_class="resize"):
     fill_dropout: float | None = value(None, float)
     out_dim: Dim | None = value(None, Dim)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """Whether the kind is known."""
         if self.kind not in ("nn", "linear", "cubic", "fill"):
             raise NetworkError("resize: there is no such kind", got=self.kind, expected="nn, linear, cubic, fill")

@@ -2,5 +2,5 @@
 
 Read `net` first (a recurrent net once it is constructed, and the values of a step), then `build` with `length` and
 `order` (from a dict to it, and what leaves the loop), and `run` (its loop). `explain` says why a layer is in the loop;
-`search` is for beams, `trace_reuse` for steps of earlier calls.
+`search` is for beams.
 """

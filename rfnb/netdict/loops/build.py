@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.ground.nested import leaves
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
@@ -356,6 +357,8 @@ class Loops:
                     layer = self.builder.nodes[of].layer
                     with nullcontext() if layer is None else errors_of(layer):
                         rec.initial[of] = self._initial(rec, of)
+                if rec.beam is not None:
+                    self._carry_hypotheses(rec)
         for node in self.builder.nodes.values():
             for loop in [] if node.loop is None else node.loop.chain:
                 if loop.path in self.nets:  # not a loop around masked_computation
@@ -365,6 +368,17 @@ class Loops:
             for path in rec.accumulated:  # now, as the lengths of a batch are others
                 if all(path in loop.accumulated for loop in rec.chain):
                     self.seen(self.builder.nodes[path], self.builder.scope)
+
+    def _carry_hypotheses(self, rec: RecNet) -> None:
+        """Makes the labels of a step the state of the next one, if nothing else of it is a state of each hypothesis."""
+        nodes, choice = self.builder.nodes, rec.last_choice
+        states = [nodes[of].template for of in rec.previous]
+        states += [
+            x for node in nodes.values() if node.loop is rec for x in leaves(node.state) if isinstance(x, Tensor)
+        ]
+        if choice is not None and not any(rec.beam in x.dims for x in states):
+            self.value(rec.scope, f"prev:{rec.name_of(choice.name)}")
+            rec.initial[choice.name] = 0
 
     def _initial(self, rec: RecNet, of: str) -> Any:
         """The initial value of a layer: a number, a Parameter, the path of a layer, or "apply(0)"."""

@@ -14,7 +14,7 @@ from rfnb.core.expression.expression import Expression, Names
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import time_of
-from rfnb.netdict.build import BATCH, FRAMES, made_up, without_numbers
+from rfnb.netdict.build import made_up, without_numbers
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, maximum, minimum
@@ -41,7 +41,8 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
     if frames is not None and "end" not in unit and not own:
         rec.axis = frames
         return
-    key = common.size_target or (common.target if not rec.beam or cheats or follows_target(unit) else None)
+    key: Any = common.size_target or (common.target if not rec.beam or cheats or follows_target(unit) else None)
+    key = key[0] if isinstance(key, list | tuple) and key else key
     target_frames = None if key is None else _time_of_target(builder, rec, key)
     if target_frames is not None and not own:
         rec.axis = target_frames
@@ -67,8 +68,8 @@ def _is_there(builder: Builder, axis: Dim) -> bool:
 
 def give_made_up_lengths(rec: RecNet) -> None:
     """Gives a new axis the lengths of templates, those of hypotheses in a search."""
-    dims, lengths = [batch_dim, rec.axis], np.array(made_up())
-    sizes = [BATCH, FRAMES]
+    dims, lengths = [batch_dim, rec.axis], np.array(made_up(rec.axis))
+    sizes = [len(lengths), max(lengths)]
     if rec.beam is not None:
         count = rec.beam.get_dim_value()
         dims.insert(1, rec.beam)

@@ -13,7 +13,6 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
-from rfnb.loop.kept.kept_steps import KeptSteps
 from rfnb.netdict.build import NetNode
 from rfnb.netdict.layer import nets_inside
 from rfnb.netdict.resolve import Scope
@@ -48,8 +47,6 @@ class RecNet:
         moves: whether layers may leave the loop.
         before, inside, after: the nodes of the net that are computed for all frames together before the loop, in each
             step, and after the loop; each after those that it needs.
-        kept_steps: its step, as earlier calls have traced it. has_functions: whether a layer has a function of the
-            user; None: this is not known yet.
         lines: the lines of the net dict that describe the layers, once the net has run.
     """
 
@@ -74,8 +71,6 @@ class RecNet:
     before: list[NetNode] = field(default_factory=list)
     inside: list[NetNode | RecNet] = field(default_factory=list)
     after: list[NetNode] = field(default_factory=list)
-    kept_steps: KeptSteps = field(default_factory=KeptSteps)
-    has_functions: bool | None = None
     lines: NetLines | None = None
 
     @property

@@ -364,7 +364,7 @@ def _taken(rec: RecNet, nodes: Mapping[str, NetNode]) -> set[str]:
     paths: set[str | None] = {*rec.accumulated}
     for node in nodes.values():
         paths.update((*node.needs, node.of) if node.kind != "part" else ())
-        paths.update((node.target, node.inv_norm_factor))
+        paths.update((node.target, node.inv_norm_factor, *node.loss_inputs.values()))
     for net in {net for node in nodes.values() if node.loop is not None for net in node.loop.chain}:
         paths.update((*net.sources, *net.inputs.values(), *net.initial.values()))
     return {path for path in paths if isinstance(path, str)}

@@ -43,7 +43,6 @@ from rfnb.netdict.loops.net import (
 )
 from rfnb.netdict.loops.order import needs_of
 from rfnb.netdict.loops.search import StepsOfSearch, result_of
-from rfnb.netdict.loops.trace_reuse import key_of, tensors_of
 from rfnb.netdict.resolve import inner_net
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import cast
@@ -268,39 +267,13 @@ class RecRun:
         self.cut = {path: self._on(self.axis, x, rec.frames) for path, x in {**self.whole, **frames}.items()}
         layers = [node.layer for node in members if (node.state is not None and not node.left) or node.changes_params]
         with steps_of(layers), self._named_later():
-            self._all_steps(members)
+            self._finish(*self._trace(members))
 
-    def _all_steps(self, own: list[NetNode]) -> None:
-        """Runs the steps as an earlier call traced them, or traces them."""
+    def _trace(self, own: list[NetNode]) -> tuple[dict[str, Tensor], dict[tuple[NetNode, str], Tensor]]:
+        """Traces a step and runs all. Returns what leaves the loop, secondly for losses and constraints."""
         rec, loop = self.rec, self.loop
-        key, inputs = key_of(rec), self._given(own)
-        cached = None if key is None else rec.kept_steps.find(loop, key, inputs)
-        if cached is not None:
-            step, (paths, of_losses) = cached
-            results = [result for _, result in step.outputs]
-            loop._run_traced(step)
-            self._finish(
-                dict(zip(paths, results, strict=False)), dict(zip(of_losses, results[len(paths) :], strict=True))
-            )
-            return
-        outputs: dict[str, Tensor] = {}
-        loss_values: dict[tuple[NetNode, str], Tensor] = {}
-        if key is not None:
-            loop.keep = rec.kept_steps.keeping(
-                loop, key, inputs, lambda: key_of(rec), lambda: (tuple(outputs), tuple(loss_values))
-            )
-        self._trace(own, outputs, loss_values)
-        self._finish(outputs, loss_values)
-
-    def _given(self, own: list[NetNode]) -> list[Tensor]:
-        """The tensors from outside that a step may read, besides parameters."""
-        paths = dict.fromkeys(path for node in own for path in needs_of(node, self.nodes) if path in self.outside)
-        layers = [node.layer for node in own if node.layer is not None]
-        return [*(self.outside[path] for path in paths), *self.cut.values(), *tensors_of(layers)]
-
-    def _trace(self, own: list[NetNode], left: dict[str, Tensor], more: dict[tuple[NetNode, str], Tensor]) -> None:
-        """Traces a step and runs all. left, more: get what leaves the loop, the latter for losses and constraints."""
-        rec, loop = self.rec, self.loop
+        left: dict[str, Tensor] = {}
+        more: dict[tuple[NetNode, str], Tensor] = {}
         late = {node.path for node in rec.after}
         # Values of the step before first: a layer that carries a state replaces it.
         items = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
@@ -323,6 +296,7 @@ class RecRun:
                     more[node, name] = loop.stack(x, name=f"{rec.name_of(node.path)}: {name}")
         for item in rec.inside:
             forget_penalties(item)
+        return left, more
 
     def _finish(self, left: dict[str, Tensor], more: dict[tuple[NetNode, str], Tensor]) -> None:
         """Gives to the outside what has left the loop."""

@@ -17,7 +17,6 @@ from rfnb.netdict.inner_net import InnerScope
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import outside_needs
 from rfnb.netdict.loops.run import RecRun
-from rfnb.netdict.loops.trace_reuse import CHANGING
 from rfnb.netdict.losses import LayerLoss
 from rfnb.netdict.report.outline import OutlineEntry
 from rfnb.netdict.resolve import Scope
@@ -65,7 +64,8 @@ def rehearse(
 def results_kept(nodes: Mapping[str, NetNode]) -> Iterator[None]:
     """After the block, layers have again what a call before it left in them, and losses take: logits, for example."""
     layers = [node.layer for node in every_node(nodes).values() if node.layer is not None]
-    saved = [(layer, {name: x for name, x in vars(layer).items() if name in CHANGING}) for layer in layers]
+    changing = "last", "cell", "frames_of_losses"
+    saved = [(layer, {name: x for name, x in vars(layer).items() if name in changing}) for layer in layers]
     try:
         for layer in layers:
             layer.last = replace(layer.last)
@@ -110,7 +110,8 @@ def _loss(node: NetNode, values: Mapping[str, Tensor]) -> None:
         return
     factor = None if node.inv_norm_factor is None else values.get(node.inv_norm_factor)
     with on_meta(*layer.parameters()):
-        holder = LossHolder(node.path, layer, loss, output, target, custom_inv_norm_factor=factor)
+        inputs = {option: values[path] for option, path in node.loss_inputs.items() if path in values}
+        holder = LossHolder(node.path, layer, loss, output, target, custom_inv_norm_factor=factor, inputs=inputs)
         holder.get_loss_value_for_objective()
         holder.get_error_value()
 

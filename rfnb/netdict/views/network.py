@@ -458,7 +458,7 @@ def to_html(view: NetworkView) -> Html:
         "div",
         head,
         graph_view.picture_html(view["graph"]),
-        fold(f"as a table: {len(rows)} rows", el("div", table_html(rows), style="overflow-x:auto")),
+        fold(f"as a table: {len(rows)} rows", table_html(rows)),
         fold(f"layers: {sum(1 + len(card['alike']) for card in view['cards'])}", _cards_html(view["cards"])),
         note_html(view["note"]),
         style=style.BOX,

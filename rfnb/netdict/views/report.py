@@ -63,7 +63,7 @@ LOOKS = (
     f"{CELL};max-width:30em",
     f"{CELL};max-width:16em;font-family:monospace",
     style.LEFT_CELL,
-    f"{CELL};max-width:24em;opacity:0.8",
+    f"{CELL};max-width:24em",
 )
 HEADER = f"{style.LEFT_CELL};opacity:0.65;font-weight:normal"
 TABLE = style.TABLE.replace("monospace", "sans-serif")

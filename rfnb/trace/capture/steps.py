@@ -15,7 +15,7 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.capture.generate import Decoded, Generated
 
@@ -316,6 +316,6 @@ def _dim(name: str, lengths: Sequence[int], batch: Dim) -> Dim:
         return Dim(convert_to_tensor(np.array(lengths, np.int32), dims=[batch]), name=name)
 
 
-def _numpy(raw: Any) -> np.ndarray:
+def _numpy(raw: RawTensor) -> np.ndarray:
     array: np.ndarray = raw.detach().float().cpu().numpy() if hasattr(raw, "detach") else np.asarray(raw)
     return array

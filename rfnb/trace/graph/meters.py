@@ -19,7 +19,7 @@ from rfnb.core.graph.meter import Bad, MeasuredLoop, Meter, Sample
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw, selected
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import BackendError, ParameterError
 from rfnb.trace.run.entries import frames, going_on
@@ -198,7 +198,7 @@ PLACES_OUTSIDE = ("once", "frames")
 """Where an op is computed whose result exists once, not once in each step."""
 
 
-def raw_of(leaf: Any) -> Any:
+def raw_of(leaf: Any) -> RawTensor:
     """The raw tensor of a leaf; None if it is not a tensor."""
     raw = leaf.raw_tensor if isinstance(leaf, Tensor) else leaf
     return raw if isinstance(raw, selected().RawTensorType) else None
@@ -241,7 +241,7 @@ class MemoryMeter(Meter):
         """Adds the results of all steps of a loop. What was computed outside of the steps counts once."""
         places = placed(run)
         for step in range(run.steps):
-            raws: dict[int, Any] = {}
+            raws: dict[int, RawTensor] = {}
             for value, tensor in run.replay.computed(step):
                 raws[value.number] = tensor._raw
                 node = value.node
@@ -257,7 +257,7 @@ class MemoryMeter(Meter):
                 self.loop_ran(inner)
 
 
-def _storage(raw: Any) -> tuple[Any, int]:
+def _storage(raw: RawTensor) -> tuple[Any, int]:
     storage: tuple[Any, int] = backend_of_raw(raw).storage_raw(raw)
     return storage
 
@@ -315,7 +315,7 @@ class ActivationMeter(_MagnitudeMeter):
                 if sample is not None:
                     sample.calls += 1
 
-    def _is_masked(self, raw: Any) -> bool:
+    def _is_masked(self, raw: RawTensor) -> bool:
         reference = self._masked.get(id(raw))
         return reference is not None and reference() is raw
 
@@ -363,7 +363,7 @@ class GradientMeter(_MagnitudeMeter):
             if raw is not None and not any(raw is operand for operand in raws_in(given)):
                 self._watch(node, raw, _mask(leaf))
 
-    def _watch(self, node: Node, raw: Any, mask: np.ndarray | None, *, place: str = "", run: Any = None) -> None:
+    def _watch(self, node: Node, raw: RawTensor, mask: np.ndarray | None, *, place: str = "", run: Any = None) -> None:
         def see(gradient: Any) -> None:
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask), first=node.kind == "op")
             if sample is not None:
@@ -389,7 +389,7 @@ class GradientMeter(_MagnitudeMeter):
 
         return call
 
-    def _watch_step(self, node: Node, raw: Any, sig: Any, lengths: Any, run: Any, step: int) -> None:
+    def _watch_step(self, node: Node, raw: RawTensor, sig: Any, lengths: Any, run: Any, step: int) -> None:
         def see(gradient: Any) -> None:
             mask = step_mask(sig.dims, lengths, run.size, step)
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask))

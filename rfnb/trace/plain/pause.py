@@ -19,7 +19,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.expression.expression import Expression
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, plain_tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor, plain_tensor
 from rfnb.errors import LoopError, LoopNameError, RfError
 from rfnb.ops.math import where
 from rfnb.trace.pause.hold import Paused, Resume, hold
@@ -108,7 +108,7 @@ def write_variables(frame: FrameType, values: Mapping[str, Any]) -> None:
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-def _changed(raw: Any, made: Any) -> Any:
+def _changed(raw: RawTensor, made: Any) -> Any:
     """The old tensor with the entries that differ in the new one."""
     backend, old = backend_of_raw(raw), plain_tensor(raw)
     before, after = backend.to_numpy_raw(raw), backend.to_numpy_raw(made)

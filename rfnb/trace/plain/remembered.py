@@ -18,7 +18,7 @@ from rfnb.core.graph.graph import BodyGraph
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Block, Source
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
 from rfnb.trace.plain.containers import MISSING, PLAIN
@@ -373,7 +373,7 @@ class Remembered(PlainSteps):
                     changes.setdefault(key, []).append((part.version, use.line))
         return changes
 
-    def _form(self, name: str, raw: Any) -> tuple[align.Sig, Lengths]:
+    def _form(self, name: str, raw: RawTensor) -> tuple[align.Sig, Lengths]:
         return self.names.form(name, raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw), raw)
 
     # -- about the run

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.trace.plain.containers import (
     PLAIN,
     SEQUENCES,
@@ -286,7 +286,7 @@ class Kept:
         self.layout: tuple[int, tuple[int, ...]] | None = None
 
     @classmethod
-    def of_raw(cls, raw: Any, version: int) -> Kept:
+    def of_raw(cls, raw: RawTensor, version: int) -> Kept:
         """A raw tensor with the version that it had; no autograd graph is kept."""
         backend = backend_of(raw)
         kept = cls(backend.alias_raw(raw), weakref.ref(raw), version, backend)
@@ -327,7 +327,7 @@ class Kept:
         return kept
 
     @property
-    def raw(self) -> Any:
+    def raw(self) -> RawTensor:
         """The raw tensor."""
         return self.value._raw if isinstance(self.value, Tensor) else self.value
 
@@ -671,7 +671,7 @@ SHARED: tuple[Any, ...] = (random._inst, np.random.mtrand._rand)
 """The generators that functions of Python and numpy draw from, which are methods of them."""
 
 
-def _kept_raw(value: Any, raw: Any, backend: Any, copied: bool) -> Kept:
+def _kept_raw(value: Any, raw: RawTensor, backend: Any, copied: bool) -> Kept:
     """A raw tensor, or the Tensor that has it; of sparse ones, and inside of transforms, only the type is kept."""
     if not backend.is_readable_raw(raw):
         return Kept(Opaque(value), reference(value))

@@ -21,7 +21,7 @@ import numpy as np
 from rfnb.core.ground.atomic import replacing
 from rfnb.core.ground.nested import named_parts
 from rfnb.core.ground.raw import BACKENDS
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import LoopError, RfError, RunFileError
 from rfnb.printable import visible
 from rfnb.trace.capture.attention_finder import FoundAttention
@@ -58,7 +58,7 @@ def write_result(value: Any, dims: DimWriter, raws: RawWriter, depth: int = 0) -
     if isinstance(value, tuple(BACKENDS)) and not (
         isinstance(value, np.ndarray) or getattr(value, "is_quantized", False)
     ):
-        raw: Any = value
+        raw: RawTensor = value
         with suppress(Exception):  # of sparse, nested and quantized tensors, and those without data, the text is kept
             return {"raw": raws.add([raw]), "dtype": str(raw.dtype).removeprefix("torch.")}
     if is_dataclass(value) and not isinstance(value, type):

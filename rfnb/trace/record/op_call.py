@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class OpCall:
-    """A call of an op in the body, kept to repeat it for other tensors, or when its raw calls depend on a growing size.
+    """A call of an op in the body, kept to repeat it for all steps, or when its raw calls depend on a growing size.
 
-    given: the tensors among its arguments. outside, values: the ranges of the tensors from outside that are read here
-    first, and of the values that are made.
+    given: the tensors among its arguments.
     """
 
     row: OpRow
@@ -25,5 +24,3 @@ class OpCall:
     given: list[Tensor]
     result: Any
     node: Node
-    outside: tuple[int, int] = (0, 0)
-    values: tuple[int, int] = (0, 0)

@@ -45,7 +45,6 @@ class Recorder(Listener):
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.op_calls: list[OpCall] = []
         self.templates: dict[int, tuple[Sig, Lengths]] = {}  # by value number, for a recorded run
-        self.of_sizes: dict[int, tuple[Any, ...]] = {}  # by id: constants made of the sizes of dims; see `OfSizes`
         self.recorded = False  # whether its steps, or those of the loop around it, become a Run
         self.without_gradients = False  # whether the steps run inside a `stop_gradient_scope`, so that nothing has any
         self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
@@ -188,7 +187,6 @@ class Recorder(Listener):
             side.forget()
         self._sides.clear()
         self.op_calls.clear()
-        self.of_sizes.clear()
         self._traced.clear()
         self._generator = self.choose = None
 
@@ -233,7 +231,7 @@ class Recorder(Listener):
         plain = partial(self._plain, operands, inputs)
         plain_args, plain_kwargs = map_leaves(plain, args), map_leaves(plain, kwargs) if kwargs else {}
         node = self._begin(row.name, inputs)
-        start, externals = len(self.tape.values), len(self.tape.externals)
+        start = len(self.tape.values)
         if not self.tape.ops:
             self.tape.wrap = self.tape.settings()
         self.tape.ops.append(row.name)
@@ -252,13 +250,11 @@ class Recorder(Listener):
         self._close(node)
         if self.tape.ops:
             return result
-        values = len(self.tape.values)
         result = map_leaves(partial(_apart, operands, node), result)
         if self.tape.wrap is not None:
             row = replace(row, fn=self.tape.wrap(row.fn))
         wrapped = self.wrap_results(result, node)
-        ranges = (externals, len(self.tape.externals)), (start, values)
-        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, operands, result, node, *ranges))
+        self.op_calls.append(OpCall(row, plain_args, plain_kwargs, operands, result, node))
         return wrapped
 
     def new_parameter(self, dims: Sequence[Dim]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.core.graph.graph import Value
 from rfnb.core.ground.source import user_source
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import LoopError, TraceError
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 from rfnb.printable import encodable, printable_name
@@ -89,7 +89,7 @@ class Traced(Tensor):
         return self.plain.device
 
     @property
-    def _raw(self) -> Any:
+    def _raw(self) -> RawTensor:
         where = user_source()
         place = f" ({where.place()})" if where else ""
         loop = self.recorder.name
@@ -121,7 +121,7 @@ class Traced(Tensor):
         return f"inside the loop: out = loop.stack({self.name}), or loop.last({self.name}); after it: loop.state"
 
     @property  # type: ignore[misc]
-    def raw_tensor(self) -> Any:
+    def raw_tensor(self) -> RawTensor:
         """Raises TraceError: the numbers differ at every step."""
         return self._raw
 
@@ -132,7 +132,7 @@ class Pending(Tensor):
     __slots__ = ()
 
     @property
-    def _raw(self) -> Any:
+    def _raw(self) -> RawTensor:
         raise LoopError(
             f"`{self.name}` is not available before the `with` block of the loop ends",
             hint="use it after the block; inside, use the value passed to stack or last",

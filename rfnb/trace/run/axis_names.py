@@ -12,7 +12,7 @@ from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, kind_of_name
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import LoopError, ParameterError
 from rfnb.printable import printable, printable_name
 
@@ -74,7 +74,7 @@ class AxisNames:
         words = ", ".join(map(_word, axes))
         raise LoopError(f"name_axes: the axes of {variable} cannot have these names: {reason}", got=words)
 
-    def form(self, variable: str, shape: tuple[int, ...], raw: Any) -> Form:
+    def form(self, variable: str, shape: tuple[int, ...], raw: RawTensor) -> Form:
         """Dims for the axes of a variable, the lengths of padded ones, and what whole numbers are labels of."""
         form = self._forms.get((variable, shape))
         if form is not None:
@@ -160,7 +160,7 @@ def _misfit(value: Tensor, axes: Sequence[str | Dim]) -> str | None:
     return None if is_labels else f"its numbers are not all labels of {_word(more[0])}"
 
 
-def _are_labels(raw: Any, dim: Dim) -> bool:
+def _are_labels(raw: RawTensor, dim: Dim) -> bool:
     """Whether all numbers are labels of a dim."""
     array, count = np.asarray(backend_of_raw(raw).to_numpy_raw(raw)), dim.dimension or 0
     return array.dtype.kind in "iu" and (not array.size or bool(array.min() >= 0 and array.max() < count))

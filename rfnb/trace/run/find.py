@@ -14,7 +14,7 @@ from rfnb.core.expression.expression import Expression, Names
 from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.ground.source import warn
 from rfnb.core.ground.text import number_of
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.trace.run.entries import numbers
 from rfnb.trace.run.names import LostValue, NoValue, TypeOnly, evaluate, known_functions, own_functions, variable_names
@@ -145,7 +145,7 @@ def truth(found: Any, where: Where, step: int, asked_by: str = "find") -> bool:
         return bool(found)
     if isinstance(found, Tensor) and not found.dims and found.dtype == "bool":
         return bool(numbers(found))
-    raw: Any = found if isinstance(found, tuple(BACKENDS)) else None
+    raw: RawTensor = found if isinstance(found, tuple(BACKENDS)) else None
     if raw is not None and math.prod(raw.shape) == 1 and str(raw.dtype).endswith("bool"):
         return bool(raw)
     raise LoopError(

@@ -16,6 +16,7 @@ import rfnb as rf
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.display.kit import options
+from rfnb.display.markup import style
 from rfnb.display.tensor import view as tensor_view
 from rfnb.errors import ViewError
 from tests.display.markup.test_png import pixels
@@ -334,7 +335,15 @@ def test_padding_that_leaks_is_said_with_the_numbers_it_would_give():
     padding = tensor_view.describe(x)["stats"]["padding"]
     assert padding["mean"] == pytest.approx(x.raw_tensor.mean(), rel=1e-5)
     assert padding["std"] == pytest.approx(x.raw_tensor.std(), rel=1e-5)
-    assert "padding ≠ 0: with it μ 2.67, σ 2.56" in tensor_view.to_text(tensor_view.describe(x))
+    assert "]  with padding μ 2.67, σ 2.56" in tensor_view.to_text(tensor_view.describe(x))
+    assert "padding ≠ 0" not in tensor_view.to_html(tensor_view.describe(x))  # ops of rfnb leave it out
+
+
+def test_padding_of_an_array_has_a_badge_that_is_explained_on_hover():
+    array = padded(5.0).raw_tensor
+    view = rf.show(array, dims=["batch", "time", "feat"], lengths=[8, 3, 0, 4])
+    assert "padding ≠ 0: with it μ 2.67, σ 2.56" in view.text
+    assert re.search(r'title="Code that does not know the lengths [^"]+"[^>]*>padding ≠ 0', view.html)
 
 
 @pytest.mark.parametrize(
@@ -586,7 +595,7 @@ def test_numbers_that_are_masked_are_pale_and_others_have_their_colour():
     masked = np.where(np.triu(np.ones((3, 3), bool), 1), -np.inf, 1.0)
     dims = (Dim(3, name="q"), Dim(3, name="k"))
     assert "106,60,210" not in tensor_view.to_html(tensor_view.describe(Raw(dims, masked)))
-    assert tensor_view.to_html(tensor_view.describe(Raw(dims, masked))).count("opacity:0.35") == 3
+    assert tensor_view.to_html(tensor_view.describe(Raw(dims, masked))).count(f"{style.CELL};{style.QUIET}") == 3
     wrong = np.array([[1, -np.inf, np.inf], [np.nan, 0, 0], [0, 0, 0]])
     html = tensor_view.to_html(tensor_view.describe(Raw(dims, wrong)))
     for colour in ("106,60,210", "255,140,0", "214,39,143"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rfnb as rf
-from rfnb.errors import RfError
+from rfnb.errors import NetworkError, RfError
 
 X = np.array([[[-1.0, 0.5], [2.0, 3.0]]], "float32")
 Y = X * 2 + 1
@@ -126,3 +126,30 @@ def test_an_axis_of_size_1_stands_for_that_of_another_source(layer, expected):
         values[name] = out[name].copy_transpose(net.template(name).dims).raw_tensor.detach().numpy()
     found = out["output"].copy_transpose(net.template("output").dims).raw_tensor.detach().numpy()
     np.testing.assert_allclose(found, expected({**values, "data": x}), rtol=1e-5, atol=1e-6)
+
+
+DISJOINT = {
+    "combine": {"class": "combine", "kind": "add", "from": ["data", "data:b"]},
+    "eval": {"class": "eval", "eval": "source(0) + source(1)", "from": ["data", "data:b"]},
+    "compare": {"class": "compare", "from": ["data", "data:b"]},
+    "linear": {"class": "linear", "n_out": 2, "from": ["data", "data:b"]},
+    "switch": {"class": "switch", "condition": "data:c", "true_from": "data", "false_from": "data:b"},
+}
+"""Layers whose sources each lack an axis of another one."""
+
+
+@pytest.mark.parametrize("name", DISJOINT)
+def test_each_source_may_lack_an_axis_only_where_that_is_said(name):
+    """Since behavior version 4; the reference has the same rule."""
+    extern = {"data": {"dim": 3}, "b": {"shape": (5, 3)}, "c": {"shape": (), "dtype": "bool"}}
+
+    def sizes(version, **options):
+        net = rf.Network({"behavior_version": version}, rf.ExternData(extern))
+        template = net.construct_from_dict({"output": DISJOINT[name] | options}).template("output")
+        return len(template.dims)
+
+    assert sizes(3) == sizes(4, allow_broadcast_all_sources=True) == sizes(21, out_shape={"B", "T", "F"}) == 4
+    for version, options in ((4, {}), (3, {"allow_broadcast_all_sources": False})):
+        with pytest.raises(NetworkError, match="all sources need broadcasting"):
+            sizes(version, **options)
+    assert sizes(4, **{"false_from" if name == "switch" else "from": "data" if name == "switch" else ["data", "data"]})

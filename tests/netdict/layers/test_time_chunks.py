@@ -7,14 +7,10 @@ from hypothesis import given, strategies as st
 from tests.netdict.layers.ragged import FEW, LENGTHS, drawn, outputs
 
 
-def chunks_of(seq, size, step):
-    """The chunks up to the first one that reaches the end."""
-    found, start = [], 0
-    while True:
-        found.append(seq[start : start + size])
-        if start + size >= len(seq):
-            return found
-        start += step
+def chunks_of(rows, lengths, size, step):
+    """The chunks of each sequence: as many as the longest one has up to the first that reaches its end."""
+    count = 1 + max(0, -((size - max(lengths)) // step))
+    return [[row[:n][i * step : i * step + size] for i in range(count)] for row, n in zip(rows, lengths, strict=True)]
 
 
 @pytest.mark.slow
@@ -26,7 +22,7 @@ def test_chunks_are_sequences_and_become_the_sequences_again(lengths, size, step
     net = {"chunks": {"class": "time_chunking", "chunk_size": size, "chunk_step": step, "from": "data"}}
     net["output"] = {"class": "time_unchunking", "chunking_layer": "chunks", "from": "chunks"}
     found = outputs(net, x, lengths, "chunks")
-    expected = [chunk for row, n in zip(x, lengths, strict=True) for chunk in chunks_of(row[:n], size, step)]
+    expected = [chunk for chunks in chunks_of(x, lengths, size, step) for chunk in chunks]
     assert [len(chunk) for chunk in found] == [len(chunk) for chunk in expected]
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -45,10 +41,10 @@ def test_frames_in_several_chunks_are_averaged(lengths, size, step):
         "all": {"class": "combine", "kind": "sub", "from": ["chunks", "mean"]},
         "output": {"class": "time_unchunking", "chunking_layer": "chunks", "from": "all"},
     }
-    for found, row, n in zip(outputs(net, x, lengths), x, lengths, strict=True):
+    for found, chunks, n in zip(outputs(net, x, lengths), chunks_of(x, lengths, size, step), lengths, strict=True):
         total, count = np.zeros((n, 3)), np.zeros((n, 1))
-        for i, chunk in enumerate(chunks_of(row[:n], size, step)):
-            place = slice(i * step, i * step + len(chunk))
+        for i, chunk in enumerate(chunks):
+            place = slice(min(i * step, n), i * step + len(chunk))
             total[place] += chunk - chunk.mean(0) if len(chunk) else 0
             count[place] += 1
         np.testing.assert_allclose(found, total / np.maximum(count, 1), atol=1e-5)

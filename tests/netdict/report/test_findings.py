@@ -33,7 +33,10 @@ def test_a_net_that_runs():
 
 STOPPED = {
     "class": ({"h": {"class": "line", "from": "data"}}, "there is no layer class 'line'"),
-    "known elsewhere": ({"h": {"class": "fast_bw", "from": "data"}}, "the class fast_bw is not supported yet"),
+    "known elsewhere": (
+        {"h": {"class": "tikhonov_regularization", "from": "data"}},
+        "the class tikhonov_regularization is not supported yet",
+    ),
     "option": ({"h": {"class": "copy", "from": "data", "sise": 3}}, "unknown option 'sise'"),
     "no n_out": ({"h": {"class": "linear", "from": "data"}}, "the number of outputs is missing"),
     "activation": ({"h": {"class": "activation", "activation": "sigmod", "from": "data"}}, "no activation 'sigmod'"),
@@ -61,13 +64,13 @@ def test_a_call_of_a_net_that_stops_raises(what):
 
 def test_all_that_stops_is_listed_also_behind_what_stops():
     net = {
-        "a": {"class": "fast_bw", "from": "data"},
-        "b": {"class": "fast_bw", "from": "a"},
+        "a": {"class": "tikhonov_regularization", "from": "data"},
+        "b": {"class": "tikhonov_regularization", "from": "a"},
         "c": {"class": "copy", "from": "b", "sise": 3},
         "output": softmax("c", loss="mce"),
     }
     found = stops(net)
-    assert ("the class fast_bw is not supported yet", ("a", "b")) in found
+    assert ("the class tikhonov_regularization is not supported yet", ("a", "b")) in found
     assert ("unknown option 'sise'", ("c",)) in found
 
 

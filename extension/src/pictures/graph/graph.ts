@@ -50,6 +50,8 @@ class Graph {
     );
     this._ring = svg.ownerDocument.createElementNS(svg.namespaceURI, 'rect') as SVGRectElement;
     this._ring.setAttribute('class', 'rfnb-Graph-ring');
+    svg.setAttribute('role', 'tree');
+    svg.setAttribute('aria-label', alt);
     this._label(this._root);
     this._root.inOrder[0]?.element.setAttribute('tabindex', '0');
     this._tell(null);
@@ -71,7 +73,7 @@ class Graph {
     for (const node of body.nodes.values()) {
       this._views.set(node.element, node);
       if (!node.element.hasAttribute('role')) {
-        node.element.setAttribute('role', 'button');
+        node.element.setAttribute('role', 'treeitem');
         node.element.setAttribute('aria-label', node.spec.text);
         node.element.setAttribute('tabindex', '-1');
       }
@@ -79,6 +81,7 @@ class Graph {
         node.element.setAttribute('aria-expanded', String(node.isOpen));
       }
       if (node.inner) {
+        inside(node.element)?.setAttribute('role', 'group');
         this._label(node.inner);
       }
     }
@@ -182,6 +185,11 @@ class Graph {
   private _ring: SVGRectElement;
   private _views = new WeakMap<Element, NodeView>();
   private _chosen: NodeView | null = null;
+}
+
+/** The part of an open node that has other nodes. */
+function inside(node: Element): Element | undefined {
+  return [...node.children].find(child => child.querySelector('[data-node]'));
 }
 
 /** The next node for an arrow key: up and down along edges, into and out of open nodes; sideways within a rank. */

@@ -22,8 +22,7 @@ export function Marks({ run, step }: { run: RunView; step: StepView }): JSX.Elem
     ...(check ? [[step.check, check] as [string, string]] : []),
     ['Δ', words.__('the largest absolute change of a state in this step')],
     ['≠', words.__('differs from the run that is compared')],
-    ['╱╱', words.__('hatched: padding, which is in no statistics')],
-    ['padding ≠ 0', words.__('code that does not know the lengths counts numbers of the padding')]
+    ['╱╱', words.__('hatched: padding, which is in no statistics')]
   ];
   if (run.is_plain) {
     rows.push([words.__('dimmed'), words.__('a line that did not run in this step')]);

@@ -26,8 +26,8 @@ export function Chips(props: { flags: readonly string[]; alarms?: readonly strin
 }
 
 function about(flag: string, words: Words): string[] {
-  if (flag.startsWith('padding ≠ 0')) {
-    return [words.__('Code that does not know the lengths counts these numbers; the statistics leave them out.')];
+  if (flag === 'constant') {
+    return [words.__('All entries are equal.')];
   }
   return flag === 'never changes' ? [words.__('No step of the run changes it.')] : [];
 }

@@ -80,7 +80,7 @@ class DotAttention(Layer, layer_class="dot_attention"):
 class ConcatAttention(DotAttention, layer_class="concat_attention"):
     """Attention with the energies ⟨v, tanh(base_ctx + source)⟩; v is trained. https://arxiv.org/abs/1409.0473"""
 
-    def setup(self, x: Tensor, base: Tensor, base_ctx: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, base: Tensor, base_ctx: Tensor) -> None:
         """v {n}"""
         assert base_ctx.feature_dim is not None
         self.v = self.parameter("v", [base_ctx.feature_dim], initial_values("glorot_uniform"))
@@ -118,7 +118,7 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
     inner_size: int | None = value(None, Positive)
     inner_size_step: float = value(0.5, float)
 
-    def setup(self, x: Tensor, base: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, base: Tensor) -> None:
         """The axes of the window, and of several positions."""
         frames = time_of(base)
         if frames is None:

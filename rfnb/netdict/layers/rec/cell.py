@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.text import did_you_mean
-from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
@@ -332,7 +331,7 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
     cheating: Any = value(None)
     include_eos: Any = value(None)
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The parameters of the cell, with the names and shapes of the checkpoints."""
         if not isinstance(self.unit, str):
             raise NetworkError("the unit is not the name of a cell", got=repr(self.unit)[:40], expected='"nativelstm2"')
@@ -394,11 +393,6 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
     def begin_steps(self) -> None:
         """The weights, outside of the steps: their gradients are then those of all steps together."""
         self.cell.hold()
-
-    def begun_tensors(self) -> list[Tensor]:
-        """The weights that are parts of parameters."""
-        values = vars(self.cell.cell).values() if self.cell.held else ()
-        return [x for x in values if isinstance(x, Tensor) and not isinstance(x, Parameter)]
 
     def end_steps(self) -> None:
         """Each call takes the weights again."""
@@ -472,7 +466,7 @@ def state_parts(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 class RnnCell(Rec, layer_class="rnn_cell"):
     """A recurrent cell, one step of it in a loop; over a sequence, all steps. {…, in} → {…, n_out}"""
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The parameters. Before the first step, the output is that of the initial state."""
         if self.stepwise and not self.spec.by_mask and self.spec.common.initial_output not in (None, "zeros", 0):
             fault, got = "rnn_cell has no initial_output", f'"initial_output": {self.spec.common.initial_output!r}'

@@ -217,7 +217,7 @@ class SplitBatchBeam(Layer, layer_class="split_batch_beam"):
         """The usual options."""
         return {**described, "from": names_of_sources(described, None)}
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new axis."""
         search = _search_of(self, x)
         self.beam = None if search is None else search.beam

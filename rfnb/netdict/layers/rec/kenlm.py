@@ -16,6 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.core.vocab import read_labels
 from rfnb.errors import NetworkError
+from rfnb.netdict.config.values import Unknown
 from rfnb.netdict.layer import SteppingLayer
 from rfnb.netdict.options import REQUIRED, value
 from rfnb.ops.concat import cum_concat_step
@@ -35,24 +36,25 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
     With `dense_output`, those of all labels that may come next. → {…, labels}
     """
 
-    lm_file: str = value(REQUIRED, str)
-    vocab_file: str = value(REQUIRED, str)
+    lm_file: Any = value(REQUIRED)
+    vocab_file: Any = value(REQUIRED)
     vocab_unknown_label: str = value("UNK", str)
     bpe_merge_symbol: str | None = value(None, str)
     input_step_offset: int = value(0, int)
     dense_output: bool = value(False, bool)
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """Reads the files."""
         if self.loop is None:
             raise NetworkError("kenlm is a layer of a loop", expected='in the "unit" of a rec layer')
-        self.words = read_labels(self.vocab_file).labels
+        lm_file, vocab_file = (_path(name, getattr(self, name)) for name in ("lm_file", "vocab_file"))
+        self.words = read_labels(vocab_file).labels
         if x.sparse_dim is None or x.sparse_dim.get_dim_value() > len(self.words):
             got = f"{x.describe_dims()}, {len(self.words)} labels in the file"
             raise NetworkError("kenlm: the source has other labels than the file", got=got)
         complete = x.sparse_dim.dimension == len(self.words)
         self.labels = x.sparse_dim if complete else self.pool.feature(len(self.words), x.dims)
-        self.score = scores_of(self.lm_file)
+        self.score = scores_of(lm_file)
 
     def first_state(self, x: Tensor) -> State:
         """No label yet."""
@@ -100,6 +102,15 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
         """The labels."""
         return self.labels if self.dense_output else None
+
+
+def _path(name: str, given: Any) -> str:
+    """The path of a file, which a function may give. Raises NetworkError if it is none."""
+    path = given() if callable(given) and not isinstance(given, Unknown) else given
+    if not isinstance(path, str):
+        hint = f'from_config(…, functions={{"{getattr(given, "name", name)}": function}})'
+        raise NetworkError(f"kenlm: {name} is not the path of a file", got=f"{path!r:.60}", hint=hint)
+    return path
 
 
 def scores_of(path: str) -> Score:

@@ -183,10 +183,6 @@ class MaskedComputation(
         for member in self._carrying:
             member.begin_steps()
 
-    def begun_tensors(self) -> list[Tensor]:
-        """What the layers in the unit have computed."""
-        return [x for member in self._carrying for x in member.begun_tensors()]
-
     def end_steps(self) -> None:
         """That of the layers in the unit."""
         for member in self._carrying:
@@ -348,7 +344,7 @@ class Unmask(LayerOfNets, layer_class="unmask"):
         initial = f"{source}/{FIRST}"
         return None, {"first": initial} if initial in builder.nodes else {}
 
-    def setup(self, x: Tensor, mask: Tensor, **more: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, mask: Tensor, **more: Tensor) -> None:
         """The axes of the mask and of the source."""
         self.axis = time_of(mask)
         masked = [dim for dim in x.dims if self.pool.made_of.get(dim, ("",))[0] == MASKED]

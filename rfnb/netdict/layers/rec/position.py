@@ -33,7 +33,7 @@ class PositionalEncoding(SteppingLayer, layer_class="positional_encoding"):
     constant: int = value(-1, int)
     offset: Any = layer()
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The features: those of the source, if the encoding is added to it."""
         self.features = x.feature_dim if self.add_to_input else self.out_dim or x.feature_dim
         if self.features is None:
@@ -92,7 +92,7 @@ class RelativePositionalEncoding(SteppingLayer, layer_class="relative_positional
     key_value_spatial_dim: Dim | None = value(None, Dim)
     query_offset: Any = layer()
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """encoding_matrix {2 · clipping + 1, n_out}"""
         if self.out_dim is None:
             raise NetworkError("relative_positional_encoding needs the number of its outputs", expected='"n_out": …')

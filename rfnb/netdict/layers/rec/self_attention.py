@@ -46,7 +46,7 @@ class SelfAttentionLayer(SteppingLayer, layer_class="self_attention"):
     restrict_state_to_last_seq: bool = value(False, bool)
     state_var_lengths: Any = value(None)
 
-    def setup(self, x: Tensor, **inputs: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """QKV {in, 2 · total_key_dim + n_out}"""
         if x.feature_dim is None or self.out_dim is None:
             raise NetworkError("self_attention needs features and the number of its outputs", expected='"n_out": …')
@@ -155,7 +155,7 @@ class CumConcat(SteppingLayer, layer_class="cum_concat", can_leave=False):
     axis: Dim = axis("T")
     so_far: Dim
 
-    def setup(self, x: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor) -> None:
         """The new axis."""
         self.so_far = self.out_spatial_dim or Dim(None, name=f"{self.name}:so-far", kind="spatial")
 

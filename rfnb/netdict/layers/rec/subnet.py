@@ -35,7 +35,7 @@ class RecSubnet(Layer, layer_class="rec:unit", recurrent=True, sourceless=True, 
     direction: int | None = value(None, int)
     initial_state: Any = value(None)
 
-    def setup(self, *sources: Tensor, **inputs: Tensor) -> None:
+    def setup(self, *sources: Any, **inputs: Any) -> None:
         """Raises NetworkError for options that only cells have."""
         if self.direction == -1:
             fault, got = "a loop of layers begins with the first frame", '"direction": -1'

@@ -39,7 +39,7 @@ class TwoDLstm(SteppingLayer, layer_class="twod_lstm", cell_scope="rec-twod/", j
     recurrent_weights_init: str = value("glorot_uniform")
     bias_init: float = value(0.0)
 
-    def setup(self, x: Tensor, y: Tensor) -> None:  # type: ignore[override]
+    def setup(self, x: Tensor, y: Tensor) -> None:
         """W_re {in + in', 5n}, Vh_re and Vv_re {n, 5n}; with weighted pooling W_att {in', n}. Parts i, f, λ, o, g."""
         frames = time_of(x)
         if frames is None or x.feature_dim is None or y.feature_dim is None or self.out_dim is None:

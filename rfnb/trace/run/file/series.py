@@ -17,7 +17,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import EMPTY, Lengths
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import RunFileError
 from rfnb.printable import terminal_text
 from rfnb.trace.run.entries import frames, numbers
@@ -282,7 +282,7 @@ class AbsentTensor(Tensor):
         self.bytes = series.bytes // max(len(series.steps), 1)
 
     @property
-    def _raw(self) -> Any:
+    def _raw(self) -> RawTensor:
         raise RunFileError(
             f"{self.name} is not in the file; only statistics are: {self.statistics.words()}",
             hint="run.save(path, limit=…) keeps more; or loaded.rerun(fn) computes it again",

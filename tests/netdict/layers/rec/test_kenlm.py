@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import rfnb as rf
 from rfnb.errors import NetworkError
 from tests.netdict.layers.rec.nets import array, run
 
@@ -112,3 +113,24 @@ def test_other_labels_than_those_of_the_file_and_no_loop_are_errors(files):
     net = {"output": {"class": "rec", "from": "data", "unit": {"output": {**layer, "from": "data:source"}}}}
     with pytest.raises(NetworkError, match="other labels"):
         run(net, {"data": {"dim": 9, "sparse": True}}, {})
+
+
+def test_files_may_be_functions(files, tmp_path):
+    """Those of a config too, which are interpreted; what is not known there is named."""
+    labels = ["a", "b"]
+    functions = {name: lambda path=path: path for name, path in files.items()}
+    np.testing.assert_array_equal(scores(labels, **functions), scores(labels, **files))
+    text = f"""
+import tools
+def lm():
+    return "{files["lm_file"]}"
+extern_data = {{"data": {{"dim": 4, "sparse": True}}}}
+unit = {{"class": "kenlm", "from": "data:source", "lm_file": lm, "vocab_file": tools.vocab}}
+network = {{"output": {{"class": "rec", "from": "data", "unit": {{"output": unit}}}}}}
+"""
+    config = tmp_path / "lm.config"
+    config.write_text(text)
+    with pytest.raises(NetworkError, match="vocab_file is not the path"):
+        rf.Network.from_config(config)
+    config.write_text(text.replace("tools.vocab", repr(files["vocab_file"])))
+    assert rf.Network.from_config(config).report()

@@ -1,0 +1,62 @@
+"""All kinds of views on one page: they fit, can be read, and axe finds no fault, at each width and in all colours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from rfnb.display.kit.page import FRAME, STATIC
+from tests.browser.looks import faults, weak_words, wide_views
+from tests.display.hostile import harmless, views
+
+pytestmark = pytest.mark.browser
+
+RENDER = """async ([code, style, views]) => {
+  const { default: picture } = await import(URL.createObjectURL(new Blob([code], { type: 'text/javascript' })));
+  document.head.append(Object.assign(document.createElement('style'), { textContent: style }));
+  for (const [name, html, scripts] of views) {
+    const el = document.createElement('div');
+    el.dataset.view = name;
+    document.body.append(el);
+    picture.render({ model: { get: part => ({ html, scripts })[part] }, el });
+    el.querySelectorAll('details').forEach(fold => { fold.open = true; });
+  }
+}"""
+COLOURS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "high contrast": {"color_scheme": "light", "contrast": "more"},
+    "forced colours": {"color_scheme": "dark", "contrast": "no-preference", "forced_colors": "active"},
+}
+
+
+@pytest.fixture
+def all_views(page: Page, tmp_path: Path, missing) -> Page:
+    """One page of all views, with their scripts and all folds open."""
+    if not (STATIC / "views.js").exists():
+        missing("the scripts of views are not built (make test builds them where there is Node)")
+    made = [[name, str(view.html), view.scripts] for name, view in views(harmless).items()]
+    file = tmp_path / "views.html"
+    head = f'<meta charset="utf-8"><title>views</title><style>{FRAME}</style>'
+    file.write_text(f'<!doctype html><html lang="en" style="color-scheme:light dark">{head}<body></body></html>')
+    page.goto(file.as_uri())
+    style = (STATIC / "views.css").read_text(encoding="utf-8")
+    page.evaluate(RENDER, [(STATIC / "views.js").read_text(encoding="utf-8"), style, json.loads(json.dumps(made))])
+    assert page.locator("[data-view]").count() == len(made)
+    return page
+
+
+def test_each_view_fits_and_can_be_read_in_all_colours(all_views: Page, missing):
+    found = []
+    for colours, media in COLOURS.items():
+        all_views.emulate_media(**media)
+        for width in (280, 600, 1400):
+            all_views.set_viewport_size({"width": width, "height": 900})
+            found += [f"{colours}, {width} pixels: {words}" for words in wide_views(all_views)]
+        found += [f"{colours}: {words}" for words in weak_words(all_views)]
+    assert found == [], "\n".join(found)
+    all_views.set_viewport_size({"width": 280, "height": 900})
+    assert faults(all_views, missing) == []

@@ -1,0 +1,110 @@
+"""`rf.Loop(recompute=k)`: values inside of k steps are computed again in the backward pass, with the same results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb import Dim, Tensor, batch_dim
+
+STEPS, hidden, wide = 24, Dim(6, name="hidden"), Dim(500, name="wide")
+Result = tuple[Tensor, list[torch.Tensor]]
+
+
+def by_frames(lengths: list[int], recompute: int, *, record: bool = False) -> Result:
+    """A loop with dropout, a branch and wide values, in float64: its outputs, and its weights."""
+    time, random = Dim(None, name="time"), torch.Generator().manual_seed(1)
+    raws = [torch.randn(size, generator=random, dtype=torch.float64) for size in ((6, 500), (500, 6), (3, STEPS, 6))]
+    weights = [raw.requires_grad_() for raw in raws]
+    inside = rf.convert_to_tensor(weights[0], dims=[hidden, wide])
+    outside = rf.convert_to_tensor(weights[1], dims=[wide, hidden])
+    x = rf.convert_to_tensor(weights[2], dims=[batch_dim, time, hidden], lengths=lengths)
+    rf.set_random_seed(3)
+    loop = rf.Loop(axis=time, recompute=recompute, debug=record)
+    loop.state.h = rf.zeros([batch_dim, hidden], dtype="float64")
+    with loop:
+        values = rf.tanh(rf.matmul(loop.state.h + loop.unstack(x), inside, reduce=hidden))
+        values = rf.dropout(rf.sigmoid(values) * 2.0 - 1.0, 0.3, on_forward=True)
+        loop.state.h = rf.matmul(values, outside, reduce=wide) * 0.1
+        out = loop.stack(loop.state.h)
+    return out, weights
+
+
+def gradients(result: Result) -> list[torch.Tensor]:
+    """By the weights."""
+    out, weights = result
+    rf.reduce_sum(out * out, axis=out.dims).raw_tensor.backward()
+    return [weight.grad for weight in weights]
+
+
+@pytest.mark.parametrize("lengths", [[STEPS] * 3, [STEPS, 9, 1]])
+@pytest.mark.parametrize("recompute", [1, 5, 100])
+@pytest.mark.parametrize("record", [False, True])
+def test_results_and_gradients_are_bit_equal(lengths: list[int], recompute: int, record: bool) -> None:
+    plain, again = (by_frames(lengths, steps, record=record) for steps in (0, recompute))
+    assert torch.equal(plain[0].raw_tensor, again[0].raw_tensor)
+    for expected, gradient in zip(gradients(plain), gradients(again), strict=True):
+        assert torch.equal(expected, gradient)
+
+
+def kept_bytes(recompute: int) -> int:
+    """The bytes that autograd keeps of the values of a loop, by storage."""
+    storages: dict[int, int] = {}
+
+    def keep(raw: torch.Tensor) -> torch.Tensor:
+        storages[raw.untyped_storage().data_ptr()] = raw.untyped_storage().nbytes()
+        return raw
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda raw: raw):
+        out, _ = by_frames([STEPS] * 3, recompute)
+    assert out.raw_tensor.requires_grad
+    return sum(storages.values())
+
+
+def test_values_inside_of_the_steps_are_not_kept() -> None:
+    assert kept_bytes(5) < kept_bytes(0) / 10
+
+
+def test_functions_of_the_user_run_again_and_watches_do_not(capsys: Any) -> None:
+    calls: list[int] = []
+
+    def double(raw: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return raw * 2
+
+    x = rf.convert_to_tensor(torch.ones(2, requires_grad=True), dims=[batch_dim])
+    loop = rf.Loop(max_seq_len=6, recompute=2)
+    loop.state.x = x
+    with loop:
+        rf.watch(loop.state.x, name="shown")
+        loop.state.x = rf.tanh(rf.raw_call(double, loop.state.x, out_dims=[batch_dim]))
+    before, shown = len(calls), capsys.readouterr().out.count("shown")
+    rf.reduce_sum(loop.state.x, axis=batch_dim).raw_tensor.backward()
+    assert len(calls) > before and shown and "shown" not in capsys.readouterr().out
+
+
+def test_loops_that_end_and_loops_inside_are_computed_again() -> None:
+    def last_state(recompute: int) -> torch.Tensor:
+        start = torch.tensor([0.5, 0.1], dtype=torch.float64, requires_grad=True)
+        loop = rf.Loop(max_seq_len=30, recompute=recompute)
+        loop.state.x = rf.convert_to_tensor(start, dims=[batch_dim])
+        with loop:
+            inner = rf.Loop(max_seq_len=3, recompute=min(recompute, 2))
+            inner.state.y = loop.state.x
+            with inner:
+                inner.state.y = rf.sin(inner.state.y) + 0.2
+            loop.state.x = inner.state.y * 1.05
+            loop.end(loop.state.x > 0.9, include_eos=True)
+        rf.reduce_sum(loop.state.x, axis=batch_dim).raw_tensor.backward()
+        assert start.grad is not None
+        return start.grad
+
+    assert torch.equal(last_state(0), last_state(4))
+
+
+def test_a_negative_number_of_steps_is_an_error() -> None:
+    with pytest.raises(rf.errors.ParameterError, match="recompute"):
+        rf.Loop(recompute=-1)
