@@ -16,9 +16,8 @@ from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.op import OPS
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import NetworkError
 from rfnb.netdict.code.names import Names, assignment, attribute, identifier, literal
-from rfnb.netdict.code.trace import Call
+from rfnb.netdict.code.trace import Call, unwritten
 
 OPERATORS = {
     "add": ("+", 1), "sub": ("-", 1), "mul": ("*", 2), "truediv": ("/", 2), "floordiv": ("//", 2), "mod": ("%", 2),
@@ -32,18 +31,6 @@ TEMPORARY = ("x", "y", "z", "u", "v", "w", "a", "b", "c")
 """Names for values without one."""
 WIDTH = 110
 LARGEST_CONSTANT = 256
-
-
-class Unwritten(NetworkError):
-    """A net, or a layer of it, that has no form as code."""
-
-
-def unwritten(owner: str, why: str, **more: Any) -> Unwritten:
-    """The error for a layer that cannot be written."""
-    where = f"layer {owner!r}" if owner else "the net"
-    error = Unwritten(f"to_code: {where} has no form as code: {why}", **more)
-    error.at_layer = owner or None  # type: ignore[attr-defined]
-    return error
 
 
 @dataclass(eq=False)
@@ -452,7 +439,7 @@ def inputs_of(call: Call) -> Iterator[Any]:
 
 
 def has_form(dim: Dim) -> bool:
-    """Whether a dim that is computed of others can be written so; the smaller of two can be taken from a result only."""
+    """Whether a dim that is computed of others can be written so; that of `min` is taken from a result."""
     return dim.expr is None or (dim.expr.op not in ("min", "max") and all(map(has_form, dim.expr.dims)))
 
 

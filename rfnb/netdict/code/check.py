@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +17,8 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.code.body import unwritten
 from rfnb.netdict.code.module import ModuleWriter
+from rfnb.netdict.code.trace import unwritten
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.random import set_random_seed
 
@@ -81,7 +82,8 @@ def run(folder: str) -> None:
             parameter.assign(arrays[f"parameter {name}"])
         given = [_tensor(key, about, arrays, namespace) for key, about in case["data"].items()]
         set_random_seed(SEED)
-        with get_run_ctx().train_flag_ctx(mode):
+        with get_run_ctx().train_flag_ctx(mode), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of loops without an end, which the net does not mention either
             outputs, losses = net(*given)
         results.update(results_of(mode, outputs, losses, names))
     np.savez(where / "results.npz", **results)  # type: ignore[arg-type]

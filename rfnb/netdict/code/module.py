@@ -11,7 +11,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.code.body import BodyWriter, Place, has_form, inputs_of, new_dim, prune, unwritten, uses_of
+from rfnb.netdict.code.body import BodyWriter, Place, has_form, inputs_of, new_dim, prune, uses_of
 from rfnb.netdict.code.names import Names, assignment, attribute, class_name, identifier, literal, remark, wrapped
 from rfnb.netdict.code.trace import Call, Trace
 from rfnb.netdict.layer import Layer
@@ -356,14 +356,3 @@ def called_in(trace: Trace) -> dict[int, str]:
     """The names of values, by id: those of layers."""
     named: Iterable[tuple[str, Tensor]] = [*trace.outputs.items(), *trace.named]
     return {id(x): path.rpartition("/")[2] for path, x in reversed(list(named))}
-
-
-def written(net: Any, traces: Sequence[Trace]) -> str:
-    """The file for traces of a net. Raises Unwritten if there is no form for it."""
-    writer = ModuleWriter(net)
-    for trace in traces:
-        writer.add(trace)
-    return writer.text()
-
-
-__all__ = ["ModuleWriter", "unwritten", "written"]

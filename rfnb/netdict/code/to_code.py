@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import numpy as np
+
 from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.code.body import unwritten
 from rfnb.netdict.code.check import check_code
 from rfnb.netdict.code.module import ModuleWriter
-from rfnb.netdict.code.trace import Trace, trace_of, without_dropout
+from rfnb.netdict.code.trace import Trace, trace_of, unwritten, without_dropout
 from rfnb.netdict.network import Network
 from rfnb.netdict.report.rehearsal import results_kept
 from rfnb.ops.random import get_random_state, set_random_state
@@ -58,7 +59,7 @@ def writer_of(net: Network, batch: Mapping[str, Any] | None = None) -> ModuleWri
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     with _untouched(net):
         traces = [trace_of(net, tensors, train=mode) for mode in modes]
-        smaller = {key: as_data(x, less=1) for key, x in tensors.items()}
+        smaller = other_batch(net, tensors)
         smaller_traces = [trace_of(net, smaller, train=mode) for mode in modes]
         net.extern_data.tensors(tensors)  # dims have their sizes again
     if len(traces) == 2 and _written(net, [without_dropout(traces[0])]).text() == _written(net, traces[1:]).text():
@@ -83,21 +84,37 @@ def data_of(net: Network, batch: Mapping[str, Any] | None) -> dict[str, Tensor]:
     return net.extern_data.tensors({key: as_data(x) for key, x in tensors.items()})
 
 
-def as_data(x: Tensor, less: int = 0) -> Any:
-    """The data as any net takes it: an array, and lengths by axis. less: how many sequences are left out."""
+def as_data(x: Tensor, keep: Sequence[int] | None = None) -> Any:
+    """The data as any net takes it: an array, and lengths by axis. keep: the sequences that stay; None: all."""
     batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
-    count = None if batch is None else max(x.size_of(batch).max - less, 1)
-    where, lengths = [slice(None)] * len(x.dims), {}
+    array, lengths = x.raw_tensor.detach().cpu().numpy(), {}
     for axis, dim in enumerate(x.dims):
-        if dim is batch:
-            where[axis] = slice(count)
-        elif dim.dimension is None:
+        if dim is batch and keep is not None:
+            array = array.take(keep, axis)
+        elif dim.dimension is None and dim is not batch:
             size = x.size_of(dim)
-            values = size.values[:count] if size.dims == (batch,) else size.values
-            where[axis] = slice(int(values.max(initial=0)))
+            values = size.values[keep] if size.dims == (batch,) and keep is not None else size.values
+            array = array.take(range(int(values.max(initial=0))), axis)
             if values.ndim:
                 lengths[axis] = values
-    return x.raw_tensor.detach().cpu().numpy()[tuple(where)], lengths or None
+    return array, lengths or None
+
+
+def other_batch(net: Network, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The batch without its longest sequence; random data if that changes no size of an axis."""
+    sizes = [(x, dim) for x in tensors.values() for dim in x.dims if dim.dimension is None and not dim.is_batch_dim()]
+    if not sizes:
+        return {key: as_data(x) for key, x in tensors.items()}
+    longest = 0
+    for x, dim in sizes:
+        size = x.size_of(dim)
+        if len(size.dims) == 1 and size.dims[0].is_batch_dim() and len(size.values) > 1:
+            order = np.sort(size.values)
+            if order[-1] > order[-2]:
+                keep = [i for i in range(len(order)) if i != int(size.values.argmax())]
+                return {key: as_data(x, keep) for key, x in tensors.items()}
+        longest = max(longest, size.max)
+    return {key: as_data(x) for key, x in net.extern_data.example(batch=2, frames=longest + 3).data.items()}
 
 
 def _first_difference(a: ModuleWriter, b: ModuleWriter, trace: Trace) -> str:

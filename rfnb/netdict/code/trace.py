@@ -33,6 +33,18 @@ from rfnb.trace.record.traced import Pending, Traced
 Kind = Literal["op", "cell", "raw", "l2", "loop", "with", "method", "attribute", "set", "get"]
 
 
+class Unwritten(NetworkError):
+    """A net, or a layer of it, that has no form as code."""
+
+
+def unwritten(owner: str, why: str, **more: Any) -> Unwritten:
+    """The error for a layer that cannot be written."""
+    where = f"layer {owner!r}" if owner else "the net"
+    error = Unwritten(f"to_code: {where} has no form as code: {why}", **more)
+    error.at_layer = owner or None  # type: ignore[attr-defined]
+    return error
+
+
 @dataclass(eq=False)
 class Call:
     """A line of the code: an op, a cell, a loop, the `with` of its body, a method of it, a state that is set or read.
@@ -123,7 +135,7 @@ class Tracer(Listener):
 
     def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
         """A branch cannot be written yet."""
-        raise NetworkError(f"layer {self.owner!r}: a branch that depends on values has no form as code yet")
+        raise unwritten(self.owner, "it has a branch that depends on values")
 
     def add(
         self, kind: Kind, name: str, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, **more: Any
@@ -287,6 +299,9 @@ class TracedRun(RecRun):
 
     def __init__(self, rec: Any, values: Any, nodes: Any):
         super().__init__(rec, values, nodes)
+        if self.axis is not rec.axis and rec.own_axis is None:
+            hint = "rf.Network(…, batch_independent=True) counts the frames that there are"
+            raise unwritten(rec.path, "its search counts one more frame of each shorter sequence", hint=hint)
         self.loop = TracedLoop(self.loop, self.tracer)  # type: ignore[assignment]
         self.search.loop = self.loop
 
@@ -296,12 +311,6 @@ class TracedRun(RecRun):
         if y is not x:
             self.tracer.add("raw", "convert_to_tensor", None, (x,), {}, y)
         return y
-
-    def _all_steps(self, own: list[NetNode]) -> None:
-        outputs: dict[str, Tensor] = {}
-        loss_values: dict[tuple[NetNode, str], Tensor] = {}
-        self._trace(own, outputs, loss_values)
-        self._finish(outputs, loss_values)
 
 
 def trace_of(net: Any, batch: Mapping[str, Any], *, train: bool) -> Trace:
