@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import rfnb as rf
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim, batch_dim, single_step_dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.op import OPS
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor_dict import State
 from rfnb.netdict.code.names import Names, assignment, attribute, identifier, literal
 from rfnb.netdict.code.trace import Call, unwritten
 
@@ -127,11 +128,11 @@ class BodyWriter:
         if isinstance(x, list | tuple) and type(x) in (list, tuple):
             entries = ", ".join(map(self.value, x))
             return (f"[{entries}]" if isinstance(x, list) else f"({entries}{',' * (len(x) == 1)})"), ATOM
-        if isinstance(x, rf.State) and all(identifier(str(name)) == name for name in x):
+        if isinstance(x, State) and all(identifier(str(name)) == name for name in x):
             return f"rf.State({', '.join(f'{name}={self.value(part)}' for name, part in x.items())})", ATOM
         if isinstance(x, dict):
             entries = "{" + ", ".join(f"{self.value(key)}: {self.value(part)}" for key, part in x.items()) + "}"
-            return (f"rf.State({entries})" if isinstance(x, rf.State) else entries), ATOM
+            return (f"rf.State({entries})" if isinstance(x, State) else entries), ATOM
         raise unwritten(self.owner, "an argument is no plain value", got=type(x).__name__)
 
     def tensor(self, x: Tensor) -> tuple[str, int]:
@@ -297,7 +298,7 @@ class BodyWriter:
         elif call.name in METHODS:
             receiver = atom(*self.bound(call.args[0]))
             self.assign(call, f"{receiver}.{call.name}({self.arguments(call, 1)})", ATOM, following)
-        elif hasattr(rf, call.name):
+        elif hasattr(sys.modules["rfnb"], call.name):
             self.assign(call, f"rf.{call.name}({self.arguments(call)})", ATOM, following)
         else:
             raise unwritten(call.owner, f"the op {call.name!r} is no public function")
@@ -311,8 +312,19 @@ class BodyWriter:
                 x is defaults[name] or (literal(x) is not None and literal(x) == literal(defaults[name]))
             ):
                 continue
-            given.append(f"{name}={self.value(x)}")
+            given.append(f"{name}={self.padding(call) if name == 'padding' and call.windows else self.value(x)}")
         return ", ".join(given)
+
+    def padding(self, call: Call) -> str:
+        """The padding "same", where it depends on the size of an axis."""
+        parts = []
+        for dim, window, zeros in zip(
+            call.kwargs["in_spatial_dims"], call.windows, call.kwargs["padding"], strict=True
+        ):
+            fixed = dim.dimension is not None or window[1] == 1
+            sizes = f"{atom(*self.dim(dim))}.get_dim_value(), {', '.join(map(str, window))}"
+            parts.append(self.value(zeros) if fixed else f"same_padding({sizes})")
+        return f"[{', '.join(parts)}]"
 
     # -- results
 
@@ -353,8 +365,8 @@ class BodyWriter:
     def know_parts(self, tree: Mapping[str, Any], name: str) -> None:
         """The entries of a dict or a state, also of those in it, are written with its name."""
         for key, part in tree.items():
-            read = attribute(name, key) if isinstance(tree, rf.State) else f"{name}[{literal(key)}]"
-            if isinstance(tree, rf.State) and not attribute("", key).startswith("."):
+            read = attribute(name, key) if isinstance(tree, State) else f"{name}[{literal(key)}]"
+            if isinstance(tree, State) and not attribute("", key).startswith("."):
                 read = f"{name}[{literal(key)}]"
             if isinstance(part, Mapping):
                 self.know_parts(part, read)

@@ -132,7 +132,8 @@ def _masked(x: Tensor) -> np.ndarray:
 
 def compare(net: Any, tensors: Mapping[str, Tensor], modes: list[bool], folder: Path) -> None:
     """Raises NetworkError for the first difference, which it names."""
-    found = np.load(folder / "results.npz")
+    with np.load(folder / "results.npz") as file:
+        found = dict(file)
     expected: dict[str, np.ndarray] = {}
     fixed = {p: p.raw_tensor.detach().clone() for p in net.parameters() if not p.trainable}
     saved = [(p, p.raw_tensor.grad) for p in net.parameters()]

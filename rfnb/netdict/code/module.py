@@ -17,6 +17,14 @@ from rfnb.netdict.code.trace import Call, Trace
 from rfnb.netdict.layer import Layer
 from rfnb.nn.init import Glorot
 
+SAME_PADDING = '''def same_padding(frames, size, stride, dilation):
+    """The zeros before and after the frames of the longest sequence."""
+    span = ((frames + stride - 1) // stride - 1) * stride + (size - 1) * dilation + 1
+    total = max(span - frames, 0) if frames else 0
+    return total // 2, total - total // 2
+'''
+"""Stands in files that need it."""
+
 
 @dataclass(eq=False)
 class Part:
@@ -89,7 +97,7 @@ class ModuleWriter:
             for name, part in vars(module).items():
                 if isinstance(part, Parameter):
                     self.owners.setdefault(id(part), (path, name))
-        self.top = Names({"rf", "Net", *(identifier(key) for key in net.extern_data.data)})
+        self.top = Names({"rf", "Net", "same_padding", *(identifier(key) for key in net.extern_data.data)})
         self.dims: dict[Any, tuple[Dim, str]] = {}
         self.fresh: Counter[Any] = Counter()
         self.classes: dict[str, LayerClass] = {}
@@ -279,7 +287,8 @@ class ModuleWriter:
             methods.insert(0, f"    def __init__(self):\n{lines}\n")
         about = "The outputs and the losses of a batch, by layer."
         net = f'class Net(rf.Module):\n    """{about}"""\n\n' + "\n".join(methods)
-        text = head + "\n".join(dims) + "\n\n\n" + "\n\n".join([*classes, net])
+        helper = [SAME_PADDING] if any("same_padding(" in text for text in (*classes, net)) else []
+        text = head + "\n".join(dims) + "\n\n\n" + "\n\n".join([*helper, *classes, net])
         return "\n".join(row for line in text.split("\n") for row in wrapped(line))
 
     def methods(self) -> Iterator[str]:

@@ -8,12 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.nested import leaves
 from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code.check import check_code
 from rfnb.netdict.code.module import ModuleWriter
-from rfnb.netdict.code.trace import Trace, trace_of, unwritten, without_dropout
+from rfnb.netdict.code.trace import Call, Trace, every_call, trace_of, unwritten, without_dropout
 from rfnb.netdict.network import Network
 from rfnb.netdict.report.rehearsal import results_kept
 from rfnb.ops.random import get_random_state, set_random_state
@@ -66,7 +68,7 @@ def writer_of(net: Network, batch: Mapping[str, Any] | None = None) -> ModuleWri
         del traces[1], smaller_traces[1]
     writer, smaller_writer = _written(net, traces), _written(net, smaller_traces)
     if writer.text() != smaller_writer.text():
-        layer = _first_difference(writer, smaller_writer, smaller_traces[0])
+        layer = _first_difference(traces[0], smaller_traces[0])
         raise unwritten(layer, "its ops depend on the size of the batch")
     return writer
 
@@ -117,15 +119,15 @@ def other_batch(net: Network, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     return {key: as_data(x) for key, x in net.extern_data.example(batch=2, frames=longest + 3).data.items()}
 
 
-def _first_difference(a: ModuleWriter, b: ModuleWriter, trace: Trace) -> str:
-    """The layer of the first call that differs."""
-    for (_, lines), (_, others) in zip(a.bodies, b.bodies, strict=True):
-        for line, other in zip(lines, others, strict=False):
-            if line != other:
-                name = line.strip().partition(" = ")[0]
-                return next((path for path in trace.outputs if path.rpartition("/")[2] == name), name)
-    paths = {path: of.text() for path, of in a.classes.items()}
-    return next((path for path, of in b.classes.items() if paths.get(path) != of.text()), "")
+def _first_difference(a: Trace, b: Trace) -> str:
+    """The layer of the first call that differs in more than its tensors and dims; "" if there is none."""
+
+    def plain(call: Call) -> tuple[Any, ...]:
+        found = [x for x in leaves((call.args, call.kwargs)) if not isinstance(x, Tensor | Dim)]
+        return call.name, *([] if call.windows else map(repr, found))
+
+    pairs = zip(every_call(a.calls), every_call(b.calls), strict=False)
+    return next((call.owner for call, other in pairs if plain(call) != plain(other)), "")
 
 
 @contextmanager

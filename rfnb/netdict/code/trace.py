@@ -22,6 +22,7 @@ from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, run_node
 from rfnb.netdict.holder import LossHolder, holders_of, penalties_of, reduced
 from rfnb.netdict.layer import Layer
+from rfnb.netdict.layers.conv import Sliding
 from rfnb.netdict.layers.rec.cell import Rec
 from rfnb.netdict.loops.run import RecRun
 from rfnb.nn.cells.cell import RecCell
@@ -53,7 +54,8 @@ class Call:
         owner: the path of the layer that it belongs to; "" for none.
         kind, name, fn: what is called. args, kwargs, result: with what, and what it gave.
         body: the lines of a step of a loop. loop: the loop whose method or state this is.
-        weights: the tensors of a cell by attribute.
+        weights: the tensors of a cell by attribute. windows: of a convolution with the padding "same", the size, stride
+            and dilation along each axis.
     """
 
     owner: str
@@ -66,6 +68,7 @@ class Call:
     body: list[Call] = field(default_factory=list)
     loop: Any = None
     weights: dict[str, Tensor] = field(default_factory=dict)
+    windows: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -94,6 +97,7 @@ class Tracer(Listener):
     def __init__(self, trace: Trace):
         self.trace, self.lines = trace, trace.calls
         self.owners: list[str] = []
+        self.layers: list[Layer] = []
         self.busy = False
         self.known: dict[int, Tensor] = {}  # by id, what lines gave
         self.by_raw: dict[tuple[int, int], Tensor] = {}
@@ -110,7 +114,11 @@ class Tracer(Listener):
         with self.quiet() as first:
             result = super().call(row, args, kwargs)
         if first:
-            self.add("op", row.name, row.fn, args, kwargs, result)
+            call = self.add("op", row.name, row.fn, args, kwargs, result)
+            layer = self.layers[-1] if self.layers else None
+            if row.name in ("conv", "pool") and isinstance(layer, Sliding) and layer.same:
+                windows = zip(layer.sizes, layer.steps, layer.dilations, strict=True)
+                call.windows = [] if layer.spec.batch_independent else list(windows)
         return result
 
     def call_module(
@@ -126,8 +134,10 @@ class Tracer(Listener):
             return result
         if not isinstance(module, Layer) or self.busy:
             return super().call_module(module, forward, args, kwargs)
+        self.layers.append(module)
         with self.of(module.name):
             result = super().call_module(module, forward, args, kwargs)
+        self.layers.pop()
         output = result[0] if isinstance(result, tuple) else result
         if isinstance(output, Tensor):
             self.trace.named.append((module.name, self.origin(output)))
@@ -411,3 +421,10 @@ def count_of(holder: LossHolder) -> Tensor:
         return cast(get_size_tensor(batch_dim), "float32")
     lengths = get_size_tensor(frames)
     return cast(reduce_sum(lengths, axis=list(lengths.dims)), "float32")
+
+
+def every_call(calls: list[Call]) -> Iterator[Call]:
+    """The lines, with those in loops."""
+    for call in calls:
+        yield call
+        yield from every_call(call.body)

@@ -64,5 +64,5 @@ def test_ops_that_depend_on_the_size_of_the_batch_have_no_form():
     layers = {
         "output": {"class": "eval", "eval": "source(0) * tf.cast(tf.shape(source(0))[1], 'float32')", "from": "data"}
     }
-    with pytest.raises(NetworkError, match="layer 'output' has no form as code"):
+    with pytest.raises(NetworkError, match="its ops depend on the size of the batch"):
         rf.to_code(network(layers))
