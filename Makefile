@@ -4,7 +4,8 @@
 # make test-all  the same with ten times the examples, the tests of devices, and the benchmarks, kept per commit
 # make pages  all notebooks with outputs, as static pages for any web server: dist/pages
 # make site   the documentation with a reference and search, as a site for any web server: dist/site
-# make lint   make bench   make wheel   make clean
+# make bench  all benchmarks; docs/performance.md and tests/bench/history.json get the numbers of this machine
+# make lint   make wheel   make clean
 # make test-gpu    the tests of devices on "cuda", and a page of their results; RFNB_DEVICE=cpu takes another device
 
 PYTHON ?= python3
@@ -42,6 +43,7 @@ lint:
 bench:
 	@$(SETUP) bench
 	@$(IN) for file in tests/bench/bench_*.py; do echo "$$file"; python "$$file" || exit 1; done
+	@$(IN) python tests/bench/performance.py
 
 wheel:
 	@$(SETUP) wheel

@@ -35,8 +35,8 @@ RENAMED = {
 """Where in the site pages are that have another place in the repository."""
 
 CONTENTS = {
-    "Guides": "install from_pytorch from_returnn loops debugging beam_search views models training distributed "
-    "net_dicts checkpoints errors g2p".split(),
+    "Guides": "install front_ends from_pytorch from_returnn loops debugging beam_search search_recipes "
+    "search_reference views models training distributed performance net_dicts checkpoints errors g2p".split(),
     "Stories": [
         "stories/README",
         *(f"stories/{name}" for name in "shape batch nan beam attention checkpoint loop".split()),
@@ -51,6 +51,7 @@ TITLES = {
     "search": "Search",
     "nn": "Modules",
     "display": "Views",
+    "jobs": "Several processes",
     "checkpoint": "Checkpoints",
     "data": "Data",
     "netdict": "Net dicts",

@@ -3,32 +3,43 @@
 The calls to begin with, by task, each with the page that explains it:
 
 look
-    rf.show(x)                            a tensor, array, nested structure, dim, module or run  docs/views.md
-    rf.show(model, x)                     the graph of this call, folded by module               docs/views.md
-    rf.show_attention(weights)            attention weights: layers × heads × rows × columns     docs/views.md
-    rf.capture(model, attention=True)     the attention weights, while the model is called       docs/views.md
-    rf.show_dims()                        the dims of your variables, conflicts first            docs/views.md
-loop
-    rf.convert_to_tensor(data, dims=[…])  a Tensor with named dims, from lists or an array       docs/from_pytorch.md
-    rf.Loop(axis=time)                    a loop over sequences, written as one step             docs/loops.md
-    rf.cond(condition, yes, no)           one of two branches, chosen at each step               docs/loops.md
-    loop.explain()                        which ops run once, for all steps, or in each step     docs/loops.md
+    rf.show(x)                               a tensor, array, nested structure, dim, module or run  docs/views.md
+    rf.show(model, x)                        the graph of this call, folded by module               docs/views.md
+    rf.show_attention(weights)               attention weights: layers × heads × rows × columns     docs/views.md
+    rf.capture(model, attention=True)        the attention weights, while the model is called       docs/views.md
+    rf.show_dims()                           the dims of your variables, conflicts first            docs/views.md
 step
-    rf.steps(range(9), name="decoder")    a plain loop: each iteration is a step of a run        docs/loops.md
-    rf.record_loops()                     all plain loops of your code inside of a with block    docs/loops.md
-    rf.runs["name"]                       the newest recorded run of a loop                      docs/loops.md
-    rf.stepper(run)                       steps through it below the cell, forward and back      docs/install.md
-    run.find(rf.when.over(5, "h"))        the steps at which |h| is above 5                      docs/loops.md
-    run.fork(3, h=0.0)                    continues from step 3 with another state               docs/loops.md
-    rf.compare(run, fork)                 the first value that differs between two runs          docs/loops.md
+    rf.steps(range(9), name="decoder")       a plain loop: each iteration is a step of a run        docs/loops.md
+    rf.record_loops()                        all plain loops of your code inside of a with block    docs/loops.md
+    rf.pause_when(rf.when.not_finite("h"))   holds a running cell at the first such step            docs/debugging.md
+    rf.runs["name"]                          the newest recorded run of a loop                      docs/loops.md
+    rf.stepper(run)                          steps through it below the cell, forward and back      docs/install.md
+    run.find(rf.when.over(5, "h"))           the steps at which |h| is above 5                      docs/loops.md
+    run.fork(3, h=0.0)                       continues from step 3 with another state               docs/loops.md
+    rf.compare(run, fork)                    the first value that differs between two runs          docs/loops.md
+search
+    rf.search.decode(step, state, beam=4)    a beam search of your model, with all that was tried   docs/search.md
+    rf.search.from_generate(out, tokenizer)  the search of Hugging Face's generate                  docs/search.md
+    found.tree[0].where("a dog barks")       where a reference was lost, by search or by model      docs/search.md
+loop
+    rf.convert_to_tensor(data, dims=[…])     a Tensor with named dims, from lists or an array       docs/from_pytorch.md
+    rf.Loop(axis=time)                       a loop over sequences, written as one step             docs/loops.md
+    rf.cond(condition, yes, no)              one of two branches, chosen at each step               docs/loops.md
+    loop.explain()                           which ops run once, for all steps, or in each step     docs/loops.md
 check
-    rf.check.batch_invariance(model, x)   whether padding changes the result of a sequence       docs/errors.md
-    rf.check.finite(model, x)             the op and step that made the first NaN or Inf         docs/errors.md
-    rf.gradient_norms(model)              gradients by parameter: NaN, Inf, zero or missing      docs/training.md
+    rf.check.batch_invariance(model, x)      whether padding changes the result of a sequence       docs/errors.md
+    rf.check.finite(model, x)                the op and step that made the first NaN or Inf         docs/errors.md
+train
+    rf.progress(batches)                     a progress bar and live curves                         docs/training.md
+    rf.probe(decode, every=200)              what the model does, again and again while it learns   docs/debugging.md
+    rf.gradient_norms(model)                 gradients by parameter: NaN, Inf, zero or missing      docs/training.md
 save
-    rf.save(model, "model.safetensors")   dims, parameters and config of a model                 docs/checkpoints.md
-    rf.load("model.safetensors", model)   puts them into a model, and reports what matched       docs/checkpoints.md
-    run.save("run.html")                  a page to step through; "run.rfrun" for rf.load_run    docs/loops.md
+    rf.save(model, "model.safetensors")      dims, parameters and config of a model                 docs/checkpoints.md
+    rf.load("model.safetensors", model)      puts them into a model, and reports what matched       docs/checkpoints.md
+    run.save("run.html")                     a page to step through; "run.rfrun" for rf.load_run    docs/loops.md
+net
+    rf.Network.from_config(path)             a net dict of RETURNN, to draw, check and train        docs/net_dicts.md
+    rf.examples.path("blstm_hybrid.config")  the files of the examples                              docs/net_dicts.md
 """
 
 # The public names are listed in the files `public.py` of the folders. Those of dims, tensors and ops are imported at
@@ -54,6 +65,7 @@ if _TYPE_CHECKING:
     from rfnb.checkpoint.public import *
     from rfnb.data.public import *
     from rfnb.display.public import *
+    from rfnb.jobs.public import *
     from rfnb.loop.public import *
     from rfnb.netdict.public import *
     from rfnb.nn.public import *

@@ -1,12 +1,13 @@
 """`python -m rfnb`: looks at configs of net dicts from a shell.
 
-python -m rfnb report *.config                  a row for each file: whether it runs, and what stops it
+python -m rfnb report FOLDER                    a row for each config, whether it runs, and a table of what stops them
 python -m rfnb show returnn.config net.html     the picture of its network; also .svg, .txt, .json
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 from rfnb.display.kit.view import View, describe
 from rfnb.display.markup.elements import Table
 from rfnb.errors import RfError
-from rfnb.netdict.network import Network
+from rfnb.netdict.folder import as_json, by_cause, configs_in, drafted, one_line, report_stops, reports_of
 from rfnb.printable import terminal_text
 
 
@@ -27,8 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m rfnb", description="Looks at configs of net dicts.")
     commands = parser.add_subparsers(dest="command", required=True)
     report = commands.add_parser("report", help="whether networks run, and what stops them: a row for each file")
-    report.add_argument("configs", nargs="+", metavar="CONFIG")
-    report.add_argument("--all", action="store_true", help="all that a report says, instead of a row")
+    report.add_argument("configs", nargs="+", metavar="CONFIG", help="a file, or a folder of files")
+    report.add_argument("--all", action="store_true", help="all that a report says, beside a row")
+    report.add_argument("--json", action="store_true", help="all that a report says, as JSON")
     show = commands.add_parser("show", help="the picture of a network")
     show.add_argument("config", metavar="CONFIG")
     show.add_argument("output", metavar="FILE", help=".html, .svg, .txt or .json")
@@ -37,45 +39,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         if given.command == "show":
-            print(terminal_text(str(View(describe(_network(given.config, given.epoch))).save(given.output))))
+            print(terminal_text(str(View(describe(drafted(given.config, given.epoch))).save(given.output))))
             return 0
-        return _report(given.configs, given.epoch, full=given.all)
+        files = [file for path in given.configs for file in configs_in(Path(path))]
+        return _report(files, given.epoch, full=given.all, in_json=given.json)
     except RfError as error:
-        print(f"python -m rfnb: {_line(error)}", file=sys.stderr)
+        print(f"python -m rfnb: {one_line(error)}", file=sys.stderr)
         return 1
 
 
-def _network(path: str, epoch: int | None) -> Network:
-    return Network.from_config(path, epoch=epoch, device="meta", strict=False)
-
-
-def _report(paths: Sequence[str], epoch: int | None, *, full: bool) -> int:
-    """Prints a row for each file, or everything. Returns the exit status."""
+def _report(files: Sequence[Path], epoch: int | None, *, full: bool, in_json: bool) -> int:
+    """Prints a row for each file, or everything, or JSON. Returns the exit status."""
+    reports = reports_of(files, epoch)
+    runs = [not isinstance(report, str) and bool(report) for report in reports]
+    if in_json:
+        print(json.dumps([as_json(file, report) for file, report in zip(files, reports, strict=True)], indent=1))
+        return 0 if all(runs) else 1
     rows: list[list[Any]] = []
-    bad = 0
-    for path in paths:
-        try:
-            report = _network(path, epoch).report()
-        except RfError as error:
-            bad += 1
-            rows.append([Path(path).name, "cannot be read", "", _line(error)])
+    for file, report in zip(files, reports, strict=True):
+        if isinstance(report, str):
+            rows.append([file.name, "cannot be read", "", report])
             continue
-        bad += not report
         if full:
             print(report, end="\n\n")
-        stops = report.of("stops")
-        words = "; ".join(dict.fromkeys(found.what for found in stops[:3])) + (" …" if len(stops) > 3 else "")
-        rows.append([Path(path).name, "runs" if report else "stops", report.layers, words])
+        stops = report_stops(report)
+        words = "; ".join(dict.fromkeys(stops[:3])) + (" …" if len(stops) > 3 else "")
+        rows.append([file.name, "runs" if report else "stops", report.layers, words])
     print(Table(["config", "", "layers", "what stops it"], rows))
-    if len(paths) > 1:
-        print(f"{len(paths) - bad} of {len(paths)} run")
-    return 1 if bad else 0
-
-
-def _line(error: RfError) -> str:
-    """An error as one line."""
-    what = error.what if error.got is None else f"{error.what}: {str(error.got).partition(chr(10))[0]:.100}"
-    return terminal_text(" ".join(what.split()))
+    if len(files) > 1:
+        print(f"{sum(runs)} of {len(files)} run")
+        if causes := by_cause(files, reports):
+            print(Table(["configs", "cause", "for example"], causes))
+    return 0 if all(runs) else 1
 
 
 if __name__ == "__main__":

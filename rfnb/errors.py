@@ -122,6 +122,10 @@ class ConfigError(RfError, ValueError):
     """A config file cannot be read, or its network cannot be understood."""
 
 
+class LaunchError(RfError, RuntimeError):
+    """A function cannot run in several processes, or one of these processes has failed."""
+
+
 class DataError(RfError, ValueError):
     """A file of data cannot be read or written, or its sequences do not fit."""
 

@@ -79,6 +79,7 @@ NAMES = {
         VanillaLSTM
         WeightDropout WeightNoise
         ZoneoutLSTM
+        average_parameters
         batch_norm_distributed_default build_dict build_from_dict
         conv_norm_use_mask_default
         decoder distributed
@@ -128,10 +129,15 @@ NAMES = {
     """,
     "checkpoint": """
         LoadReport
+        average_checkpoints
         import_weights
         load load_checkpoint load_config load_pretrained
         open_checkpoint
         save save_checkpoint save_pretrained
+    """,
+    "jobs": """
+        attach
+        launch
     """,
     "netdict": """
         Config
@@ -149,6 +155,7 @@ NAMES = {
     "display": """
         el
         gradient_norms
+        integrations
         page progress
         register_view
         show show_attention show_dims stepper

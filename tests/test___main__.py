@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import pytest
 
@@ -25,11 +27,31 @@ def test_report_has_a_row_for_each_file(configs, capsys):
     shown = capsys.readouterr()
     rows = shown.out.splitlines()
     assert (status, shown.err) == (1, "")
-    assert [row.split()[0] for row in rows] == ["config", "broken.config", "good.config", "stops.config", "1"]
+    assert [row.split()[0] for row in rows] == [
+        "config", "broken.config", "good.config", "stops.config", "1", "configs", "1", "1"
+    ]  # fmt: skip
     assert "cannot be read" in rows[1] and "broken.config:1" in rows[1]
     assert rows[2].split()[1:] == ["runs", "1"]
     assert "there is no layer class 'softmacks'" in rows[3]
     assert rows[4] == "1 of 3 run"
+    assert {row.split()[-1] for row in rows[6:]} == {"broken.config", "stops.config"}
+
+
+def test_report_of_a_folder_and_its_json(configs, capsys):
+    (configs / "deep").mkdir()
+    for i in range(8):
+        (configs / "deep" / f"net{i}.py").write_text(NET % ("softmax" if i else "softmacks"))
+    (configs / "helpers.py").write_text("def size():\n    return 3\n")
+    assert main(["report", str(configs)]) == 1
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[12] == "8 of 11 run"
+    assert rows[14].split() == "2 there is no layer class 'softmacks' net0.py".split()
+    assert main(["report", "--json", str(configs)]) == 1
+    found = {Path(report["file"]).name: report for report in json.loads(capsys.readouterr().out)}
+    assert [name for name, report in found.items() if report["runs"]] == [f"net{i}.py" for i in range(1, 8)] + [
+        "good.config"
+    ]
+    assert found["stops.config"]["findings"][0]["lines"] == [2] and "error" in found["broken.config"]
 
 
 def test_report_of_nets_that_run(configs, capsys):

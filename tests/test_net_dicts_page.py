@@ -14,7 +14,7 @@ import rfnb as rf
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "net_dicts.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-LOOK, MASKED, DRAFT, TRAIN, RECURRENT, EXPLAINED, SEARCHED, CODE, WIDER, COMPARED, TRAINED, SAVED = BLOCKS
+LOOK, MASKED, DRAFT, TRAIN, STAGES, RECURRENT, EXPLAINED, SEARCHED, CODE, WIDER, COMPARED, TRAINED, SAVED = BLOCKS
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def names(monkeypatch):
 
 @pytest.mark.slow
 def test_the_examples_run(names):
-    for block in (MASKED, DRAFT, TRAIN):
+    for block in (MASKED, DRAFT, TRAIN, STAGES):
         exec(block, names)
-    assert names["batches"]
+    assert names["batches"] and len(names["stages"]) == 3
 
 
 @pytest.mark.slow

@@ -191,6 +191,8 @@ export interface BeamScripts {
   kind: 'beam';
   name: string;
   beam: number;
+  /** how many of its places are for hypotheses that go on; not there if all are */
+  living?: number;
   /** the names of the scorers */
   parts: string[];
   texts: string[];

@@ -26,7 +26,7 @@ class Config:
     ([512, 256], '512,256')
     """
 
-    def __init__(self, items: Mapping[str, Any] | None = None):
+    def __init__(self, items: Mapping[str, object] | None = None):
         self.typed_dict: dict[str, Any] = dict(items or {})
 
     def __contains__(self, key: str) -> builtins.bool:
@@ -36,20 +36,20 @@ class Config:
         """Whether the option is set."""
         return key in self.typed_dict
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         """Sets an option."""
         self.typed_dict[key] = value
 
-    def update(self, items: Mapping[str, Any]) -> None:
+    def update(self, items: Mapping[str, object]) -> None:
         """Sets several options."""
         self.typed_dict.update(items)
 
-    def typed_value(self, key: str, default: Any = None, index: builtins.int | None = None) -> Any:
+    def typed_value(self, key: str, default: object = None, index: builtins.int | None = None) -> Any:
         """The option as it was set; with `index`, this entry of it."""
         found = self.typed_dict.get(key, default)
         return found if index is None or found is default else found[index]
 
-    def get_of_type(self, key: str, types: type | tuple[type, ...], default: Any = None) -> Any:
+    def get_of_type(self, key: str, types: type | tuple[type, ...], default: object = None) -> Any:
         """The option as it was set. Raises OptionError if it is not of one of these types."""
         found = self.typed_value(key, default)
         if found is not default and not isinstance(found, types):
@@ -67,7 +67,7 @@ class Config:
         """The option as a whole number."""
         return self._as(int, key, default, index)
 
-    def float(self, key: str, default: Any, index: builtins.int = 0) -> Any:
+    def float(self, key: str, default: object, index: builtins.int = 0) -> Any:
         """The option as a float."""
         return self._as(float, key, default, index)
 
@@ -78,13 +78,13 @@ class Config:
             raise OptionError(f"config: {key!r} is not a bool", got=repr(found), expected=f"one of {[*TRUE, *FALSE]}")
         return found if found is default else bool(found)
 
-    def bool_or_other(self, key: str, default: Any = None, index: builtins.int = 0) -> Any:
+    def bool_or_other(self, key: str, default: object = None, index: builtins.int = 0) -> Any:
         """The option as a bool if it can be read as one, otherwise as it was set."""
         found = self._one(key, default, index)
         text = str(found).lower()
         return text in TRUE if isinstance(found, str | int) and text in (*TRUE, *FALSE) else found
 
-    def is_true(self, key: str, default: Any = False) -> Any:
+    def is_true(self, key: str, default: object = False) -> Any:
         """Whether the option is set to something true."""
         return self.bool(key, default)
 
@@ -97,20 +97,20 @@ class Config:
             return [part.strip() for part in found.split(",")]
         return [*found] if isinstance(found, tuple | list) else [found]
 
-    def int_list(self, key: str, default: Any = None) -> Any:
+    def int_list(self, key: str, default: object = None) -> Any:
         """The option as a list of whole numbers."""
         return [int(entry) for entry in self.list(key, default)]
 
-    def float_list(self, key: str, default: Any = None) -> Any:
+    def float_list(self, key: str, default: object = None) -> Any:
         """The option as a list of floats."""
         return [float(entry) for entry in self.list(key, default)]
 
-    def _one(self, key: str, default: Any, index: builtins.int) -> Any:
+    def _one(self, key: str, default: object, index: builtins.int) -> object:
         found = self.typed_value(key, None)
         found = found[index] if isinstance(found, list | tuple) else found
         return default if found is None else found
 
-    def _as(self, kind: Any, key: str, default: Any, index: builtins.int) -> Any:
+    def _as(self, kind: Any, key: str, default: Any, index: builtins.int) -> object:
         found = self._one(key, default, index)
         return found if found is default else kind(found)
 
@@ -125,7 +125,7 @@ def get_global_config(
     return _global
 
 
-def set_global_config(config: Config | Mapping[str, Any]) -> None:
+def set_global_config(config: Config | Mapping[str, object]) -> None:
     """Sets the config that models read: a Config, or a dict of options.
 
     Warns of what modules did in its `behavior_version` but do not do here.
@@ -138,7 +138,7 @@ def set_global_config(config: Config | Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def global_config_ctx(config: Config | Mapping[str, Any]) -> Iterator[Config]:
+def global_config_ctx(config: Config | Mapping[str, object]) -> Iterator[Config]:
     """Sets the config inside the block."""
     before = _global
     set_global_config(config)

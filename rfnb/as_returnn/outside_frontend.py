@@ -54,10 +54,10 @@ class ForwardCallbackIface:
     rfnb has no engine. Your loop over the batches calls these.
     """
 
-    def init(self, *, model: Any) -> None:
+    def init(self, *, model: object) -> None:
         """Before the first sequence."""
 
-    def process_seq(self, *, seq_tag: str, outputs: Any) -> None:
+    def process_seq(self, *, seq_tag: str, outputs: object) -> None:
         """For each sequence: the name of it, and a `TensorDict` of its outputs, which have no batch."""
 
     def finish(self) -> None:
@@ -134,6 +134,6 @@ def _apply_rope(x: Tensor, pos_enc: Tensor, feat_dim: Dim) -> Tensor:
     return turn_pairs(x, cosines, sines, feat_dim=feat_dim)
 
 
-def prod(numbers: Iterable[Any]) -> Any:
+def prod(numbers: Iterable[object]) -> Any:
     """The product of numbers or Dims; 1 if there are none."""
     return math.prod(numbers)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def quiet(function: Callable[..., Any]) -> Callable[..., Array]:
+def quiet(function: Callable[..., object]) -> Callable[..., Array]:
     """Wraps a function to return an array where numpy returns a number, and not to warn about values in padding."""
 
     def call(*args: Any) -> Array:
@@ -32,7 +32,7 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Array]:
     return call
 
 
-def common(a: Any, b: Any) -> tuple[Array, Array]:
+def common(a: object, b: object) -> tuple[Array, Array]:
     """Both operands in one dtype, by the rules of torch. The highest kind of bool, integer and float decides. Within a
     kind, tensors with axes come before those without, and these before Python numbers.
     """
@@ -42,7 +42,7 @@ def common(a: Any, b: Any) -> tuple[Array, Array]:
     return np.asarray(a, result_dtype), np.asarray(b, result_dtype)
 
 
-def _rank(x: Any) -> tuple[tuple[int, int], np.dtype[Any]]:
+def _rank(x: object) -> tuple[tuple[int, int], np.dtype[Any]]:
     """The priority of an operand for the common dtype, and its dtype."""
     if isinstance(x, np.ndarray | np.generic):
         return (KINDS[x.dtype.kind], 2 if x.ndim else 1), x.dtype
@@ -82,7 +82,7 @@ def highest(raw: Array) -> Any:
 _LIMITS = {"f": (-np.inf, np.inf), "b": (False, True)}
 
 
-def _complex(a: Array, b: Array) -> Any:
+def _complex(a: Array, b: Array) -> object:
     return np.asarray(floats(a) + 1j * floats(b), np.result_type(floats(a), np.complex64))
 
 
@@ -158,12 +158,12 @@ class NumpyMath:
     highest_raw = staticmethod(highest)
 
     @staticmethod
-    def combine_raw(a: Any, kind: str, b: Any) -> Array:
+    def combine_raw(a: object, kind: str, b: object) -> Array:
         """a kind b"""
         return quiet(COMBINE[kind])(*common(a, b))
 
     @staticmethod
-    def compare_raw(a: Any, kind: str, b: Any) -> Array:
+    def compare_raw(a: object, kind: str, b: object) -> Array:
         """a kind b"""
         return quiet(COMPARE[kind])(*common(a, b))
 
@@ -184,7 +184,7 @@ class NumpyMath:
             return raw_tensor.astype(type_of(dtype), copy=False)
 
     @staticmethod
-    def clip_raw(raw_tensor: Array, low: Any, high: Any) -> Array:
+    def clip_raw(raw_tensor: Array, low: object, high: object) -> Array:
         """The values limited to the range from low to high: arrays, numbers or None."""
         raw = raw_tensor if low is None else np.asarray(np.maximum(*common(raw_tensor, low)))
         return raw if high is None else np.asarray(np.minimum(*common(raw, high)))
@@ -195,7 +195,7 @@ class NumpyMath:
         return np.stack([raw_tensor.real, raw_tensor.imag], -1)
 
     @staticmethod
-    def masked_fill_raw(raw: Array, padding: Array, value: Any) -> Array:
+    def masked_fill_raw(raw: Array, padding: Array, value: object) -> Array:
         """`value` where `padding` is true."""
         return np.where(padding, np.asarray(value, raw.dtype), raw)
 
@@ -246,7 +246,7 @@ class NumpyData:
         return np.array(values)
 
     @staticmethod
-    def convert_raw(value: Any, dtype: str | None, device: str | None) -> Array:
+    def convert_raw(value: object, dtype: str | None, device: str | None) -> Array:
         """A copy of numbers, lists or arrays, in `dtype` if given; Python floats are float32."""
         _check_device(device)
         array = np.array(value, None if dtype is None else type_of(dtype))
@@ -254,7 +254,7 @@ class NumpyData:
         return array.astype(np.float32) if plain and array.dtype == np.float64 else array
 
     @staticmethod
-    def full_raw(shape: Sequence[int], value: Any, dtype: str, device: str | None) -> Array:
+    def full_raw(shape: Sequence[int], value: object, dtype: str, device: str | None) -> Array:
         """An array filled with one value."""
         _check_device(device)
         return np.full(shape, value, type_of(dtype))
@@ -275,7 +275,7 @@ class NumpyData:
         """Does nothing, since there are no gradients."""
 
     @staticmethod
-    def parameter_assign_raw(raw: Array, value: Any, *, op: str = "assign") -> None:
+    def parameter_assign_raw(raw: Array, value: object, *, op: str = "assign") -> None:
         """Sets the values, or adds to them, in place."""
         raw[...] = raw + value if op == "add" else value
 
@@ -327,7 +327,7 @@ class NumpyIndex:
         batch: int,
         shape: Sequence[int],
         mode: str,
-        fill_value: Any,
+        fill_value: object,
         features: int,
         spare: bool,
     ) -> Array:
@@ -377,7 +377,7 @@ REDUCE: dict[str, Callable[[Array, Any], Any]] = {
     "argmax": lambda raw, axis: raw.argmax(axis) if raw.size else raw.sum(axis).astype(np.int64),
     "argmin": lambda raw, axis: raw.argmin(axis) if raw.size else raw.sum(axis).astype(np.int64),
 }
-NOTHING: dict[str, Callable[[Array], Any]] = {
+NOTHING: dict[str, Callable[[Array], object]] = {
     "sum": lambda raw: 0,
     "max": lowest,
     "min": highest,
@@ -450,7 +450,7 @@ class NumpyMatmul:
 
     @staticmethod
     @quiet
-    def layer_norm_raw(raw: Array, sizes: Sequence[int], scale: Any, bias: Any, eps: float) -> Array:
+    def layer_norm_raw(raw: Array, sizes: Sequence[int], scale: object, bias: object, eps: float) -> Array:
         """Over the last axes, of these sizes."""
         axes = tuple(range(-len(sizes), 0))
         normal = (raw - raw.mean(axes, keepdims=True)) / np.sqrt(raw.var(axes, keepdims=True) + eps)
@@ -458,7 +458,7 @@ class NumpyMatmul:
 
     @staticmethod
     @quiet
-    def rms_norm_raw(raw: Array, sizes: Sequence[int], scale: Any, bias: Any, eps: float) -> Array:
+    def rms_norm_raw(raw: Array, sizes: Sequence[int], scale: object, bias: object, eps: float) -> Array:
         """Over the last axes, of these sizes."""
         mean = np.square(raw).mean(tuple(range(-len(sizes), 0)), keepdims=True)
         return raw / np.sqrt(mean + eps) * (1 if scale is None else scale) + (0 if bias is None else bias)
@@ -526,7 +526,7 @@ class NumpyShape:
         return pieces.take(range(0, pieces.shape[axis], step), axis)
 
     @staticmethod
-    def pad_raw(raw: Array, padding: Mapping[int, tuple[int, int]], value: Any) -> Array:
+    def pad_raw(raw: Array, padding: Mapping[int, tuple[int, int]], value: object) -> Array:
         """The array with `value` added before and after the axes in `padding`; negative numbers cut off."""
         amounts = [padding.get(axis, (0, 0)) for axis in range(raw.ndim)]
         cut = raw[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(raw.shape, amounts, strict=True))]

@@ -97,7 +97,7 @@ def shards(path: Path) -> dict[Path, list[str]] | None:
     return files
 
 
-def config_of(path: Path) -> dict[str, Any]:
+def config_of(path: Path) -> dict[str, object]:
     """The Hugging Face config beside a checkpoint; empty if there is none."""
     file = checkpoint_in(path).parent / "config.json"
     config = json_in(file) if file.is_file() else {}
@@ -113,7 +113,7 @@ def beside(path: Path) -> str | None:
     return f"in that folder: {', '.join(names)}" if names else None
 
 
-def json_in(path: Path) -> dict[str, Any]:
+def json_in(path: Path) -> dict[str, object]:
     """The dict in a JSON file. Raises CheckpointError if it cannot be read."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -201,7 +201,7 @@ def of_hdf(path: Path, files: ExitStack) -> Checkpoint:
     entries: dict[str, StoredEntry] = {}
     apart: dict[str, StoredEntry] = {}
 
-    def add(name: str, found: Any) -> None:
+    def add(name: str, found: object) -> None:
         if isinstance(found, h5py.Dataset):
             _add(entries, apart, name, found.shape or (), found.dtype)
 
@@ -229,7 +229,7 @@ def _add(
     (entries if numbers else apart)[name] = StoredEntry(name, tuple(map(int, shape)), dtype.name)
 
 
-def _as_torch(array: Any, key: str, path: Path) -> torch.Tensor:
+def _as_torch(array: object, key: str, path: Path) -> torch.Tensor:
     array = np.asarray(array)
     if array.dtype.kind not in "fiubc":
         raise CheckpointError(f"{public_function()}: {key} in {path} has no numbers", got=array.dtype)
@@ -366,7 +366,7 @@ def _stored(key: str, entry: Any, dims: Any) -> StoredEntry:
     return StoredEntry(key, shape, _DTYPES.get(dtype, dtype), tuple(map(str, dims)) if named else None)
 
 
-def _of_tensors(tensors: Any, name: str, kind: str = "tensors by name") -> Checkpoint:
+def _of_tensors(tensors: object, name: str, kind: str = "tensors by name") -> Checkpoint:
     state = _flat(tensors, name)
     raw = {key: _raw(value) for key, value in state.items()}
     for key, value in raw.items():
@@ -401,7 +401,7 @@ def _layout_by_dims(other: Callable[[str], Layout | None]) -> Callable[[StoredEn
     return layout
 
 
-def _layout_by_module(state: Mapping[str, Any], file: Any) -> Callable[[str], Layout | None]:
+def _layout_by_module(state: Mapping[str, object], file: object) -> Callable[[str], Layout | None]:
     """The layout of the module that an entry of a state dict belongs to, which torch keeps beside the tensors.
 
     file: the dict around the state dict, if there is one.
@@ -433,7 +433,7 @@ def _raw(value: Any) -> torch.Tensor:
     return value.raw_tensor.detach() if isinstance(value, Tensor) else torch.tensor(np.asarray(value))
 
 
-def _flat(tensors: Any, name: str) -> dict[str, Any]:
+def _flat(tensors: object, name: str) -> dict[str, object]:
     """The state dict, which many programs store under a key beside other values."""
     for state in (tensors, *(tensors.get(key) for key in _PLACES if isinstance(tensors, dict))):
         if isinstance(state, dict) and all(_is_entry(key, value) for key, value in state.items()):
@@ -450,7 +450,7 @@ def _flat(tensors: Any, name: str) -> dict[str, Any]:
 _PLACES = ("model", "state_dict", "model_state_dict")
 
 
-def _is_entry(key: Any, value: Any) -> bool:
+def _is_entry(key: object, value: object) -> bool:
     return isinstance(key, str) and (isinstance(value, torch.Tensor | Tensor | np.ndarray | np.generic))
 
 

@@ -51,10 +51,10 @@ def load(
     rename: Rename | None = None,
     only: Choice | None = None,
     skip: Choice | None = None,
-    training: Mapping[str, Any] | None = None,
+    training: Mapping[str, object] | None = None,
     verify: bool = False,
     layout: Literal["rfnb", "torch"] | None = None,
-    **options: Any,
+    **options: object,
 ) -> LoadReport:
     """Sets the parameters of `module` to those in a file. Returns a report of what was loaded and what was not.
 
@@ -126,7 +126,7 @@ def assign(
     chosen: Callable[[str], bool],
     *,
     strict: bool,
-    training: Mapping[str, Any] | None = None,
+    training: Mapping[str, object] | None = None,
 ) -> LoadReport:
     """Sets the parameters to the entries with their names, and reports. Raises CheckpointError if they do not fit."""
     checkpoint, entries = weights.checkpoint, weights.entries
@@ -262,7 +262,7 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 @guarded
 def import_weights(
-    source: torch.nn.Module | Mapping[str, Any] | str | os.PathLike[str],
+    source: torch.nn.Module | Mapping[str, object] | str | os.PathLike[str],
     module: Module,
     *,
     table: Sequence[tuple[str, tuple[str, ...], str]] = (),

@@ -95,12 +95,12 @@ def load_pretrained(folder: str | os.PathLike[str]) -> Module:
     return model
 
 
-def _text(config: Mapping[str, Any]) -> Any:
+def _text(config: Mapping[str, object]) -> Any:
     """The config as JSON holds it."""
     return json.loads(training_state.Writer().json({"config": dict(config)}))
 
 
-def _named(value: Any) -> Any:
+def _named(value: object) -> Any:
     """The options with names in place of classes and functions."""
     if isinstance(value, Mapping):
         return {key: _named(part) for key, part in value.items()}
@@ -118,7 +118,7 @@ def _named(value: Any) -> Any:
         ) from error
 
 
-def _found(value: Any) -> Any:
+def _found(value: object) -> Any:
     """The options with the classes and functions of these names, which must be imported already."""
     if isinstance(value, dict):
         return _class(value[_CLASS]) if list(value) == [_CLASS] else {key: _found(part) for key, part in value.items()}

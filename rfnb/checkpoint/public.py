@@ -1,5 +1,6 @@
 """The names of checkpoints in `rf`, imported when one of them is first used."""
 
+from rfnb.checkpoint.average import average_checkpoints as average_checkpoints
 from rfnb.checkpoint.entries import open_checkpoint as open_checkpoint
 from rfnb.checkpoint.load import (
     import_weights as import_weights,

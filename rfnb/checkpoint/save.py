@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -30,8 +29,8 @@ def save(
     module: Module,
     path: str | os.PathLike[str],
     *,
-    config: Any = None,
-    training: Mapping[str, Any] | None = None,
+    config: object = None,
+    training: Mapping[str, object] | None = None,
 ) -> Path:
     """Writes all parameters, by their dotted names, to a safetensors file. Returns its path.
 
@@ -55,7 +54,7 @@ def save(
     the file cannot be written.
     """
     parameters = targets(module)
-    path = _writable(path)
+    path = writable(path)
     if not parameters:
         raise CheckpointError(f"save: {type(module).__name__} has no parameters")
     if reserved := [target.name for target in parameters if target.name.startswith(_RESERVED)]:
@@ -90,7 +89,8 @@ def save_checkpoint(module: Module, path: str | os.PathLike[str]) -> Path:
     return save(module, path)
 
 
-def _writable(to: str | os.PathLike[str]) -> Path:
+def writable(to: str | os.PathLike[str]) -> Path:
+    """The path to write to. Raises CheckpointError if no file can be written there."""
     try:
         path = Path(to)
         path.exists()

@@ -36,7 +36,7 @@ class Writer:
         self.tensors = tensors
         self.dims = DimWriter()
 
-    def json(self, values: Mapping[str, Any], prefix: str = "") -> str:
+    def json(self, values: Mapping[str, object], prefix: str = "") -> str:
         """The values as JSON. prefix: put before their names, in messages and in the names of tensors.
 
         Raises CheckpointError if there is anything but plain data.
@@ -47,7 +47,7 @@ class Writer:
         except RecursionError:
             raise CheckpointError(f"save: {', '.join(values)}: nested too deeply, or a value contains itself") from None
 
-    def _plain(self, value: Any, name: str) -> Any:
+    def _plain(self, value: object, name: str) -> Any:
         if value is None or type(value) in (bool, int, float, str):
             return value
         if isinstance(value, dict):
@@ -71,7 +71,7 @@ class Writer:
             hint="rf.build_dict(cls, …) describes a module or a function" if callable(value) else None,
         )
 
-    def _dict(self, value: Mapping[Any, Any], name: str) -> Any:
+    def _dict(self, value: Mapping[Any, object], name: str) -> object:
         if all(type(key) is str and not key.startswith("$") for key in value):
             return {key: self._plain(item, f"{name}.{key}") for key, item in value.items()}
         pairs = value.items()
@@ -92,7 +92,7 @@ def read(text: str, name: str, tensor: Callable[[str], torch.Tensor] | None = No
 
 
 def _value(data: Any, dims: DimReader, tensor: Callable[[str], torch.Tensor] | None) -> Any:
-    def all_of(items: Iterable[Any]) -> list[Any]:
+    def all_of(items: Iterable[object]) -> list[Any]:
         return [_value(item, dims, tensor) for item in items]
 
     if isinstance(data, list):
@@ -120,14 +120,14 @@ def _value(data: Any, dims: DimReader, tensor: Callable[[str], torch.Tensor] | N
 _RANDOM = "random numbers"
 
 
-def describe(training: Mapping[str, Any], module: Module) -> tuple[str, Tensors]:
+def describe(training: Mapping[str, object], module: Module) -> tuple[str, Tensors]:
     """The state of training as JSON with a part for each name, and the tensors in it."""
     tensors: Tensors = {}
     parts = {name: _described(part, name, module) for name, part in training.items()}
     return Writer(tensors).json({**parts, _RANDOM: {"value": get_random_state()}}, TRAINING), tensors
 
 
-def saved_in(checkpoint: Checkpoint) -> dict[str, Any]:
+def saved_in(checkpoint: Checkpoint) -> dict[str, object]:
     """The saved parts by name; empty if the checkpoint has none."""
     text = checkpoint.metadata.get("training")
     return {} if text is None else dict(read(text, "the training", checkpoint.read))
@@ -164,12 +164,12 @@ def restore(saved: Mapping[str, Any], training: Mapping[str, Any], module: Modul
         undo.pop_all()
 
 
-def _try(change: Callable[[Any], Any], value: Any) -> None:
+def _try(change: Callable[[Any], object], value: object) -> None:
     with suppress(Exception):  # the first error is the one to report
         change(value)
 
 
-def _described(part: Any, name: str, module: Module) -> dict[str, Any]:
+def _described(part: object, name: str, module: Module) -> dict[str, Any]:
     if name == _RANDOM:
         raise CheckpointError(f"save: the name {name!r} is reserved", hint="random numbers are always saved")
     if isinstance(part, Module):
@@ -179,7 +179,7 @@ def _described(part: Any, name: str, module: Module) -> dict[str, Any]:
     return {"class": _class(part), "names": _names(part, module), "state": part.state_dict()}
 
 
-def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called: Mapping[str, str]) -> Any:
+def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called: Mapping[str, str]) -> object:
     """The saved state for an object, which must have the same class, and as an optimizer the same parameters."""
     part = saved.get(name)
     if part is None or "state" not in part or not hasattr(owner, "load_state_dict"):
@@ -201,7 +201,7 @@ def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called
     return part["state"]
 
 
-def _names(owner: Any, module: Module) -> Any:
+def _names(owner: object, module: Module) -> Any:
     """The names of the parameters that an optimizer trains, by group; its state refers to them by number only."""
     if not hasattr(owner, "param_groups"):
         return None
@@ -223,5 +223,5 @@ def _now(owner: Any) -> Any:
     return state if hasattr(owner, "param_groups") else copy.deepcopy(state)
 
 
-def _class(owner: Any) -> str:
+def _class(owner: object) -> str:
     return f"{type(owner).__module__}.{type(owner).__qualname__}"

@@ -176,7 +176,7 @@ class RunCtx:
 
     def mark_as_loss(
         self,
-        loss: Tensor | Any,
+        loss: Tensor | object,
         name: str,
         *,
         dims: Sequence[Dim] | None = None,
@@ -216,7 +216,7 @@ class RunCtx:
         parts = [loss.get_scaled_reduced_loss() for loss in self.losses.values() if not loss.as_error]
         return functools.reduce(operator.add, parts) if parts else 0.0
 
-    def mark_as_output(self, tensor: Tensor | Any, name: str, *, dims: Sequence[Dim] | None = None) -> None:
+    def mark_as_output(self, tensor: Tensor | object, name: str, *, dims: Sequence[Dim] | None = None) -> None:
         """Keeps a tensor as an output, with its axes in the order of `dims` or of the expected output.
 
         These are also the dims of a raw tensor. Without them, its first axis is the batch, and the others get new dims.
@@ -253,7 +253,7 @@ class RunCtx:
             )
         return self.expected_outputs.data[name]
 
-    def mark_as_default_output(self, tensor: Tensor | Any, *, shape: Sequence[Dim] | None = None) -> None:
+    def mark_as_default_output(self, tensor: Tensor | object, *, shape: Sequence[Dim] | None = None) -> None:
         """Keeps a tensor as the output named "output".
 
         >>> ctx = rf.init_forward_step_run_ctx()
@@ -297,7 +297,7 @@ class RunCtx:
             )
 
 
-def _tensor(value: Any, name: str, dims: Sequence[Dim] | None) -> Tensor:
+def _tensor(value: object, name: str, dims: Sequence[Dim] | None) -> Tensor:
     if not isinstance(value, Tensor):
         return _of_batch(value, name) if dims is None else Tensor(name, dims, raw_tensor=value)
     if dims is not None:

@@ -42,7 +42,7 @@ class Layout:
     tags: list[str]
 
 
-def opened(path: Path) -> Any:
+def opened(path: Path) -> object:
     """The open file. Raises DataError if it cannot be opened, or if h5py is missing."""
     try:
         import h5py
@@ -60,12 +60,12 @@ def opened(path: Path) -> Any:
         ) from error
 
 
-def layout_of(file: Any, path: Path) -> Layout:
+def layout_of(file: object, path: Path) -> Layout:
     """Reads lengths and tags, and checks them. Raises DataError with the first sequence that does not fit."""
     return _reading(path, lambda: _layout(file, path))
 
 
-def _reading(path: Path, read: Callable[[], Any]) -> Any:
+def _reading(path: Path, read: Callable[[], object]) -> Any:
     """Turns errors of h5py into a DataError about the file."""
     try:
         return read()
@@ -158,7 +158,7 @@ def frames_of(file: Any, path: Path, stream: DataStream, start: int, end: int) -
     return array
 
 
-def _text(given: Any) -> str:
+def _text(given: object) -> str:
     """The text of a name, which ends at the first NUL."""
     text = given.decode("utf-8", errors="replace") if isinstance(given, bytes) else str(given)
     return text.partition("\0")[0]
@@ -394,7 +394,7 @@ class FrameBatches:
 
 def _process() -> tuple[int, int]:
     """The rank of this process, and the number of processes."""
-    distributed: Any = sys.modules.get("torch.distributed")
+    distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return 0, 1

@@ -66,7 +66,7 @@ class HdfWriter:
                 raise error
             self._finish(file)
 
-    def write(self, tag: str, data: Any, **streams: Any) -> None:
+    def write(self, tag: str, data: object, **streams: object) -> None:
         """Adds a sequence: the array of the input, with its frames first, and those of all other streams."""
         if self._file is None:
             raise DataError("HdfWriter: the file is not open", hint='with rf.HdfWriter("x.hdf", dim=…) as file:')
@@ -91,7 +91,7 @@ class HdfWriter:
             found = {name: sequences[i] for name, sequences in parts.items()}
             self.write(tag, found.pop(INPUT), **found)
 
-    def _array(self, tag: str, name: str, given: Any) -> np.ndarray:
+    def _array(self, tag: str, name: str, given: object) -> np.ndarray:
         array = np.asarray(given)
         labels = array.dtype.kind in "iub" or (array.ndim == 1 and not array.size)
         dim, what = self.dims[name], f"HdfWriter: {name!r} of {tag!r:.60}"

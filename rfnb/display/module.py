@@ -89,7 +89,7 @@ class ModuleNode:
     children: list[ModuleNode]
 
 
-def children_of(module: Any) -> list[tuple[str, Any]]:
+def children_of(module: Any) -> list[tuple[str, object]]:
     """The direct submodules; one that occurs twice is listed twice."""
     if isinstance(module, Module):
         return [(name, part) for name, part in vars(module).items() if isinstance(part, Module)]
@@ -123,7 +123,7 @@ class ModuleRows:
         self._left = options.MODULE_ENTRIES
         self._skipped = 0
 
-    def add(self, path: str, parameter: Any, *, buffer: bool) -> ParamRow:
+    def add(self, path: str, parameter: object, *, buffer: bool) -> ParamRow:
         """Adds a parameter."""
         shared = self._paths.setdefault(id(parameter), path)
         self.rows.append(self._row(path, parameter, buffer, None if shared == path else shared))
@@ -155,7 +155,7 @@ class ModuleRows:
             grad=self._moments(f"gradient of {path}", grad, count)[0] if small and grad is not None else None,
         )
 
-    def _moments(self, what: str, raw: Any, count: int) -> Moments:
+    def _moments(self, what: str, raw: object, count: int) -> Moments:
         if count > self._left:
             self._skipped += 1
             return None, None, None
@@ -192,7 +192,7 @@ def _moments(norm: float, mean: float, count: int) -> Moments:
     return plain(norm), plain(mean), plain(spread)
 
 
-def _has_no_shape(raw: Any) -> bool:
+def _has_no_shape(raw: object) -> bool:
     """Whether a parameter belongs to a lazy module that was not called yet."""
     return hasattr(raw, "materialize") or not hasattr(raw, "shape")
 
@@ -200,7 +200,7 @@ def _has_no_shape(raw: Any) -> bool:
 WORDS = str | int | float | bool | None
 
 
-def settings_of(module: Any) -> list[str]:
+def settings_of(module: object) -> list[str]:
     """ "activation=silu", "heads=4": short attributes that are neither modules nor tensors."""
     return [
         f"{name}={word}"
@@ -209,7 +209,7 @@ def settings_of(module: Any) -> list[str]:
     ]
 
 
-def _word(value: Any) -> str | None:
+def _word(value: object) -> str | None:
     if isinstance(value, WORDS):
         return cut(str(value), 40)
     return getattr(value, "__name__", None) if callable(value) else None
@@ -336,7 +336,7 @@ BAD = ("nan", "inf", "-inf")
 _GRADIENT = " in the gradient"
 
 
-def describe(module: Any) -> Page:
+def describe(module: object) -> Page:
     """A module and all its parts: a line for each parameter, a fold for each part."""
     rows = ModuleRows()
     root = read_module(module, rows)
@@ -365,7 +365,7 @@ def describe(module: Any) -> Page:
     return Page("module", root.cls, blocks, Table(COLUMNS, list(map(_cells, rows.rows))), short_)
 
 
-def read_module(module: Any, rows: ModuleRows) -> ModuleNode:
+def read_module(module: object, rows: ModuleRows) -> ModuleNode:
     """The tree of a module, whose parameters are added to the rows."""
     return _node("", "", module, rows, {}, 0)
 
@@ -374,7 +374,7 @@ def _most(counts: Counter[str]) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-def _node(key: str, path: str, module: Any, rows: ModuleRows, seen: dict[int, str], depth: int) -> ModuleNode:
+def _node(key: str, path: str, module: object, rows: ModuleRows, seen: dict[int, str], depth: int) -> ModuleNode:
     shared = seen.setdefault(id(module), path)
     repeated = (shared != path or depth > options.MODULE_DEPTH) and depth > 0
     prefix = f"{path}." if path else ""
@@ -496,7 +496,7 @@ COLUMNS = (
 )
 
 
-def _cells(row: ParamRow) -> list[Any]:
+def _cells(row: ParamRow) -> list[object]:
     shape = [dim["size"] for dim in row.dims] if row.shape is None else row.shape
     names = ", ".join(dim["name"] for dim in row.dims)
     trained = "buffer" if row.buffer else "yes" if row.trainable else "no"

@@ -67,6 +67,9 @@ VIEWS = {
         "rfnb.netdict.code.diff.NetDiff rfnb.netdict.code.compare.NetComparison",
     ),
     "network_report": ("rfnb.netdict.views.report", "rfnb.netdict.report.findings.NetworkReport"),
+    "net_stages": ("rfnb.netdict.views.stages", "rfnb.netdict.stages.Stages"),
+    "net_training": ("rfnb.netdict.views.training", "rfnb.netdict.report.training.Training"),
+    "job": ("rfnb.jobs.job", "rfnb.jobs.job.Job"),
     "overview": ("overview", ""),
     "error": ("error.view", "builtins.Exception"),
 }

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rfnb.display.panel.commands import COMMANDS
 
@@ -123,7 +122,7 @@ def interface(node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
     yield "}"
 
 
-def commands(table: Mapping[str, Callable[..., Any]]) -> str:
+def commands(table: Mapping[str, Callable[..., object]]) -> str:
     """What each command is asked with and answered with, by the signatures of its functions."""
     rows = [
         f"  {name}: {{ args: {_args(function)}; answer: {_answer(function)} }};" for name, function in table.items()
@@ -169,14 +168,14 @@ def _field(name: str, annotation: ast.expr) -> str:
     return f"{name}: {of_type(annotation)}"
 
 
-def _args(function: Callable[..., Any]) -> str:
+def _args(function: Callable[..., object]) -> str:
     """The arguments of a command; the dispatcher, which comes first, is not sent."""
     _, *parameters = inspect.signature(function).parameters.values()
     fields = [f"{p.name}{'' if p.default is p.empty else '?'}: {_annotated(p.annotation)}" for p in parameters]
     return f"{{ {'; '.join(fields)} }}" if fields else "{}"
 
 
-def _answer(function: Callable[..., Any]) -> str:
+def _answer(function: Callable[..., object]) -> str:
     return _annotated(inspect.signature(function).return_annotation)
 
 

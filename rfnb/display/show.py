@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 def show(
-    shown: Any,
+    shown: object,
     *inputs: Any,
     batch: int | str | None = None,
     dims: Sequence[str | Dim] | None = None,
-    lengths: Any = None,
+    lengths: object = None,
     **positions: Any,
 ) -> View:
     """A view of a tensor, plain array, nested structure, dim, module or run.
@@ -79,7 +79,7 @@ GRAPH_OPTIONS = (*CALL_OPTIONS, "depth", "open", "hide")
 """Options of `rf.show` for the call of a model: those of `rf.model_graph`, and of the view of a graph."""
 
 
-def _is_call(shown: Any, kind: str | None, named: dict[str, Any]) -> bool:
+def _is_call(shown: object, kind: str | None, named: dict[str, Any]) -> bool:
     """Whether keywords are arguments of a model's or a function's call, not a choice of what its view shows."""
     if not named or not callable(shown) or isinstance(shown, type) or arrays.is_array(shown):
         return False
@@ -87,7 +87,7 @@ def _is_call(shown: Any, kind: str | None, named: dict[str, Any]) -> bool:
     return any(name not in options or name in keywords_of(shown)[0] for name in named)
 
 
-def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
+def _graph(model: object, inputs: tuple[object, ...], named: dict[str, Any]) -> View:
     from rfnb.trace.graph.model_graph import graph_of_call
 
     if not callable(model):
@@ -110,13 +110,13 @@ def _graph(model: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> View:
     return View(describe(graph_of_call(model, inputs, named, **call_options), **options))
 
 
-def _array(array: Any, dims: Sequence[str | Dim] | None, lengths: Any, choice: dict[str, Any]) -> View:
+def _array(array: object, dims: Sequence[str | Dim] | None, lengths: object, choice: dict[str, Any]) -> View:
     with untaped():
         data = arrays.data_of(array, dims, lengths)
         return View(tensor_view.describe_data(select(data, choice.pop("batch", None), **choice)))
 
 
-def show_dims(*objects: Any) -> View:
+def show_dims(*objects: object) -> View:
     """A table of the dims of models, tensors, batches, runs and graphs; without any, of your variables.
 
     Likely mistakes come first: two dims with the same name, or a dim with different lengths in different tensors.
@@ -141,7 +141,7 @@ def show_dims(*objects: Any) -> View:
         return View(dims.describe(variables, "your dims"))
 
 
-def _names(objects: Sequence[Any]) -> list[str]:
+def _names(objects: Sequence[object]) -> list[str]:
     """What the user's line calls the objects; for others their names or classes."""
     source = user_source()
     call = source.syntax() if source is not None else None
@@ -149,7 +149,7 @@ def _names(objects: Sequence[Any]) -> list[str]:
     return [_name(value, node) for value, node in zip(objects, written, strict=True)]
 
 
-def _name(held: Any, node: ast.expr | None) -> str:
+def _name(held: object, node: ast.expr | None) -> str:
     if node is None or isinstance(node, ast.Starred | ast.List | ast.Dict | ast.Tuple):
         return str(getattr(held, "name", None) or type(held).__name__)
     return ast.unparse(node)
@@ -178,7 +178,7 @@ def stepper(run: Run, batch: int | str | None = None) -> Any:
 
 @guarded
 def show_attention(
-    weights: Any,
+    weights: object,
     *,
     rows: Dim | Tensor | Sequence[str] | Sequence[Sequence[str]] | None = None,
     cols: Dim | Tensor | Sequence[str] | Sequence[Sequence[str]] | None = None,
@@ -186,10 +186,10 @@ def show_attention(
     layer: int | str | None = None,
     head: int | str | None = None,
     dims: Sequence[str] | None = None,
-    lengths: Any = None,
+    lengths: object = None,
     seconds: float | tuple[float | None, float | None] | None = None,
     sort: Literal["entropy", "monotonicity", "coverage", "diagonal"] | None = None,
-    tokenizer: Any = None,
+    tokenizer: object = None,
 ) -> View:
     """Attention of one sequence: small pictures of all layers and heads, and one large: `rows` attend to `cols`.
 

@@ -65,7 +65,7 @@ TEXT = 60
 """Longest string shown, in characters."""
 
 
-def fill(node: TreeNode, value: Any, *, look: bool, closely: bool = True) -> int:
+def fill(node: TreeNode, value: object, *, look: bool, closely: bool = True) -> int:
     """Fills in facts about a value, with `look` also about a tensor's entries. Returns its number of entries."""
     if isinstance(value, PLAIN):
         node.text = _clipped(value)
@@ -123,7 +123,7 @@ def _in_words(values: Mapping[str, Any], of_bools: bool) -> str:
     return f"all {low}" if values["min"] == values["max"] else f"μ {mean} σ {std} [{low} .. {high}]"
 
 
-def _clipped(value: Any) -> str:
+def _clipped(value: object) -> str:
     return cut(repr(value[:TEXT] if isinstance(value, str | bytes) else value), TEXT)
 
 
@@ -142,7 +142,7 @@ class Walk:
         self.nodes = self.entries = 0
         self.inside: list[int] = []
 
-    def node(self, name: str, value: Any) -> TreeNode:
+    def node(self, name: str, value: object) -> TreeNode:
         """The node of a value and its parts, within the limits."""
         self.nodes += 1
         node = TreeNode(name, "" if isinstance(value, Folder) else class_of(value))
@@ -158,7 +158,7 @@ class Walk:
             self._children(node, value, parts)
         return node
 
-    def _children(self, made: TreeNode, value: Any, parts: Sequence[tuple[str, Any]]) -> None:
+    def _children(self, made: TreeNode, value: object, parts: Sequence[tuple[str, object]]) -> None:
         self.inside.append(id(value))
         head = itertools.islice(parts, options.TREE_CHILDREN)
         children = [self.node(name, part) for name, part in head if self.nodes <= options.TREE_NODES]
@@ -171,7 +171,7 @@ class Walk:
             made.text = "empty"
 
 
-def parts_of(value: Any) -> list[tuple[str, Any]] | None:
+def parts_of(value: object) -> list[tuple[str, object]] | None:
     """Names and values of the parts; None for a leaf."""
     if isinstance(value, TensorDict):
         return list(value.data.items())  # not by `[]`, which binds dims
@@ -182,14 +182,14 @@ def parts_of(value: Any) -> list[tuple[str, Any]] | None:
     return None if parts is None else [(str(name), part) for name, part in parts]
 
 
-def unfolded(named: Mapping[str, Any]) -> Folder | None:
+def unfolded(named: Mapping[str, object]) -> Folder | None:
     """Names with dots as nested levels; None if there are none, or if a name is both a level and a value."""
     if not any("." in name for name in named):
         return None
     top = Folder()
     for name, part in named.items():
         *folders, last = name.split(".")
-        at: Any = top
+        at = top
         for folder in folders:
             at = at.setdefault(folder, Folder())
             if not isinstance(at, Folder):
@@ -222,7 +222,7 @@ def leaves(node: TreeNode) -> Iterator[TreeNode]:
         yield from leaves(child) if child.children else [child]
 
 
-def _is_leaf(value: Any) -> bool:
+def _is_leaf(value: object) -> bool:
     return isinstance(value, Tensor | Dim | str | bytes) or is_array(value)
 
 
@@ -251,7 +251,7 @@ def _follows(name: str, other: str) -> bool:
     return bool(earlier and later and earlier[1] == later[1] and int(later[2]) == int(earlier[2]) + 1)
 
 
-def _structure(node: TreeNode) -> tuple[Any, ...]:
+def _structure(node: TreeNode) -> tuple[object, ...]:
     dims = tuple((dim["name"], dim["size"]) for dim in node.dims)
     children = tuple((child.name, _structure(child)) for child in node.children)
     return node.what, node.dtype, dims, node.tensors, children
@@ -262,7 +262,7 @@ OPEN_NODES = 40
 """Number of parts above which a part is folded at first."""
 
 
-def describe(structure: Any) -> Page:
+def describe(structure: object) -> Page:
     """The structure and its parts as folds, within the limits."""
     walk, shown = Walk(), class_of(structure)
     root = walk.node("", structure)

@@ -81,7 +81,7 @@ class EndedFrames:
             mask = self._made[signature.serial, device] = backend.from_numpy_raw(aligned, device)
         return mask
 
-    def guard(self, backend: type[Backend], x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
+    def guard(self, backend: type[Backend], x: Tensor, raw: object, domain: Domain, *, finite: bool) -> object:
         """The argument itself: after the steps, all lengths are known."""
         return raw
 
@@ -101,7 +101,7 @@ class EndedInBody:
         self.limit: Size | None = None
         self._longest: Size | None = None
 
-    def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> Any:
+    def __call__(self, backend: type[Backend], signature: Sig, device: object) -> Any:
         """The raw mask for tensors with this signature on the traced frame; None if no such sequence can have ended."""
         size = self.size()
         if current_tape() is not self._tape or self._tape.paused or size is None or not size.ragged:
@@ -112,7 +112,7 @@ class EndedInBody:
         mask = self._masks.get(repr(kind))
         return self._make(kind) if mask is None else mask
 
-    def guard(self, backend: type[Backend], x: Tensor, raw: Any, domain: Domain, *, finite: bool) -> Any:
+    def guard(self, backend: type[Backend], x: Tensor, raw: object, domain: Domain, *, finite: bool) -> object:
         """The argument of an op, which its guard makes harmless in sequences that `loop.end` has ended."""
         tape = self._tape
         if current_tape() is not tape or tape.paused or not x.sig.dims or not isinstance(tape.find(raw), Var):
@@ -196,7 +196,7 @@ class EndedGuard:
             self._dims, self._moved = tuple(dims), frozenset(moved)
             call.give(*masks)
 
-    def __call__(self, raw: Any, *masks: Any) -> Any:
+    def __call__(self, raw: object, *masks: object) -> Any:
         """The argument in a step; raw tensors in and out."""
         if not masks:
             return raw
@@ -229,7 +229,7 @@ def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:
     return {place for place in free if id(new[place].plain) in stacked}
 
 
-def reordered(body: Body, value: Any, active_before: Traced | None) -> Any:
+def reordered(body: Body, value: object, active_before: Traced | None) -> Any:
     """A value from the previous step, in the order given by `loop.reorder`; sequences that have ended keep theirs.
 
     active_before: which hypotheses, or else sequences, had not ended before this step. Where `loop.reorder` moves whole
@@ -259,7 +259,7 @@ def frozen(body: Body, active: Traced | None, new: Any, before: Any, active_befo
     return where(active, new, old).copy_transpose(old.dims)
 
 
-def frozen_by_length(body: Body, new: Any, old: Any) -> Any:
+def frozen_by_length(body: Body, new: Any, old: Any) -> object:
     """The new value, but the old one for sequences that are shorter than this step."""
     ended = body.ended_masks(body.backend, old.sig, body.backend.device_key_raw(old.plain._raw))
     if ended is None:
@@ -317,9 +317,9 @@ def _is_of_sequences(before: Any, after: Any, owner: Dim) -> bool:
     return after.dims == before.dims
 
 
-def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[Any, StateGrowth]:
+def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[object, StateGrowth]:
     """The growth of all values that depend on these states, if these grow at most linearly and others are frozen."""
-    growths: dict[Any, StateGrowth] = dict.fromkeys(free, LINEAR)
+    growths: dict[object, StateGrowth] = dict.fromkeys(free, LINEAR)
     find = tape.find
     for call in calls:
         name = call.row.name
@@ -335,7 +335,7 @@ def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[An
     return growths
 
 
-def _of_call(name: str, given: Sequence[StateGrowth | None], args: Sequence[Any]) -> StateGrowth:
+def _of_call(name: str, given: Sequence[StateGrowth | None], args: Sequence[object]) -> StateGrowth:
     """The growth of the results of an op, of which an argument depends on a free state, or which squashes.
 
     given: the growth of the tensors among its arguments; None for those that depend on no free state.
@@ -356,7 +356,7 @@ def _of_call(name: str, given: Sequence[StateGrowth | None], args: Sequence[Any]
     return BOUNDED if name in BOUNDED_BY_ARGUMENTS and largest <= BOUNDED else UNKNOWN
 
 
-def at_the_end(backend: type[Backend], carried: Carried, limit: Size, states: Sequence[Any]) -> Any:
+def at_the_end(backend: type[Backend], carried: Carried, limit: Size, states: Sequence[object]) -> Any:
     """The state of each sequence after its last step, from the states after each step."""
     place = carried.before.axis(limit.dims[0])
     rows = [
@@ -389,7 +389,7 @@ class KeptOrder:
         self._call: Call | None = None
         self._masks: Sequence[Mask] = ()
 
-    def record(self, tape: Tape, result: Any) -> None:
+    def record(self, tape: Tape, result: object) -> None:
         """Records the call of this function on the traced frame, whose result is `result`."""
         tape.record(self, (self.indices._raw,), {}, result)
         self._call = tape.calls[-1]
@@ -401,7 +401,7 @@ class KeptOrder:
         self._masks = masks
         call.give(*[mask.var for mask in masks])
 
-    def __call__(self, raw: Any, *masks: Any) -> Any:
+    def __call__(self, raw: object, *masks: object) -> Any:
         """The indices of a step; raw tensors in and out."""
         if not masks:
             return backend_of_raw(raw).alias_raw(raw)
@@ -411,7 +411,7 @@ class KeptOrder:
             stay = range_over_dim(self.dim, dtype=indices.dtype, device=indices.device)
             return where(active, indices, stay).copy_transpose(indices.dims)._raw
 
-    def _active(self, masks: Sequence[Any]) -> Tensor:
+    def _active(self, masks: Sequence[object]) -> Tensor:
         """The sequences that have not ended, over dims of the indices."""
         active: Tensor | None = None
         for raw, mask in zip(masks, self._masks, strict=True):
@@ -426,7 +426,7 @@ class KeptOrder:
 # -- how many steps each sequence took, and why it ended
 
 
-def steps_taken(step: Step, limit: Size, final: Sequence[Any], ran: int | None = None) -> Size:
+def steps_taken(step: Step, limit: Size, final: Sequence[object], ran: int | None = None) -> Size:
     """The number of steps of each sequence, or hypothesis.
 
     limit: the largest number. final: the carried values after the last step, raw. ran: how many steps
@@ -471,7 +471,7 @@ def _taken(replay: Replay) -> np.ndarray:
     return _of_sequences(replay, replay.size.values, np.max)
 
 
-def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., Any]) -> np.ndarray:
+def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., object]) -> np.ndarray:
     """Values that hypotheses have, such as how many steps each took, as values of their sequences."""
     owner, _ = replay.sequences
     axes = tuple(i for i, dim in enumerate(replay.size.dims) if dim is not owner)
@@ -497,7 +497,7 @@ def _ended_by_end(replay: Replay, i: int, taken: int, limit: int) -> bool:
     return bool(_of(replay, _ended_of(replay, replay.states_before(taken)), i, np.all))
 
 
-def _of(replay: Replay, values: np.ndarray, i: int, over: Callable[..., Any] = np.max) -> Any:
+def _of(replay: Replay, values: np.ndarray, i: int, over: Callable[..., object] = np.max) -> Any:
     return _of_sequences(replay, values, over).reshape(-1)[i]
 
 
@@ -505,7 +505,7 @@ def _ended(replay: Replay) -> np.ndarray:
     return _ended_of(replay, replay.final)
 
 
-def _ended_of(replay: Replay, carried: Sequence[Any]) -> np.ndarray:
+def _ended_of(replay: Replay, carried: Sequence[object]) -> np.ndarray:
     """Which sequences, or hypotheses, had ended, according to these carried values."""
     place = place_of(replay.step.carried, "ended")
     assert place is not None

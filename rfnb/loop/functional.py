@@ -60,7 +60,7 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
     return state
 
 
-def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S, first: bool) -> S:
+def _while_traced(cond: Callable[[S], object], body: Callable[[S], S], initial: S, first: bool) -> S:
     """first: whether `cond` may be false for `initial`. In no case does a step run `body` on a state that `cond`
     refuses, such as an index after the last entry."""
     loop = Loop(max_seq_len=FOREVER, name="while_loop")
@@ -78,7 +78,7 @@ def _while_traced(cond: Callable[[S], Any], body: Callable[[S], S], initial: S, 
     return final
 
 
-def _not_again(go: Any) -> Tensor:
+def _not_again(go: object) -> Tensor:
     if not isinstance(go, Tensor):
         raise TraceError("while_loop: `cond` returns a Python bool, which cannot change from step to step")
     return logical_not(go)
@@ -102,11 +102,11 @@ def scan(
     spatial_dim: Dim | None = None,
     cond_dims: Sequence[Dim] | None = None,
     cond_before_body: bool = True,
-    initial: Any = None,
-    xs: Any = None,
-    ys: Any = None,
+    initial: object = None,
+    xs: object = None,
+    ys: object = None,
     cond: Callable[[Any, Any], Tensor] | None = None,
-    body: Callable[[Any, Any], tuple[Any, Any]],
+    body: Callable[[Any, Any], tuple[object, object]],
     max_seq_len: Tensor | int | None = None,
     return_tensor_arrays: bool = False,
 ) -> tuple[Any, Any, Dim]:
@@ -164,11 +164,11 @@ class _Scan:
         spatial_dim: Dim | None,
         cond_dims: Sequence[Dim] | None,
         cond_before_body: bool,
-        initial: Any,
-        xs: Any,
-        ys: Any,
+        initial: object,
+        xs: object,
+        ys: object,
         cond: Callable[[Any, Any], Tensor] | None,
-        body: Callable[[Any, Any], tuple[Any, Any]],
+        body: Callable[[Any, Any], tuple[object, object]],
         max_seq_len: Tensor | int | None,
         into_arrays: bool,
     ):
@@ -183,7 +183,7 @@ class _Scan:
         self.into_arrays = into_arrays
         self.carries_dims = any(isinstance(leaf, Dim) for leaf in leaves(initial))
 
-    def goes_on(self, x: Any, state: Any) -> Tensor:
+    def goes_on(self, x: object, state: object) -> Tensor:
         """The checked result of `cond`."""
         assert self.cond is not None
         condition = self.cond(x, state)
@@ -296,7 +296,7 @@ class _Scan:
             return _map(TensorArray, self.ys)
         return self.columns(frames, lambda column: TensorArray(column[0], _backend_tensor_array=list(column)))
 
-    def columns(self, frames: list[Any], join: Callable[[tuple[Tensor, ...]], Any]) -> Any:
+    def columns(self, frames: list[Any], join: Callable[[tuple[Tensor, ...]], object]) -> Any:
         """The structure of the outputs, with what `join` makes of the Tensors at each place of it."""
         if not frames:
             raise LoopError("scan: there were no steps, so the dims of the outputs are unknown")
@@ -304,7 +304,7 @@ class _Scan:
         return _map(lambda _: join(next(columns)), frames[0])
 
 
-def _check_leaves(parameter: str, given: Any) -> None:
+def _check_leaves(parameter: str, given: object) -> None:
     """Raises DtypeError if something in a structure is not a Tensor, a Dim or None."""
     wrong = [leaf for leaf in leaves(given) if not (leaf is None or isinstance(leaf, Tensor | Dim))]
     if wrong:
@@ -317,11 +317,11 @@ def _stacked(frames: Sequence[Tensor], first: Tensor, dim: Dim) -> Tensor:
     return stacked
 
 
-def _map(fn: Callable[[Any], Any], tree: Any) -> Any:
+def _map(fn: Callable[[Any], object], tree: object) -> Any:
     return map_leaves(lambda leaf: None if leaf is None else fn(leaf), tree)
 
 
-def _map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def _map_pairs(fn: Callable[[Any, Any], object], a: object, b: object) -> Any:
     values = iter(leaves(b))
     return map_leaves(lambda leaf: fn(leaf, next(values)), a)
 

@@ -82,7 +82,7 @@ class Program:
         self.constants |= {var.number: raw for var, raw in constants.items()}
         self.inputs = (*self.inputs, *frames)
 
-    def join(self, backend: type[Backend], values: Sequence[Any], wanted: Sequence[Var]) -> None:
+    def join(self, backend: type[Backend], values: Sequence[object], wanted: Sequence[Var]) -> None:
         """Joins calls that `wanted` depends on into fewer calls. values: the values of the Vars on the traced frame."""
         if self._overwritten:
             return  # a joined call reads later than the calls it replaces: perhaps after a write
@@ -95,7 +95,7 @@ class Program:
             self.analysis = self.analysis.after(question)
 
     def _joined(
-        self, backend: type[Backend], values: Sequence[Any], wanted: Sequence[Var]
+        self, backend: type[Backend], values: Sequence[object], wanted: Sequence[Var]
     ) -> list[tuple[int, Callable[..., Any], tuple[Any, ...]]]:
         """The positions of calls that are joined with an earlier one, and the functions and arguments that they get."""
         positions = self.needed(wanted)
@@ -136,7 +136,7 @@ class Program:
         self.externals.append(raw)
         return External(len(self.externals) - 1)
 
-    def detach(self, alias: Callable[[Any], Any]) -> None:
+    def detach(self, alias: Callable[[Any], object]) -> None:
         """Releases the autograd graph and the externals. Calls that read these run at each step then, not once."""
         self.externals.clear()
         self.constants = {var: alias(raw) for var, raw in self.constants.items()}
@@ -178,7 +178,7 @@ class Program:
         question = "reads", self.inputs, tuple(self.constants), tuple(wanted)
         return self.analysis.get(question, lambda: frozenset(self._reads(wanted)))
 
-    def _reads(self, wanted: Sequence[Var]) -> Iterator[Any]:
+    def _reads(self, wanted: Sequence[Var]) -> Iterator[object]:
         yield from wanted
         for position in self.needed(wanted):
             yield from self.calls[position].reads
@@ -186,8 +186,8 @@ class Program:
     def compile(
         self,
         wanted: Sequence[Var | External],
-        generator: Callable[[int, int], Any],
-        externals: Sequence[Any] | None = None,
+        generator: Callable[[int, int], object],
+        externals: Sequence[object] | None = None,
         *,
         effects: bool = True,
         once: bool = True,
@@ -208,8 +208,8 @@ class Program:
         new: Sequence[Var],
         outputs: Sequence[Var],
         ended: Var | None,
-        generator: Callable[[int, int], Any],
-        externals: Sequence[Any] | None = None,
+        generator: Callable[[int, int], object],
+        externals: Sequence[object] | None = None,
         *,
         effects: bool = True,
         keep: bool = False,
@@ -360,11 +360,11 @@ class Lines:
         self._numbers.append(argument)
         return f"c{len(self._numbers) - 1}"
 
-    def tuple_of(self, wanted: Sequence[Any]) -> str:
+    def tuple_of(self, wanted: Sequence[object]) -> str:
         """The code of a tuple of values: "(v1, v2, )"."""
         return f"({''.join(self.text(value) + ', ' for value in wanted)})"
 
-    def _argument(self, letter: str, table: Table, value: Any, key: Any) -> str:
+    def _argument(self, letter: str, table: Table, value: object, key: object) -> str:
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = f"{letter}{len(table)}"
@@ -381,7 +381,7 @@ class Lines:
         ]
 
     def tables(
-        self, constants: Mapping[int, Any], externals: Sequence[Any], generator: Callable[[int, int], Any]
+        self, constants: Mapping[int, object], externals: Sequence[object], generator: Callable[[int, int], object]
     ) -> list[Table]:
         """The arguments of the code: functions, numbers, constants and externals, generators."""
         values = [constants[n] if kind == "constant" else externals[n] for kind, n in self._given]
@@ -409,7 +409,7 @@ class Written:
         self._make = namespace.pop("make")  # without it in its own namespace, there is no reference cycle
 
     def bind(
-        self, constants: Mapping[int, Any], externals: Sequence[Any], generator: Callable[[int, int], Any]
+        self, constants: Mapping[int, object], externals: Sequence[object], generator: Callable[[int, int], object]
     ) -> Compiled:
         """Makes the function."""
         return Compiled(self._make(*self._lines.tables(constants, externals, generator)), self.calls_by_line)
@@ -545,7 +545,7 @@ def _call(call: Call) -> Hashable:
     return call.fn, _all_frozen(call.args), kwargs, call.result, call.parts
 
 
-def _all_frozen(parts: Sequence[Any]) -> Hashable:
+def _all_frozen(parts: Sequence[object]) -> Hashable:
     return tuple([part if type(part) in _AS_THEY_ARE else _frozen(part) for part in parts])
 
 

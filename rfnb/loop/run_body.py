@@ -101,7 +101,7 @@ class BodyRun:
         loop, step = self.loop, self.step
         record, program, schedule = step.recorder.recorded, step.program, step.schedule
         hoist = None if loop.optimize_move_layers_out is False else Hoist(step)
-        stacked_frames: dict[Var, Any] = {}
+        stacked_frames: dict[Var, object] = {}
         if hoist is not None:
             constants, stacked_frames = hoist.before(record=record)
             program.supply(constants, list(stacked_frames))
@@ -148,7 +148,7 @@ class BodyRun:
         warn_of_end(step, outcome)
         return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)
 
-    def _results(self, outcome: Outcome, hoist: Hoist | None) -> tuple[Sequence[Any], Sequence[Any]]:
+    def _results(self, outcome: Outcome, hoist: Hoist | None) -> tuple[Sequence[object], Sequence[object]]:
         """The final carried values and the outputs. Ops that only outputs depend on run here, after the steps."""
         step = self.step
         if outcome.error is not None:
@@ -449,7 +449,7 @@ def _refuse_empty(step: TracedStep, carried: Carried, size: Size) -> None:
         )
 
 
-def reaching(step: TracedStep, results: Sequence[Any]) -> list[Any]:
+def reaching(step: TracedStep, results: Sequence[Any]) -> list[object]:
     """The results, connected so that a gradient of 0 reaches all tensors that the steps would have read.
 
     All parameters then have a gradient, which distributed training waits for in every process.
@@ -546,7 +546,7 @@ class LoopPauses:
         run.edits[step] = list(dict.fromkeys([*run.edits.get(step, []), *states]))
         run._take(self._replay, step, self._replay.size)
 
-    def completed(self, outcome: Outcome, search_steps: Sequence[Any]) -> Run:
+    def completed(self, outcome: Outcome, search_steps: Sequence[object]) -> Run:
         """The run with all steps, after the loop."""
         if self.run is None:
             return completed(Replay(self._recorded(), outcome, self._bindings), search_steps).run()

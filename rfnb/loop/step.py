@@ -435,7 +435,7 @@ def execute(
 def _recomputed(
     backend: type[Backend], first: Compiled, again: Compiled, part: range, states: Sequence[Any], inputs: Sequence[Any],
     outputs: Sequence[Callable[[Any], None]], over: Any, keep: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[object, ...]:  # fmt: skip
     """`first.run(part, …)`, whose values `again` computes again in the backward pass."""
     runs = [partial(first.run, keep=keep)]
 
@@ -568,19 +568,19 @@ def held_bytes(backend: type[Backend], states: Sequence[Sequence[Any]]) -> int:
     return sum(sizes.values()) * len(states) // max(1, len(picked))
 
 
-def _storages(backend: type[Backend], states: Sequence[Sequence[Any]]) -> tuple[int, dict[Any, int]]:
+def _storages(backend: type[Backend], states: Sequence[Sequence[Any]]) -> tuple[int, dict[object, int]]:
     raws = [raw for row in states for raw in row if not isinstance(raw, int | None)]
     return len(raws), dict(map(backend.storage_raw, raws))
 
 
-def _initial_state(backend: type[Backend], state: Any) -> Any:
+def _initial_state(backend: type[Backend], state: Any) -> object:
     """An initial state as it is now: a reference, or a copy if it is a parameter, which training changes."""
     if isinstance(state, int | None):
         return state
     return backend.snapshot_raw(state) if backend.is_leaf_raw(state) else backend.alias_raw(state)
 
 
-def detached(backend: type[Backend], states: Sequence[Any]) -> tuple[Any, ...]:
+def detached(backend: type[Backend], states: Sequence[Any]) -> tuple[object, ...]:
     """States or frames, without their autograd graph."""
     needs, alias = backend.needs_gradient_raw, backend.alias_raw
     return tuple([s if s is None or type(s) is int or not needs(s) else alias(s) for s in states])

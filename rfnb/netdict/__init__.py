@@ -6,5 +6,5 @@ builder, build              each layer after those that it needs; its output on 
 network, holder             `rf.Network`, its losses after a batch
 extern_data, params         data keys; parameters by layer, and by the names in checkpoints, which `weights` loads
 layers, layer_call, loops   the classes of layers; what each call does; loops over subnetworks
-config, report, views       config files, read but not run; what will not run; the pictures
+config, report, views       config files, read but not run; what will not run; the pictures; `folder`: many reports
 """

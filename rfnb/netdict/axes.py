@@ -149,7 +149,7 @@ class NetworkDims:
         self._made.add(dims[-1])
         return dims[-1]
 
-    def find(self, described: Any, template: Tensor, *, numbers: bool = True) -> tuple[Dim, ...]:
+    def find(self, described: object, template: Tensor, *, numbers: bool = True) -> tuple[Dim, ...]:
         """The axes that a description means, in the declared order, which is the one of the template.
 
         described: a name, a Dim, a number if `numbers`, or several of these. Raises DimError if there is no such axis.

@@ -107,7 +107,8 @@ def take_parts(node: NetNode, values: MutableMapping[str, Tensor]) -> None:
     """Moves the further outputs of a layer to the values."""
     assert node.layer is not None
     if node.layer.last.parts:
-        values.update({f"{node.path}/{part}": x for part, x in node.layer.last.parts.items()})
+        for part, x in node.layer.last.parts.items():
+            values[f"{node.path}/{part}"] = x
         node.layer.last.parts = {}
 
 

@@ -178,7 +178,7 @@ class Builder:
     def _in_order(self, scope: Scope, name: str) -> None:
         """Constructs a layer after all that it needs: a chain of layers may be longer than Python can nest calls."""
         wanted, todo = (scope, name), [(scope, name, False)]
-        open_layers: dict[str, Any] = {}  # in their order, with what the net dict has for them
+        open_layers: dict[str, object] = {}  # in their order, with what the net dict has for them
         while todo:
             scope, name, ready = todo.pop()
             path = scope.path + name

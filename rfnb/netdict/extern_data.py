@@ -29,7 +29,7 @@ DTYPES = (
     "float32 float64 float16 bfloat16 int32 int64 int16 int8 uint8 uint16 uint32 uint64 bool complex64 "
     "complex128 string"
 ).split()
-KINDS: dict[str, tuple[Any, ...]] = {
+KINDS: dict[str, tuple[object, ...]] = {
     "dim": (Positive,), "sparse": (bool,), "shape": (list, tuple), "dtype": (Annotated[str, OneOf(*DTYPES)],),
     "dim_tags": (list, tuple), "time_dim_axis": (int,), "batch_dim_axis": (int,), "feature_dim_axis": (int,),
     "available_for_inference": (bool,), "same_dim_tags_as": (str, dict), "sparse_dim": (Dim,), "vocab": (),
@@ -86,7 +86,7 @@ class DataKey:
             name=self.name,
         )
 
-    def _with_batch_at(self, at: int, array: Any, lengths: Any) -> Tensor:
+    def _with_batch_at(self, at: int, array: Any, lengths: object) -> Tensor:
         """A Tensor of data whose batch axis is not the first one."""
         order = [at, *(i for i in range(len(self.dims)) if i != at)]
         if isinstance(lengths, Mapping):
@@ -114,7 +114,7 @@ class ExternData:
     @guarded
     def __init__(
         self,
-        data: Mapping[str, Any] | None = None,
+        data: Mapping[str, object] | None = None,
         default_input: str = "data",
         default_target: str = "classes",
     ):
@@ -123,7 +123,7 @@ class ExternData:
         self.data: dict[str, DataKey] = {}
         self.register_data_from_dict(data or {})
 
-    def register_data_from_dict(self, data: Mapping[str, Any]) -> None:
+    def register_data_from_dict(self, data: Mapping[str, object]) -> None:
         """Adds data keys."""
         previous = dict(self.data)
         try:
@@ -184,7 +184,7 @@ class ExternData:
     def __iter__(self) -> Iterator[str]:
         return iter(self.data)
 
-    def tensors(self, batch: Mapping[str, Any] | TensorDict) -> dict[str, Tensor]:
+    def tensors(self, batch: Mapping[str, object] | TensorDict) -> dict[str, Tensor]:
         """The Tensors of a batch, by key. Raises DataNotFound for a key that is not described."""
         values = batch.data if isinstance(batch, TensorDict) else batch
         tensors = {key: self.get_data(key).tensor(value) for key, value in values.items()}
@@ -192,7 +192,7 @@ class ExternData:
             bind_again(x.dims, x.lengths)  # another batch may have been made since
         return tensors
 
-    def collate(self, samples: Sequence[Mapping[str, Any]]) -> TensorDict:
+    def collate(self, samples: Sequence[Mapping[str, object]]) -> TensorDict:
         """A batch of samples, each a dict of arrays without batch axis: the `collate_fn` of torch's DataLoader.
 
         Keys that the samples lack are not in the batch. "seq_tag" is the name of a sequence.
@@ -308,7 +308,7 @@ class ExternData:
         return dims
 
     def _same(
-        self, key: str, dims: list[Dim], feature: Dim | None, given: Mapping[Any, Any], *, own: bool
+        self, key: str, dims: list[Dim], feature: Dim | None, given: Mapping[Any, object], *, own: bool
     ) -> tuple[list[Dim], Dim | None]:
         """The dims and the feature dim, with the given ones in the place of axes: {"T": dim}.
 
@@ -339,7 +339,7 @@ class ExternData:
         return dims, feature
 
 
-def _as_dict(key: str, described: Any) -> dict[str, Any]:
+def _as_dict(key: str, described: object) -> dict[str, object]:
     """The description as a dict; the pair of the dim and the number of axes is the older form."""
     if isinstance(described, Mapping):
         return dict(described)
@@ -352,7 +352,7 @@ def _as_dict(key: str, described: Any) -> dict[str, Any]:
     raise NetworkError(f"extern_data {key!r} is not described", got=repr(described)[:60], expected='{"dim": …}')
 
 
-def _check(key: str, name: str, value: Any, *kinds: Any, optional: bool = True) -> None:
+def _check(key: str, name: str, value: object, *kinds: object, optional: bool = True) -> None:
     """Raises NetworkError if a value of a data description is of another kind."""
     if value is not None or not optional:
         try:
@@ -362,7 +362,7 @@ def _check(key: str, name: str, value: Any, *kinds: Any, optional: bool = True) 
             raise
 
 
-def _numbers(lengths: Any) -> Any:
+def _numbers(lengths: object) -> Any:
     if isinstance(lengths, Tensor):
         return lengths
     if hasattr(lengths, "detach"):

@@ -191,7 +191,7 @@ class InnerNet(Module):
         return stepping(node).first_state(*prepared, **values)
 
     def first_output(
-        self, given: Mapping[str, Tensor | None], node: NetNode | None = None, first: Any = None
+        self, given: Mapping[str, Tensor | None], node: NetNode | None = None, first: object = None
     ) -> Tensor:
         """The output of the unit, or of one of its layers, before the first frame. first: what is given for it."""
         if node is None:
@@ -199,7 +199,7 @@ class InnerNet(Module):
         node = self.resolved(node)
         template, layer = node.template, node.layer
         dims = [dim for dim in template.dims if dim is not self.frames]
-        x: Any = given.get(first) if isinstance(first, str) else first
+        x = given.get(first) if isinstance(first, str) else first
         is_state = isinstance(layer, SteppingLayer) and type(layer).output_of is not SteppingLayer.output_of
         if first is None and is_state:
             x = stepping(node).output_of(self._first_state_of(node, given))
@@ -221,7 +221,7 @@ class InnerBuilder(Builder):
     """Constructs the net inside of a layer. inputs: names of inputs by the paths of values outside."""
 
     def __init__(
-        self, outer: Builder, scope: Scope, path: str, described: Mapping[str, Any], take: Take, option: str = UNIT
+        self, outer: Builder, scope: Scope, path: str, described: Mapping[str, object], take: Take, option: str = UNIT
     ):
         super().__init__(Module(), outer.extern, outer.version, outer.variables.device)
         self.axes, self.variables, self.stack = outer.axes, outer.variables, outer.stack
@@ -386,6 +386,6 @@ def chosen(mask: Tensor, new: Any, old: Any) -> Any:
     return new
 
 
-def _grown_in(state: Mapping[str, Any]) -> set[Dim]:
+def _grown_in(state: Mapping[str, object]) -> set[Dim]:
     """The axes in a state, which grow from step to step."""
     return {part for part in state.values() if isinstance(part, Dim)}

@@ -166,7 +166,7 @@ class Layer(Module):
         else:
             with changed_parameters(self, inputs) as plain_inputs:
                 out = self.compute(*sources, **plain_inputs)
-        return self.finished(out) if spec.finishes or out.feature_dim is not spec.feature_dim else out
+        return self.finished(out) if spec.finishes or out.sig.feature_dim is not spec.feature_dim else out
 
     def prepared(self, *sources: Tensor) -> tuple[Tensor, ...]:
         """The sources as `compute` gets them: with equal dims, joined, with dropout."""

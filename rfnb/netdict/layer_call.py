@@ -146,7 +146,7 @@ def renamed(x: Tensor, pairs: Any) -> Tensor:
     return x
 
 
-OPTIONS: dict[str, Any] = {
+OPTIONS: dict[str, object] = {
     "momentum": None,
     "epsilon": 1e-3,
     "use_sample": 0.0,
@@ -233,7 +233,7 @@ class BatchNormCall:
         y = y * parts["gamma"] if parts["gamma"] is not None else y
         return y + parts["beta"] if parts["beta"] is not None else y
 
-    def _features(self, x: Any) -> Any:
+    def _features(self, x: Any) -> object:
         """A parameter without its axes of size 1; None if the layer does not have it."""
         dims = [*self.ones, self.in_dim]
         return x if x is None or not self.ones else merge_dims(x, dims=dims, out_dim=self.in_dim)[0]
@@ -259,14 +259,18 @@ def safe_log(x: Tensor, eps: float = 1e-20) -> Tensor:
     >>> safe_log(p).raw_tensor.tolist(), safe_log(x * 0.0).raw_tensor.round().tolist()
     ([-200.0, 0.0], [-46.0, -46.0])
     """
+    exact = exact_log(x)
+    return clipped_log(x, eps=eps) if exact is None else exact
+
+
+def exact_log(x: Tensor) -> Tensor | None:
+    """The logarithm of what a layer's softmax or sigmoid gave; None for other values. {…} → the same"""
     origin = _made_of.get(id(x))
-    if origin is not None and origin[0]() is x:
-        return origin[1](origin[2])
-    return clipped_log(x, eps=eps)
+    return origin[1](origin[2]) if origin is not None and origin[0]() is x else None
 
 
 @contextmanager
-def errors_explained(given: Mapping[str, Any], options: Mapping[str, Option]) -> Iterator[None]:
+def errors_explained(given: Mapping[str, object], options: Mapping[str, Option]) -> Iterator[None]:
     """Inside the block, an error of Python or Torch becomes one about the options of a layer.
 
     Args:
@@ -282,7 +286,7 @@ def errors_explained(given: Mapping[str, Any], options: Mapping[str, Option]) ->
         raise explained from error
 
 
-def _about_options(error: Exception, given: Mapping[str, Any], options: Mapping[str, Option]) -> Exception:
+def _about_options(error: Exception, given: Mapping[str, object], options: Mapping[str, Option]) -> Exception:
     """The error that says which option does not fit, in place of an error of Python or Torch.
 
     Errors of the user's own code, which a layer may call, and those that Torch has a class for stay as they are.
@@ -309,7 +313,7 @@ def _about_options(error: Exception, given: Mapping[str, Any], options: Mapping[
     )
 
 
-def _alike(a: Any, b: Any) -> bool:
+def _alike(a: object, b: object) -> bool:
     """Whether two values are of one type; all numbers are."""
     return isinstance(a, int | float) if isinstance(b, int | float) else isinstance(a, type(b))
 

@@ -24,21 +24,23 @@ from rfnb.netdict import params
 from rfnb.netdict.build import NetNode, check_net, ends_of, every_node, run_node
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.config.compute import Own, with_own
-from rfnb.netdict.config.read import read_config
+from rfnb.netdict.config.read import Config, read_config
 from rfnb.netdict.extern_data import DataKey, ExternData
 from rfnb.netdict.holder import LossHolder, constraints_of, holders_of
 from rfnb.netdict.layer import Layer, LayerOfNets
 from rfnb.netdict.layer_call import error_of
 from rfnb.netdict.loops.explain import NetExplanation, explanation_of
 from rfnb.netdict.loops.net import RecNet
-from rfnb.netdict.loops.order import order_of, outside_needs
+from rfnb.netdict.loops.order import decide_parts, order_of, outside_needs
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.loops.search import searched_net, searching
 from rfnb.netdict.report.findings import NetworkReport, report_of
 from rfnb.netdict.report.outline import OutlineEntry, outline
-from rfnb.netdict.report.rehearsal import construct_what_can
+from rfnb.netdict.report.rehearsal import construct_what_can, rehearse
+from rfnb.netdict.report.survey import further_faults
 from rfnb.netdict.versions import default_behavior_version
 from rfnb.nn.module.module import Module
+from rfnb.ops.concat import concat_features
 from rfnb.ops.grad import stop_gradient_scope
 from rfnb.printable import encodable
 from rfnb.search.found import Found
@@ -367,6 +369,8 @@ class NetworkOutputs(Mapping[str, Tensor]):
         self._values = values
 
     def __getitem__(self, path: str) -> Tensor:
+        if path.endswith("/state:*") and path not in self._values and f"{path[:-1]}h" in self._values:
+            return concat_features(self._values[f"{path[:-1]}c"], self._values[f"{path[:-1]}h"])
         if path not in self._values:
             hint = did_you_mean(path, self._values) or "a layer is constructed if an output or a loss needs it"
             raise LayerNotFound(f"there is no output of a layer {path!r}", expected=", ".join(self._values), hint=hint)
@@ -465,29 +469,10 @@ class Network(Interface):
         ['output']
         """
         config = read_config(path, options=options)
-        wrapped = {name: Own(function) for name, function in (functions or {}).items()}
-        extern, unclear = ExternData(), dict[str, Exception]()
-        for key, described in config.extern_data().items():
-            try:
-                extern.register_data_from_dict({key: described})
-            except RfError as error:
-                if strict:
-                    raise
-                unclear[f"data:{key}"] = error
-        net = cls(
-            config={**config.values, **wrapped},
-            extern_data=extern,
-            train_flag=train_flag,
-            search_flag=search_flag,
-            name=Path(path).stem,
-            device=device,
-            batch_independent=batch_independent,
-        )
-        net_dict = config.network(epoch)
-        net.notes = config.notes
-        net.construct_from_dict(with_own(net_dict, wrapped), strict=strict)
-        net.failures = {**unclear, **net.failures}
-        return net
+        return network_of(
+            config, config.network(epoch), cls=cls, device=device, train_flag=train_flag, search_flag=search_flag,
+            functions=functions, strict=strict, batch_independent=batch_independent,
+        )  # fmt: skip
 
     # -- construction
 
@@ -507,7 +492,7 @@ class Network(Interface):
             raise NetworkError(fault, hint='"from" in the net dict says which layer is meant')
         check_net(net_dict)
         path = self._builder.construct_one(net_dict, name)
-        self._order = order_of(self._nodes, None)
+        self._put_in_order()
         return self.get_layer(path)
 
     def construct_from_dict(
@@ -532,8 +517,11 @@ class Network(Interface):
         if strict:
             self._builder.construct(net_dict, ends)
         else:
-            self.failures = construct_what_can(self._builder, net_dict, self.outline(net_dict))
-        self._order = order_of(self._nodes, None)
+            entries = self.outline(net_dict)
+            self.failures = construct_what_can(self._builder, net_dict, entries)
+            if self.failures:
+                self.failures |= further_faults(self._builder, net_dict, entries, self.failures)
+        self._put_in_order()
         return self
 
     def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, OutlineEntry]:
@@ -545,6 +533,21 @@ class Network(Interface):
     def report(self) -> NetworkReport:
         """What stops the network, what it ignores, and what differs from the reference, the worst first."""
         return report_of(self, self._nodes, self._order)
+
+    def search_faults(self) -> Iterator[tuple[str, Exception]]:
+        """What would fail in `search`, by path, if there is a choice to search with."""
+        if self.search_flag or all(layer.layer_class != "choice" for layer in self.every_layer().values()):
+            return
+        try:
+            net = searching(self, None)
+        except RfError as error:
+            yield getattr(error, "at_layer", ""), error
+            return
+        for path, _, fault in rehearse(net, net._nodes, net._order, train=False, losses=False):
+            yield path, fault
+        choices = {path: layer for path, layer in net.every_layer().items() if layer.layer_class == "choice"}
+        if all(getattr(layer, "input_type", None) == "regression" for layer in choices.values()):
+            yield next(iter(choices)), _nothing_to_search()
 
     def every_layer(self) -> dict[str, Layer]:
         """`layers`, and those inside of others: units of masked_computation, "m/unit/a", and sides of cond."""
@@ -588,11 +591,15 @@ class Network(Interface):
             for node in self._order:
                 if node.layer is not None:
                     self._run(node, node.layer, values)
-            self._values, self._holders = values, None
+            vars(self).update(_values=values, _holders=None)  # without a look at each value
             if self.train_flag is None and get_run_ctx().stage == "train_step":
                 for holder in self.get_losses_initialized()[0].values():
                     holder.mark()
         return NetworkOutputs(values)
+
+    def _put_in_order(self) -> None:
+        self._order = order_of(self._nodes, None)
+        decide_parts(self._order, self._nodes)
 
     def _flags(self) -> AbstractContextManager[None]:
         return nullcontext() if self.train_flag is None else get_run_ctx().train_flag_ctx(self.train_flag)
@@ -642,6 +649,8 @@ class Network(Interface):
         rec = searched_net(net, layer)
         with stop_gradient_scope():
             net(data)
+        if rec.found is None:
+            raise _nothing_to_search()
         return rec.found
 
     def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:
@@ -731,6 +740,38 @@ class Network(Interface):
         return f"{len(self.layers)} layers"
 
 
+def network_of(
+    config: Config,
+    net_dict: Mapping[str, Any],
+    *,
+    cls: type[Network] = Network,
+    values: Mapping[str, Any] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    strict: bool = True,
+    train_flag: bool | None = None,
+    **flags: Any,
+) -> Network:
+    """The network of a config with one of its net dicts.
+
+    values: entries that stand for those of the config. functions, strict, flags: as of `Network.from_config`.
+    """
+    wrapped = {name: Own(function) for name, function in (functions or {}).items()}
+    extern, unclear = ExternData(), dict[str, Exception]()
+    for key, described in config.extern_data().items():
+        try:
+            extern.register_data_from_dict({key: described})
+        except RfError as error:
+            if strict:
+                raise
+            unclear[f"data:{key}"] = error
+    entries, name = {**config.values, **(values or {}), **wrapped}, Path(config.path).stem
+    net = cls(config=entries, extern_data=extern, train_flag=train_flag, name=name, **flags)
+    net.notes = config.notes
+    net.construct_from_dict(with_own(net_dict, wrapped), strict=strict)
+    net.failures = {**unclear, **net.failures}
+    return net
+
+
 def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:
     """Raises DataNotFound if the batch lacks data that a layer or a recurrent net needs."""
     for name in outside_needs(node):
@@ -738,6 +779,11 @@ def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:
             key = name.removeprefix("data:")
             hint = f'net.forward({{"{key}": (array, lengths), …}})'
             raise DataNotFound(f"layer {node.path!r}: the batch has no {key!r}", hint=hint) from None
+
+
+def _nothing_to_search() -> NetworkError:
+    fault, hint = "the choice takes values as they are, and searches nothing", "rf.Network(…, search_flag=True)"
+    return NetworkError(f"search: {fault}", expected='"input_type": "prob"', hint=hint)
 
 
 guard_methods(Network, "from_config")

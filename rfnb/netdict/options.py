@@ -23,7 +23,7 @@ class Option:
 
     kind: str
     default: Any
-    types: tuple[Any, ...] = ()
+    types: tuple[object, ...] = ()
 
 
 def value(default: Any, *types: type) -> Any:
@@ -36,7 +36,7 @@ def axis(default: Any = REQUIRED) -> Any:
     return Option("axis", default)
 
 
-def axes(default: Any = REQUIRED) -> Any:
+def axes(default: object = REQUIRED) -> Any:
     """An option that describes several axes; the field is a tuple of Dims."""
     return Option("axes", default)
 
@@ -61,7 +61,7 @@ class FromLayer:
     key: str
 
 
-def without_layers(given: Any, words: tuple[Any, ...], key: str, found: dict[str, str]) -> Any:
+def without_layers(given: object, words: tuple[object, ...], key: str, found: dict[str, str]) -> object:
     """What an option gives, with a `FromLayer` for each name of a layer; the names are added to `found`, by key."""
     if isinstance(given, dict):
         return {name: without_layers(entry, words, f"{key}_{name}", found) for name, entry in given.items()}
@@ -73,14 +73,14 @@ def without_layers(given: Any, words: tuple[Any, ...], key: str, found: dict[str
     return given
 
 
-def check_required(options: Mapping[str, Option], given: Mapping[str, Any]) -> None:
+def check_required(options: Mapping[str, Option], given: Mapping[str, object]) -> None:
     """Raises NetworkError if an option is missing that must be given."""
     for name, option in options.items():
         if option.default is REQUIRED and name not in given:
             raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
 
 
-def read(option: Option, name: str, given: Any, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
+def read(option: Option, name: str, given: object, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
     """The value of the field for what the net dict gives. Raises NetworkError, or DimError for an unknown axis.
 
     numbers: whether axes may be given by numbers.
@@ -98,7 +98,7 @@ def read(option: Option, name: str, given: Any, axes: NetworkDims, source: Tenso
     return checked(option, name, given)
 
 
-def checked(option: Option, name: str, given: Any) -> Any:
+def checked(option: Option, name: str, given: object) -> Any:
     """The given value; None where the default means nothing. Raises NetworkError if it is of another kind."""
     types = option.types if option.kind == "value" else ()
     if name != "seed" and any(isinstance(leaf, int) and abs(leaf) > LARGEST for leaf in leaves(given)):

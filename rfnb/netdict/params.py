@@ -32,7 +32,7 @@ class NetworkVariables:
         return self.found[name]
 
 
-def outputs_as_parameters(reused: Any) -> dict[str, str]:
+def outputs_as_parameters(reused: object) -> dict[str, str]:
     """By the names of parameters, the layers whose outputs stand for them, as `reuse_params` says.
 
     >>> from rfnb.netdict.params import outputs_as_parameters
@@ -44,7 +44,7 @@ def outputs_as_parameters(reused: Any) -> dict[str, str]:
     return {name: reference for name, reference in layers.items() if reference is not None}
 
 
-def reused_layers(reused: Any) -> list[str]:
+def reused_layers(reused: object) -> list[str]:
     """All layers that `reuse_params` names."""
     if not isinstance(reused, Mapping):
         return [reused] if isinstance(reused, str) else []

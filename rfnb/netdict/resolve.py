@@ -15,13 +15,13 @@ STEP = ":i"
 """The number of the step, in a recurrent subnetwork."""
 
 
-def class_name(described: Any) -> str:
+def class_name(described: object) -> str:
     """The name of the class of a layer; "" if it has none, or none that is a string."""
     name = described.get("class") if isinstance(described, Mapping) else None
     return name if isinstance(name, str) else ""
 
 
-def inner_net(described: Any) -> Any:
+def inner_net(described: object) -> object:
     """The net dict inside of a layer, whose layers are "name/layer" outside; None if it is not a layer of this kind."""
     if not isinstance(described, Mapping):
         return None
@@ -30,13 +30,13 @@ def inner_net(described: Any) -> Any:
     return described.get("subnetwork") if class_name(described) == "subnetwork" else None
 
 
-def layers_inside(described: Mapping[str, Any]) -> list[Any]:
+def layers_inside(described: Mapping[str, object]) -> list[object]:
     """The layers that make the result of a layer, each described in its options, or named there."""
     options = {"masked_computation": ("unit",), "cond": ("true_layer", "false_layer")}.get(class_name(described))
     return [described[option] for option in options or () if option in described]
 
 
-def size_told(described: Any) -> Any:
+def size_told(described: object) -> Any:
     """The number of features that a layer says it has, or that a layer inside of it says; None if it is not told.
 
     >>> from rfnb.netdict.resolve import size_told
@@ -54,7 +54,7 @@ def size_told(described: Any) -> Any:
     )
 
 
-def size_in(net: Mapping[str, Any], name: Any, above: tuple[Any, ...] = ()) -> Any:
+def size_in(net: Mapping[str, object], name: object, above: tuple[object, ...] = ()) -> Any:
     """The number of features that a layer of a net says it has, or that those say which it copies; None if not told."""
     described = net.get(name) if isinstance(name, str) and name not in above else None
     size = size_told(described)
@@ -201,7 +201,7 @@ def names_of_sources(described: Mapping[str, Any], default: str | None) -> list[
     return [name for name in listed if not (isinstance(name, str) and name == "none")]
 
 
-def names_of_operands(described: Mapping[str, Any]) -> list[str]:
+def names_of_operands(described: Mapping[str, object]) -> list[str]:
     """The names of what a layer is computed from: the base of attention, sources, and what the sides of a `cond` have;
     those of the step before last. What is not a name is left out: it is an error when the layer is constructed."""
     sides = layers_inside(described) if class_name(described) == "cond" else []
@@ -249,7 +249,7 @@ def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopE
     )
 
 
-def texts_in(described: Any) -> Iterator[str]:
+def texts_in(described: object) -> Iterator[str]:
     """All texts in a net dict, such as names of layers."""
     if isinstance(described, str):
         yield described

@@ -108,7 +108,7 @@ class LayerSpec:
             reference lets frames after the end of a sequence into it.
         by_mask: whether a mask of each step decides if the layer is computed, so that its frames count by sequence.
         keeps_log: whether another layer of the net takes logarithms, so that a softmax keeps what went into it.
-        gives_parts: whether another layer, or somebody outside of a loop, takes further outputs of the layer.
+        used_parts: the further outputs that another layer, or somebody outside of a loop, takes; None: all.
         common: the options that all classes have.
         renamed: for each source the dims that others stand for; None removes one. joined_dim: that of all features.
         dropped_dims: the dims along which dropout draws numbers. target_dim: that of the labels of the target.
@@ -126,7 +126,7 @@ class LayerSpec:
     batch_independent: bool = False
     by_mask: bool = False
     keeps_log: bool = False
-    gives_parts: bool = True
+    used_parts: frozenset[str] | None = None
     common: CommonOptions = _DEFAULTS
     renamed: tuple[tuple[tuple[Dim, Dim | None], ...], ...] = ()
     joined_dim: Dim | None = None

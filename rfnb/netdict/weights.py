@@ -251,7 +251,7 @@ def imported(layer: Any, how: Any, values: Mapping[str, torch.Tensor]) -> Values
     raise CheckpointError(f"layer {layer.name!r}: custom_param_importer {how!r:.60} is not known", expected=expected)
 
 
-def _checked(layer: Any, given: Any) -> Values:
+def _checked(layer: Any, given: object) -> Values:
     parameters = layer.params
     result: Values = {}
     for name, value in given.items() if isinstance(given, Mapping) else [("", given)]:
@@ -264,7 +264,7 @@ def _checked(layer: Any, given: Any) -> Values:
     return result
 
 
-def _subset(layer: Any, name: str, parameter: Parameter, old: torch.Tensor) -> tuple[torch.Tensor, str]:
+def _subset(layer: object, name: str, parameter: Parameter, old: torch.Tensor) -> tuple[torch.Tensor, str]:
     new = parameter.raw_tensor.detach()
     if new.ndim != old.ndim:
         return new, ""
@@ -315,7 +315,7 @@ class RestoreOptions:
     ignore_params: Collection[str] = ()
     ignore_params_prefixes: Iterable[str] = ()
     var_name_mapping: Mapping[str, str] = field(default_factory=dict)
-    custom_missing_load_func: Callable[..., Any] | None = None
+    custom_missing_load_func: Callable[..., object] | None = None
     forget_bias: str | None = None
 
     def __post_init__(self) -> None:
@@ -621,7 +621,7 @@ def _load(net: Network, opts: Mapping[str, Any], **more: Any) -> LoadReport:
     return load(opts["filename"], net, **{name: opts[name] for name in names}, **more)
 
 
-def _of_subnetwork(net: Network, path: str, entry: Mapping[str, Any]) -> LoadReport:
+def _of_subnetwork(net: Network, path: str, entry: Mapping[str, object]) -> LoadReport:
     """Loads the variables under the scope of a subnetwork, whose names in the file are without it."""
     opts = _with_defaults(f"layer {path!r}: load_on_init", {k: v for k, v in entry.items() if k != "params_prefix"})
     prefix = entry.get("params_prefix")
@@ -629,7 +629,7 @@ def _of_subnetwork(net: Network, path: str, entry: Mapping[str, Any]) -> LoadRep
     return _load(net, opts, rename=lambda name: f"{scope}{name}", only=lambda name: name.startswith(scope))
 
 
-def _with_defaults(what: str, entry: Any) -> dict[str, Any]:
+def _with_defaults(what: str, entry: object) -> dict[str, Any]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("filename"), str):
         raise CheckpointError(f"{what}: no file", got=repr(entry)[:80], expected='{"filename": "…"}')
     for name in entry:

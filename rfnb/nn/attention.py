@@ -271,7 +271,7 @@ class CausalSelfAttentionState(State):
 
     def __init__(
         self,
-        *_args: Any,
+        *_args: object,
         k_accum: Tensor | None = None,
         v_accum: Tensor | None = None,
         accum_axis: Dim | None = None,
@@ -425,7 +425,7 @@ class RelPosSelfAttention(SelfAttentionBase):
         self.pos_bias_u = Parameter(bias_dims, initial=Glorot()) if with_pos_bias else None
         self.pos_bias_v = Parameter(bias_dims, initial=Glorot()) if with_pos_bias else None
 
-    def __call__(self, source: Tensor, *, axis: Dim, **_kwargs: Any) -> Tensor:
+    def __call__(self, source: Tensor, *, axis: Dim, **_kwargs: object) -> Tensor:
         """{…, axis, in_dim} → {…, axis, out_dim}"""
         query, keys, values = self.forward_qkv(source)
         keys, values, kv_axis = own_axis(query, keys, values, axis=axis)

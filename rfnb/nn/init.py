@@ -148,7 +148,7 @@ def _normal(stddev: float) -> dict[str, Any]:
     return {"distribution": "normal", "mean": 0.0, "stddev": stddev}
 
 
-def _truncated_normal(stddev: float) -> dict[str, Any]:
+def _truncated_normal(stddev: float) -> dict[str, object]:
     return {"distribution": "truncated_normal", "mean": 0.0, "stddev": stddev / _CUT}
 
 

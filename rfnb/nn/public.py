@@ -13,6 +13,7 @@ from rfnb.nn.attention import (
     SelfAttentionBase as SelfAttentionBase,
 )
 from rfnb.nn.bridge import distributed as distributed
+from rfnb.nn.bridge.distributed import average_parameters as average_parameters
 from rfnb.nn.bridge.from_torch import from_torch as from_torch
 from rfnb.nn.bridge.mirror import param_groups as param_groups, torch_parameters as torch_parameters
 from rfnb.nn.bridge.to_torch import rf_module_to_pt_module as rf_module_to_pt_module, to_torch as to_torch

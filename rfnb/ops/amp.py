@@ -125,7 +125,7 @@ def amp_cast_float32(*tensors: Tensor | None) -> Any:
     return _cast_all(tensors, None if _policy is None else "float32")
 
 
-def _cast_all(tensors: tuple[Tensor | None, ...], dtype: str | None) -> Any:
+def _cast_all(tensors: tuple[Tensor | None, ...], dtype: str | None) -> object:
     cast_ones = tuple(
         x if x is None or dtype is None or not is_float_dtype(x.dtype) else cast(x, dtype) for x in tensors
     )

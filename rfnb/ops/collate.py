@@ -155,14 +155,14 @@ def _template(name: str, entry: Sequence[Dim] | Tensor, sparse_dim: Dim | None) 
     return BatchEntry(dims, dtype, sparse_dim, feature_dim)
 
 
-def _get(sample: Sample, name: str) -> Any:
+def _get(sample: Sample, name: str) -> object:
     try:
         return sample[name]
     except KeyError:
         raise DimError(f"collate: a sample has no {name!r}", got=", ".join(map(str, sample))) from None
 
 
-def _array(name: str, value: Any, entry: BatchEntry) -> np.ndarray:
+def _array(name: str, value: object, entry: BatchEntry) -> np.ndarray:
     """One value of one sequence as an array; labels are encoded as integers."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
@@ -181,13 +181,13 @@ def _empty(array: np.ndarray, entry: BatchEntry) -> np.ndarray:
     return np.zeros((0, *(dim.dimension or 0 for dim in entry.dims[2:])), dtype)
 
 
-def _has_labels(value: Any) -> bool:
+def _has_labels(value: object) -> bool:
     if isinstance(value, str):
         return True
     return isinstance(value, Iterable) and any(isinstance(part, str) for part in value)
 
 
-def _encode(name: str, value: Any, entry: BatchEntry) -> Any:
+def _encode(name: str, value: Any, entry: BatchEntry) -> object:
     vocab = entry.sparse_dim.vocab if entry.sparse_dim is not None else None
     if vocab is None:
         raise DtypeError(
@@ -198,7 +198,7 @@ def _encode(name: str, value: Any, entry: BatchEntry) -> Any:
     return vocab.encode([value])[0] if len(entry.dims) == 1 else vocab.encode(value)
 
 
-def _row(name: str, value: Any, entry: BatchEntry, which: str) -> np.ndarray:
+def _row(name: str, value: object, entry: BatchEntry, which: str) -> np.ndarray:
     """One value of one sequence as an array, checked against `entry`."""
     try:
         row = _array(name, value, entry)

@@ -57,13 +57,14 @@ def concat_features(*sources: Tensor, allow_broadcast: bool = False) -> Tensor:
     """
     pairs = []
     for i, source in enumerate(sources):
-        if source.feature_dim is None:
+        feature = source.sig.feature_dim
+        if feature is None:
             raise DimError(
                 f"concat_features: sources[{i}] has no feature dim",
                 got=source.describe_dims(),
                 hint=features_hint(source),
             )
-        pairs.append((source, source.feature_dim))
+        pairs.append((source, feature))
     return concat(*pairs, allow_broadcast=allow_broadcast)[0]
 
 
@@ -107,7 +108,9 @@ def split(source: Tensor, *, axis: Dim, out_dims: Sequence[Dim | int]) -> tuple[
     Each sequence is cut by its own lengths: `split` is the inverse of `concat`. One of `out_dims` may be a new
     Dim(None), which gets the remaining size; an int is a new Dim of that size.
     """
-    dims = [Dim(n, name=f"{axis.name}_{i}") if isinstance(n, int) else n for i, n in enumerate(out_dims)]
+    dims = []
+    for i, n in enumerate(out_dims):
+        dims.append(Dim(n, name=f"{axis.name}_{i}") if isinstance(n, int) else n)
     return backend_of_raw(source._raw).split(source, axis=axis, out_dims=dims)
 
 

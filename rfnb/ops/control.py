@@ -35,7 +35,7 @@ OutDims = Sequence[Dim] | Sequence[Sequence[Dim]]
 
 
 @op()
-def raw_call(fn: Callable[..., Any], *tensors: Tensor, out_dims: OutDims) -> Any:
+def raw_call(fn: Callable[..., object], *tensors: Tensor, out_dims: OutDims) -> Any:
     """fn(*raw tensors) as one op. → {out_dims}, or a tuple of Tensors
 
     In a loop, `fn` is called at every step, and once before on step 0 to find out its result. It may read values and
@@ -164,7 +164,7 @@ def _complain(message: str, stop: bool) -> None:
     warnings.warn(terminal_text(message), stacklevel=4)
 
 
-_flow: ContextVar[Any] = ContextVar("rfnb_control_flow", default=None)
+_flow: ContextVar[object] = ContextVar("rfnb_control_flow", default=None)
 
 
 def get_current_control_flow_ctx() -> Any:
@@ -177,7 +177,7 @@ def get_current_control_flow_ctx() -> Any:
 
 
 @contextmanager
-def control_flow_ctx(ctx: Any = None) -> Iterator[Any]:
+def control_flow_ctx(ctx: object = None) -> Iterator[Any]:
     """Makes `ctx` the current control flow context inside the block.
 
     >>> with rf.control_flow_ctx("branch"):
@@ -245,7 +245,7 @@ class _Fresh:
 
     A result that is one of the arguments is copied: a tape would take it for the same value."""
 
-    def __init__(self, fn: Callable[..., Any], backend: type[Backend], count: int | None):
+    def __init__(self, fn: Callable[..., object], backend: type[Backend], count: int | None):
         self._fn, self._backend, self._count = fn, backend, count
         self._shapes: list[tuple[int, ...]] | None = None
 
@@ -261,7 +261,7 @@ class _Fresh:
         fresh = tuple(self._backend.identity_raw(x) if any(x is raw for raw in raws) else x for x in parts)
         return fresh[0] if self._count is None else fresh
 
-    def _checked(self, result: Any) -> tuple[Any, ...]:
+    def _checked(self, result: object) -> tuple[Any, ...]:
         """The results as a tuple. Raises DtypeError if they are not raw tensors, as many as `out_dims` says."""
         parts = tuple(result) if isinstance(result, list | tuple) else (result,)
         single = self._count is None and not isinstance(result, list | tuple)

@@ -9,7 +9,7 @@ from rfnb.backend.base.conv import Padding, PerAxis, Spread, Window, per_axis, s
 from rfnb.backend.base.sizes import bound
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import guarded, op
@@ -145,17 +145,23 @@ def _counting_padding(
     run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None
 ) -> tuple[Tensor, Sequence[Dim]]:
     """The result of `run` as if all sequences had full length, with the true lengths and `out_dims` set afterwards."""
-    roots = {root for dim in in_dims for root in dim.roots.values()}
-    longest = source.lengths.bind({root: Size((), source.size_of(root).max) for root in roots})
+
+    def make() -> Lengths:
+        roots = {root for dim in in_dims for root in dim.roots.values()}
+        return source.lengths.bind({root: Size((), source.size_of(root).max) for root in roots})
+
+    longest = source.lengths.cached(("longest", *map(align.serial_of, in_dims)), make)
     result, derived = run(tensor_of(source._raw, source.sig, longest), None)
-    lengths, new = source.lengths, dict(zip(derived, out_dims or derived, strict=True))
+    if out_dims is None or [*derived] == [*out_dims]:
+        return tensor_of(result._raw, result.sig, source.lengths), derived
+    lengths, new = source.lengths, dict(zip(derived, out_dims, strict=True))
     for dim, out_dim in new.items():
         size = lengths.size(dim)
         if out_dim is not dim and size is not None:
             lengths = bound(lengths, out_dim, size, "use_mask=False")
     sparse, feature = result.sparse_dim, result.feature_dim
     sig = align.sig([new.get(dim, dim) for dim in result.dims], sparse, feature and new.get(feature, feature))
-    return tensor_of(result._raw, sig, lengths), out_dims or derived
+    return tensor_of(result._raw, sig, lengths), out_dims
 
 
 @op(frames="any")

@@ -26,7 +26,7 @@ from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import Source, public_function, user_source
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, RfError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def tensor(value: Any, like: Tensor | None = None) -> Tensor:
     return tensor_of(raw, EMPTY_SIG, EMPTY)
 
 
-def _scalar_dtype(value: Any, dtype: str) -> str | None:
+def _scalar_dtype(value: object, dtype: str) -> str | None:
     """The dtype of a number next to a tensor: that of the tensor, unless the number would lose precision."""
     if isinstance(value, bool):
         return "bool"
@@ -62,7 +62,7 @@ def _scalar_dtype(value: Any, dtype: str) -> str | None:
     return dtype if has_fractions(dtype) else None
 
 
-def operands(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+def operands(a: object, b: object) -> tuple[Tensor, Tensor]:
     """Both operands as Tensors."""
     if isinstance(a, Tensor):
         return a, tensor(b, a)
@@ -71,7 +71,7 @@ def operands(a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 @guarded
 def convert_to_tensor(
-    value: Any,
+    value: object,
     *,
     dims: Sequence[Dim] | None = None,
     dtype: str | None = None,
@@ -177,7 +177,7 @@ def _of_known_shape(value: Any, dims: Sequence[Dim], sparse_dim: Dim | None, fea
     return result
 
 
-def _raw_of(backend: type[Backend], value: Any, dtype: str | None, device: str | None) -> Any:
+def _raw_of(backend: type[Backend], value: object, dtype: str | None, device: str | None) -> RawTensor:
     """The raw tensor of data. Raises DtypeError if it is not made of numbers, DimError if its lists are not even."""
     try:
         return backend.convert_raw(value, dtype, device)
@@ -197,11 +197,11 @@ def _raw_of(backend: type[Backend], value: Any, dtype: str | None, device: str |
         ) from failure
 
 
-def _is_number(part: Any) -> bool:
+def _is_number(part: object) -> bool:
     return isinstance(part, bool | int | float | complex | np.generic) or getattr(part, "shape", None) == ()
 
 
-def _not_numbers(value: Any) -> DtypeError:
+def _not_numbers(value: object) -> DtypeError:
     """The error for data that is not made of numbers."""
     hint = "strings need a `sparse_dim` with a vocab that knows them" if isinstance(value, str) else None
     if hasattr(value, "shape"):
@@ -214,7 +214,7 @@ def _not_numbers(value: Any) -> DtypeError:
     )
 
 
-def _check_labels(backend: type[Backend], labels: Tensor, value: Any, sparse_dim: Dim) -> None:
+def _check_labels(backend: type[Backend], labels: Tensor, value: object, sparse_dim: Dim) -> None:
     """Raises DtypeError if labels are not integers, and DimError if a label in a valid frame is outside the dim.
 
     Only data on the host is read: data on a device would have to be copied back.
@@ -231,7 +231,7 @@ def _check_labels(backend: type[Backend], labels: Tensor, value: Any, sparse_dim
         check_range(backend, "convert_to_tensor", labels, (sparse_dim,), (size,), noun="a label", hint=hint)
 
 
-def _unequal(value: Sequence[Any], dims: Sequence[Dim]) -> bool:
+def _unequal(value: Sequence[object], dims: Sequence[Dim]) -> bool:
     """Whether `value` is a list of sequences of different lengths."""
     if len(dims) < 2 or dims[1].dimension is not None:
         return False
@@ -320,7 +320,7 @@ def _bind(
     return raw
 
 
-def _lengths_by_dim(dims: Sequence[Dim], lengths: Any) -> dict[Dim, Any]:
+def _lengths_by_dim(dims: Sequence[Dim], lengths: object) -> dict[Dim, object]:
     if lengths is None:
         return {}
     if isinstance(lengths, Mapping):

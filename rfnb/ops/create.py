@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from rfnb.core.tensor.tensor import Tensor
 def full(
     *,
     dims: Sequence[Dim],
-    fill_value: Any,
+    fill_value: object,
     dtype: str | None = None,
     device: str | None = None,
     sparse_dim: Dim | None = None,
@@ -51,7 +50,7 @@ fill = full
 
 @guarded
 def constant(
-    fill_value: Any,
+    fill_value: object,
     *,
     dims: Sequence[Dim],
     dtype: str | None = None,
@@ -69,7 +68,7 @@ def constant(
     )
 
 
-def _dtype_of(value: Any) -> str:
+def _dtype_of(value: object) -> str:
     if isinstance(value, Tensor):
         return value.dtype
     if isinstance(value, bool | np.bool_):
@@ -139,7 +138,7 @@ def ones_like(other: Tensor) -> Tensor:
     return _full_like(other, 1)
 
 
-def _full_like(other: Tensor, value: Any) -> Tensor:
+def _full_like(other: Tensor, value: object) -> Tensor:
     backend = raw_registry.backend_of_raw(other._raw)
     shape = backend.get_shape_tuple_raw(other._raw)
     return other.like(backend.full_raw(shape, value, other.dtype, other.device))

@@ -105,7 +105,7 @@ def as_constants(row: OpRow) -> OpRow:
     return replace(row, fn=constants)
 
 
-def _constant(x: Any) -> Any:
+def _constant(x: object) -> object:
     return backend_of_raw(x._raw).stop_gradient(x) if isinstance(x, Tensor) else x
 
 

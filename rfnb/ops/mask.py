@@ -71,7 +71,7 @@ def _raw(dim: Dim, lengths: Lengths, what: str, values: Any, device: str | None)
     }
     dtype, backend = dtypes.pop() if len(dtypes) == 1 else get_default_array_index_dtype(), raw_registry.selected()
 
-    def make() -> Any:
+    def make() -> RawTensor:
         return backend.cast_raw(backend.from_numpy_raw(values, device), dtype)
 
     return lengths.cached((what, dim.serial, device, backend, dtype), make)
@@ -155,7 +155,7 @@ def _set_dyn_size_ext(self: Dim, lengths: Tensor | None) -> None:
         self._set_lengths(lengths)
 
 
-def _dyn_size(self: Dim) -> Any:
+def _dyn_size(self: Dim) -> RawTensor:
     """The lengths as a raw tensor; None for a static dim, and before there is data."""
     if self.is_static() or not self.is_defined():
         return None

@@ -5,7 +5,6 @@ a unique meaning here too, such as `x.to("cuda")` and `x.detach()`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import not_a_tensor
@@ -111,7 +110,7 @@ TYPES = {
 
 
 @method_of(Tensor)
-def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Tensor:
+def to(self: Tensor, *where: object, device: object = None, dtype: object = None, non_blocking: bool = False) -> Tensor:
     """The same values in another dtype or on another device: "cuda", "float16", torch.float16, or those of a tensor.
 
     >>> rf.ones([rf.Dim(2, name="feat")]).to(torch.float64).dtype
@@ -130,7 +129,7 @@ def to(self: Tensor, *where: Any, device: Any = None, dtype: Any = None, non_blo
     return self if name == self.dtype else cast(self, name)
 
 
-def _is_type(given: Any) -> bool:
+def _is_type(given: object) -> bool:
     if isinstance(given, str):
         return given.startswith(("float", "int", "uint", "bool", "bfloat", "complex"))
     if isinstance(given, bool):
@@ -151,7 +150,7 @@ def cpu(self: Tensor) -> Tensor:
 
 
 @method_of(Tensor)
-def cuda(self: Tensor, device: Any = "cuda") -> Tensor:
+def cuda(self: Tensor, device: object = "cuda") -> Tensor:
     """The same values on the GPU.
 
     >>> x = rf.ones([rf.Dim(3, name="feat")])

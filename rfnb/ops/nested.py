@@ -179,7 +179,7 @@ def mask_nested(
     return map_pairs(choose, s, mask_value)
 
 
-def _where(mask: Tensor, a: Tensor, b: Any) -> Tensor:
+def _where(mask: Tensor, a: Tensor, b: object) -> Tensor:
     if not isinstance(b, Tensor):
         b = cast(convert_to_tensor(0 if b is None else b), a.dtype)
     return a if a is b else where(mask, a, b, allow_broadcast_all_sources=True)
@@ -196,7 +196,7 @@ def _picked(s: T, axes: set[Dim], pick: Callable[[Tensor], Tensor], dim_map: Dim
     """`pick` applied to each tensor with one of `axes`, with new dims where lengths depend on `axes`."""
     table = {} if dim_map is None else dim_map
 
-    def leaf(x: Any) -> Any:
+    def leaf(x: object) -> Any:
         if isinstance(x, Dim):
             if x not in table and not axes.isdisjoint(_size(x).dims):
                 size = _size(x)
@@ -234,7 +234,7 @@ class _Chosen:
     def __init__(self, mask: Tensor, table: DimMap, may_grow: bool):
         self.mask, self.table, self.may_grow = mask, table, may_grow
 
-    def look(self, a: Any, b: Any) -> None:
+    def look(self, a: object, b: object) -> None:
         """Registers the merged dims of a pair of leaves."""
         if isinstance(a, Dim) and isinstance(b, Dim):
             self._pair(a, b, a.size, b.size)

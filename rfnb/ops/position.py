@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -155,7 +154,7 @@ def turn_pairs(x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> T
     return backend_of_raw(x._raw).turn_pairs(x, cosines, sines, feat_dim=feat_dim)
 
 
-def _of_batch(key: tuple[Any, ...], of: Sequence[Dim], dims: Sequence[Dim], make: Callable[[], Tensor]) -> Tensor:
+def _of_batch(key: tuple[object, ...], of: Sequence[Dim], dims: Sequence[Dim], make: Callable[[], Tensor]) -> Tensor:
     """The result of `make` for the current lengths of `of`, computed once per batch. → {dims}
 
     While a listener is active, it is made anew, so that the listener sees it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def random(
 
 
 @op(random=True, name="random")
-def _random(**options: Any) -> Tensor:
+def _random(**options: object) -> Tensor:
     return raw_registry.selected().random(**options)
 
 

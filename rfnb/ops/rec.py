@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import guarded, op
@@ -46,7 +48,7 @@ def lstm(
             gates, state_h=state_h, state_c=state_c, rec_weight=rec_weight, gate_dim=gate_dim, out_dim=out_dim
         )
         return h, (h, c)
-    return _lstm(
+    return lstm_in_order(
         source,
         state_h=state_h,
         state_c=state_c,
@@ -60,8 +62,9 @@ def lstm(
 
 
 @op(name="lstm")
-def _lstm(source: Tensor, **weights_and_dims: Tensor | Dim | None) -> tuple[Tensor, State]:
-    return backend_of_raw(source._raw).lstm(source, **weights_and_dims)
+def lstm_in_order(source: Tensor, **options: Any) -> tuple[Tensor, State]:
+    """`lstm` over a sequence, with weights whose gates have another order; options: see `RecOps.lstm`."""
+    return backend_of_raw(source._raw).lstm(source, **options)
 
 
 @op(name="lstm_step")

@@ -57,7 +57,7 @@ def _out_dim(source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: i
     return derived(source.sig, key, lambda: _formula(axis, start, end, step, size))
 
 
-def _formula(axis: Dim, start: int | None, end: int | None, step: int | None, size: Any) -> Dim:
+def _formula(axis: Dim, start: int | None, end: int | None, step: int | None, size: object) -> Dim:
     """An expression of `axis` if there is one, so that equal slices have the same dim."""
     for name, bound in (("start", start), ("end", end), ("step", step), ("size", size)):
         if bound is not None and not isinstance(bound, int | np.integer):

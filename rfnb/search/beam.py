@@ -265,7 +265,7 @@ def _with_gold(
 ) -> Places:
     """The best candidates, of which the last is the right label after the last hypothesis."""
     last = beam.get_dim_value() - 1
-    gold_parent: Any = cast(greater(step, 0), "int64") * last if isinstance(step, Tensor) else last * (step > 0)
+    gold_parent = cast(greater(step, 0), "int64") * last if isinstance(step, Tensor) else last * (step > 0)
     if ended is not None:
         gold = where(gather(ended, indices=gold_parent, axis=beam), 0, gold)
     gold_total = gather(gather(total, indices=gold_parent, axis=beam), indices=gold, axis=axis)
@@ -281,7 +281,7 @@ def _with_gold(
     )
 
 
-def first_label_only(backend: type[Backend], axis: Dim, like: Any) -> Any:
+def first_label_only(backend: type[Backend], axis: Dim, like: object) -> Any:
     """0 for the first label, -∞ for the others, a raw tensor of the dtype and on the device of another. [axis]"""
     numbers = np.full(axis.get_dim_value(), -np.inf, "float32")
     numbers[:1] = 0
@@ -292,11 +292,11 @@ def first_label_only(backend: type[Backend], axis: Dim, like: Any) -> Any:
 
 def advance_arrays(
     state: BeamState,
-    scores: Any,
+    scores: object,
     rules: BeamRules,
     backend: type[Backend],
     *,
-    first_label: Any,
+    first_label: object,
     places: int,
     step: int,
     device: str | None,
@@ -378,7 +378,7 @@ def advance_apart(
     place += np.arange(0, batch * width, width)[:, None]
     columns = [np.zeros((batch, width), part.dtype) for part in (labels, parents, best, counts)]
     columns[2][:], columns[3][:] = dead, step + 1
-    kept: Any = 0, np.arange(beam), sums, state.counts
+    kept = 0, np.arange(beam), sums, state.counts
     for column, part, before in zip(columns, (labels, parents, best, counts), kept, strict=True):
         column.put(place, part)
         if over.any():

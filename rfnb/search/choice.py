@@ -71,7 +71,7 @@ class Chosen:
         return self._hypotheses.follow(x) if self._hypotheses is not None and isinstance(x, Traced) else x
 
 
-def choose(body: Body, scores: Any, **given: Any) -> Chosen:
+def choose(body: Body, scores: object, **given: object) -> Chosen:
     """Extends each hypothesis by each label, and keeps the best. Called by `loop.choice`."""
     body.refuse_in_branch("choice")
     try:
@@ -83,7 +83,7 @@ def choose(body: Body, scores: Any, **given: Any) -> Chosen:
         raise error from error.__cause__
 
 
-def _chosen(body: Body, scores: Any, options: ChoiceOptions) -> Chosen:
+def _chosen(body: Body, scores: object, options: ChoiceOptions) -> Chosen:
     options.check()
     if isinstance(scores, Mapping):
         return _of_parts(body, scores, options)
@@ -113,7 +113,7 @@ def _chosen(body: Body, scores: Any, options: ChoiceOptions) -> Chosen:
     return replace(choice, labels=labels)
 
 
-def _of_parts(body: Body, given: Mapping[str, Any], options: ChoiceOptions) -> Chosen:
+def _of_parts(body: Body, given: Mapping[str, object], options: ChoiceOptions) -> Chosen:
     """A step whose scores are a sum of parts, which are kept by name."""
     parts = read_parts(given)
     tensors = [part.value for part in parts if isinstance(part.value, Tensor)]
@@ -196,7 +196,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     carried: SearchCarry = hypotheses.search
     before = hypotheses.newest
     after = hypotheses.dim_after(options.beam_size or beam.get_dim_value())
-    wide = with_candidates(f"{body.loop.name}: choice", after, options.candidates)
+    wide = with_candidates(after, options.candidates)
     ended = hypotheses.follow(carried.ended)
     scale = options.base_beam_score_scale
     base = hypotheses.scores if scale == 1.0 else hypotheses.scores * scale
@@ -418,7 +418,7 @@ def _label_dim(body: Body, scores: Tensor, axis: Dim | None, beam: Dim | None) -
     return candidates[0]
 
 
-def _check_beam(body: Body, beam: Any, *, needs_state: bool = True) -> None:
+def _check_beam(body: Body, beam: object, *, needs_state: bool = True) -> None:
     """Raises DimError if the beam is not a Dim of fixed size, or no state has it; LoopError in a nested loop."""
     name, hypotheses = body.loop.name, body.hypotheses
     if body.outer is not None:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.arguments import CountFrom1
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError
 from rfnb.loop.loop import Loop
 from rfnb.search.found import Found
-from rfnb.search.rules import Merge, check_count
+from rfnb.search.rules import Merge
 
 
 @guarded
@@ -23,10 +24,10 @@ def ctc_beam(
     spatial_dim: Dim,
     axis: Dim | None = None,
     blank: int,
-    beam: int = 8,
+    beam: CountFrom1 = 8,
     merge: Merge | None = "sum",
-    labels: Any = None,
-    scorers: Mapping[str, Any] | None = None,
+    labels: object = None,
+    scorers: Mapping[str, object] | None = None,
     start: int | str = 0,
 ) -> Found:
     """The best label sequences by the sum over their alignments. {…, spatial_dim, axis} → found, with {…, beam}
@@ -59,7 +60,6 @@ def ctc_beam(
 
     Raises DimError if `log_probs` does not have the dims, ParameterError for numbers out of range.
     """
-    check_count("ctc_beam", "beam", beam, 1)
     axis = axis or log_probs.feature_dim
     if axis is None or axis not in log_probs.dims or spatial_dim not in log_probs.dims:
         raise DimError(

@@ -15,7 +15,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.tensor.arguments import not_a_tensor
+from rfnb.core.tensor.arguments import CountFrom0, CountFrom1, not_a_tensor
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab import Vocab
@@ -37,7 +37,7 @@ from rfnb.search.beam import (
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
 from rfnb.search.repeated import Repeated, copied, injected
-from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, check_count, places_for, rules_of
+from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
 from rfnb.search.sources import InputType, log_scores
@@ -56,12 +56,12 @@ def decode(
     step: Step,
     state: Any = None,
     *,
-    beam: int = 4,
+    beam: CountFrom1 = 4,
     start: int | str | Sequence[int],
     end: int | str | Sequence[int | str] | None,
     limit: int | Sequence[int],
     labels: Any = None,
-    batch: int | Dim | None = None,
+    batch: CountFrom0 | Dim | None = None,
     tags: Sequence[str] | None = None,
     input_type: InputType = "logits",
     length_normalization_exponent: float = 1.0,
@@ -69,7 +69,7 @@ def decode(
     include_eos: bool = False,
     candidates: int = 8,
     scorers: Mapping[str, Any] | None = None,
-    partial_candidates: int | None = None,
+    partial_candidates: CountFrom1 | None = None,
     constraints: Sequence[Constraint] = (),
     change: Change | None = None,
     groups: int = 1,
@@ -80,7 +80,7 @@ def decode(
     early_stop: int = 0,
     most_gain: float | None = None,
     record: bool = False,
-    copy_state: Callable[[Any], Any] | None = None,
+    copy_state: Callable[[Any], object] | None = None,
     **others: Any,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch, or Tensors.
@@ -139,11 +139,6 @@ def decode(
         own["state"] = (copy_state or copied)(state)
     for name in others:
         raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
-    given = None if isinstance(batch, Dim) else batch
-    for name, count, least in (("beam", beam, 1), ("candidates", candidates, 0), ("batch", given or 0, 0)):
-        check_count("decode", name, count, least)
-    if partial_candidates is not None:
-        check_count("decode", "partial_candidates", partial_candidates, 1)
     options = ChoiceOptions(
         length_normalization_exponent=length_normalization_exponent,
         length_normalization_offset=length_normalization_offset, groups=groups, diversity=diversity,
@@ -182,13 +177,14 @@ def decode(
     while not search.done:
         raw, state = _pair(step(search.backend.from_numpy_raw(prev, device), state))
         prev, rows = search.extend(raw)
-        state = map_leaves(_Rows(rows, len(rows)).of, state)
+        if search.steps == 1 or (rows != np.arange(len(rows))).any():  # the first step also checks the state
+            state = map_leaves(_Rows(rows, len(rows)).of, state)
     found = search.found(tags)
     if not record:
         return found
     copies, first, constraints = copy_state or copied, own.pop("state"), tuple(constraints)
 
-    def again(**options: Any) -> Found:
+    def again(**options: object) -> Found:
         with search.backend.no_gradients():
             return decode(**{**own, **options, "state": copies(first)})
 
@@ -277,7 +273,7 @@ class Decoding:
         self._over = self.past.all(axis=1)
         self.done, self._still = bool(self._over.all()), before & self._over
 
-    def extend(self, raw: Any) -> tuple[np.ndarray, np.ndarray]:
+    def extend(self, raw: object) -> tuple[np.ndarray, np.ndarray]:
         """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
         beam, past, going = self.past.shape[1], self.past, self.going
         wide, parts = self._injected(raw) if self.injection is not None else self._best(raw)
@@ -391,7 +387,7 @@ class Decoding:
         so_far = self._tensor(self._so_far, self.labels, [*self.dims, Dim(self._so_far.shape[2], name="so far")])
         return change(set_feature_dim(scores, self.labels), so_far)
 
-    def _injected(self, raw: Any) -> tuple[BeamState, dict[str, np.ndarray]]:
+    def _injected(self, raw: object) -> tuple[BeamState, dict[str, np.ndarray]]:
         """The best candidates, of which another one has a place."""
         self._check(raw)
         count, injection = self._candidates, self.injection
@@ -402,7 +398,7 @@ class Decoding:
         self._candidates = count
         order, row = injection.order(wide, self.past.shape[1]), injection.sequence
 
-        def ordered(array: Any) -> Any:
+        def ordered(array: object) -> Any:
             if array is None:
                 return None
             array = np.array(array)
@@ -411,7 +407,7 @@ class Decoding:
 
         return BeamState(*map(ordered, wide)), {name: ordered(part) for name, part in parts.items()}
 
-    def _best_of(self, scores: Any, state: BeamState) -> BeamState:
+    def _best_of(self, scores: object, state: BeamState) -> BeamState:
         if self._first_label is None:
             self._first_label = first_label_only(self.backend, self.labels, scores)
         return advance_arrays(
@@ -419,7 +415,7 @@ class Decoding:
             step=self.steps, device=self.device,
         )  # fmt: skip
 
-    def _best_of_others(self, scores: Any, state: BeamState) -> BeamState:
+    def _best_of_others(self, scores: object, state: BeamState) -> BeamState:
         """The best candidates, where the hypotheses of some sequences stay as they are. scores: of the model."""
         rows = np.flatnonzero(~self._still)
         scores = self.backend.index_raw(scores, self.backend.from_numpy_raw(rows, self.device), 0)
@@ -450,7 +446,7 @@ class Decoding:
         arrays = {name: of_chosen(x, self.labels, self.dims[1], labels, parents) for name, x in parts.items()}
         return {f"part {name}": numpy(x.copy_transpose(dims)._raw).copy() for name, x in arrays.items()}
 
-    def _check(self, raw: Any) -> None:
+    def _check(self, raw: object) -> None:
         """Refuses scores of another shape; the first ones tell how many labels there are, and the device."""
         shape, hypotheses = tuple(getattr(raw, "shape", ())), len(self.limits) * self.going
         usable = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
@@ -535,7 +531,7 @@ def _first(chosen: BeamState, best: BeamState, count: int) -> BeamState:
     return BeamState(*(np.concatenate(pair, axis=1) for pair in zip(chosen[:4], tail, strict=True)))
 
 
-def _pair(made: Any) -> tuple[Any, Any]:
+def _pair(made: object) -> tuple[Any, Any]:
     """What `step` has returned, if it is a pair."""
     if not isinstance(made, tuple) or len(made) != 2:
         raise SearchError(
@@ -576,7 +572,7 @@ class _Rows:
             )
         return self.backend.index_raw(leaf, self._rows_on(leaf.device), 0)
 
-    def _rows_on(self, device: Any) -> Any:
+    def _rows_on(self, device: object) -> Any:
         rows = self.on.get(device)
         if rows is None:
             rows = self.on[device] = self.backend.from_numpy_raw(self.rows, str(device))
@@ -600,7 +596,7 @@ def numbers_of(name: str, given: Any, count: int, vocab: Vocab | None) -> np.nda
     return np.asarray(numbers, "int64")
 
 
-def _is_list(given: Any) -> bool:
+def _is_list(given: object) -> bool:
     """Whether there is a value for each sequence: a list, an array or a tensor."""
     return (isinstance(given, Sequence) and not isinstance(given, str)) or len(getattr(given, "shape", ())) == 1
 
@@ -611,7 +607,7 @@ def _label(name: str, text: str, vocab: Vocab | None) -> int:
     return vocab.encode([text])[0]
 
 
-def batch_of(state: Any, *others: Any) -> int:
+def batch_of(state: object, *others: Any) -> int:
     """The number of sequences, by the first axis of the state or by the lists that have one entry for each."""
     shapes = [leaf.shape for leaf in leaves(state) if len(getattr(leaf, "shape", ())) > 0]
     sizes = [int(shape[0]) for shape in shapes]
@@ -640,7 +636,7 @@ class Scorers:
         candidates: how many labels of each hypothesis the costly ones see.
     """
 
-    def __init__(self, given: Mapping[str, Any] | None, constraints: Sequence[Constraint], candidates: int):
+    def __init__(self, given: Mapping[str, object] | None, constraints: Sequence[Constraint], candidates: int):
         scale = 1.0 if given is None else given.get(MODEL, 1.0)
         if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
             raise ParameterError(

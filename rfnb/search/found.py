@@ -156,6 +156,27 @@ class Found(InWords):
         trace, doubts = rescaled(self.tree, scales, length_normalization_exponent)
         return Found(trace, _like(self.scores, trace.final_scores, self.beam), self.lengths, self.beam, doubts)
 
+    def force(self, model: Any, tokenizer: Any = None, **inputs: Any) -> Found:
+        """The same search of Hugging Face's `generate` with its model, which is run for what the search does not hold.
+
+        `found.tree[0].where("…")` then has the score of any reference, and of each of its labels; and
+        `found.tree[0].keep(3, "…")` goes on from any label. Raises SearchError if the search is not one of `generate`,
+        or was read from a file.
+
+        Args:
+            model: the model of the call.
+            tokenizer: for texts, of a search without; or an `rf.Vocab`.
+            inputs: those of the call, such as `inputs=ids`, or `**tokenizer(…)`.
+        """
+        if self.trace.forcing is None:
+            raise SearchError(
+                "force: this search is not one of `generate`, or was read from a file",
+                hint="rf.search.from_generate(…)",
+            )
+        vocab = tokenizer if tokenizer is None or isinstance(tokenizer, Vocab) else Vocab(tokenizer)
+        known = replace(self.trace, model=self.trace.forcing(model, inputs), vocab=vocab or self.trace.vocab)
+        return replace(self, trace=known)
+
     def same_hypotheses(self, other: Found, pairs: Sequence[tuple[int, int]]) -> Any:
         """The places of hypotheses with the same labels in two searches, by step; for `rf.compare` of two runs."""
         return same_hypotheses(self.tree, other.tree, pairs)
@@ -171,7 +192,7 @@ class Found(InWords):
     def text(self) -> str:
         """The best hypotheses of the first sequences."""
         trees = self.tree[:SHOWN]
-        lines = [f"search: {count_of(len(self), 'sequence')}, beam {self.trace.labels.shape[2]}"]
+        lines = [f"search: {count_of(len(self), 'sequence')}, {self.trace.beam_text}"]
         for tree in trees:
             lines += [printable_name(tree.name), *nbest_lines(tree, BEST)]
         lines += [f"… {count_of(len(self) - SHOWN, 'more sequence')}"] if len(self) > SHOWN else []

@@ -281,7 +281,7 @@ def _ordered(
 class Blanks:
     """What a search with a blank carries: the labels of the hypotheses so far, and for CTC the two kinds of scores."""
 
-    def __init__(self, body: Body, like: Tensor, initial: Any, options: ChoiceOptions):
+    def __init__(self, body: Body, like: Tensor, initial: object, options: ChoiceOptions):
         """like: {…, beam}. initial: the scores before the first step, a raw tensor."""
         self.places: dict[str, int] = {}  # of each carried value, by name
         for name, numbers in none_yet(like).items():

@@ -11,7 +11,7 @@ from rfnb.trace.run.file.found import read_found, write_found
 
 
 @choose.register
-def _choose(body: Any, scores: Any, **options: Any) -> Any:
+def _choose(body: object, scores: object, **options: object) -> Any:
     return import_module("rfnb.search.choice").choose(body, scores, **options)
 
 
@@ -21,12 +21,12 @@ def _write_found(found: Any) -> Any:
 
 
 @read_found.register
-def _read_found(facts: Any, arrays: Any) -> Any:
+def _read_found(facts: object, arrays: object) -> Any:
     return import_module("rfnb.search.found").Found(import_module("rfnb.search.stored.file").trace_of(facts, arrays))
 
 
 @keep_candidates.register
-def _keep_candidates(config: Any) -> Any:
+def _keep_candidates(config: object) -> Any:
     return import_module("rfnb.search.generate.scores").KeptScores.of(config)
 
 

@@ -13,7 +13,7 @@ from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.search.rules import BeamRules
-from rfnb.search.trace import DEPTH, Candidates, Trace
+from rfnb.search.trace import DEPTH, Candidates, Sums, Trace
 from rfnb.search.variants.constraints import forced
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ class Repeated:
             self._ranked = {most: pruned}
         return self._ranked[most]
 
-    def forced(self, wanted: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, list[float | None]]:
+    def forced(self, wanted: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, Sums]:
         """The sums of the scores of sequences of labels, by position in the batch; None where a function changes the
         scores."""
-        sums: dict[int, list[float | None]] = {b: [None] * len(group) for b, group in wanted.items()}
+        sums: dict[int, Sums] = {b: [None] * len(group) for b, group in wanted.items()}
         usual = {"ended": "compete", "patience": None, "groups": 1, "threshold": None, "early_stop": 0, "candidates": 0}
         for i in range(0 if self.changed else max(map(len, sums.values()), default=0)):
             rows = {b: [*group[i]] for b, group in wanted.items() if i < len(group) and len(group[i])}
@@ -126,11 +126,15 @@ class Repeated:
             limited = [*self.constraints, forced(prefix)]
             found = self._again(**usual, beam=1, partial_candidates=2**31, constraints=limited)
             for b, labels in rows.items():
-                best = found.tree[b].best
+                tree = found.tree[b]
+                best = tree.best
                 whole = best is not None and best.complete and best.labels[: len(labels)] in (
                     tuple(labels), tuple(labels[:-1])
                 )  # fmt: skip
-                sums[b][i] = best.sum if best is not None and whole else -np.inf
+                sums[b][i] = [-np.inf] * len(labels)
+                if best is not None and whole:
+                    after = tree.scores[np.arange(tree.steps), best.places]
+                    sums[b][i] = [*after[: len(labels) - 1].tolist(), best.sum]
         return sums
 
     def extended(self, sequence: int, step: int, label: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast
 from rfnb.search.beam import BeamState, advance
 from rfnb.search.rules import BeamRules
-from rfnb.search.trace import DEPTH, FINAL, Candidates, by_scale, joined
+from rfnb.search.trace import DEPTH, FINAL, Candidates, Sums, by_scale, joined
 
 if TYPE_CHECKING:
     from rfnb.loop.replay.replay import Replay
@@ -191,10 +191,10 @@ class SearchSteps:
 
     # -- another choice
 
-    def forced(self, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
+    def forced(self, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
         """The sums of the scores that the model gives to sequences of labels, by position in the batch; None if noise
         is added to them."""
-        unknown: dict[int, list[float | None]] = {b: [None] * len(sequences) for b, sequences in wanted.items()}
+        unknown: dict[int, Sums] = {b: [None] * len(sequences) for b, sequences in wanted.items()}
         return unknown if self.rules.noisy else forced(self, wanted)
 
     def extended(self, sequence: int, step: int, label: int) -> np.ndarray:
@@ -298,14 +298,14 @@ Labels = Sequence[int]
 """The labels of one reference, with the label that ends it."""
 
 
-def forced(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, list[float | None]]:
-    """The sum of the scores of each sequence of labels; None if it needs more steps than the loop allows.
+def forced(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
+    """The sums of the scores of each sequence of labels; None if it needs more steps than the loop allows.
 
     wanted: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has places
     are computed at once for each.
     """
     limit, beam = steps.replay.bindings.limit.max, steps.dims[-1].get_dim_value()
-    sums_by_row: dict[int, list[float | None]] = {b: [None] * len(group) for b, group in wanted.items()}
+    sums_by_row: dict[int, Sums] = {b: [None] * len(group) for b, group in wanted.items()}
     fits = {b: [i for i, labels in enumerate(group) if 0 < len(labels) <= limit] for b, group in wanted.items()}
     while any(fits.values()):
         chunk = {b: group[:beam] for b, group in fits.items() if group}
@@ -313,12 +313,13 @@ def forced(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> dict[i
         sums = _sums(steps, {b: [wanted[b][i] for i in group] for b, group in chunk.items()})
         for b, group in chunk.items():
             for place, i in enumerate(group):
-                sums_by_row[b][i] = float(sums[b, place])
+                sums_by_row[b][i] = sums[: len(wanted[b][i]), b, place].tolist()
     return sums_by_row
 
 
 def _sums(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
-    """The sums of the scores, [batch, beam], of up to `beam` references for each sequence: each has its own place."""
+    """The sums of the scores after each step, [steps, batch, beam], of up to `beam` references for each sequence: each
+    has its own place."""
     replay, beam = steps.replay, steps.dims[-1].get_dim_value()
     lengths = np.zeros((steps.batch, beam), int)
     labels = np.zeros((max(len(row) for rows in wanted.values() for row in rows), steps.batch, beam), int)
@@ -326,7 +327,7 @@ def _sums(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndar
         for place, row in enumerate(rows):
             lengths[b, place] = len(row)
             labels[: len(row), b, place] = row
-    total, states = np.full(lengths.shape, -np.inf), list(replay.states_before(0))
+    sums, states = np.full(labels.shape, -np.inf), list(replay.states_before(0))
     places, scores_place = np.broadcast_to(np.arange(beam), lengths.shape), place_of(replay.step.carried, "search")
     assert scores_place is not None
     for step in range(len(labels)):
@@ -336,8 +337,8 @@ def _sums(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndar
         states, finals = steps.after(step, states, steps.given(values, choice))
         like = replay.step.carried[scores_place].before
         scores = steps.array(tensor_of(states[scores_place], like.sig, like.lengths))
-        total = np.where(lengths == step + 1, scores + finals, total)
-    return total
+        sums[step] = scores + np.where(lengths == step + 1, finals, 0.0)
+    return sums
 
 
 def _choice(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-import numpy as np
+from typing import Annotated, Any, Literal
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.arguments import LARGEST, NUMBER, WHOLE, CountFrom1, Finite, InRange, NotNaN, checks_of
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.search.sources import InputType
@@ -100,35 +99,35 @@ class ChoiceOptions:
     end: int | str | Sequence[int | str] | None = None
     living: int | None = None
     patience: float | None = None
-    early_stop: int = 0
-    most_gain: float | None = None
+    early_stop: Annotated[int, InRange(0, what="a number of hypotheses", kinds=WHOLE)] = 0
+    most_gain: NotNaN | None = None
     blank: int | None = None
     merge: Merge | None = "sum"
     label_loop: bool = False
     beam: Dim | None = None
-    beam_size: int | None = None
+    beam_size: CountFrom1 | None = None
     axis: Dim | Sequence[Dim] | None = None
     input_type: InputType = "prob"
     target: Any = None
     search: bool = True
     add_to_beam_scores: bool = False
     scheduled_sampling: bool | float = False
-    prob_scale: float = 1.0
-    base_beam_score_scale: float = 1.0
-    random_sample_scale: float = 0.0
+    prob_scale: Finite = 1.0
+    base_beam_score_scale: Finite = 1.0
+    random_sample_scale: Finite = 0.0
     length_normalization: bool = True
-    length_normalization_exponent: float = 1.0
-    length_normalization_offset: float = 0.0
+    length_normalization_exponent: Finite = 1.0
+    length_normalization_offset: Annotated[float, InRange(0, LARGEST, "a finite number, 0 or more", NUMBER)] = 0.0
     custom_score_combine: Combine | None = None
     source_beam_sizes: Sequence[int] | None = None
     keep_beams: bool = False
     cheating: bool | Literal["exclusive"] = False
     start: int | str = 0
-    partial_candidates: int | None = None
+    partial_candidates: CountFrom1 | None = None
     groups: int = 1
-    diversity: float = 0.5
-    threshold: float | None = None
-    candidates: int = 0
+    diversity: NotNaN = 0.5
+    threshold: NotNaN | None = None
+    candidates: Annotated[int, InRange(0, what="a number of pruned candidates to keep", kinds=WHOLE)] = 0
 
     @property
     def exponent(self) -> float:
@@ -148,13 +147,8 @@ class ChoiceOptions:
 
     def check(self, what: str = "choice") -> None:
         """Raises ParameterError for numbers that are out of range."""
-        check_numbers(what, **{name: getattr(self, name) for name in NUMBERS})
-        check_numbers(what, length_normalization_offset=self.length_normalization_offset)
-        if self.length_normalization_offset < 0:
-            got = self.length_normalization_offset
-            raise ParameterError(f"{what}: `length_normalization_offset` is negative", got=got, hint="5.0")
-        limits = {name: getattr(self, name) for name in ("diversity", "threshold", "most_gain")}
-        check_numbers(what, **{name: x for name, x in limits.items() if repr(x) not in ("None", "inf")})
+        for name, check in checks_of(ChoiceOptions).items():
+            check(what, name, getattr(self, name))
         if self.custom_score_combine is not None and not callable(self.custom_score_combine):
             raise ParameterError(
                 f"{what}: `custom_score_combine` is not a function", got=repr(self.custom_score_combine),
@@ -164,9 +158,8 @@ class ChoiceOptions:
             raise ParameterError(
                 f"{what}: unknown `cheating`", got=self.cheating, expected='True, False or "exclusive"'
             )
-        for size in (self.beam_size, *(self.source_beam_sizes or ())):
-            if size is not None:
-                check_count(what, "beam_size" if size is self.beam_size else "source_beam_sizes", size, 1)
+        for size in self.source_beam_sizes or ():
+            checks_of(ChoiceOptions)["beam_size"](what, "source_beam_sizes", size)
 
     def rules(self, first: BeamRules) -> BeamRules:
         """The rules of a choice. first: those of the first choice of its step, which say how hypotheses end."""
@@ -180,9 +173,6 @@ class ChoiceOptions:
             "gold_once": self.cheating == "exclusive", "groups": self.groups, "diversity": self.diversity,
             "threshold": self.threshold,
         }  # fmt: skip
-
-
-NUMBERS = "prob_scale base_beam_score_scale random_sample_scale length_normalization_exponent".split()
 
 
 def read_options(given: dict[str, Any]) -> ChoiceOptions:
@@ -246,11 +236,6 @@ def rules_of(
             raise ParameterError(f"{what}: `{name}` needs hypotheses that stay apart", got=value, hint='ended="apart"')
     if patience is not None and not 0 < patience < math.inf:
         raise ParameterError(f"{what}: `patience` is not above 0", got=patience, expected="such as 1.0")
-    if isinstance(options.early_stop, bool) or not isinstance(options.early_stop, int) or options.early_stop < 0:
-        raise ParameterError(
-            f"{what}: `early_stop` is a number of hypotheses", got=options.early_stop,
-            hint="early_stop=1: until the best one is certain",
-        )  # fmt: skip
     gain = gain if options.most_gain is None else options.most_gain
     if options.early_stop and gain is None:
         raise ParameterError(
@@ -314,16 +299,3 @@ def check_groups(groups: int, *sizes: int) -> None:
             got=groups,
             expected=f"a divisor of {' and of '.join(map(str, dict.fromkeys(sizes)))}",
         )
-
-
-def check_numbers(what: str, **numbers: Any) -> None:
-    """Raises ParameterError for scales and exponents that are not finite numbers."""
-    for name, number in numbers.items():
-        if not isinstance(number, int | float | np.number) or not math.isfinite(number):
-            raise ParameterError(f"{what}: `{name}` is not a finite number", got=repr(number), expected="such as 1.0")
-
-
-def check_count(what: str, name: str, count: Any, least: int) -> None:
-    """Raises ParameterError for a count that is not an integer, or too small."""
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
-        raise ParameterError(f"{what}: `{name}` is a count", got=repr(count), expected=f"an integer, {least} or more")

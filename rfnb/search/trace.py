@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +27,12 @@ NOT_REPLAYED = "rf.search.decode does not record its steps, as `step` may change
 """Why those of `decode` cannot, so that no hypothesis can be kept, and no run forked."""
 
 
-NOT_RUN = "rf.search.from_generate has no model: give it `model` and the inputs"
+NOT_RUN = "a search of `generate` is known without its model: found.force(model, inputs=…)"
 """Why the steps of such a search cannot be computed again."""
 
+
+Sums = list[list[float] | None]
+"""Of several sequences of labels, the sums of their scores after each label; None where these are not known."""
 
 FINAL = "final "
 """Beginning of the names of what the end of a hypothesis is worth."""
@@ -94,12 +97,14 @@ class Trace:
         entropies: of the distribution from which each label was taken, in nats, in searches without beams.
             [steps, batch, beam]
         model: that of a search of `generate`, which is run for forced scores, and for hypotheses that are kept.
+        forcing: makes it, of a model and the inputs of `generate`; None of other searches.
         again: the recorded steps, which replays compute again; None if there are none. why_not: why there are none.
         blank: the label that stands for no label, of searches over frames. lengths does not count it.
         joined: the place, in the beam before the step, of a second hypothesis that became this one, as both had the
             same labels then; -1 if there is none. [steps, batch, beam] int
         living: how many places, the first ones, are for hypotheses that go on; None if all compete. stops: whether
-            hypotheses may lose their places though there is room, as the search stops or by a threshold.
+            hypotheses may lose their places though there is room, as the search stops or by a threshold. sampled:
+            whether labels were drawn, so that worse ones than others may have been taken.
     """
 
     labels: np.ndarray
@@ -128,9 +133,18 @@ class Trace:
     joined: np.ndarray | None = None
     living: int | None = None
     stops: bool = False
+    sampled: bool = False
     again: SearchSteps | Repeated | None = None
     why_not: str = NOT_RECORDED
     model: ModelAgain | None = None
+    forcing: Callable[[Any, Mapping[str, Any]], ModelAgain] | None = None
+
+    @property
+    def beam_text(self) -> str:
+        """The size of the beam: "beam 4", or "beam 4, and 4 places for ended hypotheses"."""
+        places = int(self.labels.shape[2])
+        apart = "" if self.living is None else f", and {places - self.living} places for ended hypotheses"
+        return f"beam {self.living or places}{apart}"
 
     @property
     def replayed(self) -> SearchSteps | Repeated | None:

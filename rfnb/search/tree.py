@@ -328,7 +328,7 @@ class Tree(TreeArrays, InWords):
     @property
     def text(self) -> str:
         """The hypotheses that were left, with their scores."""
-        sizes = f"{count_of(self.steps, 'step')}, beam {self.beam}"
+        sizes = f"{count_of(self.steps, 'step')}, {self.trace.beam_text}"
         return "\n".join([f"{printable_name(self.name)}: {sizes}", *nbest_lines(self)])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -210,7 +209,7 @@ class TreeArrays:
         return by_name
 
 
-def normalized(scores: np.ndarray, lengths: Any, trace: Trace) -> np.ndarray:
+def normalized(scores: np.ndarray, lengths: object, trace: Trace) -> np.ndarray:
     """Scores divided by what the trace says of lengths; unchanged if the exponent is 0."""
     if not trace.length_normalization_exponent:
         return scores

@@ -25,7 +25,7 @@ class WithTensors:
             batch: the dim of the sequences; by default `batch_dim`, or the first one of a Tensor.
     """
 
-    def __init__(self, step: Step, state: Any, beam: int, labels: Dim | None, batch: Dim | None):
+    def __init__(self, step: Step, state: object, beam: int, labels: Dim | None, batch: Dim | None):
         tensor = next(leaf for leaf in leaves(state) if isinstance(leaf, Tensor))
         self.step, self.labels, self.beam = step, labels, Dim(beam, name="beam")
         if not tensor.dims:
@@ -36,7 +36,7 @@ class WithTensors:
         self._like: list[Any] = []  # each Tensor of the state, of raw ones None
         self.state = self._flat(state, [self.batch])
 
-    def __call__(self, prev: Any, state: Any) -> Any:
+    def __call__(self, prev: Any, state: object) -> Any:
         """Scores [N, labels], and the state with N as first axis."""
         places = [self.batch, self.beam]
         count = prev.shape[0] // self.beam.get_dim_value()
@@ -53,7 +53,7 @@ class WithTensors:
             scores = scores.copy_transpose(order)._raw.reshape(prev.shape[0], -1)
         return scores, self._flat(state, places)
 
-    def _flat(self, state: Any, places: list[Dim]) -> Any:
+    def _flat(self, state: object, places: list[Dim]) -> object:
         """The state with raw tensors, the hypotheses as rows."""
         self._like = [leaf if isinstance(leaf, Tensor) else None for leaf in leaves(state)]
         return map_leaves(lambda leaf: self._rows(leaf, places) if isinstance(leaf, Tensor) else leaf, state)

@@ -21,7 +21,7 @@ class InWords(Shown):
     def __repr__(self) -> str:
         return terminal_text(self.text) if kind_of(self) is None else super().__repr__()
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         if kind_of(self) is None:
             return {"text/plain": repr(self)}
         return super()._repr_mimebundle_(include, exclude)

@@ -169,7 +169,7 @@ class PlainCalls(Meter):
             before._raw = backend_of_raw(raw).snapshot_raw(raw)
             del self._tensors[id(raw)]
 
-    def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
+    def made(self, node: Node, given: object, results: Iterable[object]) -> None:
         """Reports a call with its readable tensors, unless the calls inside it were reported."""
         changed, self._changed = self._changed, {}
         arguments = leaves(given)
@@ -196,7 +196,7 @@ class PlainCalls(Meter):
         self._see(replace(event, outputs=tuple(map(self.tensor, outputs))))
 
 
-def _readable(leaves: Iterable[Any]) -> list[Any]:
+def _readable(leaves: Iterable[object]) -> list[object]:
     """The raw tensors whose numbers can be read."""
     kinds = tuple(BACKENDS)
     return [leaf for leaf in leaves if isinstance(leaf, kinds) and backend_of_raw(leaf).is_readable_raw(leaf)]
@@ -208,7 +208,7 @@ def _event(node: Node, found: dict[int, Tensor], made: Tensor, run: Run, step: i
     return OpEvent(node.op, inputs, (made,), node.source, node.path, kind=node.kind, **where)
 
 
-def observing(see: Callable[[OpEvent], None], models: Sequence[Any] = ()) -> AbstractContextManager[Observer]:
+def observing(see: Callable[[OpEvent], None], models: Sequence[object] = ()) -> AbstractContextManager[Observer]:
     """Calls `see` with every op inside the block. Loops are recorded for this, but their runs are not kept.
 
     models: whose modules of torch have paths that begin with their class.
@@ -217,7 +217,7 @@ def observing(see: Callable[[OpEvent], None], models: Sequence[Any] = ()) -> Abs
 
 
 @contextmanager
-def _observing(observer: Observer, models: Sequence[Any]) -> Iterator[Observer]:
+def _observing(observer: Observer, models: Sequence[object]) -> Iterator[Observer]:
     calls = observer.calls
     with session.redirecting_runs(observer.loop), listening(observer), record_calls(models, calls) as calls.recorder:
         yield observer

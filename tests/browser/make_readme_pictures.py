@@ -7,6 +7,7 @@ training.
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import json
 import linecache
@@ -15,6 +16,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from PIL import Image
@@ -88,17 +90,41 @@ STORIES = {
     "beam": (2, 'rf.show(beam, reference="the dog barks loudly")', 440),
     "attention": (2, 'rf.show_attention(run.stack("att"), cols=letters)', 300),
     "loop": (2, "loop.explain()", 700),
+    "nan": (1, 'rf.runs["training"][34]', 800),
+    "shape": (1, "error_of(2)", 700),
+    "shape-dims": (2, "rf.show_dims(labels, inputs, logits)", 640),
+    "checkpoint": (1, "error_of(2)", 640),
+    "checkpoint-report": (3, "report", 480),
 }
-"""By story: after how many of its blocks, the view of which expression, and its width."""
+"""By picture: after how many blocks of the story, the view of which expression, and its width."""
 
 
 def story(name: str) -> Any:
     """The view of a story."""
-    names: Names = {}
     count, expression, _ = STORIES[name]
-    for number, code in enumerate(blocks(f"docs/stories/{name}.md")[:count], 1):
-        run(code, names, f"{name} {number}")
-    return run(expression, names, "shown")
+    page = name.partition("-")[0]
+    codes = blocks(f"docs/stories/{page}.md")
+
+    def error_of(number: int) -> Exception:
+        """The error that this block catches."""
+        before, _, tried = codes[number - 1].partition("try:\n")
+        run(before, names, f"{name}, cell 1")
+        return raised(dedent(tried.partition("except ")[0]), names, f"{name}, cell {number}")
+
+    names: Names = {"error_of": error_of}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for number, code in enumerate(codes[:count], 1):
+            run(code, names, f"{page} {number}")
+        return run(expression, names, "shown")
+
+
+def raised(code: str, names: Names, file: str) -> Exception:
+    """The error of rfnb that the code raises."""
+    try:
+        run(code, names, file)
+    except rf.errors.RfError as caught:
+        return caught
+    raise AssertionError(f"{file} raised no error")
 
 
 def error() -> Any:
@@ -106,11 +132,7 @@ def error() -> Any:
     names: Names = {}
     setup, mistake, *_ = blocks("docs/errors.md")
     run(setup, names, "setup.py")
-    try:
-        run(mistake, names, "model.py")
-    except rf.errors.RfError as caught:
-        return caught
-    raise AssertionError("the mistake raised no error")
+    return raised(mistake, names, "model.py")
 
 
 def training() -> Any:

@@ -25,6 +25,21 @@ RENDER = """async ([code, style, views]) => {
     el.querySelectorAll('details').forEach(fold => { fold.open = true; });
   }
 }"""
+BROKEN = """view => {
+  const walker = document.createTreeWalker(view, NodeFilter.SHOW_TEXT);
+  const broken = [];
+  while (walker.nextNode()) {
+    for (const { 0: word, index } of walker.currentNode.textContent.matchAll(/\\S+/g)) {
+      const range = document.createRange();
+      range.setStart(walker.currentNode, index);
+      range.setEnd(walker.currentNode, index + word.length);
+      const tops = new Set([...range.getClientRects()].map(({ top }) => Math.round(top)));
+      if (tops.size > 1) broken.push(word);
+    }
+  }
+  return broken;
+}"""
+"""Words that are on two lines."""
 COLOURS = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
@@ -57,6 +72,9 @@ def test_each_view_fits_and_can_be_read_in_all_colours(all_views: Page, missing)
             all_views.set_viewport_size({"width": width, "height": 900})
             found += [f"{colours}, {width} pixels: {words}" for words in wide_views(all_views)]
         found += [f"{colours}: {words}" for words in weak_words(all_views)]
+    all_views.set_viewport_size({"width": 510, "height": 900})
+    for view in ("explanation", "step"):
+        found += all_views.locator(f"[data-view='{view}']").evaluate(BROKEN)
     assert found == [], "\n".join(found)
     all_views.set_viewport_size({"width": 280, "height": 900})
     assert faults(all_views, missing) == []

@@ -139,3 +139,36 @@ def test_the_guide_inserts_a_loop_that_becomes_a_run(open_notebook):
     notebook.run_cell(1)
     panel.group("for t in rf.steps(range(10))").first.wait_for()
     assert notebook.value("[(run.name, run.steps) for run in rf.runs]") == [("for t in rf.steps(range(10))", 10)]
+
+
+ATTENTION = """\
+weights = torch.softmax(3 * torch.randn(5, 4, generator=torch.Generator().manual_seed(1)), 1)
+for t in rf.steps(range(5), name="attends"):
+    att = weights[t].softmax(0)"""
+
+
+def test_all_steps_of_a_row_of_weights_open_as_a_matrix(open_notebook):
+    notebook = open_notebook(cells=[SETUP, ATTENTION])
+    panel = Panel(notebook.page).open()
+    for index in (0, 1):
+        notebook.run_cell(index)
+    panel.choose("attends").look("att = weights")
+    button = panel.root.locator(".rfnb-Rows .rfnb-Link", has_text="All steps")
+    button.click()
+    expect(button).to_have_attribute("aria-expanded", "true")
+    matrix = panel.root.locator(".rfnb-Rows .rfnb-Matrix")
+    plot, marked = matrix.locator(".rfnb-Matrix-plot"), matrix.locator(".rfnb-Matrix-step")
+    expect(marked).to_have_attribute("visibility", "visible")
+    rows = [marked.bounding_box()["y"]]
+    for step in range(1, 5):
+        panel.go("next", step)
+        rows.append(marked.bounding_box()["y"])
+        assert rows[-1] > rows[-2]  # the row of this step
+    plot.focus()
+    notebook.page.keyboard.press("ArrowDown")
+    notebook.page.keyboard.press("ArrowRight")
+    expected = notebook.value("rf.runs['attends'][1].att.raw_tensor.tolist()")
+    shown_weight = float(matrix.locator("[role=status]").inner_text().rsplit("≈ ", 1)[1].split()[0])
+    assert shown_weight == pytest.approx(expected[1], rel=0.02)
+    button.click()
+    expect(matrix).to_have_count(0)

@@ -12,6 +12,7 @@ import pytest
 import rfnb as rf
 from rfnb.display.kit.view import View
 from rfnb.display.overview import describe
+from rfnb.search.found import Found
 
 ROOT = Path(__file__).parents[2]
 OVERVIEW = describe(rf.__doc__ or "")
@@ -25,14 +26,14 @@ def hostile_views(word: Callable[[str], str]) -> dict[str, View]:
 
 
 def test_the_calls_are_listed_by_task():
-    assert list(dict.fromkeys(call["task"] for call in CALLS)) == "look loop step check save".split()
-    assert len(CALLS) == 22
+    assert list(dict.fromkeys(call["task"] for call in CALLS)) == "look step search loop check train save net".split()
+    assert len(CALLS) == 30
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call["call"])
 def test_a_call_exists_and_its_page_has_it(call):
     owner, *names = re.split(r"\.", re.match(r"[\w.]+", call["call"])[0])
-    found = {"rf": rf, "run": rf.Run, "loop": rf.Loop}[owner]
+    found = {"rf": rf, "run": rf.Run, "loop": rf.Loop, "found": Found}[owner]
     for name in names:
         found = getattr(found, name)
     assert f"{'.'.join([owner, *names])}" in (ROOT / call["page"]).read_text(encoding="utf-8")

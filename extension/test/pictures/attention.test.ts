@@ -112,6 +112,15 @@ describe('attention', () => {
     press(plot, 'Escape');
     expect(said()).toContain('out a → in 0.00 s');
     expect(root.querySelector('.rfnb-Strip')?.childElementCount).toBe(0); // columns without words
+    const table = root.querySelector('details')!;
+    table.open = true;
+    table.dispatchEvent(new Event('toggle'));
+    const lines = [...table.querySelectorAll('tr')].map(row => [...row.children].map(cell => cell.textContent));
+    expect(lines.map(line => line.slice(0, 3))).toEqual([
+      ['', '0.00 s', '0.01 s'],
+      ['a', '0.5', '0'],
+      ['<b>', '0.25', '0']
+    ]);
   });
 
   it.each([

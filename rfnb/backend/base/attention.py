@@ -103,7 +103,7 @@ class AttentionOps:
 
         The result has the order of `query`. There must be no NaN in the padding of `bias`. None if no kernel can do it.
         """
-        if cls.attention_raw is None or keys.size_of(axis).some_empty():
+        if cls.attention_raw is None or keys.size_of(axis).min <= 0:
             return None
         plan = _plan(query.sig, keys.sig, values.sig, key_dim, axis, None if bias is None else bias.sig)
         if plan is None:
@@ -117,7 +117,7 @@ class AttentionOps:
             raw_query if how.rows else raw_query[..., None, :],
             cls.move_raw(keys._raw, how.keys),
             cls.move_raw(values._raw, how.values),
-            None if mask is None else align.apply(how.mask, mask),
+            None if mask is None else cls.move_raw(mask, how.mask),
             causal,
             scale,
             raw_bias if how.rows or raw_bias is None else raw_bias[..., None, :],

@@ -7,6 +7,7 @@ import operator
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -333,7 +334,7 @@ class SplitOps:
         """Pieces of `source`, with the sizes of `out_dims`. {…, axis} → {…, out_dims[0]}, {…, out_dims[1]}, …"""
         if source.sig.priority_copies:
             axis = source.sig.resolve(axis)
-        key = ("split", axis.serial, *[dim.serial for dim in out_dims])
+        key = ("split", axis.serial, *map(align.serial_of, out_dims))
         plan: SplitPlan | None = source.sig.plans.get(key)
         lengths = source.lengths
         sigs: list[Any] = [ref() for ref in plan.outs] if plan else []
@@ -347,7 +348,7 @@ class SplitOps:
         if axis in lengths.owners:
             return _split_each(cls, source, axis, out_dims)
         raws = cls.split_raw(source._raw, plan.sizes, plan.place)
-        return tuple([tensor_of(raw, signature, lengths) for raw, signature in zip(raws, sigs, strict=True)])
+        return tuple(map(tensor_of, raws, sigs, repeat(lengths)))
 
 
 def _split_each(backend: type[Backend], source: Tensor, axis: Dim, out_dims: Sequence[Dim]) -> tuple[Tensor, ...]:

@@ -29,7 +29,7 @@ class ControlOps:
     TensorArrayType = Array
 
     @staticmethod
-    def cond(pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    def cond(pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> Any:
         """The result of `true_fn` if `pred` {} is true, else that of `false_fn`. The other function is not called."""
         return true_fn() if bool(pred) else false_fn()
 
@@ -132,12 +132,12 @@ class EagerOps:
         return nullcontext()
 
     @staticmethod
-    def control_dependencies_raw(dependencies: Sequence[Any]) -> AbstractContextManager[None]:
+    def control_dependencies_raw(dependencies: Sequence[object]) -> AbstractContextManager[None]:
         """A context that does nothing, since ops run in order."""
         return nullcontext()
 
     @staticmethod
-    def identity_with_control_dependencies_raw(raw_tensor: RawTensor, dependencies: Sequence[Any]) -> RawTensor:
+    def identity_with_control_dependencies_raw(raw_tensor: RawTensor, dependencies: Sequence[object]) -> RawTensor:
         """The tensor itself, since ops run in order."""
         return raw_tensor
 

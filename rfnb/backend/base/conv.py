@@ -99,7 +99,7 @@ class Spread(NamedTuple):
         return total if isinstance(length, Dim) else _none_at_least(total)
 
 
-def _none_at_least(count: Any) -> Any:
+def _none_at_least(count: Any) -> object:
     if hasattr(count, "__sym_max__"):  # a symbol while torch traces
         return count.__sym_max__(0)
     return max(count, 0) if isinstance(count, int) else np.maximum(count, 0)
@@ -141,7 +141,7 @@ def spreads(
     strides: PerAxis | None,
     padding: Padding,
     remove_padding: PerAxis,
-    output_padding: Any,
+    output_padding: object,
 ) -> tuple[Spread, ...]:
     """A Spread for each axis of a filter of `sizes`; the strides are by default the size of the filter."""
     count = len(sizes)
@@ -180,7 +180,7 @@ def per_axis(op: str, name: str, value: Any, count: int) -> list[Any]:
     return [whole(entry) for entry in value]
 
 
-def whole(value: Any) -> Any:
+def whole(value: object) -> Any:
     """A number as plans hold it: True is 1, and equal to it as the key of a plan. Raises TypeError for fractions."""
     if isinstance(value, float):
         raise TypeError(f"{value} is not a whole number")
@@ -264,7 +264,7 @@ def fit(backend: type[Backend], plan: SlidePlan, result: Tensor) -> Tensor:
     return result
 
 
-def one_axis(backend: type[Backend], raw: RawTensor, count: int) -> tuple[Any, tuple[int, ...] | None]:
+def one_axis(backend: type[Backend], raw: RawTensor, count: int) -> tuple[RawTensor, tuple[int, ...] | None]:
     """The tensor with the first `count` axes merged, and their sizes; None if there was one axis."""
     if count == 1:
         return raw, None
@@ -272,18 +272,18 @@ def one_axis(backend: type[Backend], raw: RawTensor, count: int) -> tuple[Any, t
     return backend.merge_axes_raw(raw, 0, count) if count else raw[None], shape
 
 
-def several_axes(backend: type[Backend], raw: RawTensor, shape: tuple[int, ...] | None) -> Any:
+def several_axes(backend: type[Backend], raw: RawTensor, shape: tuple[int, ...] | None) -> RawTensor:
     """The tensor with the first axis split again: the inverse of `one_axis`."""
     if shape is None:
         return raw
     return backend.split_axis_raw(raw, 0, shape) if shape else raw[0]
 
 
-def _swap(dim: Any, olds: Sequence[Dim], news: Sequence[Dim]) -> Any:
+def _swap(dim: object, olds: Sequence[Dim], news: Sequence[Dim]) -> RawTensor:
     return news[olds.index(dim)] if dim in olds else dim
 
 
-def fixed(option: Any) -> Any:
+def fixed(option: object) -> Any:
     """The option in a form that can be part of a key."""
     return tuple(map(fixed, option)) if isinstance(option, list) else option
 

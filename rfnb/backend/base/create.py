@@ -63,18 +63,19 @@ class CreateOps:
 def sizes_of(dims: Sequence[Dim]) -> tuple[list[int], Lengths]:
     """The sizes of the padded axes in the current batch, and its lengths. Raises DimError if a size is unknown."""
     check_dims(dims)
-    lengths = current_lengths(dims)
-    return [_longest(dim, lengths, dims) if dim.dimension is None else dim.dimension for dim in dims], lengths
-
-
-def _longest(dim: Dim, lengths: Lengths, dims: Sequence[Dim]) -> int:
-    size = lengths.size(dim)
-    if size is None:
-        raise DimError(
-            f"{dim.name} has no size yet",
-            got=align.show_dims(dims),
-            expected="dims of known size",
-            hint=f"make a tensor from data with {dim.name} first, or give it a number: Dim(…, name={dim.name!r})",
-            dims=[dim],
-        )
-    return size.max
+    lengths, sizes = current_lengths(dims), []
+    for dim in dims:
+        if dim.dimension is not None:
+            sizes.append(dim.dimension)
+            continue
+        size = lengths.size(dim)
+        if size is None:
+            raise DimError(
+                f"{dim.name} has no size yet",
+                got=align.show_dims(dims),
+                expected="dims of known size",
+                hint=f"make a tensor from data with {dim.name} first, or give it a number: Dim(…, name={dim.name!r})",
+                dims=[dim],
+            )
+        sizes.append(size.max)
+    return sizes, lengths

@@ -28,20 +28,20 @@ class DataOps:
     and for parameters `create_parameter_raw`, `set_parameter_trainable`.
     """
 
-    get_dtype_name_raw: Callable[[Any], str]
+    get_dtype_name_raw: Callable[[RawTensor], str]
     as_dtype_raw: Callable[[str], Any]
     get_ndim_raw: Callable[[RawTensor], int]
-    get_shape_tuple_raw: Callable[[Any], tuple[int, ...]]
-    get_device_raw: Callable[[Any], str]
+    get_shape_tuple_raw: Callable[[RawTensor], tuple[int, ...]]
+    get_device_raw: Callable[[RawTensor], str]
     to_numpy_raw: Callable[[RawTensor], np.ndarray]
     is_ready_raw: Callable[[RawTensor], bool]
     convert_raw: Callable[[RawTensor, str | None, str | None], RawTensor]
     create_parameter_raw: Callable[..., RawTensor]
     copy_raw: Callable[[RawTensor], RawTensor]
     set_parameter_trainable: Callable[[Parameter, bool], None]
-    copy_to_device_raw: Callable[[Any, str | None], Any]
+    copy_to_device_raw: Callable[[RawTensor, str | None], object]
     from_numpy_raw: Callable[[np.ndarray, str | None], RawTensor]
-    device_key_raw: Callable[[Any], Any]
+    device_key_raw: Callable[[RawTensor], RawTensor]
 
     @staticmethod
     def outside_modes() -> AbstractContextManager[None]:
@@ -86,7 +86,7 @@ class DataOps:
         return Dim(cls.get_shape_tuple_raw(raw_tensor)[axis], name=name)
 
     @classmethod
-    def fill_raw(cls: type[Backend], shape: Sequence[int], value: Any) -> RawTensor:
+    def fill_raw(cls: type[Backend], shape: Sequence[int], value: object) -> RawTensor:
         """Fills the tensor with `value`."""
         return cls.copy_raw(cls.broadcast_raw(cls.convert_raw(value, None, None), shape))
 
@@ -98,7 +98,7 @@ class DataOps:
     @classmethod
     def convert_to_tensor(
         cls: type[Backend],
-        value: Any,
+        value: object,
         *,
         dims: Sequence[Dim],
         dtype: str,

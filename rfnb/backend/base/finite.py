@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -43,11 +43,11 @@ FLOAT32 = Bounds(2.0**-50, 40.0)
 class EndedSequences(Protocol):
     """Knows the sequences that a loop has ended."""
 
-    def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> Any:
+    def __call__(self, backend: type[Backend], signature: Sig, device: object) -> RawTensor:
         """The raw mask of entries that have ended, shaped to broadcast against tensors with that signature; None if
         there are no such entries."""
 
-    def guard(self, backend: type[Backend], x: Tensor, raw: RawTensor, domain: Domain, *, finite: bool) -> Any:
+    def guard(self, backend: type[Backend], x: Tensor, raw: RawTensor, domain: Domain, *, finite: bool) -> RawTensor:
         """The raw argument `raw` of an op, made harmless in sequences that end by a condition, which is known later.
 
         x: the tensor of which it is the argument. finite: whether all its numbers are finite.
@@ -69,7 +69,7 @@ class FiniteOps:
     holds_finite_raw: Callable[[RawTensor], bool]
 
     @classmethod
-    def finite_padding(cls: type[Backend], tensor: Tensor) -> Any:
+    def finite_padding(cls: type[Backend], tensor: Tensor) -> RawTensor:
         """The raw tensor with 0 in place of ∞ and NaN in padding."""
         if not tensor.lengths.ragged or cls.holds_finite_raw(tensor._raw):
             return tensor._raw  # without a mask
@@ -90,7 +90,7 @@ class FiniteOps:
         return tensor_of(raw, tensor.sig, lengths.made_finite())
 
     @classmethod
-    def safe_argument(cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None) -> Any:
+    def safe_argument(cls: type[Backend], x: Tensor, domain: Domain, lengths: Lengths | None = None) -> object:
         """The raw tensor, with harmless numbers where the result does not count and `x` is outside of the domain.
 
         lengths: those of the result.
@@ -107,7 +107,7 @@ class FiniteOps:
 
     @classmethod
     def harmless_raw(
-        cls: type[Backend], raw: RawTensor, ignored: Any, domain: Domain, dtype: str, *, finite: bool = False
+        cls: type[Backend], raw: RawTensor, ignored: object, domain: Domain, dtype: str, *, finite: bool = False
     ) -> RawTensor:
         """`raw` with harmless numbers where `ignored` is true and it is outside of the domain. finite: whether all its
         numbers are."""
@@ -125,7 +125,7 @@ class FiniteOps:
         return cls.where_raw(ignored, cls.clip_raw(raw, low, bounds.large if low is None else None), raw)
 
     @classmethod
-    def ignored_for(cls: type[Backend], x: Tensor, lengths: Lengths) -> Any:
+    def ignored_for(cls: type[Backend], x: Tensor, lengths: Lengths) -> object:
         """The raw mask of entries of `x` that no result with these lengths counts; None if there are none."""
         device = cls.device_key_raw(x._raw)
         key = ("ignored", x.sig.serial, device)

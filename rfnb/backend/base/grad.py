@@ -36,7 +36,7 @@ class GradOps:
     follow_gradients_raw: Callable[[Sequence[RawTensor], Sequence[RawTensor]], None]
     pull_back_raw: Callable[[Sequence[RawTensor], Sequence[RawTensor], Sequence[RawTensor]], list[RawTensor]]
     new_probe: Callable[[], Any]
-    recomputed_raw: Callable[[Callable[..., Any], Sequence[Any]], Any]
+    recomputed_raw: Callable[[Callable[..., RawTensor], Sequence[RawTensor]], RawTensor]
 
     @classmethod
     def stop_gradient(cls: type[Backend], tensor: Tensor) -> Tensor:

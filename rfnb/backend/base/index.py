@@ -100,7 +100,7 @@ class IndexOps:
         return tensor_of(raw, out, lengths)
 
     @classmethod
-    def in_range(cls: type[Backend], indices: Tensor, size: Any, dims: tuple[Dim, ...]) -> Any:
+    def in_range(cls: type[Backend], indices: Tensor, size: Any, dims: tuple[Dim, ...]) -> RawTensor:
         """The raw indices, where those in the padding of `dims` are moved into the range from 0 to `size` - 1.
 
         Those that are in the range stay, since windows without a mask let frames after the end into valid ones.
@@ -396,7 +396,7 @@ def _with_owners(backend: type[Backend], indices: Tensor, over: Sequence[Dim], l
     return indices
 
 
-def _beside_the_spare(backend: type[Backend], indices: Tensor, count: int) -> Any:
+def _beside_the_spare(backend: type[Backend], indices: Tensor, count: int) -> object:
     """The indices, with padding sent to the extra place `count`, which is discarded.
     Wrong indices of valid frames stay wrong."""
     raw = backend.cast_raw(indices._raw, "int64")

@@ -131,7 +131,7 @@ def _sparse(
     return tensor_of(raw, out, lengths)
 
 
-def _lengths(backend: type[Backend], x: Tensor, dim: Dim, rest: Sequence[Dim], lengths: Lengths) -> Any:
+def _lengths(backend: type[Backend], x: Tensor, dim: Dim, rest: Sequence[Dim], lengths: Lengths) -> RawTensor:
     """The raw lengths of `dim`, shaped to broadcast against `rest`."""
     return backend.from_numpy_raw(lengths[dim].over(rest), backend.device_key_raw(x._raw))
 
@@ -267,7 +267,7 @@ def _shape(backend: type[Backend], rest: list[Dim], *tensors: Tensor) -> list[in
     return [sizes[dim] for dim in rest]
 
 
-def _merged(backend: type[Backend], x: Tensor, order: list[Dim], start: int, shape: list[int]) -> Any:
+def _merged(backend: type[Backend], x: Tensor, order: list[Dim], start: int, shape: list[int]) -> RawTensor:
     """The raw tensor in the order of dims, with those of `shape`, which begin at `start`, as one axis."""
     raw = backend.move_raw(x._raw, align.move(x.dims, order, trailing=False))
     sizes = list(backend.get_shape_tuple_raw(raw))
@@ -276,7 +276,7 @@ def _merged(backend: type[Backend], x: Tensor, order: list[Dim], start: int, sha
     return backend.reshape_raw(raw, [*sizes[:start], int(np.prod(shape)), *sizes[end:]])
 
 
-def _counts(backend: type[Backend], x: Tensor, dim: Dim, rest: list[Dim], shape: list[int], lengths: Lengths) -> Any:
+def _counts(backend: type[Backend], x: Tensor, dim: Dim, rest: list[Dim], shape: list[int], lengths: Lengths) -> object:
     """How many entries of `dim` each sequence has. [batch]"""
     values = np.broadcast_to(lengths[dim].over(rest), shape).reshape(-1)
     return backend.from_numpy_raw(values, backend.device_key_raw(x._raw))

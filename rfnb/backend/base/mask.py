@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     """Rows of a raw tensor whose first `axes` axes are merged into one."""
 
     frames: Any
-    padding: Any
+    padding: RawTensor
     axes: int
 
 
@@ -69,20 +69,20 @@ class MaskOps:
         return True
 
     @classmethod
-    def sequence_mask_raw(cls: type[Backend], lengths: Any, *, batch_major: bool = True) -> RawTensor:
+    def sequence_mask_raw(cls: type[Backend], lengths: object, *, batch_major: bool = True) -> RawTensor:
         """Whether a position is below the length. [batch] → [batch, longest], or [longest, batch]"""
         values = cls.to_numpy_raw(lengths)
         mask = np.arange(values.max(initial=0)) < values[..., None]
         return cls.from_numpy_raw(mask if batch_major else np.moveaxis(mask, -1, 0), cls.device_key_raw(lengths))
 
     @classmethod
-    def mask_for(cls: type[Backend], tensor: Tensor, dims: Sequence[Dim]) -> Any:
+    def mask_for(cls: type[Backend], tensor: Tensor, dims: Sequence[Dim]) -> RawTensor:
         """The raw mask of the frames of `dims`, shaped to broadcast against `tensor`; None if there is no padding."""
         padding = cls.padding_for(tensor, tuple(dims))
         return None if padding is None else cls.activation_raw(padding, "logical_not")
 
     @classmethod
-    def padding_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...]) -> Any:
+    def padding_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...]) -> object:
         """The opposite of `mask_for`: true in padding. It is computed once per batch, and cached by its lengths."""
         lengths = tensor.lengths
         if not lengths.ragged:
@@ -94,7 +94,7 @@ class MaskOps:
             return lengths.keep(key, _padding(cls, tensor, sized(tensor, dims), key[2]))
 
     @classmethod
-    def count_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> Any:
+    def count_for(cls: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> object:
         """The number of entries of `axes` that are not padding of `dims`, at least 1, in the shape without `axes`."""
         device = cls.device_key_raw(tensor._raw)
         key = ("count", tensor.sig.serial, tensor.sig.serials[dims], axes, device)
@@ -193,7 +193,7 @@ class MaskOps:
             return lengths.keep(key, _rows(cls, tensor, sized(tensor, dims), inner, device, few))
 
     @classmethod
-    def on_frames(cls: type[Backend], function: Callable[[Any], Any], raw: RawTensor, rows: Rows) -> Any:
+    def on_frames(cls: type[Backend], function: Callable[[RawTensor], object], raw: RawTensor, rows: Rows) -> object:
         """`function` applied to the frames only: padding is not read, becomes 0, and gets no gradient."""
         return cls.on_rows_raw(function, raw, rows.frames, rows.axes)
 
@@ -218,8 +218,8 @@ class MaskOps:
 
     @classmethod
     def per_frame(
-        cls: type[Backend], tensor: Tensor, dim: Dim, key: Any, make: Callable[[np.ndarray], np.ndarray]
-    ) -> Any:
+        cls: type[Backend], tensor: Tensor, dim: Dim, key: object, make: Callable[[np.ndarray], np.ndarray]
+    ) -> object:
         """A raw constant along `dim`, from the lengths of each sequence, shaped to broadcast against `tensor`.
 
         make: maps lengths [… , 1] to values [… , frames]. It is called once per batch and `key`.
@@ -237,7 +237,7 @@ class MaskOps:
         return raw
 
 
-def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], device: Any) -> Any:
+def _padding(backend: type[Backend], tensor: Tensor, uneven: Sequence[Dim], device: Any) -> object:
     """The mask of padding, shared by all tensors that have the dims with lengths at the same places."""
     if len(uneven) != 1:
         mask = frames_of(tensor, uneven)

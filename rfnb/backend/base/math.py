@@ -55,17 +55,17 @@ class MathOps:
     complex_as_real_raw: Callable[[RawTensor], RawTensor]
 
     @classmethod
-    def combine_function(cls: type[Backend], kind: str) -> Callable[[Any, Any], Any]:
+    def combine_function(cls: type[Backend], kind: str) -> Callable[[RawTensor, RawTensor], RawTensor]:
         """`combine_raw` for this kind."""
         return lambda a, b: cls.combine_raw(a, kind, b)
 
     @classmethod
-    def compare_function(cls: type[Backend], kind: str) -> Callable[[Any, Any], Any]:
+    def compare_function(cls: type[Backend], kind: str) -> Callable[[RawTensor, RawTensor], RawTensor]:
         """`compare_raw` for this kind."""
         return lambda a, b: cls.compare_raw(a, kind, b)
 
     @classmethod
-    def activation_function(cls: type[Backend], func: str) -> Callable[[Any], Any]:
+    def activation_function(cls: type[Backend], func: str) -> Callable[[RawTensor], RawTensor]:
         """`activation_raw` for this kind."""
         return lambda raw: cls.activation_raw(raw, func)
 
@@ -305,5 +305,6 @@ def join(first: Tensor, *others: Tensor) -> Lengths:
     """The joined lengths of all these tensors. Raises DimRebound if two of them disagree."""
     lengths = first.lengths
     for x in others:
-        lengths = lengths.join(x.lengths, first.sig, x.sig)
+        if x.lengths is not lengths:
+            lengths = lengths.join(x.lengths, first.sig, x.sig)
     return lengths

@@ -159,7 +159,7 @@ def _by_kernel(
         return None
     raws = [x if x is None else x._raw for x in weights]
 
-    def kernel(frames: Any) -> Any:
+    def kernel(frames: RawTensor) -> object:
         return backend.batch_norm_raw(frames, len(features), *raws, *how)
 
     raw = kernel(raw) if rows is None else backend.on_frames(kernel, raw, rows)
@@ -182,7 +182,7 @@ def _kernel_takes(
 
 def _corrected(
     backend: type[Backend], x: Tensor, axis: Dim | Sequence[Dim], use_mask: bool, correction: int, distributed: bool
-) -> Any:
+) -> object:
     """n / max(n - correction, 1) for n entries."""
     if distributed:  # the same shape in all processes; 0 in a process without frames
         count = backend.clip_raw(backend.count_everywhere(x, axis, use_mask=use_mask), 1, None)
@@ -204,7 +204,7 @@ def _follow(backend: type[Backend], running: Parameter, now: Tensor, momentum: f
 def _per_frame(
     backend: type[Backend],
     op: str,
-    function: Callable[[Any, Sequence[int], Any, Any, float], Any],
+    function: Callable[[RawTensor, Sequence[int], RawTensor, RawTensor, float], object],
     source: Tensor,
     scale: Tensor | None,
     bias: Tensor | None,

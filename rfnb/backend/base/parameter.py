@@ -33,12 +33,12 @@ class ParameterOps:
     parameter_move_raw: Callable[[RawTensor, str | None, str | None], None]
 
     @classmethod
-    def set_parameter_initial_value(cls: type[Backend], param: Parameter, value: Any) -> None:
+    def set_parameter_initial_value(cls: type[Backend], param: Parameter, value: object) -> None:
         """Sets the initial values; None means 0."""
         cls.parameter_assign(param, 0 if value is None else value)
 
     @classmethod
-    def parameter_assign(cls: type[Backend], param: Parameter, value: Any, *, op: str = "assign") -> None:
+    def parameter_assign(cls: type[Backend], param: Parameter, value: object, *, op: str = "assign") -> None:
         """Sets the values ("assign"), or adds to them ("add"): a number, an array, or a Tensor."""
         cls.parameter_assign_raw(param._raw, _aligned(cls, param, value, param.dims, op), op=op)
 
@@ -47,7 +47,7 @@ class ParameterOps:
         cls: type[Backend],
         param: Parameter,
         key: Key | Sequence[Key],
-        value: Any,
+        value: object,
         *,
         op: str = "assign",
         axis: Dim | Sequence[Dim | None] | None = None,
@@ -92,7 +92,7 @@ class ParameterOps:
         cls.parameter_move_raw(param._raw, device, dtype)
 
 
-def _aligned(backend: type[Backend], param: Parameter, value: Any, dims: Sequence[Dim], op: str) -> Any:
+def _aligned(backend: type[Backend], param: Parameter, value: object, dims: Sequence[Dim], op: str) -> object:
     """The raw value in the order of `dims`, to be broadcast; a number stays a number."""
     if op not in OPS:
         raise ParameterError("assign: unknown `op`", got=repr(op), expected=" or ".join(OPS))
@@ -114,7 +114,7 @@ def _aligned(backend: type[Backend], param: Parameter, value: Any, dims: Sequenc
     return raw
 
 
-def _each(given: Any, count: int, name: str) -> list[Any]:
+def _each(given: object, count: int, name: str) -> list[Any]:
     entries = list(given) if isinstance(given, list | tuple) else [given] * count
     if len(entries) != count:
         raise ParameterError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import ragged, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths, frame_numbers
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.dims.lengths import EMPTY, Lengths, frame_numbers
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -22,11 +23,20 @@ if TYPE_CHECKING:
 State = tuple[Tensor, Tensor]
 
 
-class RecOps:
-    """Raw part: `lstm_raw` over time, `lstm_step_raw` for one step."""
+class LstmPlan(NamedTuple):
+    """Moves of the source, the states and the weights, and the signatures of the output and the states."""
 
-    lstm_raw: Callable[..., tuple[Any, Any, Any]]
-    lstm_step_raw: Callable[[Any, Any, Any, Any], tuple[Any, Any]]
+    moves: Sequence[align.Move]
+    out: weakref.ref[align.Sig]
+    final: weakref.ref[align.Sig]
+
+
+class RecOps:
+    """Raw part: `gates_in_order_raw` for weights, `lstm_raw` over time, `lstm_step_raw` for one step."""
+
+    gates_in_order_raw: Callable[..., tuple[RawTensor, RawTensor, RawTensor]]
+    lstm_raw: Callable[..., tuple[RawTensor, RawTensor, RawTensor]]
+    lstm_step_raw: Callable[[RawTensor, RawTensor, RawTensor, RawTensor], tuple[RawTensor, RawTensor]]
 
     @classmethod
     def lstm(
@@ -41,36 +51,33 @@ class RecOps:
         spatial_dim: Dim,
         in_dim: Dim,
         out_dim: Dim,
+        order: Sequence[int] = (0, 1, 2, 3),
+        forget_bias: float = 0.0,
     ) -> tuple[Tensor, State]:
         """An LSTM over `spatial_dim`; the states are those at the end of each sequence.
 
         {…, spatial_dim, in_dim}, {…, out_dim} → {…, spatial_dim, out_dim}, ({…, out_dim}, {…, out_dim})
+
+        Args:
+            order: where the weights have the input gate, the forget gate, the cell and the output gate.
+            forget_bias: is added to the bias of the forget gate.
         """
-        axis_of("lstm", source, spatial_dim)
-        axis_of("lstm", source, in_dim)
-        for name, state in (("state_h", state_h), ("state_c", state_c)):
-            if spatial_dim in state.sig.index:
-                raise DimError(
-                    f"lstm: `{name}` has {spatial_dim.name}, over which the sequence runs",
-                    got=state.describe_dims(),
-                    expected=f"a state without {spatial_dim.name}",
-                    dims=[spatial_dim],
-                )
-        gates = _gates(ff_weight, in_dim)
-        batch = _batch([source, state_h, state_c], (spatial_dim, in_dim, out_dim))
-        source = cls.finite_operand(source)
-        lengths = join(source, state_h, state_c)
-        inputs = align.apply(align.move(source.dims, [spatial_dim, *batch, in_dim], trailing=False), source._raw)
-        h, c = (_placed(x, [*batch, out_dim]) for x in (state_h, state_c))
-        weights = (
-            _placed(ff_weight, [gates, in_dim]),
-            _placed(rec_weight, [gates, out_dim]),
-            None if bias is None else bias._raw,
-        )
-        ends = _ends(cls, source, spatial_dim, batch, lengths)
-        output, h, c = cls.lstm_raw(inputs, h, c, *weights, *ends)
-        final = align.sig([*batch, out_dim], None, out_dim)
-        out = align.sig([spatial_dim, *batch, out_dim], None, out_dim)
+        operands = source, state_h, state_c, ff_weight, rec_weight
+        key = ("lstm", state_h.sig.serial, state_c.sig.serial, ff_weight.sig.serial, rec_weight.sig.serial,
+               spatial_dim.serial, in_dim.serial, out_dim.serial)  # fmt: skip
+        plan = source.sig.plans.get(key)
+        out, final = (None, None) if plan is None else (plan.out(), plan.final())
+        if plan is None or out is None or final is None:
+            out, final, plan = _plan(*operands, spatial_dim, in_dim, out_dim)
+            source.sig.keep(key, plan)
+        source, lengths, raws = cls.finite_operand(source), source.lengths, []
+        for x, how in zip((source, *operands[1:]), plan.moves, strict=True):
+            raws.append(x._raw if how is None else cls.move_raw(x._raw, how))
+            if x.lengths is not EMPTY and x.lengths is not lengths:
+                lengths = lengths.join(x.lengths, source.sig, x.sig)
+        inputs, h, c, *weights = raws
+        in_order = cls.gates_in_order_raw(*weights, None if bias is None else bias._raw, order, forget_bias)
+        output, h, c = cls.lstm_raw(inputs, h, c, *in_order, *_ends(cls, source, spatial_dim, final, lengths))
         return tensor_of(output, out, lengths), (tensor_of(h, final, lengths), tensor_of(c, final, lengths))
 
     @classmethod
@@ -104,33 +111,53 @@ def _batch(tensors: Sequence[Tensor], inner: Sequence[Dim]) -> list[Dim]:
     return batch
 
 
-def _placed(x: Tensor, order: Sequence[Dim]) -> Any:
+def _placed(x: Tensor, order: Sequence[Dim]) -> RawTensor:
     return align.apply(align.move(x.dims, order, trailing=False), x._raw)
 
 
-def _gates(ff_weight: Tensor, in_dim: Dim) -> Dim:
+def _plan(
+    source: Tensor, state_h: Tensor, state_c: Tensor, ff_weight: Tensor, rec_weight: Tensor,
+    spatial_dim: Dim, in_dim: Dim, out_dim: Dim,
+) -> tuple[align.Sig, align.Sig, LstmPlan]:  # fmt: skip
+    axis_of("lstm", source, spatial_dim)
+    axis_of("lstm", source, in_dim)
+    for name, state in (("state_h", state_h), ("state_c", state_c)):
+        if spatial_dim in state.sig.index:
+            raise DimError(
+                f"lstm: `{name}` has {spatial_dim.name}, over which the sequence runs",
+                got=state.describe_dims(),
+                expected=f"a state without {spatial_dim.name}",
+                dims=[spatial_dim],
+            )
     axis_of("lstm", ff_weight, in_dim, "ff_weight")
     gates = [dim for dim in ff_weight.dims if dim is not in_dim]
     if len(gates) != 1:
         raise DimError("lstm: `ff_weight` has different dims", got=ff_weight.describe_dims(), expected="{4*out, in}")
-    return gates[0]
+    batch = _batch([source, state_h, state_c], (spatial_dim, in_dim, out_dim))
+    final = align.sig([*batch, out_dim], None, out_dim)
+    out = align.sig([spatial_dim, *batch, out_dim], None, out_dim)
+    orders = [spatial_dim, *batch, in_dim], final.dims, final.dims, [*gates, in_dim], [*gates, out_dim]
+    operands = source, state_h, state_c, ff_weight, rec_weight
+    moves = [align.move(x.dims, order, trailing=False) for x, order in zip(operands, orders, strict=True)]
+    return out, final, LstmPlan(moves, weakref.ref(out), weakref.ref(final))
 
 
 def _ends(
-    backend: type[Backend], source: Tensor, spatial_dim: Dim, batch: Sequence[Dim], lengths: Lengths
-) -> tuple[Any, ...]:
+    backend: type[Backend], source: Tensor, spatial_dim: Dim, final: align.Sig, lengths: Lengths
+) -> tuple[RawTensor, ...]:
     """With padding: its mask [time, batch…], and for each sequence the last frame and whether it is empty."""
-    if not ragged(source, spatial_dim):
+    if not lengths.ragged:
         return (None, None, None)
-    size = size_in(source, spatial_dim)
     device = backend.device_key_raw(source._raw)
-    key = ("lstm", spatial_dim.serial, source.sig.serial, tuple(dim.serial for dim in batch), device)
 
-    def make() -> tuple[Any, ...]:
-        n = size.over(batch)
+    def make() -> tuple[RawTensor, ...]:
+        if not ragged(source, spatial_dim):
+            return (None, None, None)
+        size = size_in(source, spatial_dim)
+        n = size.over(final.dims[:-1])
         padding = frame_numbers(size.max)[:, *[None] * n.ndim] >= n
         empty = (n == 0)[..., None]
         raws = (padding[..., None], np.maximum(n - 1, 0)[None, ..., None], empty if empty.any() else None)
         return tuple(raw if raw is None else backend.from_numpy_raw(raw, device) for raw in raws)
 
-    return lengths.cached(key, make)
+    return lengths.cached(("lstm", spatial_dim.serial, source.sig.serial, final.serial, device), make)

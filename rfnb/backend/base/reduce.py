@@ -33,7 +33,7 @@ class ReduceOps:
     """
 
     reduce_raw: Callable[[RawTensor, str, RawTensor, RawTensor], RawTensor]
-    reduce_function: Callable[[str], Callable[[Any, Any], Any]]
+    reduce_function: Callable[[str], Callable[[RawTensor, RawTensor], object]]
     all_reduce_raw: Callable[[RawTensor], RawTensor]
 
     @classmethod
@@ -83,7 +83,7 @@ class ReduceOps:
     @classmethod
     def count_everywhere(
         cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True
-    ) -> Any:
+    ) -> object:
         """The number of entries reduced in all processes together, as a raw tensor in the shape of the result."""
         counts = source.like(cls.full_raw(cls.get_shape_tuple_raw(source._raw), 1, "int64", source.device))
         return cls.all_reduce_raw(cls.reduce(counts, mode="sum", axis=axis, use_mask=use_mask)._raw)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rfnb.core.advice.similar_dims import nearest
 from rfnb.core.advice.torch_equivalents import called, equivalent_error
@@ -58,7 +58,7 @@ def require_owner_dims(op: str, x: Tensor, dims: tuple[Dim, ...]) -> None:
     lengths.keep(key, True)
 
 
-def _meant(dim: Any, dims: Sequence[Dim]) -> Dim | None:
+def _meant(dim: object, dims: Sequence[Dim]) -> Dim | None:
     """The dim of `dims` with this position or name."""
     if isinstance(dim, int):
         return dims[dim] if -len(dims) <= dim < len(dims) else None

@@ -50,7 +50,7 @@ class ShapeOps:
     `merge_axes_raw`, `split_axis_raw`, and `move_raw`, which does what `align.move` says.
     """
 
-    reshape_raw: Callable[[Any, Sequence[int]], Any]
+    reshape_raw: Callable[[RawTensor, Sequence[int]], RawTensor]
     squeeze_raw: Callable[[RawTensor, Sequence[int]], RawTensor]
     transpose_raw: Callable[[RawTensor, Sequence[int]], RawTensor]
     expand_dims_raw: Callable[[RawTensor, int], RawTensor]
@@ -141,7 +141,7 @@ class ShapeOps:
         For dims of fixed size, the plan is cached at the signature.
         """
         lengths = source.lengths
-        plan_key = ("merge_dims", out_dim and out_dim.serial, *[dim.serial for dim in dims])
+        plan_key = ("merge_dims", out_dim and out_dim.serial, *map(align.serial_of, dims))
         plan: Any = source.sig.plans.get(plan_key)
         signature = plan and plan.out()
         if signature and lengths.owners.isdisjoint(dims):
@@ -189,7 +189,7 @@ class ShapeOps:
         One of `dims` may be new; it gets the remaining size. For dims of fixed size, the plan is cached at
         the signature.
         """
-        plan_key = ("split_dims", axis.serial, *[dim.serial for dim in dims])
+        plan_key = ("split_dims", axis.serial, *map(align.serial_of, dims))
         plan: Any = source.sig.plans.get(plan_key)
         signature = plan and plan.out()
         if signature and axis not in source.lengths.owners:

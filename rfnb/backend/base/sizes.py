@@ -13,7 +13,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size, within
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import DimError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _with(lengths: Lengths, dim: Dim, size: Size) -> Lengths:
     return entry
 
 
-def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Size], Size]) -> Lengths:
+def moved(lengths: Lengths, gone: Sequence[Dim], key: object, change: Callable[[Size], Size]) -> Lengths:
     """The lengths with `change` applied to those over dims that are `gone`. It is called once per `key`."""
     if lengths.owners.isdisjoint(gone):
         return lengths
@@ -100,7 +100,7 @@ def moved(lengths: Lengths, gone: Sequence[Dim], key: Any, change: Callable[[Siz
 
 
 def taken(
-    lengths: Lengths, axis: Dim, out_dim: Dim, key: Any, take: Callable[[np.ndarray, int], np.ndarray]
+    lengths: Lengths, axis: Dim, out_dim: Dim, key: object, take: Callable[[np.ndarray, int], np.ndarray]
 ) -> Lengths:
     """Lengths over `axis` as lengths over `out_dim`; `take(values, i)` applies the op to axis `i`."""
 
@@ -134,14 +134,14 @@ def fitted(backend: type[Backend], x: Tensor, dim: Dim) -> Tensor:
 def constant(backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, make: Callable[[], np.ndarray]) -> Any:
     """A raw constant over `dims`, which are dims of `x`, shaped to broadcast against it; computed once per batch."""
 
-    def place() -> Any:
+    def place() -> RawTensor:
         return backend.from_numpy_raw(align.apply(align.move(dims, x.dims, trailing=False), make()), device)
 
     device = backend.device_key_raw(x._raw)
     return x.lengths.cached((key, x.sig.serial, device, backend), place) if x.lengths.sizes else place()
 
 
-def derived(signature: Sig, key: Any, make: Callable[[], Dim]) -> Dim:
+def derived(signature: Sig, key: object, make: Callable[[], Dim]) -> Dim:
     """The output dim that `make` gives, an expression of dims of `signature`; cached while it is referenced."""
     ref = signature.plans.get(key)
     dim: Dim | None = ref and ref()

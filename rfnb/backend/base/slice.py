@@ -98,7 +98,7 @@ class SliceOps:
         return fitted(cls, tensor_of(raw, out, lengths), out_dim)
 
 
-def slice_frames(n: np.ndarray, start: Any, end: Any, step: Any, count: Any) -> tuple[np.ndarray, np.ndarray]:
+def slice_frames(n: np.ndarray, start: object, end: object, step: Any, count: object) -> tuple[np.ndarray, np.ndarray]:
     """The first frame and the number of frames, for sequences of lengths `n`, as in slices of Python.
 
     All arguments are numbers, or arrays that broadcast. Raises DimError if a sequence has fewer than `count` frames.
@@ -141,7 +141,7 @@ def _first(start: Any, step: int) -> int | None:
     return first if step == 1 and first >= 0 else None
 
 
-def _count(source: Tensor, size: Any) -> Size | None:
+def _count(source: Tensor, size: object) -> Size | None:
     if isinstance(size, Dim):
         return source.lengths.size(size) or size.size
     return None if size is None else Size((), size)
@@ -187,7 +187,7 @@ def _slice_by_tensors(
 
 
 def _slice_from(
-    backend: type[Backend], source: Tensor, axis: Dim, start: Tensor, step: Any, size: int | Dim, out_dim: Dim
+    backend: type[Backend], source: Tensor, axis: Dim, start: Tensor, step: object, size: int | Dim, out_dim: Dim
 ) -> Tensor:
     """`size` frames from `start` on. `start` stays on its device; past the end, a sequence repeats its last frame."""
     count: Any = _count(source, size)
@@ -290,7 +290,7 @@ def _within(amount: int, size: Size) -> int:
 
 
 def _filled(
-    backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, value: Any, where: Callable[[], np.ndarray]
+    backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: object, value: object, where: Callable[[], np.ndarray]
 ) -> Tensor:
     """`x` with `value`, which may be a Tensor, at the places that `where` gives over `dims`."""
     places = constant(backend, x, dims, key, where)
@@ -342,7 +342,7 @@ def _pad_one(
     out_dim: Dim,
     directly: bool,
     mode: str,
-    value: Any,
+    value: object,
 ) -> Tensor:
     """Pads one axis whose lengths or amounts depend on data, so that they may differ between sequences."""
     place, size = axis_of("pad", x, axis), size_in(x, axis)

@@ -66,7 +66,7 @@ class Call:
         _collect((*self.args, *self.kwargs.values()), self.reads)
         self.read_vars = [reference.number for reference in self.reads if type(reference) is Var]
 
-    def give(self, *args: Any) -> None:
+    def give(self, *args: object) -> None:
         """Adds arguments to those that were recorded."""
         self.args = (*self.args, *args)
         self._look()
@@ -110,7 +110,7 @@ class TapeOps:
     counted_version_raw: Callable[[RawTensor], int | None]
     plain_version_raw: Callable[[RawTensor], tuple[int, int, bool] | None]
     current_version_raw: Callable[[RawTensor], int]
-    hides_changes: Callable[[Any], bool]
+    hides_changes: Callable[[RawTensor], bool]
     is_leaf_raw: Callable[[RawTensor], bool]
     nbytes_raw: Callable[[RawTensor], int]
     keeps_more_raw: Callable[[Any], bool]
@@ -133,13 +133,13 @@ class Tape:
 
     def __init__(self, raw: type, generator: type):
         self.calls: list[Call] = []
-        self.externals: list[Any] = []
-        self.values: list[Any] = []  # by Var: its value on the traced frame
+        self.externals: list[RawTensor] = []
+        self.values: list[RawTensor] = []  # by Var: its value on the traced frame
         self.streams: list[Any] = []
         self.paused = 0
         self.settings: Callable[[], Callable[[Any], Any] | None] = lambda: None
         self.wrap: Callable[[Any], Any] | None = None  # the result of `settings` for the running op
-        self.new_stream: Callable[[str], Any] | None = None  # gives a generator that is seeded for each step
+        self.new_stream: Callable[[str], object] | None = None  # gives a generator that is seeded for each step
         self.gradients = True  # whether those of the steps are recorded, unlike those of the trial
         self.trial = False  # whether ops are only being tried out, and are not part of step 0
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
@@ -148,7 +148,7 @@ class Tape:
         self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
         self._raw, self._referred = raw, (raw, generator)
 
-    def keep(self, raw: RawTensor, copy: Any) -> None:
+    def keep(self, raw: RawTensor, copy: object) -> None:
         """Stores a copy of a tensor from outside before the trial changes it."""
         if all(other is not raw for other, _ in self._before):
             self._before.append((raw, copy))
@@ -157,13 +157,13 @@ class Tape:
         """Whether the body writes into the tensor."""
         return any(other is raw for other, _ in self._before)
 
-    def restore(self, overwrite: Callable[[Any, Any], None]) -> None:
+    def restore(self, overwrite: Callable[[RawTensor, RawTensor], None]) -> None:
         """Undoes the changes of the trial to tensors outside."""
         for raw, copy in self._before:
             overwrite(raw, copy)
 
     @contextmanager
-    def trying(self, overwrite: Callable[[Any, Any], None]) -> Iterator[None]:
+    def trying(self, overwrite: Callable[[RawTensor, RawTensor], None]) -> Iterator[None]:
         """Undoes all changes made inside the block at its end, also of values of the tape."""
         outer, was = self._before, self.trial
         self._before, self.trial = [], True
@@ -197,7 +197,7 @@ class Tape:
         """Whether a value differs per step, as the size of the dim does: ops on it are called in each step."""
         return not self.grown.isdisjoint(dim.roots) and isinstance(self.find(raw), Var)
 
-    def stream(self, generator: Any) -> Stream:
+    def stream(self, generator: object) -> Stream:
         """Declares the generator of a random op."""
         source = Stream(len(self.streams))
         self.streams.append(generator)
@@ -225,8 +225,8 @@ class Tape:
 
     def record(
         self,
-        fn: Callable[..., Any],
-        args: Sequence[Any],
+        fn: Callable[..., object],
+        args: Sequence[object],
         kwargs: dict[str, Any],
         result: Any,
         *,

@@ -8,21 +8,22 @@ from __future__ import annotations
 import math
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.modules import module as modules
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rfnb.backend.base.attention import RawAttention
+from rfnb.backend.base.attention import RawAttention, RawStep
 from rfnb.backend.base.random import random_stream
-from rfnb.backend.torch.attention_steps import StepFinder, sequences_of
 from rfnb.backend.torch.module_state import uncompiled
 from rfnb.backend.torch.random import TorchRandom
 from rfnb.errors import ViewError
@@ -73,7 +74,7 @@ class TorchAttention:
         return turned.flatten(-2).to(x.dtype)
 
     @classmethod
-    def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:
+    def watching_attention(cls, see: Callable[[RawAttention], None], model: object) -> AbstractContextManager[Any]:
         """Inside, `see` is called with each attention that plain torch computes."""
 
         if model is not None and not isinstance(model, torch.nn.Module):
@@ -159,7 +160,7 @@ class AttentionMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # otherwise the first call imports torch's compiler, which takes seconds
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         """Makes a call."""
         kwargs = kwargs or {}
         if func._can_decompose() and (self._inside or self._model is None):  # in inference mode
@@ -187,7 +188,7 @@ class AttentionMode(TorchDispatchMode):
             for handle in handles:
                 handle.remove()
 
-    def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
+    def _enter_module(self, module: torch.nn.Module, args: object) -> None:
         if self._inside or self._model is None or id(module) in self._own:
             if not self._inside and self._model is None:
                 self._names = _names_below(module, type(module).__name__)
@@ -196,13 +197,13 @@ class AttentionMode(TorchDispatchMode):
             name = self._names.get(id(module), f"{outer}.{type(module).__name__}".lstrip("."))
             self._inside.append((module, name))
 
-    def _leave_module(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+    def _leave_module(self, module: torch.nn.Module, args: object, result: object) -> None:
         if self._inside and self._inside[-1][0] is module:
             self._inside.pop()
 
     # -- kinds of calls
 
-    def _look(self, name: str, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _look(self, name: str, func: object, args: Any, kwargs: Any, result: Any) -> None:
         if name in SOFTMAX:
             axis = args[1] if len(args) > 1 else kwargs["dim"]
             self._mark(result, result.dim() and axis % result.dim(), None)
@@ -256,7 +257,7 @@ class AttentionMode(TorchDispatchMode):
         place = tuple(raw.shape), raw.stride(), int(raw.storage_offset())
         self._marks[storage._cdata] = _TensorMark(StorageWeakRef(storage), *place, size, step, weights, values, sums)
 
-    def _mark_of(self, raw: Any) -> _TensorMark | None:
+    def _mark_of(self, raw: object) -> _TensorMark | None:
         if not isinstance(raw, torch.Tensor):
             return None
         mark = self._marks.get(raw.untyped_storage()._cdata)
@@ -464,7 +465,7 @@ def _softmax(scores: torch.Tensor) -> torch.Tensor:
     return torch.softmax(scores, -1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0)
 
 
-def _caller() -> tuple[bool, tuple[Any, int] | None]:
+def _caller() -> tuple[bool, tuple[object, int] | None]:
     """Whether rfnb itself makes this call, and the innermost place outside torch."""
     frame = sys._getframe(1)
     while frame is not None:
@@ -473,3 +474,98 @@ def _caller() -> tuple[bool, tuple[Any, int] | None]:
             return file.startswith(_OWN), (frame.f_code, frame.f_lasti)
         frame = frame.f_back  # type: ignore[assignment]
     return False, None
+
+
+# -- which sequence of the last step each row of a batch continues, told by the values of its keys
+
+
+FEATURES = 8
+"""So many features of the first head stand for the values of a position."""
+NEAR = 1e-3
+"""Values that are computed again differ by rounding only."""
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call at a place: numbers for the values up to each position [batch, keys], and how many queries came so far."""
+
+    sums: torch.Tensor
+    sample: torch.Tensor
+    position: int
+
+
+class StepFinder:
+    """Compares each call with the last one at its place. Of each place, the numbers of one call are kept."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, _Call] = {}
+
+    def next(self, place: Hashable, call: int, rows: int, values: torch.Tensor) -> RawStep:
+        """How a call with so many queries continues the last one. values: [batch, …, keys, features]"""
+        sample = values.detach().flatten(1, -3)[:, 0] if values.dim() > 3 else values.detach()
+        sample = sample[..., :FEATURES].contiguous()
+        last, sums = self._last.get(place), _sums(sample)
+        count = sums.shape[1]
+        same = last is not None and last.sums.shape[1] == count
+        step = RawStep(call) if last is None else _compare(last, sums, sample, rows, call)
+        before = 0 if last is None or step.keys == "new" else last.position
+        self._last[place] = _Call(sums, sample, before + rows if same or last is None else count)
+        return step
+
+
+def _compare(last: _Call, sums: torch.Tensor, sample: torch.Tensor, rows: int, call: int) -> RawStep:
+    count, before = sums.shape[1], last.sums.shape[1]
+    if count == before and (found := _parents(last.sums[:, -1], sums[:, -1])) is not None:
+        return RawStep(call, "same", *found)
+    old = count - rows
+    if 0 < old <= before and (found := _parents(last.sums[:, old - 1], sums[:, old - 1])) is not None:
+        return RawStep(call, "more", *found)
+    old = last.position
+    if count == before and 0 < old < count and (found := _parents(last.sums[:, old - 1], sums[:, old - 1])) is not None:
+        return RawStep(call, "written", *found)
+    if rows == count > before and _are_near(last.sample[:, -1], sample[:, before - 1]):
+        return RawStep(call, "again")
+    return RawStep(call)
+
+
+def _parents(last: torch.Tensor, now: torch.Tensor) -> tuple[tuple[int, ...], bool] | None:
+    """The place of each number in those of the last call, if all are there; and whether some are there twice."""
+    places: dict[int, list[int]] = {}
+    for place, number in enumerate(last.tolist()):
+        places.setdefault(number, []).append(place)
+    found = [places.get(number, []) for number in now.tolist()]
+    if not all(found):
+        return None
+    parents = tuple(row if row in candidates else candidates[0] for row, candidates in enumerate(found))
+    return parents, any(len(candidates) > 1 for candidates in found)
+
+
+def _are_near(last: torch.Tensor, now: torch.Tensor) -> bool:
+    """Whether each row is one of the last call, but for rounding."""
+    difference = (now[:, None].float() - last[None].float()).abs().amax(-1)
+    return bool((difference.amin(1) <= NEAR * (1 + last.float().abs().amax())).all())
+
+
+def _sums(sample: torch.Tensor) -> torch.Tensor:
+    """A whole number for the values up to each position, by their bits: the same for copies. [batch, keys]"""
+    bits = sample.view(BITS[sample.element_size()]).long()
+    count = bits.shape[1]
+    factors = torch.from_numpy(_factors(1 << (FEATURES + count).bit_length())).to(bits.device)
+    return ((bits * factors[: bits.shape[2]]).sum(-1) * factors[FEATURES : FEATURES + count]).cumsum(1)
+
+
+@cache
+def _factors(count: int) -> np.ndarray:
+    """Odd numbers; of more, the first ones are the same."""
+    return np.random.default_rng(0).integers(2**62, size=count, dtype=np.int64) | 1
+
+
+def sequences_of(values: torch.Tensor, shape: Sequence[int]) -> torch.Tensor | None:
+    """Values [batch · heads, keys, features] as [batch, heads, keys, features], for weights of a shape."""
+    if values.shape[-2] != shape[-1]:
+        return None
+    if values.dim() == 2:
+        return values[None]
+    batch = shape[0] if len(shape) > 2 else 1
+    return values.reshape(batch, -1, *values.shape[-2:]) if values[..., 0, 0].numel() % max(1, batch) == 0 else None

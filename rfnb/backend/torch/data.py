@@ -59,7 +59,7 @@ def device_of(name: str | torch.device) -> torch.device:
     """torch.device("cuda:0"); "gpu" is "cuda". Raises BackendError for an unknown device."""
     try:
         device = torch.device("cuda" if name == "gpu" else name)
-        count: Any = getattr(getattr(torch, device.type, None), "device_count", None)
+        count = getattr(getattr(torch, device.type, None), "device_count", None)
         if count is None or (device.index or 0) < count():
             return device
     except (RuntimeError, TypeError):
@@ -147,17 +147,26 @@ class TorchData:
                 hint='device="cpu"',
             )
         raw = raw_tensor.detach().cpu()
-        return np.array((raw.float() if raw.dtype == torch.bfloat16 else raw).numpy())
+        try:
+            return np.array((raw.float() if raw.dtype == torch.bfloat16 else raw).numpy())
+        except RuntimeError:
+            if not torch.compiler.is_exporting():
+                raise
+            raise BackendError(
+                f"{public_function()}: the numbers of a tensor are needed, but torch traces the model",
+                expected="sizes that follow from those of the arguments",
+                hint="bounds that are int; compile only parts without it: rf.from_torch(torch.compile(part), …)",
+            ) from None
 
     @staticmethod
-    def is_ready_raw(value: Any) -> bool:
+    def is_ready_raw(value: object) -> bool:
         """Whether `convert_raw` would return this tensor itself."""
         if type(value) is not torch.Tensor or value.layout is not torch.strided:
             return False
         return not value.is_nested and not torch._C._len_torch_function_stack()
 
     @staticmethod
-    def convert_raw(value: Any, dtype: str | None, device: str | None) -> torch.Tensor:
+    def convert_raw(value: object, dtype: str | None, device: str | None) -> torch.Tensor:
         """Numbers, lists, numpy or torch tensors, in `dtype` if given; Python floats are float32."""
         if isinstance(value, np.ndarray | np.generic):
             value = torch.from_numpy(np.array(value))
@@ -193,7 +202,7 @@ class TorchData:
         param._raw.requires_grad_(trainable)
 
     @staticmethod
-    def parameter_assign_raw(raw: torch.nn.Parameter, value: Any, *, op: str = "assign") -> None:
+    def parameter_assign_raw(raw: torch.nn.Parameter, value: object, *, op: str = "assign") -> None:
         """Sets the values, or adds to them, in place."""
         with torch.no_grad():
             if not isinstance(value, torch.Tensor):

@@ -94,7 +94,7 @@ class _DeferWeightGradients(torch.autograd.Function):
         return frames.view_as(frames)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, gradient: torch.Tensor) -> object:
         if torch.is_grad_enabled():  # the factor is known here without its graph
             raise BackendError(
                 "second-order gradients do not work through a loop with parts moved out of its steps",
@@ -152,7 +152,7 @@ def _factors(call: Call, made: dict[int, Call]) -> tuple[Callable[..., Any], Any
     return None
 
 
-def _untransposed(weight: Any, made: dict[int, Call]) -> tuple[Any, bool]:
+def _untransposed(weight: Any, made: dict[int, Call]) -> tuple[object, bool]:
     """The tensor that `weight` is the transpose of, or `weight` itself; and whether it is transposed."""
     producer = made.get(weight.number) if type(weight) is Var else None
     return (producer.args[0], True) if producer is not None and producer.fn in _TRANSPOSE else (weight, False)

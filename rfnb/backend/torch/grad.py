@@ -108,7 +108,7 @@ class CallRecording(TorchDispatchMode):
         return source
 
 
-def _view(raw: torch.Tensor) -> Any:
+def _view(raw: torch.Tensor) -> object:
     return raw.storage_offset(), raw.shape, raw.stride(), raw.dtype
 
 
@@ -174,7 +174,7 @@ class ShiftedGradient(torch.autograd.Function):
         return raw.view_as(raw)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> object:
         """scale · gradient + shift, 0 in padding."""
         scale, shift, axis, clip, padding = ctx.how
         [gradient] = gradients
@@ -208,7 +208,7 @@ class ScaledGradient(torch.autograd.Function):
         return raw.view_as(raw)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> object:
         """factor · gradient"""
         return gradients[0] * ctx.factor, None
 
@@ -238,7 +238,7 @@ class GradientProbe:
 
     def gradients(self, loss: torch.Tensor) -> dict[Any, torch.Tensor]:
         """The gradients of the sum of `loss`, by key. The graph is kept. Raises RuntimeError if it was freed before."""
-        by_key: dict[Any, torch.Tensor] = {}
+        by_key: dict[object, torch.Tensor] = {}
         self._found = by_key
         try:
             torch.autograd.grad(loss.sum(), [self._anchor], retain_graph=True, allow_unused=True)
@@ -257,7 +257,7 @@ class ProbedGradient(torch.autograd.Function):
         return raw.detach()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, *gradients: Any) -> object:
         """The unchanged gradient."""
         probe, key = ctx.told
         probe.see(key, gradients[0])

@@ -34,12 +34,12 @@ def _ceildiv(a: Any, b: Any) -> torch.Tensor:
     return -torch.div(a, -b, rounding_mode="floor")
 
 
-def _logaddexp(a: Any, b: Any) -> torch.Tensor:
+def _logaddexp(a: object, b: object) -> torch.Tensor:
     """log(exp(a) + exp(b)), also for integers."""
     return torch.logaddexp(*_floats(*_tensors(a, b)))
 
 
-def _complex(a: Any, b: Any) -> torch.Tensor:
+def _complex(a: object, b: object) -> torch.Tensor:
     """a + ib, in the higher precision of the two, at least single."""
     a, b = _tensors(a, b)
     kind = torch.float64 if torch.result_type(a, b) is torch.float64 else torch.float32

@@ -78,7 +78,7 @@ def module_graph(
 
 
 @contextmanager
-def recording_calls(models: Sequence[Any], meter: Meter) -> Iterator[CallRecorder]:
+def recording_calls(models: Sequence[object], meter: Meter) -> Iterator[CallRecorder]:
     """Reports the calls of torch inside the block to the meter, without those that rfnb makes itself.
 
     The paths of `models` and of modules outside of them begin with their class. Code for `torch.compile` runs as it is
@@ -154,7 +154,7 @@ class _ModelRecorder(CallRecorder):
         stack.enter_context(_FunctionMode(self))
         return stack
 
-    def _opaque(self, method: Any) -> Any:
+    def _opaque(self, method: Any) -> object:
         """A method like this one, whose calls are recorded: functions of TorchScript and of autograd."""
         call = method.__func__ if isinstance(method, classmethod) else method
 
@@ -199,7 +199,7 @@ class _ModelRecorder(CallRecorder):
         if self._kept is not None and self.graph.values[self.number_of(raw)].kind:
             keep_numbers(raw, self._kept[0])
 
-    def _before(self, module: torch.nn.Module, args: Any) -> None:
+    def _before(self, module: torch.nn.Module, args: object) -> None:
         if get_ident() != self._thread or self.ignores():
             return
         self.meter.pause()
@@ -223,7 +223,7 @@ class _ModelRecorder(CallRecorder):
         else:
             self.meter.resume()
 
-    def _after(self, module: torch.nn.Module, args: Any, *rest: Any) -> None:
+    def _after(self, module: torch.nn.Module, args: object, *rest: object) -> None:
         """rest: keyword arguments and the result, or only None if the call failed."""
         if get_ident() != self._thread or self.ignores() or not any(opened is module for opened, *_ in self._open):
             return
@@ -255,7 +255,7 @@ class _FunctionMode(TorchFunctionMode):
         super().__init__()
         self._seen = seen
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         recorder, kwargs = self._seen, kwargs or {}
         name, writes = _kind(func)
         if not name or recorder.ignores() or not (recorder.own or _is_from_outside()):
@@ -267,7 +267,7 @@ class _FunctionMode(TorchFunctionMode):
             recorder.meter.resume()
 
 
-def _replace(cls: type, name: str, method: Any, stack: ExitStack) -> None:
+def _replace(cls: type, name: str, method: object, stack: ExitStack) -> None:
     """Sets a method of a class until the stack ends."""
     stack.callback(setattr, cls, name, vars(cls)[name])
     setattr(cls, name, method)
@@ -278,7 +278,7 @@ _CALLS = ((torch.autograd.Function, "apply"), (torch.jit.ScriptFunction, "__call
 
 
 @lru_cache(4096)
-def _kind(func: Any) -> tuple[str, bool]:
+def _kind(func: object) -> tuple[str, bool]:
     """The name of the function, "" if it only reads properties; and whether it writes into its first argument."""
     name = getattr(func, "__name__", "")
     if name in ("__get__", "__set__", "__delete__", "__repr__", "__format__"):

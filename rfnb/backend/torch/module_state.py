@@ -42,13 +42,13 @@ def keep_state(model: torch.nn.Module, stack: ExitStack, *, inside: bool = False
     return lazy
 
 
-def _replace(table: dict[str, Any], name: str, new: Any, stack: ExitStack) -> None:
+def _replace(table: dict[str, Any], name: str, new: object, stack: ExitStack) -> None:
     """Until `stack` ends, an entry of a table is `new`, unless another one has taken its place."""
     stack.callback(_undo, table, name, new, table[name])
     table[name] = new
 
 
-def _undo(table: dict[str, Any], name: str, new: Any, old: Any) -> None:
+def _undo(table: dict[str, Any], name: str, new: object, old: object) -> None:
     if table.get(name) is new:
         table[name] = old
 
@@ -82,7 +82,7 @@ def _put_back(table: dict[str, Any], was: dict[str, Any]) -> None:
 @contextmanager
 def uncompiled() -> Iterator[None]:
     """A block in which compiled modules run as written: torch would compile what observes them as well."""
-    dynamo: Any = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
+    dynamo: object = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
     if not hasattr(dynamo, "set_stance"):  # since torch 2.6
         yield
         return
@@ -97,7 +97,7 @@ def keep_numbers(raw: torch.Tensor, stack: ExitStack) -> None:
     stack.callback(numbers.copy_, numbers.clone())
 
 
-def on_meta(models: Iterable[torch.nn.Module], given: Any, stack: ExitStack) -> Any:
+def on_meta(models: Iterable[torch.nn.Module], given: object, stack: ExitStack) -> Any:
     """The arguments without data. Until `stack` ends, the models and new tensors have no data either."""
     twins: dict[int, torch.Tensor] = {}
     modules = chain.from_iterable(model.modules() for model in models)
@@ -163,7 +163,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
-        self._back: list[Callable[[], Any]] = []
+        self._back: list[Callable[[], object]] = []
 
     def add(self, module: nn.Module) -> None:
         """Remembers a module and all below it, and sets them to evaluation mode."""
@@ -204,14 +204,14 @@ def _give_back(module: nn.Module, name: str, buffer: torch.Tensor, values: torch
     module._buffers[name] = buffer
 
 
-def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
+def modules_of(fn: Callable[..., object]) -> list[nn.Module]:
     """The modules that a function refers to: as closure, default, global variable, or in objects found there."""
     modules: list[nn.Module] = []
     _look(fn, DEPTH, modules, set())
     return modules
 
 
-def _look(value: Any, depth: int, found: list[nn.Module], seen: set[int]) -> None:
+def _look(value: object, depth: int, found: list[nn.Module], seen: set[int]) -> None:
     if id(value) in seen or depth < 0 or isinstance(value, type | ModuleType | torch.Tensor):
         return
     seen.add(id(value))
@@ -222,7 +222,7 @@ def _look(value: Any, depth: int, found: list[nn.Module], seen: set[int]) -> Non
         _look(part, depth - 1, found, seen)
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _parts(value: object) -> Iterable[Any]:
     if isinstance(value, functools.partial):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, MethodType):

@@ -33,7 +33,7 @@ def keep(model: torch.nn.Module, stack: ExitStack) -> None:
 
 
 @record_calls.register
-def record(models: Sequence[Any], meter: Meter) -> AbstractContextManager[CallRecorder]:
+def record(models: Sequence[object], meter: Meter) -> AbstractContextManager[CallRecorder]:
     """Records the calls of torch inside the block."""
     from rfnb.backend.torch.module_graph import recording_calls
 

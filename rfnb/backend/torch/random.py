@@ -66,7 +66,7 @@ DISTRIBUTION: dict[str, Callable[..., None]] = {
 }
 
 
-def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, parameters: Mapping[str, Any]) -> Any:
+def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, parameters: Mapping[str, Any]) -> object:
     """Fills `out` with numbers from `generator`, or from a new one if a seed is given."""
     if has_torch_function_unary(out):  # a single raw call for recorders of raw calls, seeded anew each time
         return handle_torch_function(draw_, (out,), out, distribution, generator, seed, parameters)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import itemgetter
+
 import torch
 from torch._C._functorch import is_batchedtensor
 
 from rfnb.backend.torch.grad import reaching
 from rfnb.backend.torch.tape import scan_raw
 
-Maybe = torch.Tensor | None
+Raw = torch.Tensor
 CLOSED = 1e4  # its sigmoid is exactly 1, that of its negative exactly 0
 
 
@@ -16,17 +19,25 @@ class TorchRec:
     """The raw part of `backend.base.rec`."""
 
     @staticmethod
+    def gates_in_order_raw(
+        ff_weight: Raw, rec_weight: Raw, bias: Raw | None, order: Sequence[int], forget_bias: float
+    ) -> tuple[Raw, Raw, Raw | None]:
+        """[4·out, in], [4·out, out], [4·out] → the same, with the gates in the order of torch's LSTM: i, f, g, o."""
+        if bias is None and forget_bias:
+            bias = rec_weight.new_zeros(len(rec_weight))
+        pick = itemgetter(*order)
+        if order != (0, 1, 2, 3):
+            ff_weight, rec_weight = torch.cat(pick(ff_weight.chunk(4))), torch.cat(pick(rec_weight.chunk(4)))
+        if bias is not None and (forget_bias or order != (0, 1, 2, 3)):
+            i, f, g, o = pick(bias.chunk(4))
+            bias = torch.cat([i, f + forget_bias if forget_bias else f, g, o])
+        return ff_weight, rec_weight, bias
+
+    @staticmethod
     def lstm_raw(
-        inputs: torch.Tensor,
-        h: torch.Tensor,
-        c: torch.Tensor,
-        ff_weight: torch.Tensor,
-        rec_weight: torch.Tensor,
-        bias: Maybe,
-        padding: Maybe,
-        last: Maybe,
-        empty: Maybe,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        inputs: Raw, h: Raw, c: Raw, ff_weight: Raw, rec_weight: Raw, bias: Raw | None,
+        padding: Raw | None, last: Raw | None, empty: Raw | None,
+    ) -> tuple[Raw, Raw, Raw]:  # fmt: skip
         """[time, batch…, in], [batch…, out] → [time, batch…, out], [batch…, out], [batch…, out]
 
         padding [time, batch…, 1] comes in as one more feature, whose weights open the forget gate and close the input
@@ -55,9 +66,7 @@ class TorchRec:
         return output, h if empty is None else torch.where(empty, first_h, h), c
 
     @staticmethod
-    def lstm_step_raw(
-        gates: torch.Tensor, h: torch.Tensor, c: torch.Tensor, rec_weight: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def lstm_step_raw(gates: Raw, h: Raw, c: Raw, rec_weight: Raw) -> tuple[Raw, Raw]:
         """[batch…, 4·out], [batch…, out] → the next h and c, as torch's LSTM has its gates: i, f, g, o."""
         if h.ndim > 2 and h.shape[:-1] == gates.shape[:-1] and h.dtype == gates.dtype:
             gates = torch.addmm(gates.flatten(0, -2), h.flatten(0, -2), rec_weight.t()).view(gates.shape)
@@ -68,7 +77,7 @@ class TorchRec:
         return torch.sigmoid(o) * torch.tanh(c), c
 
 
-def _keep_cell(rec_weight: torch.Tensor) -> torch.Tensor:
+def _keep_cell(rec_weight: Raw) -> Raw:
     """[4·out, 1]: closes the input gate, opens the forget gate."""
     size = rec_weight.shape[-1]
     column = rec_weight.new_zeros((4 * size, 1))
@@ -77,17 +86,10 @@ def _keep_cell(rec_weight: torch.Tensor) -> torch.Tensor:
     return column
 
 
-def _in_steps(
-    inputs: torch.Tensor,
-    h: torch.Tensor,
-    c: torch.Tensor,
-    ff_weight: torch.Tensor,
-    rec_weight: torch.Tensor,
-    bias: Maybe,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _in_steps(inputs: Raw, h: Raw, c: Raw, ff_weight: Raw, rec_weight: Raw, bias: Raw | None) -> tuple[Raw, Raw, Raw]:
     """As `_fused`, step by step: where torch traces, so that the number of steps is not known, and in `torch.vmap`."""
 
-    def step(states: list[torch.Tensor], gates: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    def step(states: list[Raw], gates: list[Raw]) -> tuple[list[Raw], list[Raw]]:
         h, c = TorchRec.lstm_step_raw(gates[0], states[0], states[1], rec_weight)
         return [h, c], [h]
 
@@ -96,14 +98,7 @@ def _in_steps(
     return outputs, h, c
 
 
-def _fused(
-    inputs: torch.Tensor,
-    h: torch.Tensor,
-    c: torch.Tensor,
-    ff_weight: torch.Tensor,
-    rec_weight: torch.Tensor,
-    bias: Maybe,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _fused(inputs: Raw, h: Raw, c: Raw, ff_weight: Raw, rec_weight: Raw, bias: Raw | None) -> tuple[Raw, Raw, Raw]:
     if inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu"):  # many CPUs have no such kernel
         with torch.autocast("cpu", enabled=False):
             dtype = rec_weight.dtype

@@ -68,7 +68,7 @@ def _guarded(mode: str, function: Any) -> Any:
     return reduce
 
 
-def _in_turn(function: Any) -> Any:
+def _in_turn(function: Any) -> object:
     """Wraps functions over one axis: several axes are reduced one after the other, from the last."""
 
     def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
@@ -109,14 +109,14 @@ class SumOfAll(torch.autograd.Function):
     """The sum over all processes. Its gradient is the sum of the gradients of all processes."""
 
     @staticmethod
-    def forward(ctx: Any, raw: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, raw: torch.Tensor) -> torch.Tensor:
         """The sum, which is the same in each process."""
         total = raw.clone(memory_format=torch.contiguous_format)
         torch.distributed.all_reduce(total)
         return total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: object, *gradients: object) -> object:
         """The sum of the gradients of all processes."""
         return SumOfAll.apply(gradients[0])
 

@@ -252,7 +252,7 @@ class _Kind:
         self.plain = not (self.reads or self.random or self.drops or self.gradient or self.writes)  # without arguments
 
 
-_KINDS: dict[Any, _Kind] = {}
+_KINDS: dict[object, _Kind] = {}
 
 
 _Autocast = tuple[tuple[str, bool, torch.dtype], ...]
@@ -313,9 +313,9 @@ def _is_compiling() -> bool:
 
 
 @cache
-def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], Any]:
+def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], object]:
     """A function that calls another one, out of the reach of torch.compile."""
-    wrapper: Callable[[Callable[[], Any]], Any] = dynamo.disable(lambda run: run())
+    wrapper: Callable[[Callable[[], Any]], object] = dynamo.disable(lambda run: run())
     return wrapper
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -206,7 +205,7 @@ class Bundle:
                 raise broken(file, tensor.offset, got, f"{tensor.checksum:08x}, as {self.index.name} says")
         itemsize = dtype.itemsize
         if tensor.offset % itemsize or self.header.big_endian:
-            raw: Any = np.frombuffer(data, np.uint8, tensor.size, tensor.offset).copy()
+            raw = np.frombuffer(data, np.uint8, tensor.size, tensor.offset).copy()
             width = itemsize // 2 if dtype.is_complex else itemsize
             if self.header.big_endian and width > 1:
                 raw = raw.reshape(-1, width)[:, ::-1].copy().reshape(-1)

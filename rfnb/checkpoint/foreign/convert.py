@@ -57,7 +57,7 @@ def _of_three(fused: torch.Tensor, attention: Any) -> Sequence[torch.Tensor]:
     return fused.split([key, key, value])
 
 
-def _blocks(parts: Sequence[torch.Tensor], attention: Any) -> Sequence[torch.Tensor]:
+def _blocks(parts: Sequence[torch.Tensor], attention: object) -> Sequence[torch.Tensor]:
     return _of_three(parts[0], attention) if len(parts) == 1 else parts
 
 

@@ -107,7 +107,7 @@ def _part(source: torch.nn.Module, path: str) -> Any:
 
 
 def _compared(
-    module: Module, name: str, theirs: Sequence[Any]
+    module: Module, name: str, theirs: Sequence[object]
 ) -> Iterator[tuple[str, int | str | None, int | str | None]]:
     """Settings of the module around a weight: title, value here, value there; None where the value is unknown."""
     ours = module.get_deep(".".join(name.split(".")[:-2]))
@@ -122,11 +122,11 @@ def _compared(
         yield "activation", function_name(ours.activation), function_name(function)
 
 
-def _first(owners: Sequence[Any], attribute: str) -> Any:
+def _first(owners: Sequence[object], attribute: str) -> Any:
     return next((getattr(owner, attribute) for owner in owners if hasattr(owner, attribute)), None)
 
 
-def function_name(function: Any) -> str | None:
+def function_name(function: object) -> str | None:
     """The name of an activation: "relu" for torch.nn.ReLU() and functions of that name; None if it has no name."""
     name = getattr(function, "__name__", type(function).__name__).lower().removesuffix("activation")
     return None if function is None or "lambda" in name else name
@@ -157,13 +157,13 @@ def from_config(config: Mapping[str, Any], names: Iterable[str], module: Module)
     return settings
 
 
-def _owners(names: Iterable[str], module: Module) -> dict[str, Any]:
+def _owners(names: Iterable[str], module: Module) -> dict[str, object]:
     """The modules that own the parameters, and the modules around these, by name."""
     paths = [name.rpartition(".")[0] for name in names]
     return {path: module.get_deep(path) for part in paths for path in (part, part.rpartition(".")[0])}
 
 
-def _check(what: str, there: Any, here: tuple[Any, ...]) -> None:
+def _check(what: str, there: object, here: tuple[object, ...]) -> None:
     if there is not None and None not in here and there not in here:
         raise CheckpointError(
             f"import_weights: the config has a different {what}", got=there, expected=" or ".join(map(str, here))

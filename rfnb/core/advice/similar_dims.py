@@ -266,7 +266,7 @@ def _holders(dim: Dim) -> list[str]:
     return [name for name, value in scope.items() if not name.startswith("_") and _has(value, dim)]
 
 
-def _has(value: Any, dim: Dim) -> bool:
+def _has(value: object, dim: Dim) -> bool:
     if hasattr(type(value), "named_parameters") and hasattr(value, "parameters"):
         return any(_has(parameter, dim) for parameter in value.parameters())
     dims: Iterable[Any] = getattr(getattr(value, "sig", None), "dims", ())

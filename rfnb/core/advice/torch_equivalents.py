@@ -17,7 +17,7 @@ NOT_USERS = {"torch", "numpy", "IPython", "ipykernel"}
 """Packages that call rfnb on behalf of the user."""
 
 
-def way_of(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+def way_of(x: object, method: str, args: Sequence[object], kwargs: dict[str, Any]) -> str | None:
     """The rfnb code to write instead of `x.method(…)`; None if `METHODS` does not list the method."""
     way = METHODS.get(method) or METHODS.get(method.rstrip("_"))
     if way is None:
@@ -26,13 +26,13 @@ def way_of(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     return f"{called(x)} = {written}" if method.endswith("_") and " needed" not in written else written
 
 
-def typed(x: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+def typed(x: object, method: str, args: Sequence[object], kwargs: dict[str, Any]) -> str:
     """The call as the user wrote it: "x.mean(dim=-1)"."""
     arguments = [*map(called, args), *(f"{name}={called(value)}" for name, value in kwargs.items())]
     return f"{called(x)}.{method}({', '.join(arguments)})"
 
 
-def equivalent_error(what: str, way: str, x: Any) -> DimError:
+def equivalent_error(what: str, way: str, x: object) -> DimError:
     """The error for a PyTorch call: one line with the call, its rfnb equivalent, and the dims of `x`."""
     return DimError(one_line(what, way, x))
 
@@ -57,7 +57,7 @@ def called(value: Any) -> str:
     return text if len(text) <= 40 and "\n" not in text else "…"
 
 
-def variable_of(value: Any) -> str | None:
+def variable_of(value: object) -> str | None:
     """The variable of the user's running function, or of the notebook, that holds this very object."""
     frame = user_frame()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in NOT_USERS:
@@ -85,7 +85,7 @@ def axis(x: Any, number: Any) -> str:
     return "…" if dim is None else called(dim)
 
 
-def picked(x: Any, key: Any) -> str:
+def picked(x: Any, key: object) -> str:
     """The rfnb code for `x[key]`."""
     keys = list(key) if isinstance(key, tuple) else [key]
     where = next((i for i, part in enumerate(keys) if part is Ellipsis), None)
@@ -104,7 +104,7 @@ def picked(x: Any, key: Any) -> str:
     )
 
 
-def _picked_along(text: str, dim: Dim | None, part: Any) -> str:
+def _picked_along(text: str, dim: Dim | None, part: object) -> str:
     along = "…" if dim is None else called(dim)
     if not isinstance(part, slice):
         return f"rf.gather({text}, indices={called(part)}, axis={along})"
@@ -124,7 +124,7 @@ def product(x: Any, y: Any = None, *args: Any, **kwargs: Any) -> str:
 
 
 def _reduction(name: str) -> Way:
-    def way(x: Any, dim: Any = None, *args: Any, axis: Any = None, **kwargs: Any) -> str:
+    def way(x: object, dim: object = None, *args: Any, axis: object = None, **kwargs: Any) -> str:
         if hasattr(dim, "dims"):
             return f"rf.{name.replace('reduce_', '')}imum({called(x)}, {called(dim)})"
         return _along(name)(x, axis if dim is None else dim)
@@ -133,7 +133,7 @@ def _reduction(name: str) -> Way:
 
 
 def _along(name: str, keyword: str = "axis", then: str = "") -> Way:
-    def way(x: Any, dim: Any = None, *args: Any, axis: Any = None, **kwargs: Any) -> str:
+    def way(x: object, dim: object = None, *args: Any, axis: object = None, **kwargs: Any) -> str:
         return f"rf.{name}({called(x)}, {keyword}={_axis(x, axis if dim is None else dim)}){then}"
 
     return way
@@ -150,7 +150,7 @@ def _operator(sign: str) -> Way:
     return lambda x, other=None, *args, **kwargs: f"{called(x)} {sign} {called(other)}"
 
 
-def _not_needed(x: Any, *args: Any, **kwargs: Any) -> str:
+def _not_needed(x: object, *args: Any, **kwargs: Any) -> str:
     return "not needed: ops find axes by their dims"
 
 
@@ -168,7 +168,7 @@ def _permuted(x: Any, *numbers: Any, **kwargs: Any) -> str:
     return _in_order(x, dims if set(dims) == set(x.dims) else x.dims[::-1])
 
 
-def _in_order(x: Any, order: Sequence[Any]) -> str:
+def _in_order(x: object, order: Sequence[object]) -> str:
     return f"not needed: ops find axes by their dims; for raw code {called(x)}.copy_transpose({called(list(order))})"
 
 
@@ -179,61 +179,61 @@ def _reshaped(x: Any, *args: Any, **kwargs: Any) -> str:
     return f"rf.{name}({called(x)}, dims={called(list(pair))}), rf.split_dims or rf.reshape, with dims for the numbers"
 
 
-def _size(x: Any, dim: Any = None) -> str:
+def _size(x: object, dim: object = None) -> str:
     if dim is None:
         return f"{called(x)}.dims; the numbers: [dim.get_dim_value() for dim in {called(x)}.dims]"
     return f"{axis(x, dim)}.get_dim_value()"
 
 
-def _squeezed(x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> str:
+def _squeezed(x: Any, dim: object = None, *args: Any, **kwargs: Any) -> str:
     singles = [d for d in x.dims if d.dimension == 1]
     dim = singles[0] if dim is None and singles else dim
     return f"rf.squeeze({called(x)}, axis={'…' if dim is None else axis(x, dim)})"
 
 
-def _unsqueezed(x: Any, *args: Any, **kwargs: Any) -> str:
+def _unsqueezed(x: object, *args: Any, **kwargs: Any) -> str:
     return f"not needed: ops broadcast by dims; rf.expand_dim({called(x)}, dim) if you must"
 
 
-def _expanded(x: Any, *args: Any, **kwargs: Any) -> str:
+def _expanded(x: object, *args: Any, **kwargs: Any) -> str:
     return f"not needed: ops broadcast by dims; rf.expand_dims({called(x)}, dims=[…]) if you must"
 
 
-def _masked_fill(x: Any, mask: Any = "mask", value: Any = "value", *args: Any) -> str:
+def _masked_fill(x: object, mask: object = "mask", value: object = "value", *args: object) -> str:
     return f"rf.where({called(mask)}, {called(value)}, {called(x)})"
 
 
-def _gathered(x: Any, dim: Any = None, index: Any = "…", *args: Any, **kwargs: Any) -> str:
+def _gathered(x: object, dim: object = None, index: object = "…", *args: Any, **kwargs: Any) -> str:
     return f"rf.gather({called(x)}, indices={called(index)}, axis={'…' if dim is None else axis(x, dim)})"
 
 
-def _narrowed(x: Any, dim: Any = 0, start: Any = 0, length: Any = "…") -> str:
+def _narrowed(x: object, dim: object = 0, start: object = 0, length: object = "…") -> str:
     return f"rf.slice({called(x)}, axis={axis(x, dim)}, start={called(start)}, size={called(length)})[0]"
 
 
-def _pieces(x: Any, size: Any = None, dim: Any = 0, *args: Any, **kwargs: Any) -> str:
+def _pieces(x: object, size: object = None, dim: object = 0, *args: Any, **kwargs: Any) -> str:
     return f"rf.split({called(x)}, axis={axis(x, dim)}, out_dims=[…])"
 
 
-def _largest(x: Any, k: Any = "…", dim: Any = -1, *args: Any, **kwargs: Any) -> str:
+def _largest(x: object, k: object = "…", dim: object = -1, *args: Any, **kwargs: Any) -> str:
     return f"rf.top_k({called(x)}, axis={axis(x, dim)}, k={called(k)})"
 
 
-def _joined(xs: Any, dim: Any = 0, *args: Any, **kwargs: Any) -> str:
+def _joined(xs: object, dim: object = 0, *args: Any, **kwargs: Any) -> str:
     xs = xs if isinstance(xs, list | tuple) else [xs]
     pairs = ", ".join(f"({called(x)}, {axis(x, dim)})" for x in xs if hasattr(x, "dims"))
     return f"rf.concat({pairs})[0]"
 
 
-def _stacked(xs: Any, *args: Any, **kwargs: Any) -> str:
+def _stacked(xs: object, *args: Any, **kwargs: Any) -> str:
     return f"rf.stack({called(list(xs) if isinstance(xs, list | tuple) else [xs])})[0]"
 
 
-def _clipped(x: Any, min: Any = None, max: Any = None) -> str:
+def _clipped(x: object, min: object = None, max: object = None) -> str:
     return f"rf.clip_by_value({called(x)}, {called(min)}, {called(max)})"
 
 
-def _cast(x: Any, dtype: Any = "…", *args: Any, **kwargs: Any) -> str:
+def _cast(x: object, dtype: object = "…", *args: Any, **kwargs: Any) -> str:
     return f'rf.cast({called(x)}, "{str(dtype).removeprefix("torch.")}")'
 
 
@@ -241,7 +241,7 @@ def _raw(name: str) -> Way:
     return lambda x, *args, **kwargs: f"{called(x)}.raw_tensor.{name}(…)"
 
 
-def _loss(x: Any, target: Any = "targets", *args: Any, **kwargs: Any) -> str:
+def _loss(x: object, target: object = "targets", *args: Any, **kwargs: Any) -> str:
     vocab = axis(x, -1)
     return f'rf.cross_entropy(estimated={called(x)}, target={called(target)}, axis={vocab}, estimated_type="logits")'
 
@@ -303,7 +303,7 @@ PROPERTIES: dict[str, Way] = {
 """The equivalents of properties of a torch tensor."""
 
 
-def features_hint(x: Any) -> str | None:
+def features_hint(x: object) -> str | None:
     """The code that gives `x` a feature dim; None if no dim of it can be one."""
     dim = likely_features(x)
     if dim is None:

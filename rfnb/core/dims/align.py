@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _serials = itertools.count(1)
 _interned: weakref.WeakValueDictionary[tuple[int, ...], Sig] = weakref.WeakValueDictionary()
 _RECENT = 1024  # signatures kept alive, so that plans outlive the tensors of a step
+serial_of = attrgetter("serial")
 _PLANS = 256  # maximum number of plans kept per signature
 _recent: list[Any] = [None] * _RECENT
 _position = itertools.count()
@@ -104,7 +106,7 @@ class Sig:
 def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | None = None) -> Sig:
     """The signature of these dims. Raises DimError if a dim occurs twice."""
     key = (
-        *[d.serial for d in dims],
+        *map(serial_of, dims),
         -1,
         sparse_dim.serial if sparse_dim else -1,
         feature_dim.serial if feature_dim else -1,

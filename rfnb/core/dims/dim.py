@@ -168,7 +168,7 @@ class Capacity:
             other._bounds.add(self)  # type: ignore[arg-type]
         self._set("_bounded_by", other)
 
-    def _set(self, name: str, value: Any) -> None:
+    def _set(self, name: str, value: object) -> None:
         """Sets an attribute, and binds all dims whose capacity depends on it again; if one cannot be, none is."""
         old, dims = getattr(self, name), self._following()
         setattr(self, name, value)
@@ -192,7 +192,7 @@ class Capacity:
             self.bind(self.size.bounded(None))
 
 
-def _checked(size: Any) -> int | None:
+def _checked(size: object) -> int | None:
     if size is None:
         return None
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
@@ -514,7 +514,7 @@ class Dim(Bindable, Algebra, Capacity, Kinds, Shown):
         return current_lengths([self]).describe(self)
 
 
-def check_dims(dims: Any, what: str | None = None) -> None:
+def check_dims(dims: object, what: str | None = None) -> None:
     """Raises DimError if `dims` is not a list of Dims.
 
     what: how the message begins; the rfnb function that the user called if not given.
@@ -542,7 +542,7 @@ def as_dims(dims: Dim | Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(dims) if not isinstance(dims, Dim | str) and hasattr(dims, "__iter__") else (dims,)  # type: ignore[return-value]
 
 
-def _made_of(given: Any) -> str | None:
+def _made_of(given: object) -> str | None:
     """A hint that shows how to make a Dim from what was given in its place."""
     if isinstance(given, str):
         return f'{given} = rf.Dim(None, name="{given}")'

@@ -179,7 +179,7 @@ def _linear(dim: Dim | int) -> tuple[Terms, int]:
     return [(dim, 1)], 0
 
 
-def check_operand(given: Any) -> None:
+def check_operand(given: object) -> None:
     """Raises DimError for what is not a Dim."""
     if not hasattr(given, "expr"):
         raise DimError(
@@ -308,11 +308,6 @@ def sub_side(a: Dim, b: Dim | int, side: str) -> Dim:
             terms.insert(at if side == "left" else at + 1, (dim, -factor))
         terms = [term for term in terms if term[1]]
     return _from_linear(terms, constant - taken_constant)
-
-
-def with_priority(dim: Dim, priority: int) -> Dim:
-    """A copy of `dim` that ops match before `dim` itself where a tensor has both."""
-    return make("copy", [dim], [priority])
 
 
 def free_term(dim: Dim) -> tuple[Dim | None, int]:
@@ -491,7 +486,7 @@ class Algebra:
         """
         if same_as_self:
             priority = self.match_priority if match_priority is None else match_priority
-            return self.base if priority == 0 else with_priority(self.base, priority)
+            return self.base if priority == 0 else make("copy", [self.base], [priority])
         new = type(self)(
             self.dimension,
             name=description or self.name,

@@ -61,7 +61,7 @@ symbolic_range: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_range", by="
 """The positions on an axis whose size is not a number yet."""
 
 
-def frame_numbers(count: Any) -> np.ndarray:
+def frame_numbers(count: object) -> np.ndarray:
     """The positions on an axis of this size: 0, 1, …"""
     values: np.ndarray = np.arange(count) if isinstance(count, int) else symbolic_range(count)
     return values
@@ -91,7 +91,7 @@ class Size:
     def __init__(
         self,
         dims: Sequence[Dim],
-        values: Any,
+        values: object,
         *,
         tags: Sequence[str] | None = None,
         made: Source | None = None,
@@ -295,14 +295,14 @@ class Lengths:
         bound = Lengths({**self.sizes, **{dim.serial: size for dim, size in sizes.items()}})
         return bound if self.finite else bound.infinite()
 
-    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+    def cached(self, key: object, make: Callable[[], object]) -> Any:
         """The result of `make`, computed once for this batch."""
         value = self.cache.get(key)
         if value is None:
             value = self.keep(key, make())
         return value
 
-    def keep(self, key: Any, value: Any) -> Any:
+    def keep(self, key: object, value: object) -> Any:
         """Stores a value for this batch; the cache is bounded."""
         if len(self.cache) >= _CACHED:
             self.cache.clear()

@@ -70,7 +70,7 @@ class ExpressionReader:
             raise value
         return value
 
-    def _constant(self, node: ast.Constant) -> Any:
+    def _constant(self, node: ast.Constant) -> object:
         if node.value is None or isinstance(node.value, bool | int | float | str):
             return node.value
         if node.value is Ellipsis:
@@ -90,7 +90,7 @@ class ExpressionReader:
             raise self.error(node, f"`{node.id}` is a function", hint=f"{node.id}(…)")
         raise self._unknown(node, node.id, list(self.names.values))
 
-    def _sequence(self, node: ast.List | ast.Tuple) -> Any:
+    def _sequence(self, node: ast.List | ast.Tuple) -> object:
         parts = [self.read(part) for part in node.elts]
         return tuple(parts) if isinstance(node, ast.Tuple) else parts
 
@@ -123,7 +123,7 @@ class ExpressionReader:
             return value
         raise self.error(node, f"{torch_ops.article(owner)} has no .{node.attr}")
 
-    def _attribute_of_tensor(self, node: ast.Attribute, owner: Any) -> Any:
+    def _attribute_of_tensor(self, node: ast.Attribute, owner: object) -> object:
         name, named = node.attr, _ATTRIBUTES[Tensor] if isinstance(owner, Tensor) else ("dims",)
         if name in named:
             return getattr(owner if isinstance(owner, Tensor) else plain_tensor(owner), name)
@@ -147,7 +147,7 @@ class ExpressionReader:
             return Ellipsis
         return tuple(map(self._key, node.elts)) if isinstance(node, ast.Tuple) else self.read(node)
 
-    def _subscript(self, node: ast.Subscript) -> Any:
+    def _subscript(self, node: ast.Subscript) -> object:
         owner, key = self.read(node.value), self._key(node.slice)
         if is_raw(owner) or isinstance(owner, Tensor):
             return self._done(node, torch_ops.pick, owner, key)
@@ -164,31 +164,32 @@ class ExpressionReader:
             raise self.error(node, "the index is out of range", expected=f"0 … {len(owner) - 1}")
         return owner[key]
 
-    def _whole(self, key: Any) -> Any:
+    def _whole(self, key: object) -> Any:
         """A whole number in a tensor of one entry as an int; others as they are."""
         raw = torch_ops.bare(key)
         return int(raw) if is_raw(raw) and raw.shape == () and "int" in str(raw.dtype) else key
 
-    def _member(self, node: ast.AST, owner: Members, name: str) -> Any:
+    def _member(self, node: ast.AST, owner: Members, name: str) -> object:
         members = list(owner.members())
         if any(member == name or member.startswith(f"{name}.") for member in members):
             return owner[name]
         raise self._unknown(node, name, members)
 
-    def _entry(self, node: ast.AST, owner: dict[Any, Any], key: Any) -> Any:
+    def _entry(self, node: ast.AST, owner: dict[Any, Any], key: object) -> Any:
         if isinstance(key, str | int) and dict.__contains__(owner, key):
             return dict.__getitem__(owner, key)
         raise self._unknown(node, str(key), [str(entry) for entry in owner])
 
-    def _call(self, node: ast.Call) -> Any:
+    def _call(self, node: ast.Call) -> object:
         function = self.function(node.func)
         if any(isinstance(part, ast.Starred) for part in node.args) or any(k.arg is None for k in node.keywords):
             raise self.error(node, "calls cannot use * or **")
-        owner = [] if function is not None else [self.read(node.func.value)]  # type: ignore[attr-defined]
+        owner = [self.read(node.func.value)] if function is None and isinstance(node.func, ast.Attribute) else []
         args = [*owner, *(self.read(part) for part in node.args)]
         kwargs = {k.arg: self.read(k.value) for k in node.keywords if k.arg}
         if function is None:
-            function = self._done(node, torch_ops.method_of, owner[0], node.func.attr)  # type: ignore[attr-defined]
+            assert isinstance(node.func, ast.Attribute)
+            function = self._done(node, torch_ops.method_of, owner[0], node.func.attr)
         if isinstance(function, torch_ops.Pure):
             return self._done(node, torch_ops.call, function, args, kwargs)
         return self._done(node, function, *args, **kwargs)
@@ -213,7 +214,7 @@ class ExpressionReader:
             raise self.error(node, refusal.what, **refusal.facts)
         return None
 
-    def _plain_function(self, node: ast.Name) -> Callable[..., Any]:
+    def _plain_function(self, node: ast.Name) -> Callable[..., object]:
         name = node.id
         if name in self.names.own:
             return _with_copies(self.names.own[name])
@@ -239,7 +240,7 @@ class ExpressionReader:
         root = path.partition(".")[0]
         return root in torch_ops.MODULES and root not in self.names.values
 
-    def _of_module(self, node: ast.Attribute, path: str, table: Mapping[str, Any]) -> Any:
+    def _of_module(self, node: ast.Attribute, path: str, table: Mapping[str, object]) -> Any:
         full = torch_ops.path_of(path)
         if full in table:
             return table[full]
@@ -251,7 +252,7 @@ class ExpressionReader:
         fault = f"`{path}` cannot be {'called' if table is torch_ops.functions() else 'used'} in an expression"
         raise self.error(node, fault, expected=torch_ops.ONLY_COMPUTE, hint=hint)
 
-    def _binary(self, node: ast.BinOp) -> Any:
+    def _binary(self, node: ast.BinOp) -> object:
         how = _BINARY.get(type(node.op))
         left, right = self.read(node.left), self.read(node.right)
         if how is None:
@@ -268,7 +269,8 @@ class ExpressionReader:
             if name is None:
                 raise self.error(node, "Tensors are multiplied by dims", hint="rf.matmul(a, b, reduce=dim)")
             return self._logical(node, name, left, right)
-        if how is operator.pow and isinstance(left, int) and isinstance(right, int) and _large(left, right):
+        whole = isinstance(left, int) and isinstance(right, int)
+        if how is operator.pow and whole and left.bit_length() * abs(right) > BITS:
             raise self.error(node, "the power is too large")
         result = self._done(node, how, left, right)
         if isinstance(result, complex):
@@ -301,7 +303,7 @@ class ExpressionReader:
                 result = self.read(part)
         return result
 
-    def _comparison(self, node: ast.Compare) -> Any:
+    def _comparison(self, node: ast.Compare) -> object:
         left = self.read(node.left)
         result: Any = True
         for op, comparator in zip(node.ops, node.comparators, strict=True):
@@ -316,7 +318,7 @@ class ExpressionReader:
             left = right
         return result
 
-    def _compared(self, node: ast.AST, how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    def _compared(self, node: ast.AST, how: Callable[[Any, Any], object], left: object, right: object) -> object:
         if how in (operator.is_, operator.is_not):
             if right is not None:
                 raise self.error(node, "`is` is for None", hint="==")
@@ -336,7 +338,7 @@ class ExpressionReader:
                 return how(left, right)
         raise self.error(node, f"{torch_ops.article(left)} and {torch_ops.article(right)} cannot be compared")
 
-    def _labels(self, node: ast.AST, value: Any, other: Any) -> Any:
+    def _labels(self, node: ast.AST, value: object, other: object) -> Any:
         """Returns the number of a label that is compared with a tensor of labels; other values as they are."""
         if isinstance(value, str) and isinstance(other, Tensor):
             if other.vocab is None:
@@ -344,19 +346,19 @@ class ExpressionReader:
             return self._done(node, other.vocab.encode, [value])[0]
         return value
 
-    def _logical(self, node: ast.AST, name: str, *values: Any) -> Any:
+    def _logical(self, node: ast.AST, name: str, *values: object) -> object:
         if not any(map(is_raw, values)):
             return self._done(node, OPS[name].fn, *values)
         first, *tail = (value != 0 if is_raw(value) or isinstance(value, Tensor) else bool(value) for value in values)
         how = operator.and_ if name == "logical_and" else operator.or_
         return self._done(node, torch_ops.operate, how, first, tail[0]) if tail else ~first
 
-    def _truth(self, node: ast.AST, value: Any) -> bool:
+    def _truth(self, node: ast.AST, value: object) -> bool:
         if value is None or isinstance(value, bool | int | float | np.generic) or is_raw(value):
             return bool(value)
         raise self.error(node, f"{torch_ops.article(value)} is neither true nor false")
 
-    def _done(self, node: ast.AST, function: Callable[..., Any], *given: Any, **by_name: Any) -> Any:
+    def _done(self, node: ast.AST, function: Callable[..., object], *given: Any, **by_name: Any) -> Any:
         try:
             return function(*given, **by_name)
         except RfError:
@@ -375,7 +377,7 @@ class ExpressionReader:
         return self.error(node, fault, ExpressionNameError, expected=names or "no names", hint=hint)
 
 
-READ: dict[type[ast.AST], Callable[[ExpressionReader, Any], Any]] = {
+READ: dict[type[ast.AST], Callable[[ExpressionReader, Any], object]] = {
     ast.Constant: ExpressionReader._constant,
     ast.Name: ExpressionReader._name,
     ast.List: ExpressionReader._sequence,
@@ -412,14 +414,14 @@ _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.BitOr: operator.or_,
     ast.BitXor: operator.xor,
 }
-_LOGICAL: dict[Any, str | None] = {
+_LOGICAL: dict[object, str | None] = {
     operator.and_: "logical_and",
     operator.or_: "logical_or",
     operator.xor: "not_equal",
     operator.matmul: None,
 }
 """The ops on Tensors of operators; None where there is none."""
-_COMPARE: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+_COMPARE: dict[type[ast.AST], Callable[[Any, Any], object]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -447,34 +449,29 @@ class PositionalAxis(NamedTuple):
     position: int
 
 
-def _calculates(value: Any) -> bool:
+def _calculates(value: object) -> bool:
     return isinstance(value, Tensor | int | float | np.generic) or is_raw(value)
 
 
-def _has_entries(value: Any) -> bool:
+def _has_entries(value: object) -> bool:
     """Whether `and`, `or` and `not` work on each entry of a value."""
     return isinstance(value, Tensor) or (is_raw(value) and torch_ops.entries(value) != 1)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, tuple | list):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, str | bool | int | float)
-
-
-def _large(base: int, exponent: int) -> bool:
-    return base.bit_length() * abs(exponent) > BITS
 
 
 def path_of(node: ast.expr) -> str:
     """`a.b.c` as text; empty for other expressions."""
     if isinstance(node, ast.Name):
         return node.id
-    owner = path_of(node.value) if isinstance(node, ast.Attribute) else ""
-    return f"{owner}.{node.attr}" if owner else ""  # type: ignore[attr-defined]
+    return f"{owner}.{node.attr}" if isinstance(node, ast.Attribute) and (owner := path_of(node.value)) else ""
 
 
-def _held(owner: Any, name: str) -> Iterator[Any]:
+def _held(owner: object, name: str) -> Iterator[object]:
     """The attribute that an object holds itself, or as a module of torch does. No code of its class runs."""
     slots = [cls.__dict__["__dict__"] for cls in type(owner).__mro__ if "__dict__" in cls.__dict__]
     if name.startswith("_") or isinstance(owner, type | ModuleType) or set(map(type, slots)) != {GetSetDescriptorType}:
@@ -485,7 +482,7 @@ def _held(owner: Any, name: str) -> Iterator[Any]:
             yield holder[name]
 
 
-def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_tensors(function: Callable[..., object]) -> Callable[..., object]:
     """A function of rf, which is given Tensors in place of raw tensors, and their dims in place of positions."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -493,7 +490,7 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         by_name = {name: plain_tensor(arg) if is_raw(arg) else arg for name, arg in kwargs.items()}
         tensor = next((arg for arg in (*tensors, *by_name.values()) if isinstance(arg, Tensor)), None)
 
-        def dims(arg: Any) -> Any:
+        def dims(arg: object) -> Any:
             if isinstance(arg, list):
                 return [dims(part) for part in arg]
             return tensor.dims[arg.position] if isinstance(arg, PositionalAxis) and tensor is not None else arg
@@ -503,24 +500,24 @@ def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _with_copies(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_copies(function: Callable[..., object]) -> Callable[..., object]:
     """A function of the user, which is given copies of tensors, arrays and containers."""
     return lambda *args, **kwargs: function(
         *map(torch_ops.copied, args), **{name: torch_ops.copied(arg) for name, arg in kwargs.items()}
     )
 
 
-def _abs(value: Any) -> Any:
+def _abs(value: Any) -> object:
     is_tensor = isinstance(value, Tensor) or (is_raw(value) and not isinstance(value, np.ndarray))
     return _method("abs", value) if is_tensor else abs(value)
 
 
-def _method(name: str, *args: Any, **kwargs: Any) -> Any:
+def _method(name: str, *args: Any, **kwargs: Any) -> object:
     return torch_ops.call(torch_ops.method_of(args[0], name), args, kwargs)
 
 
-def _converted(kind: type) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
+def _converted(kind: type) -> Callable[[Any], object]:
+    def convert(value: object) -> object:
         value = torch_ops.bare(value)
         if not (is_raw(value) or isinstance(value, bool | int | float | str | np.generic)):
             raise Refusal(f"{torch_ops.article(value)} is not a number")
@@ -536,7 +533,7 @@ def _length(value: Any) -> int:
     return len(value)
 
 
-def _of_entries(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_entries(function: Callable[..., object]) -> Callable[..., object]:
     """`max`, `any` and others of Python, which take one sequence or some values."""
     name = function.__name__
 
@@ -554,13 +551,13 @@ def _of_entries(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _round(value: Any, digits: int | None = None) -> Any:
+def _round(value: Any, digits: int | None = None) -> object:
     if is_raw(value) or isinstance(value, Tensor):
         return _method("round", value, **({} if digits is None else {"decimals": digits}))
     return round(value, digits)
 
 
-_BUILTINS: dict[str, Callable[..., Any]] = {
+_BUILTINS: dict[str, Callable[..., object]] = {
     "abs": _abs,
     "len": _length,
     "round": _round,
@@ -619,8 +616,8 @@ class Expression:
         nodes = [*ast.walk(self._tree)]
         called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
         names = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called} - {"rf", *torch_ops.MODULES}
-        parts = (n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
-        return frozenset(names | {n.attr for n in parts if n.value.id in ("before", "after")})  # type: ignore[attr-defined]
+        parts = [(n.value, n.attr) for n in nodes if isinstance(n, ast.Attribute)]
+        return frozenset(names | {name for n, name in parts if isinstance(n, ast.Name) and n.id in ("before", "after")})
 
     def _error(
         self, node: ast.AST, what: str, kind: type[ExpressionError] = ExpressionError, **facts: Any
@@ -674,7 +671,7 @@ MAKES_ROOM = frozenset(
 """Ops that allocate memory in proportion to an argument, or that move data to a device."""
 
 
-def functions_of_ops() -> dict[str, Callable[..., Any]]:
+def functions_of_ops() -> dict[str, Callable[..., object]]:
     """The ops that expressions may use: they draw no random numbers, have no effects and call no other functions."""
     return {
         name: row.fn

@@ -149,7 +149,7 @@ def functions() -> dict[str, Pure]:
     return {f"{name}.{pure.name}": pure for name, owner, table in tables for pure in _pure(name, owner, table)}
 
 
-def _pure(name: str, owner: Any, table: dict[str, str]) -> Iterator[Pure]:
+def _pure(name: str, owner: object, table: dict[str, str]) -> Iterator[Pure]:
     for kind, names in table.items():
         for function in names.split():
             fn = getattr(owner, function)
@@ -205,7 +205,7 @@ ONLY_COMPUTE = "what only computes: no writing, random numbers, files, or sizes 
 class Refusal(Exception):
     """Something that an expression cannot do, with the facts of an error."""
 
-    def __init__(self, what: str, **facts: Any):
+    def __init__(self, what: str, **facts: object):
         super().__init__(what)
         self.what, self.facts = what, facts
 
@@ -224,7 +224,7 @@ def is_raw(value: Any) -> bool:
     return answer and (not issubclass(kind, np.ndarray) or (kind in ARRAYS and value.dtype.kind in "biufc"))
 
 
-def method_of(owner: Any, name: str) -> Pure:
+def method_of(owner: object, name: str) -> Pure:
     """The method of a value with this name. Raises Refusal if there is none that only computes."""
     if not (is_raw(bare(owner)) or isinstance(owner, np.generic)):
         raise Refusal(f"{article(owner)} has no method `{name}` here", expected="a method of a tensor or array")
@@ -237,7 +237,7 @@ def method_of(owner: Any, name: str) -> Pure:
     return table[name]
 
 
-def refused_method(name: str, known: Mapping[str, Any]) -> Refusal:
+def refused_method(name: str, known: Mapping[str, object]) -> Refusal:
     """The error about a method that writes, that an expression must not call, or that is unknown."""
     if name.endswith("_") and not name.startswith("_"):
         hint = f"x.{name.rstrip('_')}(…) gives a new tensor"
@@ -250,7 +250,7 @@ def refused_method(name: str, known: Mapping[str, Any]) -> Refusal:
     )
 
 
-def article(value: Any) -> str:
+def article(value: object) -> str:
     """The type of a value, for messages: "a str", "an int"."""
     name = type(value).__name__
     return "nothing" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
@@ -277,17 +277,17 @@ def call(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
                 expected="operands with the dims of one of them",
             )
 
-        def in_place(value: Any) -> Any:
+        def in_place(value: object) -> Any:
             return value.copy_compatible_to_dims_raw(widest.dims) if isinstance(value, Tensor) else value
 
     result = _computed(
         pure, _swapped(args, in_place), {name: _swapped(value, in_place) for name, value in kwargs.items()}
     )
-    keeps = _keeps_axes(args, kwargs)
-    return _with_dims(result, pure.kind, widest, axes if not keeps else None)
+    keeps_axes = kwargs.get("keepdim", kwargs.get("keepdims", any(arg is True for arg in args[2:])))
+    return _with_dims(result, pure.kind, widest, None if keeps_axes else axes)
 
 
-def _kind(pure: Pure, args: Sequence[Any]) -> str:
+def _kind(pure: Pure, args: Sequence[object]) -> str:
     """The kind of a function with these arguments: `max(a, b)` works entry by entry, `where(a)` gives positions."""
     if pure.name == "where":
         return "each" if len(args) == 3 else "other"
@@ -295,14 +295,14 @@ def _kind(pure: Pure, args: Sequence[Any]) -> str:
     return "each" if two and (is_raw(args[1]) or isinstance(args[1], Tensor)) else pure.kind
 
 
-def pick(owner: Any, key: Any) -> Any:
+def pick(owner: object, key: object) -> Any:
     """`owner[key]` of a raw tensor, an array or a Tensor."""
     if isinstance(owner, Tensor):
         return _pick_named(owner, key)
     return _index(owner, _swapped(key, bare))
 
 
-def bare(value: Any) -> Any:
+def bare(value: object) -> Any:
     """The raw tensor of a Tensor; other values as they are."""
     return value._raw if isinstance(value, Tensor) else value
 
@@ -338,7 +338,7 @@ def entries(value: Any) -> int:
 # -- computing
 
 
-def _computed(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _computed(pure: Pure, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
     """The result for raw operands."""
     if pure.fn is None and isinstance(args[0], np.ndarray | np.generic):
         if pure.name == "tolist":
@@ -360,7 +360,7 @@ def _computed(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
     return _checked(function(*args, **kwargs), args)
 
 
-def operate(how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def operate(how: Callable[[Any, Any], object], left: object, right: object) -> Any:
     """An operator of Python between two values, of which one is a raw tensor or an array."""
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         tensors = [value for value in (left, right) if isinstance(value, Tensor)]
@@ -374,7 +374,7 @@ def operate(how: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     return _checked(how(left, right), (left, right))
 
 
-def _index(raw: RawTensor, key: Any) -> Any:
+def _index(raw: RawTensor, key: object) -> Any:
     if not all(_is_key(part) for part in (key if isinstance(key, tuple) else (key,))):
         raise Refusal(
             "a tensor cannot be indexed by this", expected="numbers, slices, `...`, None, tensors, lists of them"
@@ -385,7 +385,7 @@ def _index(raw: RawTensor, key: Any) -> Any:
     return _checked(raw[_swapped(key, _as_array) if isinstance(raw, np.ndarray) else positions], (raw,))
 
 
-def _is_key(part: Any) -> bool:
+def _is_key(part: object) -> bool:
     if isinstance(part, slice):
         return all(bound is None or is_raw(bound) or type(bound) is int for bound in (part.start, part.stop, part.step))
     if isinstance(part, list):
@@ -393,35 +393,35 @@ def _is_key(part: Any) -> bool:
     return part is None or part is Ellipsis or isinstance(part, int | np.generic) or is_raw(part)
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(value: object) -> Any:
     """A raw tensor as an array that cannot be written to."""
     if is_raw(value) and not isinstance(value, np.ndarray):
         value = raw_registry.backend_of_raw(value).to_numpy_raw(value)
     return _read_only(value)
 
 
-def _read_only(value: Any) -> Any:
+def _read_only(value: object) -> Any:
     if isinstance(value, np.ndarray):
         value = value.view()
         value.flags.writeable = False
     return value
 
 
-def _as_torch(value: Any) -> Any:
+def _as_torch(value: object) -> Any:
     """An array as a tensor of torch."""
     if isinstance(value, np.ndarray | np.generic):
         return module("torch").from_numpy(np.array(value))
     return value
 
 
-def _swapped(value: Any, fn: Callable[[Any], Any]) -> Any:
+def _swapped(value: object, fn: Callable[[Any], object]) -> Any:
     """`fn` of all values in lists and tuples."""
     if type(value) is tuple or type(value) is list:
         return type(value)(_swapped(part, fn) for part in value)
     return fn(value)
 
 
-def _leaves(values: Sequence[Any]) -> Iterator[Any]:
+def _leaves(values: Sequence[object]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, list | tuple):
             yield from _leaves(value)
@@ -432,7 +432,7 @@ def _leaves(values: Sequence[Any]) -> Iterator[Any]:
 # -- dims
 
 
-def _axes(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any], whole: Tensor) -> tuple[int, ...] | None:
+def _axes(pure: Pure, args: Sequence[object], kwargs: Mapping[str, object], whole: Tensor) -> tuple[int, ...] | None:
     """The positions of the axes that a function reduces or goes along; None for all of them."""
     if pure.kind not in ("over", "along"):
         return ()
@@ -444,11 +444,6 @@ def _axes(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any], whole: Ten
     if not numbers or not all(type(number) is int for number in numbers):
         return None
     return tuple(number % max(len(whole.dims), 1) for number in numbers)
-
-
-def _keeps_axes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether reduced axes stay, with one entry."""
-    return bool(kwargs.get("keepdim", kwargs.get("keepdims", any(arg is True for arg in args[2:]))))
 
 
 def _check_padding(pure: Pure, tensor: Tensor, axes: tuple[int, ...] | None) -> None:
@@ -494,7 +489,7 @@ def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | No
     return tensor_of(result, align.sig(dims, None, feature), whole.lengths.infinite())
 
 
-def _pick_named(owner: Tensor, key: Any) -> Any:
+def _pick_named(owner: Tensor, key: object) -> Any:
     """Indexing of a Tensor: where only numbers and `:` are given, the other dims stay."""
     parts = key if isinstance(key, tuple) else (key,)
     every = slice(None)
@@ -529,7 +524,7 @@ def _pick_named(owner: Tensor, key: Any) -> Any:
 # -- what is refused
 
 
-def _check_arguments(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _check_arguments(pure: Pure, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     for name in kwargs:
         if name not in KEYWORDS:
             writes = name in ("out", "inplace", "_out")
@@ -548,7 +543,7 @@ def _check_arguments(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any])
             )
 
 
-def is_data(value: Any) -> bool:
+def is_data(value: object) -> bool:
     """Whether functions of torch and numpy can be given a value: tensors, numbers, texts and dtypes."""
     if value is None or isinstance(value, bool | int | float | str | np.generic | Tensor):
         return True
@@ -591,7 +586,7 @@ def _check_count(raw: RawTensor) -> None:
         raise Refusal("there are too many entries", got=f"{entries(raw):,}", expected=f"at most {MANY:,}")
 
 
-def _checked(result: Any, operands: Sequence[Any]) -> Any:
+def _checked(result: Any, operands: Sequence[object]) -> Any:
     """A result, which must consist of tensors and numbers. Raises Refusal otherwise."""
     if isinstance(result, list | tuple):
         for part in result:

@@ -31,12 +31,12 @@ class ModuleTable:
         self._named_modules = named_modules or (lambda root, prefix: root.named_modules(prefix=prefix))
         self._facts: dict[int, ModuleFacts] = {}
         self._calls: dict[int, int] = {}
-        self._alive: list[Any] = []  # so that no id is reused
+        self._alive: list[object] = []  # so that no id is reused
         self.parameters: dict[int, str] = {}  # paths, by id
         self.used: set[int] = set()  # ids of parameters that were read
         self.count = 0
 
-    def add(self, root: Any, prefix: str = "") -> None:
+    def add(self, root: object, prefix: str = "") -> None:
         """Adds a module and all modules inside it."""
         named = self._named_modules(root, prefix)
         new = [(path, module) for path, module in named if id(module) not in self._facts]
@@ -58,7 +58,7 @@ class ModuleTable:
             self._facts[id(module)] = ModuleFacts(type(module).__name__, path, count, trained, note_of(module))
         self.count += counts[prefix][0] if prefix in counts else 0
 
-    def knows(self, module: Any) -> bool:
+    def knows(self, module: object) -> bool:
         """Whether a module was added."""
         return id(module) in self._facts
 
@@ -69,7 +69,7 @@ class ModuleTable:
         calls = self._calls[id(module)] = self._calls.get(id(module), -1) + 1
         return replace(self._facts[id(module)], call=calls) if calls else self._facts[id(module)]
 
-    def _free_name(self, module: Any, inside: str) -> str:
+    def _free_name(self, module: object, inside: str) -> str:
         paths = {facts.path for facts in self._facts.values()}
         stem = f"{inside}.{default_name(module)}".lstrip(".")
         return next(name for n in range(len(paths) + 1) if (name := f"{stem}_{n + 1}" if n else stem) not in paths)
@@ -85,12 +85,12 @@ class ModuleTable:
         return tuple(f for path, f in idle.items() if path and not any(up in idle for up in _parents(path)))
 
 
-def is_module(thing: Any) -> bool:
+def is_module(thing: object) -> bool:
     """Whether an object is a module of rfnb or torch, not a class of modules."""
     return hasattr(thing, "named_modules") and not isinstance(thing, type)
 
 
-def default_name(module: Any) -> str:
+def default_name(module: object) -> str:
     """The name of a module that no attribute names: "layer_norm" for LayerNorm."""
     if hasattr(module, "get_default_name"):
         return str(module.get_default_name())
@@ -131,7 +131,7 @@ class CallRecorder:
     quiet: bool = False
     in_library: bool = False
 
-    def __init__(self, model: Any, modules: ModuleTable, meter: Meter | None = None):
+    def __init__(self, model: object, modules: ModuleTable, meter: Meter | None = None):
         self.meter = meter or NO_METER
         self.graph = CallGraph()
         self.modules = modules
@@ -177,7 +177,7 @@ class CallRecorder:
             self.graph.values[number].name = ", ".join(its_names)
         return tuple(names)
 
-    def forget(self, tensor: Any) -> None:
+    def forget(self, tensor: object) -> None:
         """Makes a tensor that was changed in place a new value from now on."""
         self._known.pop(id(tensor), None)
 
@@ -186,7 +186,7 @@ class CallRecorder:
         kind = self.tensor_type
         return tuple([self.number_of(leaf) for leaf in leaves(as_dicts(structures)) if isinstance(leaf, kind)])
 
-    def made(self, node: Node, result: Any, given: Any = ()) -> None:
+    def made(self, node: Node, result: object, given: object = ()) -> None:
         """Sets the outputs of a node to the tensors of a result. Those that are new are marked as made by the node.
 
         given: the arguments of the call.
@@ -213,7 +213,7 @@ class CallRecorder:
         body.append(node)
         return node
 
-    def begin_module(self, module: Any, inputs: tuple[int, ...]) -> Node | None:
+    def begin_module(self, module: object, inputs: tuple[int, ...]) -> Node | None:
         """Adds a node for the call of a module. Returns None for the model itself, which is the whole graph."""
         path = self.inside[-1][0]
         facts = self.modules.call(module, path)

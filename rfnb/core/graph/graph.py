@@ -258,8 +258,8 @@ class _Likeness:
 
     def __init__(self, graph: CallGraph):
         self._graph = graph
-        self._forms: dict[Any, int] = {}
-        self._kinds: dict[int, Any] = {}  # by number of the value
+        self._forms: dict[object, int] = {}
+        self._kinds: dict[int, object] = {}  # by number of the value
 
     def form(self, node: Node) -> int:
         """The number of a node's form. For modules and loops, the graph stores it."""

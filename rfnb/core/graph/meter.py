@@ -141,7 +141,7 @@ class Meter:
     def changes(self, raw: Any) -> None:
         """Called with a raw tensor before a node changes it in place."""
 
-    def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
+    def made(self, node: Node, given: object, results: Iterable[object]) -> None:
         """Called with the arguments of a node, and its results as a flat sequence."""
 
     def now(self) -> float:
@@ -156,20 +156,20 @@ class Meter:
         """The seconds since the last node ended, or the one that is running began."""
         return 0.0
 
-    def whole(self, call: Callable[[], Any]) -> Any:
+    def whole(self, call: Callable[[], object]) -> Any:
         """Calls the model."""
         return call()
 
-    def done(self, result: Any) -> None:
+    def done(self, result: object) -> None:
         """The call of the model has ended with this result."""
 
     # -- loops
 
-    def timed(self, fn: Callable[..., Any], node: Node) -> Callable[..., Any]:
+    def timed(self, fn: Callable[..., object], node: Node) -> Callable[..., Any]:
         """The function of a raw call in the steps of a loop, measured."""
         return fn
 
-    def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: MeasuredLoop) -> Callable[..., Any]:
+    def watched(self, fn: Callable[..., object], seen: Mapping[int, object], run: MeasuredLoop) -> Callable[..., Any]:
         """The function of a raw call in the steps of a loop, whose results are watched.
 
         seen: by position of the result, what is known of it. run: what is known of the loop.
@@ -177,8 +177,8 @@ class Meter:
         return fn
 
     def hoisted(
-        self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: MeasuredLoop
-    ) -> Any:
+        self, node: Node, place: str, fn: Callable[[], object], alone: Callable[[], object], run: MeasuredLoop
+    ) -> object:
         """Calls `fn`, which computes an op outside of the steps. alone: computes it for one step."""
         return fn()
 

@@ -71,7 +71,7 @@ class ModelGraph(Shown):
         """All values, by number."""
         return self.graph.values
 
-    def to_dot(self, **choice: Any) -> Any:
+    def to_dot(self, **choice: object) -> Any:
         """The graph as a `graphviz.Source`, folded like `rf.show(graph, **choice)`.
 
         Raises ViewError if the package graphviz is missing.
@@ -91,7 +91,7 @@ class ModelGraph(Shown):
             open_ += [(depth + 1, inner) for inner in reversed(node.body)]
 
 
-def title(model: Any) -> str:
+def title(model: object) -> str:
     """The name of a model: the class of a module, or the name of a function."""
     return str(getattr(model, "__name__", type(model).__name__)).replace("<lambda>", "lambda")
 
@@ -102,7 +102,7 @@ def owner(model: Any) -> Any:
     return module if is_module(module) else None
 
 
-def argument_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+def argument_names(model: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> list[tuple[str, object]]:
     """The arguments of a call, each with the name of the model's parameter."""
     call = _function_of(model)
     try:
@@ -112,14 +112,14 @@ def argument_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return [part for name, value in bound.arguments.items() for part in _spread(call, name, value)]
 
 
-def _function_of(model: Any) -> Any:
+def _function_of(model: object) -> Any:
     """The function with the signature of a model: that of torch takes any arguments, and calls `forward`."""
     if inspect.isroutine(model) or isinstance(model, partial):
         return model
     return getattr(model, "forward", None) or type(model).__call__.__get__(model)
 
 
-def keywords_of(model: Any) -> tuple[list[str], bool]:
+def keywords_of(model: object) -> tuple[list[str], bool]:
     """The keywords that the call of a model names, and whether it takes any others as well."""
     try:
         parameters = inspect.signature(_function_of(model)).parameters.values()
@@ -129,7 +129,7 @@ def keywords_of(model: Any) -> tuple[list[str], bool]:
     return names, any(item.kind is item.VAR_KEYWORD for item in parameters)
 
 
-def _spread(call: Any, name: str, value: Any) -> list[tuple[str, Any]]:
+def _spread(call: Any, name: str, value: Any) -> list[tuple[str, object]]:
     kind = inspect.signature(call).parameters[name].kind
     if kind is inspect.Parameter.VAR_POSITIONAL:
         return [(f"{name}{i}", part) for i, part in enumerate(value)]

@@ -53,7 +53,7 @@ form_of: Callable[[type], Form | None] = lru_cache(1024)(_form)
 def _object_form(names: Callable[[Any], list[str]]) -> Form:
     """The form of objects whose parts are attributes."""
 
-    def like(tree: Any, parts: list[Any]) -> Any:
+    def like(tree: object, parts: list[Any]) -> Any:
         pairs = zip(names(tree), parts, strict=True)
         changed = [(name, part) for name, part in pairs if getattr(tree, name, None) is not part]
         new = _copied(tree, names(tree)) if changed else tree
@@ -64,7 +64,7 @@ def _object_form(names: Callable[[Any], list[str]]) -> Form:
     return Form(names, lambda tree: [getattr(tree, name, None) for name in names(tree)], like)
 
 
-def _copied(tree: Any, names: list[str]) -> Any:
+def _copied(tree: object, names: list[str]) -> object:
     """A shallow copy that runs no code of the class: a `__getattr__` may count on attributes that are not set yet."""
     try:
         new = object.__new__(type(tree))
@@ -82,11 +82,11 @@ def field_names(cls: type) -> list[str]:
     return [field.name for field in fields]
 
 
-def _dict_like(tree: Any, parts: list[Any]) -> Any:
+def _dict_like(tree: Any, parts: list[Any]) -> object:
     return _dict_with(tree, list(zip(tree, parts, strict=True)))
 
 
-def _dict_with(tree: Any, items: list[tuple[Any, Any]]) -> Any:
+def _dict_with(tree: Any, items: list[tuple[Any, Any]]) -> object:
     """A dict of the same class with other items. If the class has a constructor of its own, it is copied."""
     cls: Any = type(tree)
     if cls.__init__ in (dict.__init__, OrderedDict.__init__):
@@ -100,7 +100,7 @@ def _dict_with(tree: Any, items: list[tuple[Any, Any]]) -> Any:
     return new
 
 
-def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
+def map_leaves(fn: Callable[[Any], object], tree: object) -> Any:
     """Applies `fn` to each leaf, which is anything but a container, and returns the results in the same structure."""
     form = form_of(type(tree))
     if form is None:
@@ -109,7 +109,7 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     return form.like(tree, parts)
 
 
-def arranged(tree: Any, like: Any) -> Any:
+def arranged(tree: object, like: object) -> Any:
     """`tree` with the keys of its dicts in the order of `like`; a dict with different keys is left unchanged."""
     if isinstance(tree, dict) and isinstance(like, dict) and tree.keys() == like.keys():
         return _dict_with(tree, [(key, arranged(tree[key], value)) for key, value in like.items()])
@@ -119,7 +119,7 @@ def arranged(tree: Any, like: Any) -> Any:
     return form.like(tree, [arranged(*pair) for pair in zip(form.parts(tree), like_form.parts(like), strict=True)])
 
 
-def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def map_pairs(fn: Callable[[Any, Any], object], a: object, b: object) -> Any:
     """Applies `fn(leaf of a, leaf of b)`, in the structure of `a`. Raises DimError if `b` has a different structure."""
     b = arranged(b, a)
     if not same_structure(a, b):
@@ -132,7 +132,7 @@ def map_pairs(fn: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return map_leaves(lambda leaf: fn(leaf, next(partners)), a)
 
 
-def leaves(tree: Any) -> list[Any]:
+def leaves(tree: object) -> list[Any]:
     """All leaves, in the order in which `map_leaves` visits them."""
     form = form_of(type(tree))
     if form is None:
@@ -142,7 +142,7 @@ def leaves(tree: Any) -> list[Any]:
     return result
 
 
-def _collect(tree: Any, form: Form, found: list[Any]) -> None:
+def _collect(tree: object, form: Form, found: list[Any]) -> None:
     for part in form.parts(tree):
         inner = form_of(type(part))
         if inner is None:
@@ -151,7 +151,7 @@ def _collect(tree: Any, form: Form, found: list[Any]) -> None:
             _collect(part, inner, found)
 
 
-def named_leaves(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
+def named_leaves(tree: object, prefix: str = "") -> list[tuple[str, Any]]:
     """All leaves with their paths: "lstm.h", "layers.0"."""
     parts = named_parts(tree)
     if parts is None:
@@ -159,12 +159,12 @@ def named_leaves(tree: Any, prefix: str = "") -> list[tuple[str, Any]]:
     return [leaf for key, part in parts for leaf in named_leaves(part, f"{prefix}.{key}" if prefix else str(key))]
 
 
-def named_parts(tree: Any) -> list[tuple[Any, Any]] | None:
+def named_parts(tree: object) -> list[tuple[object, object]] | None:
     """The parts of a container with their names; None for a leaf."""
     form = form_of(type(tree))
     return None if form is None else list(zip(form.names(tree), form.parts(tree), strict=True))
 
 
-def same_structure(a: Any, b: Any) -> bool:
+def same_structure(a: object, b: object) -> bool:
     """Whether both have the same containers with the same keys."""
     return [name for name, _ in named_leaves(a)] == [name for name, _ in named_leaves(b)]

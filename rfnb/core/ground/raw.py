@@ -20,7 +20,7 @@ _selected: list[Any] = []
 _tables: list[dict[type, Any]] = [_found]
 
 
-def register_backend_by_tensor_type(tensor_type: type, backend: Any) -> None:
+def register_backend_by_tensor_type(tensor_type: type, backend: object) -> None:
     """Registers `backend` for raw tensors of `tensor_type` and its subclasses; None removes the registration.
 
     >>> class Special(torch.Tensor): ...
@@ -43,7 +43,7 @@ def table_by_type() -> dict[type, Any]:
     return table
 
 
-def select(backend: Any) -> None:
+def select(backend: object) -> None:
     """Makes `backend` the one that makes new tensors."""
     _selected[:] = [backend]
 
@@ -164,7 +164,7 @@ def is_backend_raw_tensor_dim_tag_independent() -> bool:
     return bool(selected().is_backend_raw_tensor_dim_tag_independent)
 
 
-def get_backend_by_tensor(tensor: Any, *, fallback: Any = None) -> Any:
+def get_backend_by_tensor(tensor: Any, *, fallback: object = None) -> Any:
     """The backend of a Tensor; for one without data (a template), `fallback` if it is given.
 
     >>> feat = rf.Dim(2, name="feat")
@@ -201,7 +201,7 @@ def get_backend_by_raw_tensor_type(tensor_type: type) -> Any:
     )
 
 
-def backend_of_data(value: Any) -> Any:
+def backend_of_data(value: object) -> Any:
     """The backend that makes a tensor from `value`: that of a raw tensor, or the selected one for all other data.
 
     Numpy arrays are data for any backend.
@@ -210,7 +210,7 @@ def backend_of_data(value: Any) -> Any:
     return selected() if registered is np.ndarray else BACKENDS[registered]
 
 
-def backend_of_raw(raw: Any) -> Any:
+def backend_of_raw(raw: object) -> Any:
     """The backend of a raw tensor."""
     backend = _found.get(type(raw))
     if backend is not None:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _path: ContextVar[tuple[str, ...]] = ContextVar("rfnb_path", default=())
-_calling: ContextVar[Any] = ContextVar("rfnb_calling", default=None)
-_describe: ContextVar[Callable[[Any], Any] | None] = ContextVar("rfnb_describe", default=None)
+_calling: ContextVar[object] = ContextVar("rfnb_calling", default=None)
+_describe: ContextVar[Callable[[Any], object] | None] = ContextVar("rfnb_describe", default=None)
 _meter: ContextVar[Meter | None] = ContextVar("rfnb_meter", default=None)
-_stream: ContextVar[Callable[[str], Any] | None] = ContextVar("rfnb_stream", default=None)
+_stream: ContextVar[Callable[[str], object] | None] = ContextVar("rfnb_stream", default=None)
 
 
 class within(Generic[T]):
@@ -76,7 +76,7 @@ def module_facts(module: Any) -> Any:
     return None if describe is None else describe(module)
 
 
-def modules_described_by(describe: Callable[[Any], Any]) -> AbstractContextManager[None]:
+def modules_described_by(describe: Callable[[Any], object]) -> AbstractContextManager[None]:
     """Inside the block, `module_facts(module)` is `describe(module)`."""
     return within(_describe, describe)
 
@@ -97,6 +97,6 @@ def random_stream(device: str) -> Any:
     return None if stream is None else stream(device)
 
 
-def random_from(stream: Callable[[str], Any] | None) -> AbstractContextManager[None]:
+def random_from(stream: Callable[[str], object] | None) -> AbstractContextManager[None]:
     """Makes random ops inside the block draw from `stream(device)`."""
     return within(_stream, stream)

@@ -32,13 +32,13 @@ def class_name(shown: type) -> str:
     return f"{shown.__module__}.{shown.__qualname__}"
 
 
-def kind_of(shown: Any) -> str | None:
+def kind_of(shown: object) -> str | None:
     """The kind of view of an object; "tree" for other containers, such as dataclasses; None if there is no view."""
     default = None if form_of(type(shown)) is None else "tree"
     return next((KINDS[name] for name in map(class_name, type(shown).__mro__) if name in KINDS), default)
 
 
-def view_of(shown: Any) -> Any | None:
+def view_of(shown: object) -> Any | None:
     """The view of an object: its `repr` is the text, `_repr_mimebundle_` the HTML. None if no view is registered."""
     return None if kind_of(shown) is None else make_view(shown)
 
@@ -52,6 +52,6 @@ class Shown:
         view = view_of(self)
         return object.__repr__(self) if view is None else repr(view)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         view = view_of(self)
         return {"text/plain": object.__repr__(self)} if view is None else view._repr_mimebundle_(include, exclude)

@@ -361,11 +361,6 @@ def _block(source: Source) -> Block:
 _blocks = PerPlace(_block)
 
 
-def show_block(source: Source, block: Block) -> None:
-    """From now on, `block` is what `with_block` gives for a place."""
-    _blocks[source] = block
-
-
 def _with_lines(text: str, line: int) -> tuple[int, int]:
     try:
         tree = parsed(text)
@@ -452,7 +447,7 @@ class Listing:
                 places.setdefault(line, Source(self.code, place))
         self._places = places
         self.head = places[first]
-        show_block(self.head, Block(file, None, None, first, tuple(lines)))
+        _blocks[self.head] = Block(file, None, None, first, tuple(lines))
 
     def name(self, layers: Mapping[str, int]) -> None:
         """Says which layer each line describes. layers: the lines by the names of layers."""

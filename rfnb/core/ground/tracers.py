@@ -19,8 +19,8 @@ class TraceCall(Protocol):
 
     def __call__(
         self,
-        model: Any,
-        args: tuple[Any, ...],
+        model: object,
+        args: tuple[object, ...],
         kwargs: dict[str, Any],
         *,
         meta: bool,

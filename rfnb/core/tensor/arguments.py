@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral, Number
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -24,31 +26,42 @@ from rfnb.core.ground.text import did_you_mean, nearest as nearest_names
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError, DimError, DtypeError, ParameterError, RfError
 
+WHOLE, NUMBER = (int, np.integer), (int, float, np.number)
+LARGEST = sys.float_info.max
+
 Check = Callable[[str, str, Any], None]
 """Takes the name of the function, that of the parameter, and the value. Raises ParameterError if it is wrong."""
 
 
 @dataclass(frozen=True)
 class InRange:
-    """Numbers from `low` to `high`; None: without an end. The values of Tensors, on a device, are not read."""
+    """Numbers from `low` to `high`; None: without an end. The values of Tensors, on a device, are not read.
+
+    Args:
+        what: the number in words.
+        kinds: other types are refused before a call; by default they are judged after it has failed.
+    """
 
     low: float
     high: float | None = None
     what: str = "a number"
+    kinds: tuple[type, ...] = ()
 
     @property
     def expected(self) -> str:
         """The range in words."""
-        return f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
+        if self.low == -LARGEST:
+            return "such as 1.0"
+        kind = "an integer, " if self.kinds == WHOLE else ""
+        return f"{kind}{self.low} or more" if self.high in (None, LARGEST) else f"{self.low} to {self.high}"
 
     def check(self, function: str, parameter: str, value: Any) -> None:
         """Raises ParameterError for a number outside of the range, NaN included."""
-        if isinstance(value, int | float | np.number) and not (
-            self.low <= value and (self.high is None or value <= self.high)
-        ):
-            raise ParameterError(
-                f"{function}: `{parameter}` is not {self.what}", got=repr(value), expected=self.expected
-            )
+        number = isinstance(value, self.kinds or NUMBER) and not (self.kinds == WHOLE and isinstance(value, bool))
+        fits = number and self.low <= value and (self.high is None or value <= self.high)
+        if not fits and (number or self.kinds):
+            fault = f"{function}: `{parameter}` is not {self.what}"
+            raise ParameterError(fault, got=repr(value), expected=self.expected)
 
 
 class OneOf:
@@ -57,7 +70,7 @@ class OneOf:
     def __init__(self, *values: str, any_case: bool = False):
         self.values, self.any_case = values, any_case
 
-    def check(self, function: str, parameter: str, value: Any) -> None:
+    def check(self, function: str, parameter: str, value: object) -> None:
         """Raises ParameterError for another string. Other types are judged after a call has failed."""
         for entry in value if isinstance(value, list | tuple) else (value,):
             name = entry.lower() if self.any_case and isinstance(entry, str) else entry
@@ -73,7 +86,7 @@ class OneOf:
 class AnonymousText:
     """A string that is shown later, where nobody would know whom it is from."""
 
-    def check(self, function: str, parameter: str, value: Any) -> None:
+    def check(self, function: str, parameter: str, value: object) -> None:
         """Raises ParameterError for what is not a string."""
         if not isinstance(value, str):
             raise ParameterError(
@@ -88,34 +101,49 @@ class Floats:
 Probability = Annotated[float, InRange(0.0, 1.0, "a probability")]
 Count = Annotated[int, InRange(0, what="a number of times")]
 Positive = Annotated[int, InRange(1, what="a positive number")]
+CountFrom0 = Annotated[int, InRange(0, what="a count", kinds=WHOLE)]
+CountFrom1 = Annotated[int, InRange(1, what="a count", kinds=WHOLE)]
+Finite = Annotated[float, InRange(-LARGEST, LARGEST, "a finite number", NUMBER)]
+NotNaN = Annotated[float, InRange(-LARGEST, None, "a finite number", NUMBER)]
 Name = Annotated[str, AnonymousText()]
 FloatTensor = Annotated[Tensor, Floats]
 
 
-def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(fn: Callable[..., object]) -> dict[str, object]:
     """The annotations of the parameters; Any for those with names that only type checkers can resolve."""
     fn = inspect.unwrap(fn)
-    hints: dict[str, Any] = {}
+    hints: dict[str, object] = {}
+    names = vars(sys.modules[fn.__module__]) if isinstance(fn, type) else fn.__globals__
     for name, annotation in getattr(fn, "__annotations__", {}).items():
         only_this = types.SimpleNamespace(__annotations__={name: annotation})
         try:
-            hints |= get_type_hints(only_this, fn.__globals__, include_extras=True)
+            hints |= get_type_hints(only_this, names, include_extras=True)
         except Exception:  # whatever stands in an annotation of a user's function, its calls go on
             hints[name] = Any
     return hints
 
 
+@cache
 def checks_of(fn: Callable[..., Any]) -> dict[str, Check]:
-    """The checks that calls of `fn` need, by parameter."""
+    """The checks that calls of `fn` need, by parameter, or those of the fields of a dataclass."""
     checks = {name: check_of(hint) for name, hint in hints_of(fn).items() if name != "return"}
     return {name: check for name, check in checks.items() if check is not None}
 
 
-def check_of(hint: Any) -> Check | None:
+def check_of(hint: object) -> Check | None:
     """The check that values of an annotation need; None if its type says it all."""
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
-    return next((mark.check for mark in marks if isinstance(mark, InRange | OneOf | AnonymousText)), None)
+    mark = next((mark for mark in marks if isinstance(mark, InRange | OneOf | AnonymousText)), None)
+    others = [part for part in parts if not hasattr(part, "__metadata__")]
+    if mark is None or not getattr(mark, "kinds", ()) or not others:
+        return None if mark is None else mark.check
+
+    def check(function: str, parameter: str, value: Any) -> None:
+        if all(mismatches(value, part) for part in others):
+            mark.check(function, parameter, value)
+
+    return check
 
 
 RAW = (AttributeError, TypeError, ValueError, LookupError, RuntimeError, ArithmeticError)
@@ -127,7 +155,7 @@ AXES = re.compile(r"(^|_)(axis|axes|in_dims?|spatial_dims?|indices_dim|key_dim|r
 Arguments = dict[str, Any]
 
 
-def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: Exception) -> RfError | None:
+def explained(name: str, fn: Callable[..., object], arguments: Arguments, failure: Exception) -> RfError | None:
     """The error to raise for a call of `fn` that failed; None if `failure` says it all.
 
     That is so for errors of rfnb, for those of the user's own code, which an op may call, and for kinds of errors that
@@ -148,16 +176,20 @@ def explained(name: str, fn: Callable[..., Any], arguments: Arguments, failure: 
     if error is not None:
         error.__suppress_context__ = True
     elif not ours and _from_a_kernel(failure, arguments):
-        error = _value_error(name, hints, arguments, failure)
+        error = _missing_dim(name, arguments) or _dim_given_twice(name, arguments)
+        error = error or _dtype_error(name, hints, arguments, failure) or _refused(name, arguments, failure)
         error.__cause__ = failure
     return error
 
 
-def positional_error(name: str, fn: Callable[..., Any], given: Sequence[Any]) -> ParameterError:
+def positional_error(name: str, fn: Callable[..., object], given: Sequence[object]) -> ParameterError:
     """The error for arguments without names, of a function that takes all of them by name."""
-    free, named = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}, []
+    hints = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}
+    free, named = {key: hint for key, hint in hints.items() if hint not in (Any, object)}, []
     for value in given:
-        fits = next((key for key, hint in free.items() if hint is not Any and not mismatches(value, hint)), None)
+        fits = next(
+            (key for key, hint in free.items() if hint not in (Any, object) and not mismatches(value, hint)), None
+        )
         free.pop(fits or "", None)
         named.append(f"{fits or '…'}={called(value)}")
     return ParameterError(
@@ -180,7 +212,7 @@ def _from_a_kernel(failure: Exception, arguments: Arguments) -> bool:
     return not own_class and not of_users
 
 
-def _is_users(value: Any) -> bool:
+def _is_users(value: object) -> bool:
     """Whether a value is a function that does not belong to rfnb; one of torch leaves no frame in a traceback."""
     function = callable(value) and not isinstance(value, type | Tensor)
     return function and not str(getattr(value, "__module__", "")).startswith("rfnb.")
@@ -190,7 +222,7 @@ Wrong = tuple[str, Any, Any]
 """A parameter, the value or the part of it that is of another type, and the annotation that it should match."""
 
 
-def _by_name(fn: Callable[..., Any], arguments: Arguments) -> tuple[Arguments, dict[str, Any]]:
+def _by_name(fn: Callable[..., object], arguments: Arguments) -> tuple[Arguments, dict[str, object]]:
     """The arguments and their annotations, with those that `fn` takes as **options among the others."""
     by_name: Arguments = {}
     hints = hints_of(fn)
@@ -204,7 +236,7 @@ def _by_name(fn: Callable[..., Any], arguments: Arguments) -> tuple[Arguments, d
     return by_name, hints
 
 
-def _wrong_types(fn: Callable[..., Any], arguments: Arguments, hints: dict[str, Any]) -> Iterator[Wrong]:
+def _wrong_types(fn: Callable[..., object], arguments: Arguments, hints: dict[str, object]) -> Iterator[Wrong]:
     """All arguments of another type than declared."""
     variadic = {p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.VAR_POSITIONAL}
     for parameter, value in arguments.items():
@@ -225,7 +257,7 @@ def _tensor_or_dim_error(name: str, wrong: list[Wrong], arguments: Arguments) ->
     return None
 
 
-def not_a_tensor(what: str, value: Any) -> DtypeError:
+def not_a_tensor(what: str, value: object) -> DtypeError:
     """The error for a `value` that must be a Tensor: it shows the type, and how to convert the value to a Tensor."""
     shape = getattr(value, "shape", None)
     hint: str | None
@@ -242,7 +274,7 @@ def not_a_tensor(what: str, value: Any) -> DtypeError:
     return error
 
 
-def _not_a_dim(name: str, parameter: str, value: Any, source: Tensor | None) -> DimError:
+def _not_a_dim(name: str, parameter: str, value: object, source: Tensor | None) -> DimError:
     """The error for a `value` that must be a Dim. For the name or number of an axis, it shows the corrected call."""
     source = None if parameter.startswith("out") else source
     position = isinstance(value, int) and "ax" not in parameter
@@ -266,7 +298,7 @@ def _not_a_dim(name: str, parameter: str, value: Any, source: Tensor | None) -> 
     return DimError(f"{label}: {called(value)} is not a Dim", got=type(value).__name__, expected="a Dim")
 
 
-def _axis_meant(value: Any, source: Tensor) -> Dim | None:
+def _axis_meant(value: object, source: Tensor) -> Dim | None:
     """The dim of `source` at a position, or with a name: its own, a name of axes such as "T", or a similar one."""
     dims = source.dims
     if isinstance(value, int):
@@ -282,7 +314,7 @@ def _axis_meant(value: Any, source: Tensor) -> Dim | None:
     return named[0] if len(named) == 1 else None
 
 
-def not_of_kind(what: str, value: Any, hint: Any) -> DtypeError:
+def not_of_kind(what: str, value: object, hint: object) -> DtypeError:
     """The error for a `value` of another kind: a string where a number is declared."""
     words = list(dict.fromkeys(kind_in_words(part) for part in _alternatives(hint) if part is not types.NoneType))
     kind = type(value).__name__
@@ -312,7 +344,7 @@ _WORDS = {bool: "True or False", int: "a whole number", float: "a number", compl
 _WORDS |= {Dim: "a Dim", Tensor: "an rf.Tensor"}
 
 
-def mismatches(value: Any, hint: Any) -> list[tuple[Any, Any]]:
+def mismatches(value: object, hint: object) -> list[tuple[object, object]]:
     """The parts of `value` that do not match the annotation, each with the annotation that it should match."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind in (Union, types.UnionType):
@@ -351,15 +383,15 @@ def _fits(value: Any, kind: Any) -> bool:
     return not plain or isinstance(value, kind)
 
 
-def _alternatives(hint: Any) -> tuple[Any, ...]:
+def _alternatives(hint: object) -> tuple[object, ...]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def _kinds(hint: Any) -> set[Any]:
+def _kinds(hint: object) -> set[object]:
     return {hint} if get_origin(hint) is _FUNCTION else {hint}.union(*map(_kinds, get_args(hint)))
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves(value: object) -> list[Any]:
     """The entries of nested lists, or the value alone."""
     return [leaf for v in value for leaf in leaves(v)] if isinstance(value, list | tuple) else [value]
 
@@ -369,12 +401,6 @@ def _tensors(arguments: Arguments) -> Iterator[Tensor]:
 
 
 # -- arguments of the right type
-
-
-def _value_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> RfError:
-    """The error for arguments of the right types."""
-    error = _missing_dim(name, arguments) or _dim_given_twice(name, arguments)
-    return error or _dtype_error(name, hints, arguments, failure) or _refused(name, arguments, failure)
 
 
 def _missing_dim(name: str, arguments: Arguments) -> DimError | None:
@@ -405,7 +431,7 @@ def _dim_given_twice(name: str, arguments: Arguments) -> DimError | None:
     return None
 
 
-def _dtype_error(name: str, hints: dict[str, Any], arguments: Arguments, failure: Exception) -> DtypeError | None:
+def _dtype_error(name: str, hints: dict[str, object], arguments: Arguments, failure: Exception) -> DtypeError | None:
     single = len(list(_tensors(arguments))) == 1
     for parameter, x in arguments.items():
         if not isinstance(x, Tensor) or has_fractions(x.dtype):
@@ -432,14 +458,14 @@ def _refused(name: str, arguments: Arguments, failure: Exception) -> BackendErro
     )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{value.describe_dims()} {value.dtype}" if isinstance(value, Tensor) else called(value)
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     name = called(value)
     return name if isinstance(value, Dim) and name.isidentifier() else "new_dim"
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     return f"{called(value)} {value.describe_dims()}" if isinstance(value, Tensor) else called(value)

@@ -32,7 +32,7 @@ class Listener:
         return row.fn(*args, **kwargs) if self.outer is None else self.outer.call(row, args, kwargs)
 
     def call_module(
-        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Calls a module; ops inside have its name in their path."""
         if self.outer is not None:
@@ -40,7 +40,7 @@ class Listener:
         with calling(module):
             return forward(module, *args, **kwargs)
 
-    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    def cond(self, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> Any:
         """Calls one of the two functions, chosen by a tensor without dims."""
         if self.outer is not None:
             return self.outer.cond(pred, true_fn, false_fn)

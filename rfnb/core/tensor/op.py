@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CODE_NAME = f"{__file__}: call"  # a path in this package, so that it never counts as user code
 
 
-def door(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def door(row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
     """Computes an op while a listener is active in some thread."""
     listener = _listener.get()
     return row.fn(*args, **kwargs) if listener is None else listener.call(row, args, kwargs)
@@ -85,7 +85,7 @@ def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
     return call
 
 
-def _generated(fn: Callable[..., Any], row: OpRow | Guarded) -> FunctionType:
+def _generated(fn: Callable[..., object], row: OpRow | Guarded) -> FunctionType:
     namespace: dict[str, Any] = {}
     text = text_of(fn, is_op=not isinstance(row, Guarded))
     exec(compile(text, CODE_NAME, "exec"), globals(), namespace)  # generated here, from names of parameters alone
@@ -94,7 +94,7 @@ def _generated(fn: Callable[..., Any], row: OpRow | Guarded) -> FunctionType:
     return call
 
 
-def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
+def text_of(fn: Callable[..., object], *, is_op: bool = True) -> str:
     """The text of the wrapper of `fn`. Defaults are arguments of `make`, as their values have no text."""
     parameters, defaults = inspect.signature(fn).parameters, _defaults(fn)
     by_name = {
@@ -126,7 +126,7 @@ def text_of(fn: Callable[..., Any], *, is_op: bool = True) -> str:
     )
 
 
-def _declared(fn: Callable[..., Any], in_order: list[str], more: list[str]) -> list[str]:
+def _declared(fn: Callable[..., object], in_order: list[str], more: list[str]) -> list[str]:
     """The parameters of the wrapper: those of `fn`, and `more` that are only there to be refused."""
     parameters, defaults = inspect.signature(fn).parameters, _defaults(fn)
     declared = [
@@ -142,7 +142,7 @@ def _declared(fn: Callable[..., Any], in_order: list[str], more: list[str]) -> l
     return declared + [parameter for parameter in more if parameter not in starred]
 
 
-def _refused(fn: Callable[..., Any], in_order: list[str], name: str) -> tuple[list[str], str]:
+def _refused(fn: Callable[..., object], in_order: list[str], name: str) -> tuple[list[str], str]:
     """Further parameters of the wrapper, and the line that raises an error if they are given."""
     parameters = inspect.signature(fn).parameters
     if _has_axis(fn):
@@ -162,14 +162,14 @@ _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 _NOT_GIVEN = object()
 
 
-def _defaults(fn: Callable[..., Any]) -> dict[str, Any]:
+def _defaults(fn: Callable[..., object]) -> dict[str, Any]:
     """The defaults of `fn`, by the names that they have in the text; an `axis` without one may be left out."""
     parameters = inspect.signature(fn).parameters.values()
     missing_axis = {"_axis": _NOT_GIVEN} if _has_axis(fn) else {}
     return missing_axis | {f"_{p.name}": p.default for p in parameters if p.default is not p.empty}
 
 
-def _has_axis(fn: Callable[..., Any]) -> bool:
+def _has_axis(fn: Callable[..., object]) -> bool:
     """Whether this is `op(tensor, …, *, axis=…)`."""
     parameters = list(inspect.signature(fn).parameters.values())
     axes = [p for p in parameters if p.name == "axis" and p.kind is p.KEYWORD_ONLY]
@@ -177,7 +177,7 @@ def _has_axis(fn: Callable[..., Any]) -> bool:
     return bool(axes) and positional and all(p.name not in ("dim", "self") for p in parameters)
 
 
-def _no_pairs(row: OpRow | Guarded, sources: tuple[Any, ...], dim: Any) -> None:
+def _no_pairs(row: OpRow | Guarded, sources: tuple[object, ...], dim: object) -> None:
     """Raises the error for an op on pairs (tensor, dim) that was called with one dim for all."""
     tensors = sources[0] if len(sources) == 1 and isinstance(sources[0], list | tuple) else sources
     pairs = ", ".join(f"({called(item[0] if isinstance(item, tuple) else item)}, {called(dim)})" for item in tensors)
@@ -189,7 +189,7 @@ def _no_pairs(row: OpRow | Guarded, sources: tuple[Any, ...], dim: Any) -> None:
     )
 
 
-def _which_axis(row: OpRow, source: Any, dim: Any) -> None:
+def _which_axis(row: OpRow, source: object, dim: object) -> None:
     """Raises the error for an op that was called without an axis, or with the number of one."""
     if dim is None or not isinstance(source, Tensor):
         raise TypeError(f"{row.name}() needs `axis`, a Dim")
@@ -228,7 +228,7 @@ OPS: dict[str, OpRow] = {}
 
 
 def add_row(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     *,
     name: str | None = None,
     frames: Literal["any"] | None = None,
@@ -252,7 +252,7 @@ def add_row(
     return row
 
 
-def _place(fn: Callable[..., Any]) -> tuple[str, str]:
+def _place(fn: Callable[..., object]) -> tuple[str, str]:
     """Where a function is defined."""
     return fn.__module__, fn.__qualname__
 
@@ -385,7 +385,8 @@ def binary(
             except (AttributeError, KeyError):
                 o = None
             if o is None:  # outside of `except`, so that errors of the op are not chained to this one
-                _learn(functions, raw_function, a)
+                if isinstance(a, Tensor):
+                    functions[type(a._raw)] = raw_function(backend_of_raw(a._raw))
                 return slow(a, b)
             sizes, b_sizes = a.lengths, b.lengths
             if sizes is not b_sizes:
@@ -430,10 +431,3 @@ def _explain(name: str, arguments: dict[str, Any], failure: Exception) -> None:
 def _written(raw: RawTensor) -> bool:
     """Whether its values were changed in place, and with them perhaps its padding."""
     return bool(backend_of_raw(raw).version_raw(raw))
-
-
-def _learn(
-    functions: dict[type, Callable[..., Any]], raw_function: Callable[[Any], Callable[..., RawTensor]], a: Any
-) -> None:
-    if isinstance(a, Tensor):
-        functions[type(a._raw)] = raw_function(backend_of_raw(a._raw))

@@ -56,7 +56,7 @@ class Parameter(Tensor):
         auxiliary: bool = False,
         non_critical_for_restore: bool = False,
         weight_decay: float | None = 0.0,
-        initial: Any = None,
+        initial: object = None,
         raw_tensor: RawTensor = None,
         device: str | None = None,
     ):
@@ -125,7 +125,7 @@ class Parameter(Tensor):
             value = value(self.dims, self.dtype)
         self.assign(0 if value is None else value)
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: object) -> None:
         """Sets the values to a number, an array of this shape, or a Tensor with (some of) these dims in any order.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
@@ -136,7 +136,7 @@ class Parameter(Tensor):
         """
         parameter_assign(self, value, how="assign")
 
-    def assign_add(self, value: Any) -> None:
+    def assign_add(self, value: object) -> None:
         """Adds a number, an array or a Tensor to the values.
 
         >>> bias = rf.Parameter([rf.Dim(2, name="out")], initial=1.0)
@@ -149,9 +149,9 @@ class Parameter(Tensor):
     def assign_key(
         self,
         axis: Dim | Sequence[Dim | None] | None,
-        key: Any,
+        key: object,
         key_dim: Dim | Sequence[Dim | None] | None,
-        value: Any,
+        value: object,
         *,
         op: str = "assign",
     ) -> None:
@@ -247,7 +247,7 @@ def _check(raw: RawTensor, dims: Sequence[Dim], dtype: str | None) -> None:
 
 
 @op(effect=True)
-def parameter_assign(param: Parameter, value: Any, *, how: str) -> None:
+def parameter_assign(param: Parameter, value: object, *, how: str) -> None:
     """Sets the values of a parameter (`how="assign"`), or adds to them (`how="add"`)."""
     raw_registry.backend_of_raw(param._raw).parameter_assign(param, value, op=how)
 

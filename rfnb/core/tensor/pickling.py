@@ -88,16 +88,8 @@ def _dim(
     return dim
 
 
-def _send_size(size: Size) -> Any:
-    return _size, (size.dims, size.values, size.tags, size.dtype)
-
-
 def _size(dims: tuple[Dim, ...], values: Any, tags: list[str] | None, dtype: str | None = None) -> Size:
     return Size(dims, values, tags=tags, dtype=dtype)
-
-
-def _send_lengths(lengths: Lengths) -> Any:
-    return _lengths, ({DIMS[serial]: size for serial, size in lengths.sizes.items() if serial in DIMS},)
 
 
 def _lengths(sizes: dict[Dim, Size]) -> Lengths:
@@ -126,8 +118,8 @@ def _tensor(cls: type[Tensor], values: dict[str, Any]) -> Tensor:
 
 
 copyreg.pickle(Dim, _send_dim)
-copyreg.pickle(Size, _send_size)
-copyreg.pickle(Lengths, _send_lengths)
+copyreg.pickle(Size, lambda size: (_size, (size.dims, size.values, size.tags, size.dtype)))
+copyreg.pickle(Lengths, lambda lengths: (_lengths, ({DIMS[s]: n for s, n in lengths.sizes.items() if s in DIMS},)))
 copyreg.pickle(align.Sig, lambda sig: (align.sig, (sig.dims, sig.sparse_dim, sig.feature_dim)))
 copyreg.pickle(Tensor, _send_tensor)
 copyreg.pickle(Parameter, _send_tensor)

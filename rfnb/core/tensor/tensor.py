@@ -58,7 +58,7 @@ class Tensor(Shown, Templates, TensorProtocols):
     # _trace: the value in the graph of a loop's body that this tensor stands for
     # _emptied: the raw tensor whose padding is known to be 0, and its version
 
-    _emptied: Any
+    _emptied: object
     _lengths_of: weakref.ref[Dim]
     _name: str | Source
     _raw: RawTensor
@@ -67,7 +67,7 @@ class Tensor(Shown, Templates, TensorProtocols):
 
     if TYPE_CHECKING:  # `ops.math` adds them
 
-        def __add__(self, other: Any) -> Tensor: ...
+        def __add__(self, other: object) -> Tensor: ...
 
         def __neg__(self) -> Tensor: ...
 
@@ -84,7 +84,7 @@ class Tensor(Shown, Templates, TensorProtocols):
         feature_dim_axis: int | None = None,
         raw_tensor: RawTensor = None,
         version: int | None = None,
-        **further: Any,
+        **further: object,
     ):
         if version not in (None, 2):
             raise unknown_argument(name, {"version": version})
@@ -399,7 +399,7 @@ class Tensor(Shown, Templates, TensorProtocols):
             )
         return position
 
-    def _suggestion(self, axis: Any) -> str | None:
+    def _suggestion(self, axis: object) -> str | None:
         """The hint of an error about an axis that does not exist, or is given as a position."""
         if isinstance(axis, str) and axis.lower() in ("f", "feature"):
             return features_hint(self)
@@ -417,7 +417,7 @@ class Tensor(Shown, Templates, TensorProtocols):
         """
         return self.dims[self.get_axis_from_description(axis)]
 
-    def _find(self, axis: Any) -> int | None:
+    def _find(self, axis: object) -> int | None:
         if isinstance(axis, Dim):
             return self.sig.index.get(self.sig.resolve(axis))
         positions = self._named(str(axis))
@@ -593,7 +593,7 @@ class Tensor(Shown, Templates, TensorProtocols):
         raw_registry.backend_of_raw(self._raw).runtime_sanity_checks(self)
 
 
-def _no_name(name: Any) -> DtypeError:
+def _no_name(name: object) -> DtypeError:
     """The error for `Tensor(data)`: the constructor takes a name first."""
     return DtypeError(
         "Tensor: the first argument is the name",
@@ -613,12 +613,12 @@ def tensor_of(raw: RawTensor, signature: Sig, lengths: Lengths) -> Tensor:
     return tensor
 
 
-def tensors_in(tree: Any) -> list[Tensor]:
+def tensors_in(tree: object) -> list[Tensor]:
     """The Tensors among the leaves of a structure."""
     return [leaf for leaf in leaves(tree) if isinstance(leaf, Tensor)]
 
 
-def plain_tensor(value: Any) -> Tensor:
+def plain_tensor(value: object) -> Tensor:
     """A number, an array or a raw tensor as a Tensor."""
     raw = value
     if isinstance(value, bool | int | float | np.generic | np.ndarray):

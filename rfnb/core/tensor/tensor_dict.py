@@ -34,7 +34,7 @@ class State(Shown, dict[str, Any]):
         except KeyError:
             raise AttributeError(f"the state has no {name!r}, but {sorted(self)}") from None
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self[name] = value
 
 
@@ -79,7 +79,7 @@ class TensorDict(Shown):
         self.data: dict[str, Tensor] = {}
         self.update(data or {})
 
-    def update(self, data: Mapping[str, Any] | Sequence[Tensor] | TensorDict, *, auto_convert: bool = False) -> None:
+    def update(self, data: Mapping[str, object] | Sequence[Tensor] | TensorDict, *, auto_convert: bool = False) -> None:
         """Adds tensors. A new one replaces one of the same name.
 
         auto_convert: whether dicts become templates, with their items as arguments of `rf.Tensor`.
@@ -205,7 +205,7 @@ class TensorDict(Shown):
             if name in raws:
                 tensor.raw_tensor = raws[name]
 
-    def _bind(self, name: str, tensor: Tensor, dim: Dim, given: Any) -> None:
+    def _bind(self, name: str, tensor: Tensor, dim: Dim, given: object) -> None:
         values = raw_registry.backend_of_raw(given).to_numpy_raw(given)
         size = tensor.lengths.size(dim) or dim.template
         owners = size.dims if size is not None and size.dims else tensor.dims[: values.ndim]
@@ -218,7 +218,7 @@ class TensorDict(Shown):
         dim.bind(Size(owners, values))
 
 
-def as_dicts(tree: Any, *, seen: dict[int, Any] | None = None, depth: int = 0) -> Any:
+def as_dicts(tree: object, *, seen: dict[int, Any] | None = None, depth: int = 0) -> Any:
     """All that a structure holds, as plain dicts and lists, without binding dims: also what is in TensorDicts, other
     mappings, sets and queues, and in the attributes of objects, each of which counts once.
     """
@@ -238,12 +238,12 @@ def as_dicts(tree: Any, *, seen: dict[int, Any] | None = None, depth: int = 0) -
     return dict(named)
 
 
-def copied_with(fn: Callable[[Any], Any], tree: Any) -> Any:
+def copied_with(fn: Callable[[Any], object], tree: object) -> object:
     """A copy of a structure, and of all objects in it, with the results of `fn` for its leaves."""
     return copy.deepcopy(tree, {id(leaf): fn(leaf) for leaf in leaves(as_dicts(tree))})
 
 
-def _named_parts(tree: Any) -> Iterable[tuple[Any, Any]] | None:
+def _named_parts(tree: object) -> Iterable[tuple[object, object]] | None:
     """The parts of an object with their names; None for a leaf."""
     if isinstance(tree, TensorDict):
         return tree.data.items()

@@ -67,7 +67,7 @@ class TensorProtocols:
         """The values as nested lists, with axes in the order of `dims`. Padding is included."""
         return self.numpy().tolist()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     __array_ufunc__ = None  # numpy leaves operators to Tensor, which knows dims
@@ -134,22 +134,22 @@ class TensorProtocols:
         way = f"loop.unstack({called(self)}) in a rf.Loop(axis={over}), or rf.unstack({called(self)}, axis={over})"
         raise equivalent_error(f"for … in {called(self)}", way, self)
 
-    def __contains__(self: Any, value: Any) -> bool:
+    def __contains__(self: Any, value: object) -> bool:
         way = f"rf.reduce_any({called(self)} == {called(value)}, axis={axis(self, None)})"
         raise equivalent_error(f"{called(value)} in {called(self)}", way, self)
 
-    def __getitem__(self: Any, key: Any) -> Any:
+    def __getitem__(self: Any, key: object) -> Any:
         raise equivalent_error(f"{called(self)}[{_key(key)}]", picked(self, key), self)
 
-    def __setitem__(self: Any, key: Any, value: Any) -> None:
+    def __setitem__(self: Any, key: object, value: object) -> None:
         dim = axis(self, 0)
         way = f"{called(self)} = rf.where(rf.range_over_dim({dim}) == …, {called(value)}, {called(self)})"
         raise equivalent_error(f"{called(self)}[{_key(key)}] = …", way, self)
 
-    def __matmul__(self: Any, other: Any) -> Any:
+    def __matmul__(self: Any, other: object) -> Any:
         raise equivalent_error(f"{called(self)} @ {called(other)}", product(self, other), self)
 
-    def __rmatmul__(self: Any, other: Any) -> Any:
+    def __rmatmul__(self: Any, other: object) -> Any:
         raise equivalent_error(f"{called(other)} @ {called(self)}", f"rf.matmul(…, {called(self)}, reduce=…)", self)
 
     def __getattr__(self: Any, name: str) -> Any:
@@ -162,7 +162,7 @@ class TensorProtocols:
         raise Missing(f"an rf.Tensor has no attribute {name!r}", name, type(self))
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: object, types: object, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "?")
         operand = args[0][0] if args and isinstance(args[0], list | tuple) and args[0] else args[0] if args else None
         module = getattr(func, "__module__", None)
@@ -211,10 +211,10 @@ def _each(values: Any) -> Any:
         yield from _each(value) if isinstance(value, list | tuple) else (value,)
 
 
-def _raising_method(x: Any, name: str) -> Any:
+def _raising_method(x: object, name: str) -> object:
     """The value of `x.mean`: a function that raises the error, since the equivalent depends on the arguments."""
 
-    def raising(*args: Any, **kwargs: Any) -> Any:
+    def raising(*args: Any, **kwargs: Any) -> object:
         try:
             way = way_of(x, name, args, kwargs) or "…"
         except TypeError:  # arguments that torch does not accept either
@@ -224,7 +224,7 @@ def _raising_method(x: Any, name: str) -> Any:
     return raising
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     """The key as the user wrote it between the brackets."""
     if isinstance(key, tuple):
         return ", ".join(map(_key, key))

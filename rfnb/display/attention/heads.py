@@ -199,7 +199,7 @@ def _of_layer(
     valid = full[:, : true[0], : true[1]]
     measures = measure(valid, causal=causal) if valid.size else None
     labels = labels if true[1] == every.shape()[1] else None
-    own: Any = {"shape": [*true]} if len(set(map(every.shape, range(len(every.layers))))) > 1 else {}
+    own = {"shape": [*true]} if len(set(map(every.shape, range(len(every.layers))))) > 1 else {}
     for i, head in enumerate(every.heads[place]):
         finite = valid[i] if np.isfinite(valid[i].sum()) else np.where(np.isfinite(valid[i]), valid[i], 0)
         head_view: Any = {

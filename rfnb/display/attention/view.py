@@ -70,7 +70,7 @@ def to_figure(view: AttentionView) -> Any:
     return _grid(view, Figure, colours) if len(view["heads"]) > 1 else _single(view, Figure, colours)
 
 
-def _single(view: AttentionView, make: Any, colours: Any) -> Any:
+def _single(view: AttentionView, make: Any, colours: object) -> object:
     """One matrix with labels, its path and a colour bar."""
     weights = np.array([[real(w) for w in row] for row in view["weights"]]).reshape(len(view["rows"]), -1)
     size = [min(12.0, 1.5 + 0.3 * n) for n in (len(view["cols"]), len(view["rows"]))]
@@ -94,7 +94,7 @@ def _single(view: AttentionView, make: Any, colours: Any) -> Any:
     return figure
 
 
-def _grid(view: AttentionView, make: Any, colours: Any) -> Any:
+def _grid(view: AttentionView, make: Any, colours: object) -> object:
     """A small matrix for each head, in the order of the view."""
     heads = view["heads"]
     layers = len({head["layer"] for head in heads})
@@ -152,7 +152,7 @@ FLAT = 0.8
 
 
 def describe(
-    weights: Any,
+    weights: object,
     *,
     rows: Side = None,
     cols: Side = None,
@@ -160,10 +160,10 @@ def describe(
     layer: int | str | None = None,
     head: int | str | None = None,
     dims: Sequence[str] | None = None,
-    lengths: Any = None,
-    seconds: Any = None,
+    lengths: object = None,
+    seconds: object = None,
     sort: Sort = None,
-    tokenizer: Any = None,
+    tokenizer: object = None,
 ) -> AttentionView:
     """The JSON of the weights with which `rows` attend to `cols`. Raises ViewError if there are no such two sides."""
     if sort not in (None, *MEASURES):
@@ -266,7 +266,7 @@ def to_table(view: AttentionView, most: int | None = None) -> Table:
 def to_scripts(view: AttentionView) -> AttentionScripts:
     """The data that scripts need besides the pictures in the HTML."""
     special = dict(zip(("nan", "inf", "-inf"), (bytes(rgb).hex() for rgb in png.SPECIAL), strict=False))
-    shared: Any = {key: view[key] for key in AttentionShape.__annotations__ if key in view}  # type: ignore[literal-required]
+    shared = {key: view[key] for key in AttentionShape.__annotations__ if key in view}  # type: ignore[literal-required]
     extra: Any = {
         "row_name": view["row_dim"]["name"],
         "col_name": view["col_dim"]["name"],

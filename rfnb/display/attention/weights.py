@@ -118,7 +118,7 @@ def _of_first_rows(weights: Weights, notes: Notes) -> Weights:
     return replace(weights, raws=raws, sides=sides)
 
 
-def _of_head(weights: Weights, head: Any) -> Weights:
+def _of_head(weights: Weights, head: object) -> Weights:
     most = max(weights.heads, key=len, default=[])
     at = _place(most, head, weights.unit)
     weights = weights.picked(i for i, numbers in enumerate(weights.heads) if at < len(numbers))
@@ -126,7 +126,7 @@ def _of_head(weights: Weights, head: Any) -> Weights:
     return replace(weights, raws=raws, heads=heads)
 
 
-def _of_layer(weights: Weights, layer: Any) -> Weights:
+def _of_layer(weights: Weights, layer: object) -> Weights:
     at = weights.names.index(layer) if layer in weights.names else _place(weights.layers, layer, "layer")
     return replace(weights.picked([at]), name=weights.names[at] or weights.name)
 
@@ -164,7 +164,7 @@ PLAIN = {2: "row col", 3: "head row col", 4: "batch head row col", 5: "layer bat
 
 
 def of_array(
-    given: Any, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: Any
+    given: object, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: object
 ) -> Weights:
     """The weights of one sequence of an array. Raises ViewError if its axes are unknown or it has no such sequence."""
     raw = _real(given)
@@ -199,7 +199,7 @@ def _dim(size: int, name: str) -> Dim:
     return dim
 
 
-def _real(given: Any) -> Any:
+def _real(given: object) -> Any:
     raw: Any = given.detach() if hasattr(given, "detach") else _array(given)
     if (getattr(raw, "is_meta", False) or getattr(raw, "is_sparse", False)) or getattr(raw, "is_nested", False):
         raise ViewError(
@@ -212,7 +212,7 @@ def _real(given: Any) -> Any:
     return raw
 
 
-def _array(given: Any) -> np.ndarray:
+def _array(given: object) -> np.ndarray:
     if given is None:
         raise ViewError(
             "show_attention: the weights are None",
@@ -257,14 +257,14 @@ def _roles(names: list[str]) -> list[str]:
     return roles
 
 
-def _true_lengths(lengths: Any, rows: int, cols: int, index: int | None) -> tuple[int, int]:
+def _true_lengths(lengths: object, rows: int, cols: int, index: int | None) -> tuple[int, int]:
     if lengths is None:
         return rows, cols
     pair = lengths if isinstance(lengths, tuple) and len(lengths) == 2 else (lengths if rows == cols else None, lengths)
     return _length(pair[0], rows, index), _length(pair[1], cols, index)
 
 
-def _length(lengths: Any, size: int, index: int | None) -> int:
+def _length(lengths: object, size: int, index: int | None) -> int:
     if lengths is None:
         return size
     values = np.asarray(to_numpy(lengths)).reshape(-1)
@@ -365,8 +365,8 @@ def read_weights(
     cols: Side,
     batch: int | str | None,
     dims: Sequence[str] | None,
-    lengths: Any,
-    tokenizer: Any,
+    lengths: object,
+    tokenizer: object,
     notes: Notes,
 ) -> Weights:
     """The weights of a sequence. Raises ViewError if two sides cannot be found, or the sequence does not exist."""
@@ -402,8 +402,8 @@ def read_weights(
 
 
 def _one(
-    given: Any, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: Any,
-    tokenizer: Any, notes: Notes,
+    given: object, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: object,
+    tokenizer: object, notes: Notes,
 ) -> Weights:  # fmt: skip
     if isinstance(given, Seen):
         rows, cols = (rows if isinstance(rows, Dim) else given.rows), given.cols
@@ -418,7 +418,7 @@ def _one(
     return of_array(given, rows, cols, batch, dims, lengths)
 
 
-def _words(side: list[list[int]] | None, index: int, tokenizer: Any) -> list[str] | None:
+def _words(side: list[list[int]] | None, index: int, tokenizer: object) -> list[str] | None:
     """The labels of a sequence by their numbers."""
     if side is None:
         return None
@@ -427,7 +427,7 @@ def _words(side: list[list[int]] | None, index: int, tokenizer: Any) -> list[str
 
 
 # -- several
-def _is_array(given: Any) -> bool:
+def _is_array(given: object) -> bool:
     return hasattr(given, "raw_tensor") or isinstance(given, Seen) or len(getattr(given, "shape", ())) >= 2
 
 

@@ -271,6 +271,7 @@ def legend_html(view: BeamView) -> Html:
         ("pruned" in states, _swatch(PAPER, EDGE, 1, "dashed"), "pruned: found no place in the beam"),
         (any(node["ends"] for node in nodes), "▣", "ends here"),
         (any(text_of(node) == "·" for node in nodes), "·", "had ended before"),
+        ("living" in view, "↕", f"{view.get('living')} places go on, those below have ended"),
         (any(node["joined"] is not None for node in nodes), _swatch("transparent", JOINED, 1, "dashed"),
          "joined: the labels are the same"),
         (any(node["reference"] for node in nodes), _swatch("transparent", REFERENCE, 2), "the reference"),

@@ -105,7 +105,9 @@ class BeamView(TypedDict):
     name: str
     summary: list[str]  # in words
     others: list[str]  # the names of the sequences of the search, if this is one of several
-    beam: int
+    beam: int  # places
+    living: NotRequired[int]  # how many of them, the first ones, are for hypotheses that go on; not there if all are
+    size: str  # in words
     steps: int
     columns: list[BeamStep]  # more of them, and more pruned candidates, than the picture draws
     pruned: NotRequired[int]  # how many pruned candidates of each step the picture draws
@@ -138,6 +140,7 @@ class BeamScripts(TypedDict):
     kind: Literal["beam"]
     name: str
     beam: int
+    living: NotRequired[int]  # how many of its places are for hypotheses that go on; not there if all are
     parts: list[str]  # the names of the scorers
     texts: list[str]
     columns: list[BeamColumn]

@@ -88,7 +88,8 @@ def describe(
         pruned = max(1, min(PRUNED, NODES // max(len(steps), 1) - tree.beam))
     if len(steps) < tree.steps:
         notes.add(f"{len(steps)} of {tree.steps} steps are drawn")
-    prompt: Any = {"prompt": printable_name(tree.text_of(tree.prompt))} if tree.prompt else {}
+    more: Any = {"prompt": printable_name(tree.text_of(tree.prompt))} if tree.prompt else {}
+    more |= {} if tree.own.living is None else {"living": tree.own.living}
     every = drawn_steps(tree.steps, fall, max(len(steps), LIVE // (tree.beam + 1)))
     kept = 0 if tree.own.pruned is None else tree.own.pruned.labels.shape[2]
     most = max(pruned, min(kept, LIVE // max(len(every), 1) - tree.beam)) if pruned else 0
@@ -101,6 +102,7 @@ def describe(
         "others": names,
         "summary": _summary(search, tree, where),
         "beam": tree.beam,
+        "size": tree.trace.beam_text,
         "steps": tree.steps,
         "columns": _detailed(tree, columns(tree, where, every, counts)),
         "pruned": pruned,
@@ -108,7 +110,7 @@ def describe(
         "hypotheses": [_hypothesis(hypothesis, where) for hypothesis in tree.hypotheses],
         "reference": None if where is None else _reference(where, counts),
         "note": notes.text(),
-        **prompt,
+        **more,
     }
 
 
@@ -120,7 +122,8 @@ def _empty(search: Found) -> BeamView:
     """The view of a batch without sequences."""
     return {
         "kind": "beam", "name": "search", "summary": search.text.splitlines(), "others": [],
-        "beam": search.trace.labels.shape[2], "steps": 0, "columns": [], "hypotheses": [], "reference": None,
+        "beam": search.trace.labels.shape[2], "size": search.trace.beam_text, "steps": 0, "columns": [],
+        "hypotheses": [], "reference": None,
         "note": "there is no sequence",
     }  # fmt: skip
 
@@ -256,7 +259,7 @@ def to_repr(view: BeamView) -> str:
 def sizes(view: BeamView) -> str:
     """The number of steps, and the size of the beam."""
     steps = f"{view['steps']} step" + ("s" if view["steps"] != 1 else "")
-    return f"{steps}, beam {view['beam']}"
+    return f"{steps}, {view['size']}"
 
 
 LINES = 40
@@ -380,10 +383,12 @@ def to_scripts(view: BeamView) -> BeamScripts | None:
         return None
     texts: dict[str, int] = {}
     reference = view["reference"]
+    living: Any = {"living": view["living"]} if "living" in view else {}
     return {
         "kind": "beam",
         "name": view["name"],
         "beam": view["beam"],
+        **living,
         "parts": view["parts"],
         "columns": [_column(column, texts) for column in view["columns"]],
         "texts": list(texts),

@@ -51,7 +51,7 @@ class DimUse:
 class Uses:
     """All dims of some objects, by serial. together: the dims of each tensor, by its name."""
 
-    def __init__(self, objects: Iterable[tuple[str, Any]]):
+    def __init__(self, objects: Iterable[tuple[str, object]]):
         self.by_serial: dict[int, DimUse] = {}
         self.together: dict[str, tuple[Dim, ...]] = {}
         self.left_out = False
@@ -59,7 +59,7 @@ class Uses:
         for name, value in objects:
             self._add(name, value, DEPTH)
 
-    def _add(self, name: str, held: Any, depth: int) -> None:
+    def _add(self, name: str, held: object, depth: int) -> None:
         if id(held) in self._seen:
             return
         if depth == 0 or len(self._seen) >= MOST:
@@ -207,7 +207,7 @@ BARS = 32
 COLUMNS = ("dim", "kind", "size", "made", "used by")
 
 
-def describe(objects: Iterable[tuple[str, Any]], name: str = "dims") -> Page:
+def describe(objects: Iterable[tuple[str, object]], name: str = "dims") -> Page:
     """The dims of named objects, those with conflicts first."""
     uses = Uses(objects)
     entries = sorted(uses.by_serial.values(), key=lambda use: use.dim.serial)

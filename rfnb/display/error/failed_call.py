@@ -157,7 +157,7 @@ def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     return op_name(frame) or titles.get(name, name), list(_spread(arguments))
 
 
-def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, Any]]:
+def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, object]]:
     code = frame.f_code
     in_order, by_name = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     star = code.co_varnames[by_name : by_name + 1] if code.co_flags & inspect.CO_VARARGS else ()
@@ -165,7 +165,7 @@ def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, An
     return [(name, held[name]) for name in names if name in held and name != "self"]
 
 
-def _spread(arguments: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _spread(arguments: Sequence[tuple[str, object]]) -> Iterator[tuple[str, object]]:
     """Splits lists of tensors, and of pairs of tensor and dim, into one argument for each entry."""
     for name, value in arguments:
         parts = value if isinstance(value, list | tuple) else ()
@@ -176,26 +176,26 @@ def _spread(arguments: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             yield f"{name}[{number}]", part[0] if _first_is_tensor(part) else part
 
 
-def _first_is_tensor(part: Any) -> bool:
+def _first_is_tensor(part: object) -> bool:
     return isinstance(part, tuple | list) and bool(part) and isinstance(part[0], Tensor)
 
 
-def _has_dims(value: Any) -> bool:
+def _has_dims(value: object) -> bool:
     return isinstance(value, Tensor | Dim) or are_dims(value)
 
 
-def are_dims(value: Any) -> bool:
+def are_dims(value: object) -> bool:
     """Whether a value is a list of Dims."""
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Dim) for part in value)
 
 
-def shape_of(value: Any) -> tuple[int, ...]:
+def shape_of(value: object) -> tuple[int, ...]:
     """The shape of an array; () for other values."""
     shape = getattr(value, "shape", ())
     return shape if isinstance(shape, tuple) else ()
 
 
-def _is_shown(value: Any, text: str | None) -> bool:
+def _is_shown(value: object, text: str | None) -> bool:
     """Whether an argument gets a line: it has dims or a shape, or the user wrote it."""
     if _has_dims(value):
         return True

@@ -206,7 +206,7 @@ def _hypotheses_grid(pair: Pair) -> Figure:
     step, shift = pair.compared.step, int(pair.start > 0)
     marked = step - pair.start + shift if step is not None and pair.by_step and step >= pair.start else None
     heads = [
-        el("th", f"{side} (beam {tree.beam})", colspan=2, style=f"{style.HEADER_CELL};text-align:left")
+        el("th", f"{side} ({tree.trace.beam_text})", colspan=2, style=f"{style.HEADER_CELL};text-align:left")
         for side, tree in zip(SIDES, pair.compared.trees, strict=True)
     ]
     positions = _positions(pair)

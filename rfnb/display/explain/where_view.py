@@ -34,7 +34,7 @@ def describe(where: Where, pruned: int | None = None) -> Page:
     tree = bounded_in(beam.describe(where, pruned=pruned))
     summary, steps = where.text.splitlines(), life_blocks(life)
     text: list[Block] = [
-        *map(Line, summary[:2]),
+        *map(Line, summary[: 2 + bool(where.forced)]),
         *steps,
         *(Line(printable_name(line), indent=2) for line in fall),
         Note(notes.text() or tree["note"]),
@@ -44,6 +44,7 @@ def describe(where: Where, pruned: int | None = None) -> Page:
         Figure(beam.head_html(tree)),
         Line(chip(where.verdict, beam.verdict_colour(where.verdict)), "reference: ", labels(where.reference.text)),
         Line(" · ".join(filter(None, [ADVICE.get(where.verdict), where.because]))),
+        Line(where.forced) if where.forced else None,
         Line("✂ ", "; ".join(fall)) if fall else None,
         *steps,
         Figure(join(beam.search_html(tree), beam.text_html("\n".join(lines_of(text))))),

@@ -28,7 +28,7 @@ def describe(why: Why) -> Page:
     word, colour = STATES[_state(why)]
     near = closest(tree, why.life)
     heading = [
-        Line(name(tree.name), quiet(f" · {count_of(tree.steps, 'step')}, beam {tree.beam}"), look=style.HEAD),
+        Line(name(tree.name), quiet(f" · {count_of(tree.steps, 'step')}, {tree.trace.beam_text}"), look=style.HEAD),
         Line(chip(word, colour), labels(tree.text_of(why.labels))),
         Line(why.fate),
         Line(quiet(near)) if near else None,

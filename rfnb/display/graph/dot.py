@@ -18,7 +18,7 @@ SECONDS = 20.0
 FORMATS = ("svg", "png", "pdf")
 
 
-def to_dot(view: GraphView) -> Any:
+def to_dot(view: GraphView) -> object:
     """A `graphviz.Source`: open nodes as clusters, carried states as dashed edges. Raises ViewError without graphviz.
 
     No program is needed for the text: `source.source`, `source.save("model.dot")`.
@@ -37,10 +37,10 @@ def _source_class(base: Any) -> Any:
     """A `graphviz.Source` that waits at most `SECONDS` for the program `dot`, and shows its text without it."""
 
     class DotSource(base):
-        def pipe(self, format: str | None = None, **options: Any) -> bytes:
+        def pipe(self, format: str | None = None, **options: object) -> bytes:
             return rendered(self, format or "svg") if not options else super().pipe(format=format, **options)
 
-        def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **_: Any) -> dict[str, str]:
+        def _repr_mimebundle_(self, include: object = None, exclude: object = None, **_: object) -> dict[str, str]:
             try:
                 return {"text/plain": self.source, "image/svg+xml": self.pipe("svg").decode()}
             except ViewError as error:

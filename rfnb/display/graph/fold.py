@@ -186,7 +186,7 @@ def _keys(reads: Sequence[dict[int, None]]) -> set[int]:
     return {number for numbers in reads for number in numbers}
 
 
-def _longest(keys: Sequence[Any], start: int) -> tuple[int, int]:
+def _longest(keys: Sequence[object], start: int) -> tuple[int, int]:
     """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated."""
     best = (1, 1)
     for period in range(1, min(PERIOD, (len(keys) - start) // 2) + 1):

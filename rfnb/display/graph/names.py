@@ -121,7 +121,7 @@ class Values:
         self.dims: list[DimView] = []
         self._places: dict[Any, int] = {}
 
-    def describe(self, value: Value, name: str, taken: Sequence[Any] = ()) -> GraphValue:
+    def describe(self, value: Value, name: str, taken: Sequence[object] = ()) -> GraphValue:
         """The JSON of a value. taken: signatures of the values that its node reads."""
         return {
             "value": value.number,

@@ -201,7 +201,7 @@ def _body(view: GraphView, painter: Painter, key: str) -> dict[str, Any]:
     }
 
 
-def _other(view: GraphView, painter: Painter, node: GraphNode) -> dict[str, Any] | None:
+def _other(view: GraphView, painter: Painter, node: GraphNode) -> dict[str, object] | None:
     """The node in its other state: closed if it is open, and vice versa."""
     if node["body"] is None:
         return None

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
 
 from rfnb.display.kit.blocks import Page, note_page, to_html, to_text
 from rfnb.display.kit.note import reason
 from rfnb.errors import ViewError
 
 
-def check_choice(describe: Callable[..., Any], cls: str, choice: Mapping[str, Any]) -> None:
+def check_choice(describe: Callable[..., object], cls: str, choice: Mapping[str, object]) -> None:
     """Raises ViewError if `describe`, which shows objects of class `cls`, does not take such arguments of `rf.show`."""
     unknown = [name for name in choice if not takes(describe, name)]
     if unknown:
@@ -24,7 +23,7 @@ def check_choice(describe: Callable[..., Any], cls: str, choice: Mapping[str, An
         )
 
 
-def takes(call: Callable[..., Any], name: str) -> bool:
+def takes(call: Callable[..., object], name: str) -> bool:
     """Whether a callable has a parameter of this name, or takes any; True if its signature is unknown."""
     try:
         parameters = inspect.signature(call).parameters.values()
@@ -37,7 +36,7 @@ def own_view(make: Callable[..., Page]) -> Callable[..., Page]:
     """A view made by a user's function: what it raises becomes a note."""
 
     @wraps(make)
-    def described(shown: Any, **choice: Any) -> Page:
+    def described(shown: object, **choice: object) -> Page:
         try:
             page = make(shown, **choice)
             if not isinstance(page, Page):

@@ -88,7 +88,7 @@ def _scripts(scripts: dict[str, Any]) -> list[Html]:
     return [data, el("script", asset_text("views.js"), type="module")]
 
 
-def json_of(data: Any) -> Html:
+def json_of(data: object) -> Html:
     """JSON for a script element, escaped so that it can neither end the element nor begin a comment."""
     text = visible(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
     for character in "<>&":

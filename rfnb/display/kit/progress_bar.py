@@ -35,7 +35,7 @@ def _draw(name: str, steps: int) -> Any:
         return None
 
 
-def new_bar(name: str, *, disable: bool = False, **options: Any) -> Any:
+def new_bar(name: str, *, disable: bool = False, **options: object) -> Any:
     """A tqdm bar. In a notebook it is replaced at the end by text or nothing, as saved notebooks have no widgets."""
     from tqdm.auto import tqdm
 

@@ -159,14 +159,14 @@ class View:
         to_svg = self._optional("to_svg")
         return None if to_svg is None else to_svg(self._bounded())
 
-    def widget(self) -> Any:
+    def widget(self) -> object:
         """The view as a widget for VS Code, Colab, marimo and others: scripts run without the JupyterLab extension.
 
         Raises ViewError if anywidget or the built front end is missing.
         """
         return page.widget_class()(str(self.html), self.scripts, self._repr_mimebundle_())
 
-    def to_dot(self) -> Any:
+    def to_dot(self) -> object:
         """A `graphviz.Source` of a model graph. Raises ViewError for others, or without the package graphviz."""
         to_dot = self._optional("to_dot")
         if to_dot is None:
@@ -192,7 +192,7 @@ class View:
         function: Callable[[Any], Any] | None = getattr(module, name, None)
         return function
 
-    def _made(self, how: str, otherwise: Callable[[str], Any]) -> Any:
+    def _made(self, how: str, otherwise: Callable[[str], object]) -> Any:
         try:
             page = self.page
             return getattr(module_of(self.kind), how)(self._bounded()) if page is None else getattr(blocks, how)(page)
@@ -202,7 +202,7 @@ class View:
     def __repr__(self) -> str:
         return self.text
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         return {"text/plain": self.text, "text/html": str(self.html), MIME: self.scripts}
 
 
@@ -221,7 +221,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def describe(shown: Any, **choice: Any) -> Any:
+def describe(shown: Any, **choice: object) -> Any:
     """The JSON of an object. What a loop's body shows is not recorded as part of the loop.
 
     Raises ViewError if no view is registered for its class, or the view does not take such a choice.

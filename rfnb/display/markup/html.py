@@ -62,7 +62,7 @@ def _attribute(name: str, value: object) -> str:
     return f" {name}" if value is True else f' {name}="{escape(visible(str(value)))}"'
 
 
-def visible_in(data: Any) -> Any:
+def visible_in(data: object) -> Any:
     """Plain data with invisible characters replaced in all strings."""
     if isinstance(data, str):
         return visible(data)
@@ -77,7 +77,7 @@ PICTURES = frozenset({"picture", "pictures"})
 """The entries of plain data that hold drawings as text, of any length."""
 
 
-def bounded_in(data: Any, drawn: bool = False) -> Any:
+def bounded_in(data: object, drawn: bool = False) -> Any:
     """Plain data without the middle of overlong strings; drawings are left as they are."""
     if isinstance(data, dict):
         return {bounded_in(key): bounded_in(value, drawn=key in PICTURES) for key, value in data.items()}

@@ -40,7 +40,7 @@ def axes_typed(run: Run, name: str, text: str, step: int) -> list[str | Dim] | N
     return axes
 
 
-def _dim(run: Run, axes: list[str | Dim], sizes: list[int], axis: int, word: str, value: Any) -> Dim:
+def _dim(run: Run, axes: list[str | Dim], sizes: list[int], axis: int, word: str, value: object) -> Dim:
     """The dim of an axis with lengths, whose sequences then have a dim too, or with labels."""
     size = sizes[axis] if axis < len(sizes) else None
     numbers = None if isinstance(value, str | dict) else _whole_numbers(value)
@@ -76,7 +76,7 @@ def _value(at: RunStep, text: str) -> Any:
         return value
 
 
-def _whole_numbers(value: Any) -> list[int] | None:
+def _whole_numbers(value: object) -> list[int] | None:
     """A list of lengths; None for other values."""
     raw = value._raw if isinstance(value, Tensor) else value
     if isinstance(raw, list | tuple) and not all(type(entry) is int for entry in raw):

@@ -63,7 +63,7 @@ def main_thread_later() -> Later | None:
     return _links[0].later if _links else None
 
 
-def stay_on_own_thread(comm: Any) -> None:
+def stay_on_own_thread(comm: object) -> None:
     """Keeps messages on the thread that the front end chose, not the one that last sent on this comm."""
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = lambda data, default: default

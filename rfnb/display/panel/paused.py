@@ -188,7 +188,7 @@ def edit_paused(dispatcher: Dispatcher, run: int, states: dict[str, str], sequen
     return history_view.describe_run(loop_run)
 
 
-def _typed(at: RunStep, name: str, text: str) -> Any:
+def _typed(at: RunStep, name: str, text: str) -> object:
     """The new value of a variable of plain Python code: entries for it, or else a text or an expression."""
     value = at.after[name] if name in at.after.names() else at[name]
     if isinstance(value, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def describe_rows(run: Run, name: str, sequence: int | None) -> RowsView:
     matrix = np.zeros((count, max(rows) + 1, width), np.float32)
     for step, weights in rows.items():
         matrix[: len(weights), step, : weights.shape[1]] = weights
-    side: Any = columns if columns.vocab is not None else None
+    side = columns if columns.vocab is not None else None
     view = attention_view.describe(matrix, dims=["head", run.axis.name or "step", _other(columns, run)], cols=side)
     return {
         "name": name,

@@ -58,7 +58,7 @@ def widget_class() -> type:
             stay_on_own_thread(self.comm)
             self.on_msg(self._on_message)
 
-        def _on_message(self, _: Any, message: Any, buffers: Any) -> None:
+        def _on_message(self, _: object, message: object, buffers: object) -> None:
             self.send(self.dispatcher.handle(message, answer=self.send))
 
         def _repr_mimebundle_(self, **choice: Any) -> Any:
@@ -75,7 +75,7 @@ class OneRun(Runs):
         self._added = [run]
 
 
-def with_static_view(made: Any, history: View, model_id: str) -> Any:
+def with_static_view(made: object, history: View, model_id: str) -> object:
     """The MIME bundle of a widget together with its static view."""
     if made is None:
         return history._repr_mimebundle_()

@@ -125,7 +125,7 @@ def run_page(
     return page(f"{run['name']} · {run['place']}", body, [Html(LOOK), asset_text("stepper.css")] if stepper else None)
 
 
-def _stepper(recording: Any) -> list[Html]:
+def _stepper(recording: object) -> list[Html]:
     """The data and the script of the stepper; empty if the script is not built."""
     try:
         script = asset_text("page.js")

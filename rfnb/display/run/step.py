@@ -75,7 +75,7 @@ def of_sequence(run: Run, sequence: int | None) -> dict[Dim, int]:
     return {} if sequence is None or run.sequence_dim is None else {run.sequence_dim: sequence}
 
 
-def live_at(run: Run, value: Any, step: int) -> np.ndarray | None:
+def live_at(run: Run, value: object, step: int) -> np.ndarray | None:
     """Which entries belong to sequences that reach the step; None for numbers and other values without dims."""
     if value is None or not hasattr(value, "dims"):
         return None
@@ -165,7 +165,7 @@ def _state(chosen: ChosenSequence, at: RunStep, step: int, name: str, pictures: 
     notes, is_complete = Notes(), step < chosen.run.steps
     assigned = not is_complete and is_variable(at.run.replay, name) and any(value.name == name for value in at.values())
 
-    def described(value: Any, begun: int, where: Mapping[Dim, int]) -> ValueView:
+    def described(value: object, begun: int, where: Mapping[Dim, int]) -> ValueView:
         """The JSON of the state; entries count for sequences that reach the step `begun`."""
         return describe_value(name, value, at=where, pictures=pictures, live=chosen.live(value, step, begun))
 
@@ -275,7 +275,7 @@ def describe_watch(at: RunStep, text: str, chosen: ChosenSequence) -> WatchRow:
     return {"text": text, "value": value, "error": None}
 
 
-def _described(text: str, value: Any, at: Mapping[Dim, int], live: np.ndarray | None) -> ValueView:
+def _described(text: str, value: object, at: Mapping[Dim, int], live: np.ndarray | None) -> ValueView:
     if isinstance(value, bool | float | str):
         return in_words(text, short(value), type(value).__name__)
     if isinstance(value, tuple | list | dict):

@@ -20,7 +20,7 @@ from rfnb.errors import ViewError
 from rfnb.trace.record.traced import Pending, Traced
 
 
-def is_array(shown: Any) -> bool:
+def is_array(shown: object) -> bool:
     """Whether it is an array of numpy, torch or another library that numpy understands, or nested lists of numbers."""
     if isinstance(shown, Tensor | Dim):
         return False
@@ -61,19 +61,19 @@ def data_of(array: Any, dims: Sequence[str | Dim] | None = None, lengths: Any = 
     return data if lengths is None else with_lengths(data, lengths)
 
 
-def _unseen(array: Any) -> str | None:
+def _unseen(array: object) -> str | None:
     masked = isinstance(array, np.ma.MaskedArray) and bool(np.ma.getmaskarray(array).any())
     return "masked entries count too" if masked else None
 
 
-def class_of(array: Any) -> str:
+def class_of(array: object) -> str:
     """`Tensor`, `torch.Tensor`, `numpy.ndarray`, `list`"""
     kind = Tensor if isinstance(array, Traced | Pending) else type(array)
     module, name = kind.__module__.partition(".")[0], kind.__name__
     return name if module in ("builtins", "rfnb") else f"{module}.{name}"
 
 
-def _is_regular(shown: Any) -> bool:
+def _is_regular(shown: object) -> bool:
     """Whether numpy can make an array of numbers from a list; its first entry is checked first, which is cheap."""
     first, depth = shown, 0
     while isinstance(first, list | tuple) and len(first) and depth < 8:
@@ -142,7 +142,7 @@ def _name(dim: str | Dim) -> str:
     return dim.name if isinstance(dim, Dim) else dim
 
 
-def with_lengths(data: Data, lengths: Any) -> Data:
+def with_lengths(data: Data, lengths: object) -> Data:
     """The data with lengths for its first axis that counts neither sequences nor features, or for axes by name.
 
     Raises ViewError if there is no such axis, or they do not fit.
@@ -170,7 +170,7 @@ def _first_moving(data: Data, sequences: int) -> int:
     )
 
 
-def _axis_of(data: Data, key: Any) -> int:
+def _axis_of(data: Data, key: object) -> int:
     names = [axis.dim.name for axis in data.axes]
     for i, axis in enumerate(data.axes):
         if axis.dim is key or axis.dim.name == key or (isinstance(key, int) and key == i):
@@ -192,7 +192,7 @@ def _of_sequences(data: Data, axis: Axis) -> ViewError:
     )
 
 
-def _checked(lengths: Any, axis: Axis, sequences: Axis) -> np.ndarray:
+def _checked(lengths: object, axis: Axis, sequences: Axis) -> np.ndarray:
     name = axis.dim.name
     expected = f"{sequences.size} whole numbers, one for each entry of {sequences.dim.name}"
     values = _numbers(lengths, name, expected)
@@ -219,7 +219,7 @@ def _checked(lengths: Any, axis: Axis, sequences: Axis) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _numbers(lengths: Any, name: str, expected: str) -> np.ndarray:
+def _numbers(lengths: object, name: str, expected: str) -> np.ndarray:
     if isinstance(lengths, Tensor):
         lengths = lengths.raw_tensor
     try:

@@ -286,7 +286,7 @@ def _numbers(found: Measured, at: int) -> dict[str, Sequence[Any]]:
     return result if found.where is not None else {**result, **_wrong(found, at, axes)}
 
 
-def _wrong(found: Measured, at: int, others: tuple[int, ...]) -> dict[str, Sequence[Any]]:
+def _wrong(found: Measured, at: int, others: tuple[int, ...]) -> dict[str, Sequence[object]]:
     def count(*words: str) -> list[int]:
         none = np.zeros(found.data.axes[at].size, np.int64)
         parts = [found.frames.wrong[word].sum(axis=others) for word in words if word in found.bad]
@@ -299,6 +299,6 @@ def _where(some: np.ndarray, values: np.ndarray) -> list[Any]:
     return [plain(float(value)) if exists else None for exists, value in zip(some, values, strict=True)]
 
 
-def _put(rows: list[SequenceRow], key: Any, values: Sequence[Any] | None) -> None:
+def _put(rows: list[SequenceRow], key: Any, values: Sequence[object] | None) -> None:
     for row, value in zip(rows, values or (), strict=False):
         row[key] = value  # type: ignore[literal-required]

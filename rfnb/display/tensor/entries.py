@@ -183,7 +183,7 @@ def describe_values(data: Data) -> Any:
     return _nested(values, valid)
 
 
-def rows_of(values: Any, dims: list[DimView], tags: list[str] | None) -> Iterator[tuple[str, list[Any]]]:
+def rows_of(values: Any, dims: list[DimView], tags: list[str] | None) -> Iterator[tuple[str, list[object]]]:
     """Pairs (label, numbers) for each row; rows that are only padding are left out, sequences are not."""
     names = [_names(dim, tags) for dim in dims[:-1]]
     sequences = len(dims) == 2 and dims[0]["kind"] == "batch"
@@ -266,7 +266,7 @@ def left_out(rows: int, dims: list[DimView]) -> list[str]:
     return ["… " + ", ".join(parts)] if parts else []
 
 
-def _nested(values: np.ndarray, inside: np.ndarray) -> Any:
+def _nested(values: np.ndarray, inside: np.ndarray) -> object:
     if values.ndim == 0:
         return plain(values.item()) if inside else None
     return [_nested(v, i) for v, i in zip(values, inside, strict=True)]
@@ -353,7 +353,7 @@ def _matrix(
     return (values if rows < cols else values.T), where
 
 
-def _without(raw: Any) -> Any:
+def _without(raw: Any) -> object:
     """The numbers with −Inf replaced by zero."""
     hit = raw == -np.inf
     return raw.masked_fill(hit, 0) if hasattr(raw, "detach") else np.where(hit, 0, raw)

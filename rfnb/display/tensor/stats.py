@@ -79,7 +79,7 @@ def inner_axes(shape: tuple[int, ...], mask: np.ndarray | None, sequences: int |
     return tuple([i for i in range(len(shape)) if i != sequences][-1:])
 
 
-def floating(raw: Any) -> Any:
+def floating(raw: Any) -> object:
     """The raw tensor in a floating-point type that can be summed."""
     if hasattr(raw, "detach"):
         if not raw.is_floating_point():
@@ -88,7 +88,7 @@ def floating(raw: Any) -> Any:
     return raw if raw.dtype in (np.float32, np.float64) else raw.astype(np.float64)
 
 
-def reduced(raw: Any, how: str, axes: Index) -> Any:
+def reduced(raw: object, how: str, axes: Index) -> Any:
     """The "mean", "sum", "amin", "amax" … over axes, which keep size 1."""
     if hasattr(raw, "detach"):
         return getattr(raw, how)(dim=axes, keepdim=True)
@@ -359,7 +359,7 @@ def is_masked(data: Data, raw: Any, mask: np.ndarray | None) -> bool:
     )
 
 
-def _some(raw: Any, mask: np.ndarray | None) -> tuple[Any, np.ndarray | None]:
+def _some(raw: Any, mask: np.ndarray | None) -> tuple[object, np.ndarray | None]:
     for axis in range(len(raw.shape) - 2):
         while math.prod(raw.shape) > ENTRIES and raw.shape[axis] > 1:
             half = (slice(None),) * axis + (slice(0, raw.shape[axis] // 2),)

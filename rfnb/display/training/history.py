@@ -122,7 +122,7 @@ class History:
         self._rows: list[dict[str, Any]] = []
         self._unread: list[tuple[dict[str, Any], str]] = []
 
-    def report(self, where: Mapping[str, int], measures: Mapping[str, Any]) -> None:
+    def report(self, where: Mapping[str, int], measures: Mapping[str, object]) -> None:
         """Reports measures at `{"step": 3}`. The last report of a measure at a step counts."""
         values = {name: _kept(name, value) for name, value in measures.items()}
         if not self._rows or any(self._rows[-1].get(name) != number for name, number in where.items()):

@@ -243,7 +243,7 @@ def _shot(shot: Shot, seen: AttentionView | None, top: float, values: list[list[
     }
 
 
-def _words(result: Any, between: str = "\n") -> str:
+def _words(result: object, between: str = "\n") -> str:
     """The result as text: of tensors, the first lines of their views. A list of labels within it is one line."""
     if result is None:
         return ""

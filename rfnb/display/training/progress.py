@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
+from itertools import count
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
@@ -29,6 +30,7 @@ from rfnb.errors import ParameterError
 from rfnb.printable import encodable, visible
 from rfnb.trace.plain.record import record_loop
 from rfnb.trace.probe.progress_probes import followers
+from rfnb.trace.run.job import KERNEL, in_job, write_json
 from rfnb.trace.run.options import in_notebook
 from rfnb.trace.run.session import should_record, should_store, waits_for
 
@@ -150,6 +152,7 @@ def picture(curve: LossCurve, number: int) -> Html:
 
 
 B = TypeVar("B")
+_serials = count(1)
 PAUSE = 0.4
 """Smallest time between two updates of the display, in seconds."""
 SHARE = 200
@@ -182,6 +185,7 @@ class Progress(Shown, Generic[B]):
         self.plot, self.smooth = [plot] if isinstance(plot, str) else plot, smooth
         self.step, self.epoch = -1, 0
         self.running = self.stopped = False
+        self._serial = next(_serials)
         self._history = History()
         self._marked: dict[str, Any] = {}
         self._reported: set[str] = set()
@@ -201,9 +205,10 @@ class Progress(Shown, Generic[B]):
         if should_record(None, name):
             caller, stores = "progress" if waits_for(name) else "", should_store(None)
             record_loop(sys._getframe(1), name, caller=caller, stores=stores, pausing=self._draw_now)
-        return self._epoch()
+        return self.unrecorded()
 
-    def _epoch(self) -> Iterator[B]:
+    def unrecorded(self) -> Iterator[B]:
+        """Iterates over the batches, for a loop that belongs to another library, which is not recorded."""
         self.epoch += 1
         self.running = self.stopped = True
         self._remember_marked()
@@ -300,7 +305,8 @@ class Progress(Shown, Generic[B]):
             total: int | None = len(self)
         except TypeError:
             total = None
-        return new_bar(self._title(), total=total, unit="step", disable=not _is_first(), mininterval=0.2)
+        is_hidden = not _is_first() or KERNEL in os.environ
+        return new_bar(self._title(), total=total, unit="step", disable=is_hidden, mininterval=0.2)
 
     def _title(self) -> str:
         return " ".join([*filter(None, [self.name]), f"epoch {self.epoch}"]) if self.epoch > 1 else self.name or ""
@@ -311,6 +317,7 @@ class Progress(Shown, Generic[B]):
         try:
             if bar is not None:
                 bar.set_postfix_str(encodable(visible(self._last())), refresh=False)
+            in_job(lambda folder: write_json(folder / f"progress-{self._serial}.json", describe(self)))
             if self.plot and _is_first() and in_notebook() and self.curves:
                 self._draw_plot()
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from rfnb.display.training.gradient_norms import GradientNorms
@@ -54,7 +54,7 @@ def progress(
     return Progress(batches, total=total, plot=plot, smooth=smooth, name=name)
 
 
-def gradient_norms(model: Any) -> GradientNorms:
+def gradient_norms(model: object) -> GradientNorms:
     """The norms of gradients after `backward()`, by parameter and module; NaN, Inf, zero and missing ones are flagged.
 
     >>> feat, out = rf.Dim(2, name="feat"), rf.Dim(3, name="out")

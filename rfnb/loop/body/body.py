@@ -214,7 +214,7 @@ class Body:
         self.tape.record(self.backend.identity_raw, (plain._raw,), {}, copy._raw)
         return self.recorder._wrap(copy, plain.name)
 
-    def carry(self, kind: Kind, like: Tensor, dtype: str, initial: Any = None) -> int:
+    def carry(self, kind: Kind, like: Tensor, dtype: str, initial: object = None) -> int:
         """Adds a value that the loop itself carries, zeros at first if `initial` is None. Returns its position."""
         with self.untraced():
             shape = self.backend.get_shape_tuple_raw(like._raw)
@@ -261,7 +261,7 @@ class Untraced:
             context.__exit__(*error)
 
 
-def _add_state(body: Body, name: str, leaf: Any, grown: dict[Dim, Dim]) -> None:
+def _add_state(body: Body, name: str, leaf: object, grown: dict[Dim, Dim]) -> None:
     if isinstance(leaf, Dim):
         if leaf.size.ragged:
             raise LoopError(
@@ -312,7 +312,7 @@ def abort(body: Body) -> None:
 # -- what the lines of a body call
 
 
-def _note_read(body: Body, leaf: Any) -> None:
+def _note_read(body: Body, leaf: object) -> None:
     """Notes that a state is read. If the line assigns it to a variable, it becomes a named value of the body."""
     if body.loop.listing is not None:
         name = leaf.name if isinstance(leaf, Traced) else None

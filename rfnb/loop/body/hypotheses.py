@@ -59,7 +59,7 @@ class Hypotheses:
     found: makes the result of the search.
     """
 
-    def __init__(self, body: Body, beam: Dim, dims: Sequence[Dim], found: Callable[[Searched], Any]):
+    def __init__(self, body: Body, beam: Dim, dims: Sequence[Dim], found: Callable[[Searched], object]):
         self.beam, self.dims = beam, tuple(dims)
         self.choices: list[BeamChoice] = []
         self.carried: dict[int, Traced] = {}  # the new values of what the search carries, by position
@@ -96,7 +96,7 @@ class Hypotheses:
             mark_extended(self.newest, after)
         return after
 
-    def has(self, value: Any) -> bool:
+    def has(self, value: object) -> bool:
         """Whether a value has one of the beams."""
         beams = {self.beam, *(choice.after for choice in self.choices)}
         return isinstance(value, Tensor) and not beams.isdisjoint(value.dims)
@@ -205,7 +205,7 @@ class Hypotheses:
         questions = {name: Asked(body.var(x.plain), x.plain.sig, x.plain.lengths) for name, x in self.asked.items()}
         self.plan = SearchPlan(self.beams, parents, variables, self.found, questions)
 
-    def take(self, outputs: Sequence[Sequence[Any]]) -> None:
+    def take(self, outputs: Sequence[Sequence[object]]) -> None:
         """Takes what was kept of the steps, in the order of `plan.vars`."""
         stacked = self.steps = [self._backend.stack_raw(values) for values in outputs]
         count = len(self.choices)
@@ -213,7 +213,7 @@ class Hypotheses:
         self._stacked = dict(zip(self.kept, stacked[count:], strict=True))
 
     def searched(
-        self, ended: Any, size: Size, include_eos: bool, limit: Size, first_nan: FirstNan | None, run: Run | None
+        self, ended: object, size: Size, include_eos: bool, limit: Size, first_nan: FirstNan | None, run: Run | None
     ) -> Any:
         """The result of the search."""
         return self.found(Searched(self._stacked, ended, size, include_eos, limit, first_nan, run))
@@ -240,7 +240,7 @@ class Hypotheses:
         counts = where(is_neg_infinite(dead), False, counts).copy_transpose(dims)
         return values, self._backend.to_numpy_raw(counts._raw)
 
-    def resolved(self, raw: Any, traced: Traced, pending: Tensor) -> Any:
+    def resolved(self, raw: object, traced: Traced, pending: Tensor) -> Any:
         """A stacked output in the order of the final hypotheses instead of their places at each step."""
         if any(pending is value for value in self._by_place):
             return raw

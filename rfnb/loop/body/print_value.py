@@ -85,7 +85,7 @@ def watch(x: Tensor, *, steps: Steps = None, name: str | None = None, resolve: b
     return x
 
 
-def _is_choice(steps: Any) -> bool:
+def _is_choice(steps: object) -> bool:
     if steps is None or callable(steps):
         return steps is None or takes_one(steps)
     if isinstance(steps, list | tuple | set | frozenset | dict):
@@ -117,7 +117,7 @@ def leave_out_ended(
     masks: Sequence[tuple[Var, Sequence[Dim], bool]],
     moved: Sequence[Dim],
     parents: Sequence[tuple[Dim, Var]] = (),
-    hypotheses: Any = None,
+    hypotheses: object = None,
 ) -> None:
     """Gives watchers the masks of active sequences, which are known only at the end of the step.
 
@@ -189,7 +189,7 @@ class Watcher:
         if not _shown_by_default(steps if self.steps is None else steps[:-1]):
             return False
         if callable(self.steps):
-            answer = self.steps(x)
+            answer: Any = self.steps(x)
             try:
                 return bool(answer)
             except (RuntimeError, ValueError) as error:  # of several entries
@@ -198,7 +198,7 @@ class Watcher:
                 ) from error
         return self.steps is None or not steps or steps[-1] in self.steps
 
-    def _active(self, x: Tensor, masks: Sequence[Any]) -> np.ndarray | None:
+    def _active(self, x: Tensor, masks: Sequence[object]) -> np.ndarray | None:
         """Which entries belong to active sequences."""
         active = None
         arrays = (backend_of_raw(raw).to_numpy_raw(raw) for raw in masks)
@@ -212,7 +212,7 @@ class Watcher:
             active = now if active is None else active & now
         return active
 
-    def _show(self, x: Tensor, steps: list[int], masks: Sequence[Any], *, resolve: bool = False) -> None:
+    def _show(self, x: Tensor, steps: list[int], masks: Sequence[object], *, resolve: bool = False) -> None:
         self._not_shown = None
         self.lines += 1
         if self.lines > LINES + 1:

@@ -109,7 +109,7 @@ class FiniteReport(Shown):
         return [*facts, *([] if self.first is None else self.first.facts()), *hint]
 
 
-def finite(fn: Callable[..., Any], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
+def finite(fn: Callable[..., object], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
     """Calls fn(*args, **kwargs) and names the op, line and loop step that made the first NaN or infinity.
 
     The ops of rfnb are followed, and the functions of plain torch. A scripted module counts as one op; code of
@@ -203,7 +203,7 @@ class _Search:
         if not event.inner:
             self._newest = None
 
-    def _move(self, raw: RawTensor, former: Any) -> None:
+    def _move(self, raw: RawTensor, former: object) -> None:
         """What is known of a tensor that was changed in place holds for the tensor with its former value."""
         tables: tuple[dict[int, Any], ...] = (self._infinite, self._meant)
         for table in tables:
@@ -287,7 +287,7 @@ class _Search:
             return "parameter"
         return "input" if id(x._raw) in self._inputs else ""
 
-    def end(self, result: Any) -> None:
+    def end(self, result: object) -> None:
         """Checks the parts of the result that no observed op made."""
         for name, leaf in named_leaves(as_dicts(result)):
             x = _as_tensor(leaf)
@@ -314,7 +314,7 @@ class _Search:
 
     # -- gradients
 
-    def backward(self, result: Any) -> None:
+    def backward(self, result: object) -> None:
         """Follows the gradients back to the first op that makes a NaN or an infinity from finite ones.
 
         Raises ParameterError if no gradients flow to the result.
@@ -331,12 +331,12 @@ class _Search:
         self.report.made += origins
         self.report.in_training += unseen
 
-    def in_training(self, result: Any) -> None:
+    def in_training(self, result: object) -> None:
         """Checks the gradients of parameters, for a result that was computed without observing ops."""
         assert self._backward is not None
         backend, names = raw_registry.selected(), self._backward.names()
 
-        def look(raw: RawTensor, gradient: Any) -> None:
+        def look(raw: RawTensor, gradient: object) -> None:
             if not backend.is_finite_raw(gradient):
                 name = names.get(id(raw), f"a parameter of shape {backend.get_shape_tuple_raw(raw)}")
                 self.report.in_training.append(f"that of {name} is not finite in training, though that of each op is")
@@ -377,7 +377,7 @@ class _Backward:
             self._hooks.append(x._raw.register_hook(partial(self._look, number)))
         return number
 
-    def _look(self, number: int, gradient: Any) -> None:
+    def _look(self, number: int, gradient: object) -> None:
         bad = _bad(self._tensors[number].like(gradient))
         self._arrived.setdefault(number, "" if bad is None else bad.kind)
 
@@ -418,12 +418,12 @@ def _writes_infinity(event: OpEvent) -> bool:
     return event.op in WRITING or any(not np.isfinite(number) for number in event.numbers)
 
 
-def _with_base(x: Tensor) -> list[Any]:
+def _with_base(x: Tensor) -> list[object]:
     """The raw tensor, and the one that it is a view of."""
     return [raw for raw in (x._raw, getattr(x._raw, "_base", None)) if raw is not None]
 
 
-def _as_tensor(leaf: Any) -> Tensor | None:
+def _as_tensor(leaf: object) -> Tensor | None:
     """A number, an array or a raw tensor as a Tensor; None for anything else."""
     if isinstance(leaf, Tensor):
         return None if leaf.raw_tensor is None else leaf
@@ -433,7 +433,7 @@ def _as_tensor(leaf: Any) -> Tensor | None:
     return plain_tensor(leaf) if is_raw and raw_registry.backend_of_raw(leaf).is_readable_raw(leaf) else None
 
 
-def _ends(result: Any) -> list[Any]:
+def _ends(result: object) -> list[Any]:
     """The raw tensors of a result through which gradients flow."""
     backend = raw_registry.selected()
     return [raw for raw in raws_in(as_dicts(result)) if backend.needs_gradient_raw(raw)]

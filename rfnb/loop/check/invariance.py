@@ -137,7 +137,7 @@ CAUSES = {
 
 
 def batch_invariance(
-    fn: Callable[..., Any], *args: Any, lengths: Any = None, tolerance: float | None = None, **kwargs: Any
+    fn: Callable[..., object], *args: Any, lengths: object = None, tolerance: float | None = None, **kwargs: Any
 ) -> BatchReport:
     """Calls fn(*args, **kwargs) with a batch and with each sequence alone, and finds the first op whose result differs.
 
@@ -195,7 +195,7 @@ def batch_invariance(
         return _Comparison(fn, batch, all_lengths, tolerance).report()
 
 
-def _without_lengths(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DtypeError:
+def _without_lengths(args: tuple[object, ...], kwargs: dict[str, Any]) -> DtypeError:
     error = not_a_tensor("check.batch_invariance: the batch", next(iter([*args, *kwargs.values()]), None))
     error.hint = f"{error.hint}; for plain tensors lengths=[…], or a mask such as src_key_padding_mask=…"
     return error
@@ -207,7 +207,7 @@ class _Comparison:
     lengths: those of the sequences, if the function takes plain tensors.
     """
 
-    def __init__(self, fn: Callable[..., Any], batch: Any, lengths: np.ndarray | None, tolerance: float | None):
+    def __init__(self, fn: Callable[..., object], batch: object, lengths: np.ndarray | None, tolerance: float | None):
         self._fn, self._batch, self._lengths = fn, batch, lengths
         self._tensors = [leaf for leaf in _leaves(batch) if isinstance(leaf, Tensor)]
         self._owner = _owner(self._tensors)
@@ -259,7 +259,7 @@ class _Comparison:
                 return cause
         return "padding"
 
-    def _events(self, batch: Any) -> tuple[list[OpEvent], set[int]]:
+    def _events(self, batch: object) -> tuple[list[OpEvent], set[int]]:
         """The events of a call, and the ids of its results. Plain results are those of a last event."""
         events: list[OpEvent] = []
         with self._scope(), observing(events.append, [owner(self._fn)]) as observer:
@@ -270,7 +270,7 @@ class _Comparison:
             events.append(OpEvent(RESULT, (), tuple(plain), None, plain=True))
         return events, {id(leaf) for leaf in (*result, *plain)}
 
-    def _call(self, batch: Any, names: dict[int, str]) -> Any:
+    def _call(self, batch: Any, names: dict[int, str]) -> object:
         """Calls the function. names: where the names of plain tensors are put, by id."""
         args, kwargs = batch if self._lengths is None else without_dims(batch, names)
         return self._fn(*args, **kwargs)
@@ -349,12 +349,12 @@ RESULT = "result"
 """The op of the event for plain results of the function."""
 
 
-def _leaves(batch: Any) -> list[Any]:
+def _leaves(batch: object) -> list[Any]:
     parts = [leaf.data.values() if isinstance(leaf, TensorDict) else [leaf] for leaf in leaves(batch)]
     return [leaf for part in parts for leaf in part]
 
 
-def _structure(batch: Any, tensors: Iterable[Tensor]) -> Any:
+def _structure(batch: object, tensors: Iterable[Tensor]) -> object:
     """A copy of the structure `batch` with `tensors` in place of its own."""
     values = iter(tensors)
 
@@ -407,7 +407,7 @@ def _size_alone(dim: Dim, size: Size, owner: Dim, i: int) -> Size:
     return Size(size.dims, size.values.take([i], size.dims.index(owner)))
 
 
-def _scope(fn: Callable[[Any], Any], batch: Any, tensor: Tensor) -> Callable[[], AbstractContextManager[None]]:
+def _scope(fn: Callable[[Any], object], batch: object, tensor: Tensor) -> Callable[[], AbstractContextManager[None]]:
     """A context to call `fn` in: without gradients if `fn` allows it, since with them ops write 0 into padding."""
     untrained = raw_registry.backend_of_raw(tensor._raw).no_gradients
     try:

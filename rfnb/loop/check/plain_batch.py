@@ -34,7 +34,7 @@ class _Frames:
 
 
 def with_dims(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], lengths: Any
+    fn: Callable[..., object], args: Sequence[object], kwargs: dict[str, Any], lengths: object
 ) -> tuple[list[Any], np.ndarray] | None:
     """The arguments of a function of plain tensors, as Tensors with dims for sequences and frames, and the lengths.
 
@@ -66,7 +66,7 @@ def with_dims(
     return map_leaves(lambda leaf: next(values) if _is_raw(leaf) else leaf, [list(args), kwargs]), frames[0].lengths
 
 
-def without_dims(arguments: Any, names: dict[int, str]) -> Any:
+def without_dims(arguments: object, names: dict[int, str]) -> Any:
     """The arguments as plain tensors again: copies in one piece, which the function may change.
 
     names: where the names of the copies are put, by id.
@@ -97,7 +97,7 @@ def with_other_numbers(x: Tensor, batch: Dim, index: int) -> Tensor:
     return changed
 
 
-def takes_lengths(fn: Callable[..., Any]) -> bool:
+def takes_lengths(fn: Callable[..., object]) -> bool:
     """Whether a function or module has a parameter of the name `lengths`."""
     try:
         return "lengths" in inspect.signature(getattr(fn, "forward", fn)).parameters
@@ -105,7 +105,7 @@ def takes_lengths(fn: Callable[..., Any]) -> bool:
         return False
 
 
-def _checked(lengths: Any) -> np.ndarray:
+def _checked(lengths: object) -> np.ndarray:
     """The lengths as integers. Raises DtypeError if they are not numbers of frames."""
     raw = lengths.raw_tensor if isinstance(lengths, Tensor) else lengths
     try:
@@ -121,7 +121,7 @@ def _checked(lengths: Any) -> np.ndarray:
     return numbers.astype(np.int64)
 
 
-def _is_raw(leaf: Any) -> bool:
+def _is_raw(leaf: object) -> bool:
     return isinstance(leaf, tuple(raw_registry.BACKENDS))
 
 
@@ -129,11 +129,11 @@ def _shape(raw: RawTensor) -> tuple[int, ...]:
     return tuple(int(n) for n in raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw))
 
 
-def _numbers(values: Any) -> np.ndarray:
+def _numbers(values: object) -> np.ndarray:
     return raw_registry.backend_of_raw(values).to_numpy_raw(values) if _is_raw(values) else np.asarray(values)
 
 
-def _frames(named: Sequence[tuple[str, Any]], lengths: Any) -> list[_Frames]:
+def _frames(named: Sequence[tuple[str, object]], lengths: object) -> list[_Frames]:
     """The lengths that are given, or that masks or an argument for lengths say."""
     masks = [(name, _numbers(raw)) for name, raw in named if _is_mask(name, _shape(raw))]
     if lengths is None and not masks:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 
-def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
+def fork(replay: Replay, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, object]) -> Run:
     """Runs the steps from `step` on with edited states, as a new Run; it is kept even if a step raises an error."""
     step, seed = _checked(replay, run, step), replay.seed if seed is None else operator.index(seed)
     bindings = replace(replay.bindings, seed=seed, given={})
@@ -69,13 +69,13 @@ class Edit:
     mask: np.ndarray
 
 
-def edits_of(replay: Replay, run: Run, step: int, only: Only, states: Mapping[str, Any]) -> list[Edit]:
+def edits_of(replay: Replay, run: Run, step: int, only: Only, states: Mapping[str, object]) -> list[Edit]:
     """The edits of the states before `step`. A tensor with all dims of a state changes the entries that differ."""
     where = Where.of(replay, run, *only)
     return [where.edit(replay, run, name, step, value) for name, value in _named(replay, states)]
 
 
-def apply_edits(replay: Replay, step: int, before: Sequence[Any], edits: Sequence[Edit]) -> list[Any]:
+def apply_edits(replay: Replay, step: int, before: Sequence[object], edits: Sequence[Edit]) -> list[object]:
     """All that is passed to `step`, with its edits, which are constants; gradients of all other entries go on."""
     after = list(before)
     for edit in edits:
@@ -89,7 +89,7 @@ def apply_edits(replay: Replay, step: int, before: Sequence[Any], edits: Sequenc
     return after
 
 
-def fork_with(replay: Replay, run: Run, step: int, given: Mapping[Var, Any]) -> Run:
+def fork_with(replay: Replay, run: Run, step: int, given: Mapping[Var, object]) -> Run:
     """Runs the steps from `step` on as a new Run, where these values of `step` are given instead of computed."""
     step = _checked(replay, run, step)
     bindings = replace(replay.bindings, given={step: given})
@@ -97,7 +97,7 @@ def fork_with(replay: Replay, run: Run, step: int, given: Mapping[Var, Any]) -> 
 
 
 def _continued(
-    replay: Replay, run: Run, step: int, bindings: Bindings, before: Sequence[Any], edits: Sequence[Edit] = ()
+    replay: Replay, run: Run, step: int, bindings: Bindings, before: Sequence[object], edits: Sequence[Edit] = ()
 ) -> Run:
     """The Run of the steps from `step` on, from the states `before`."""
     if replay.step.changes is not None:
@@ -138,7 +138,7 @@ class Where:
             along.append((beam, operator.index(hypothesis)))
         return cls(tuple(along))
 
-    def edit(self, replay: Replay, run: Run, name: str, step: int, value: Any) -> Edit:
+    def edit(self, replay: Replay, run: Run, name: str, step: int, value: object) -> Edit:
         """The edit of a state before `step`."""
         new, state = _edited(replay, run, step, name, value), replay.state(name, step)
         mask = np.ones([1] * len(state.dims), bool)
@@ -165,7 +165,7 @@ def _checked(replay: Replay, run: Run, step: int) -> int:
     return step % run.steps if step < 0 else step
 
 
-def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _named(replay: Replay, states: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
     """The edits by the full names of states; structures are split into their parts."""
     names = replay.state_names()
     for name, value in states.items():
@@ -182,7 +182,7 @@ def _named(replay: Replay, states: Mapping[str, Any]) -> Iterator[tuple[str, Any
             yield path, leaf
 
 
-def _edited(replay: Replay, run: Run, step: int, name: str, value: Any) -> Any:
+def _edited(replay: Replay, run: Run, step: int, name: str, value: object) -> object:
     """A copy of `value` as the raw tensor of a state, checked and cast to its dtype."""
     state = replay.state(name, step)
     if isinstance(state, int):
@@ -216,13 +216,13 @@ def _fits(given: Tensor, new: Tensor) -> bool:
     return bool((is_finite(new).raw_tensor >= is_finite(given).raw_tensor).all())
 
 
-def _does_not_fit(state: Tensor, value: Any) -> DtypeError:
+def _does_not_fit(state: Tensor, value: object) -> DtypeError:
     return DtypeError(
         f"fork: a number does not fit into the state {state.name!r}", got=f"{value!r:.40}", expected=state.dtype
     )
 
 
-def _raw_of_list(replay: Replay, run: Run, state: Tensor, values: Sequence[Any]) -> Any:
+def _raw_of_list(replay: Replay, run: Run, state: Tensor, values: Sequence[object]) -> object:
     """A list with one value per sequence as a raw tensor like that of the state."""
     backend, dims = replay.backend, state.dims
     along = run.sequence_dim if run.sequence_dim in dims else dims[0] if len(dims) == 1 else None
@@ -241,7 +241,7 @@ def _raw_of_list(replay: Replay, run: Run, state: Tensor, values: Sequence[Any])
     return backend.stack_raw([_raw_of(replay, run, row, value) for value in values], axis)
 
 
-def _number(state: Tensor, value: Any) -> bool | int | float:
+def _number(state: Tensor, value: object) -> bool | int | float:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):

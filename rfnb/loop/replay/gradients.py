@@ -84,7 +84,7 @@ def verdict(norms: Sequence[float]) -> str:
     return ""
 
 
-def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
+def gradients(replay: Replay, run: Run, loss: object) -> Gradients:
     """Goes back from the last step: recomputes each step and takes the gradients by the states before it."""
     back = _BackFromValue(replay, loss) if isinstance(loss, str) else _BackFromTensor(replay, loss)
     names = [name for name in replay.step.assigned_vars if back.is_float(name)]
@@ -101,7 +101,7 @@ def gradients(replay: Replay, run: Run, loss: Any) -> Gradients:
     )
 
 
-def _name_of(loss: Any) -> str:
+def _name_of(loss: object) -> str:
     name = getattr(loss, "name", None)
     return "loss" if name in (None, "tensor") else str(name)
 
@@ -111,11 +111,11 @@ class _BackwardPass:
 
     def __init__(self, replay: Replay):
         self.replay, self.backend = replay, replay.backend
-        self.carried: list[Any] = [None] * len(
+        self.carried: list[RawTensor] = [None] * len(
             replay.templates
         )  # gradients by the states after the next step to handle
 
-    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[RawTensor], object]]]:
         """Values of a step that the loss depends on directly, each with a function from the value to its gradient."""
         raise NotImplementedError
 
@@ -128,7 +128,7 @@ class _BackwardPass:
         """Whether a state has a value for each sequence."""
         return run.sequence_dim in self.replay.step.assigned_vars[name][1]
 
-    def step(self, step: int, names: Sequence[str]) -> dict[str, Any]:
+    def step(self, step: int, names: Sequence[str]) -> dict[str, RawTensor]:
         """The gradients by the values that `step` assigns to the states `names`."""
         replay = self.replay
         self._cut_edits(step + 1)
@@ -157,7 +157,7 @@ class _BackwardPass:
     def _follows(self, raw: RawTensor) -> bool:
         return bool(self.backend.needs_gradient_raw(raw))  # else it depends on no state
 
-    def _leaf(self, raw: RawTensor) -> Any:
+    def _leaf(self, raw: RawTensor) -> object:
         if isinstance(raw, int | None) or not is_float_dtype(self.backend.get_dtype_name_raw(raw)):
             return raw
         leaf = self.backend.alias_raw(raw)
@@ -174,12 +174,12 @@ class _BackwardPass:
 class _BackFromTensor(_BackwardPass):
     """The backward pass from a loss that was computed from the results of the loop."""
 
-    def __init__(self, replay: Replay, loss: Any):
+    def __init__(self, replay: Replay, loss: object):
         super().__init__(replay)
         self.arrived = _arrived(replay, loss._raw if isinstance(loss, Tensor) else loss)
         self.carried = [self.arrived.get(("state", i)) for i in range(len(replay.templates))]
 
-    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[RawTensor], object]]]:
         """The outputs of the step; the gradient of each is its part of the gradient of the stacked output."""
         outputs = enumerate(self.replay.schedule.outputs)
         return [(var, partial(self._part, i, step)) for i, var in outputs if ("output", i) in self.arrived]
@@ -188,7 +188,7 @@ class _BackFromTensor(_BackwardPass):
         return self.backend.select_raw(self.arrived["output", output], 0, step)
 
 
-def _arrived(replay: Replay, loss: Any) -> dict[Any, Any]:
+def _arrived(replay: Replay, loss: object) -> dict[Any, Any]:
     """The gradients of a loss by the results of the loop."""
     name, way = replay.step.name, 'or the name of a value of the body: run.gradients("loss")'
     if replay.probe is None:
@@ -221,11 +221,11 @@ class _BackFromValue(_BackwardPass):
         self.name = name
         self.var, (self.sig, self.lengths) = replay.value(name)
 
-    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[Any], Any]]]:
+    def loss_terms(self, step: int) -> list[tuple[Var | External, Callable[[RawTensor], object]]]:
         """The value itself; its gradient is 1, and 0 in padding and in sequences that have ended."""
         return [(self.var, partial(self._ones, step))]
 
-    def _ones(self, step: int, raw: RawTensor) -> Any:
+    def _ones(self, step: int, raw: RawTensor) -> object:
         backend, dtype = self.backend, self.backend.get_dtype_name_raw(raw)
         if not is_float_dtype(dtype):
             raise LoopError(f"{self.replay.step.name}: `{self.name}` has no gradient", got=dtype, expected="floats")
@@ -236,7 +236,7 @@ class _BackFromValue(_BackwardPass):
         return backend.masked_fill_raw(gradient, backend.from_numpy_raw(over, device), 0)
 
 
-def _norms(replay: Replay, run: Run, name: str, raw: RawTensor, step: int) -> tuple[float, Any]:
+def _norms(replay: Replay, run: Run, name: str, raw: RawTensor, step: int) -> tuple[float, object]:
     """The norm over all sequences that take the step, and that of each."""
     _, dims = replay.step.assigned_vars[name]
     active = _active(replay.size, dims, step)
@@ -246,7 +246,7 @@ def _norms(replay: Replay, run: Run, name: str, raw: RawTensor, step: int) -> tu
     return float(np.sqrt(squares.sum())), norms
 
 
-def _stacked(run: Run, rows: list[Any]) -> np.ndarray:
+def _stacked(run: Run, rows: list[RawTensor]) -> np.ndarray:
     """The rows of all steps as one array. [steps, sequences]"""
     return np.array([np.broadcast_to(row, run.batch or 0) for row in rows]).reshape(len(rows), run.batch or 0)
 

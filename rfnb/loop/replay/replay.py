@@ -138,7 +138,7 @@ class RecordedSteps:
         self.start, self.bindings, self.seed = start, bindings, bindings.seed
         self._free_steps = self.schedule.free_steps(bindings.limit)
         self._compiled: dict[Any, Any] = {}
-        self._latest: tuple[int, Sequence[Any]] | None = None
+        self._latest: tuple[int, Sequence[RawTensor]] | None = None
         self.advance(outcome)
 
     def advance(self, outcome: Outcome) -> None:
@@ -151,7 +151,7 @@ class RecordedSteps:
         for name in ("search_steps", "parents", "lineages"):  # of the steps before
             self.__dict__.pop(name, None)
 
-    def version_now(self) -> list[Any]:
+    def version_now(self) -> list[object]:
         """Versions of all externals; they differ from `version` if something that the steps read has changed."""
         backend, externals = self.backend, self.bindings.externals
         entries = [backend.to_numpy_raw(backend.sample_raw(externals[i])).tobytes() for i in self.not_copied]
@@ -164,7 +164,7 @@ class RecordedSteps:
         """
         return not self.not_copied and self.step.changes is None and not self.program.may_do_anything
 
-    def states_before(self, step: int) -> tuple[Any, ...]:
+    def states_before(self, step: int) -> tuple[RawTensor, ...]:
         """All states before a step: as kept, or recomputed from the nearest earlier ones that are."""
         if step > self.steps:
             raise LoopNameError(f"{self.recorder.name}: there is no state after step {step - 1}, which failed")
@@ -190,7 +190,7 @@ class RecordedSteps:
         finally:
             self._latest = None
 
-    def _reached(self, step: int, states: Sequence[Any]) -> None:
+    def _reached(self, step: int, states: Sequence[RawTensor]) -> None:
         """The states before `step` have been computed."""
         if self._latest is not None and not self.keeps(step):
             self._latest = step, states
@@ -203,11 +203,11 @@ class RecordedSteps:
         self,
         step: int,
         wanted: Sequence[Var | External],
-        states: Sequence[Any] | None = None,
+        states: Sequence[RawTensor] | None = None,
         *,
         gradients: bool = False,
         given: Mapping[Var, Any] | None = None,
-    ) -> Sequence[Any]:
+    ) -> Sequence[RawTensor]:
         """Recomputes the values `wanted` of a step, from the states before it or from `states`; those that are `given`
         are not computed.
         """
@@ -223,9 +223,9 @@ class RecordedSteps:
         with self.backend.modes(self.modes, gradients=gradients), listening(None):
             return compiled.run(step, *states, *[frames[step] for frames in self.bindings.frames], *given.values())
 
-    def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[Any]]:
+    def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[object]]:
         """Values at each step. Each step runs only once, even if the states before it are not kept."""
-        states: Sequence[Any] | None = None
+        states: Sequence[RawTensor] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
             results = self.compute(step, [*wanted, *after], states or None)
@@ -252,7 +252,7 @@ class RecordedSteps:
             return self.origin.edits_before(step)
         return self.edits if step == self.start else ()
 
-    def storages(self) -> dict[Any, int]:
+    def storages(self) -> dict[object, int]:
         """The storages that the run keeps alive, with their bytes; those of a fork include its origin's.
 
         Weights that were not copied belong to the model and do not count.
@@ -267,7 +267,7 @@ class RecordedSteps:
         before = {} if self.origin is None else self.origin.storages()
         return before | {id(self): states} | dict(map(self.backend.storage_raw, raws))
 
-    def _storage_holders(self, frames: Sequence[Any]) -> Sequence[Any]:
+    def _storage_holders(self, frames: Sequence[RawTensor]) -> Sequence[object]:
         """The frames that hold separate storages: one if all are of one tensor, none if frames are made on access."""
         if not len(frames):
             return ()
@@ -280,12 +280,12 @@ def _names(wanted: Iterable[Var | External]) -> list[tuple[type, int]]:
     return [(type(var), var.number) for var in wanted]
 
 
-def _without_graph(backend: type[Backend], frames: Sequence[Any]) -> Sequence[Any]:
+def _without_graph(backend: type[Backend], frames: Sequence[RawTensor]) -> Sequence[object]:
     """The frames without their autograd graph. Either all frames of a tensor need gradients or none does."""
     return detached(backend, frames) if len(frames) and backend.needs_gradient_raw(frames[0]) else frames
 
 
-def _snapshot_externals(backend: type[Backend], externals: Sequence[Any]) -> tuple[list[Any], set[int]]:
+def _snapshot_externals(backend: type[Backend], externals: Sequence[RawTensor]) -> tuple[list[object], set[int]]:
     """The externals, with weights copied if the budget allows; and the positions of weights that were not copied."""
     weights = {i for i, raw in enumerate(externals) if backend.is_leaf_raw(raw)}
     fits = sum(backend.nbytes_raw(externals[i]) for i in weights) <= SNAPSHOT_BUDGET
@@ -300,9 +300,9 @@ class _Snapshots:
     """Copies of parameters, shared by all runs until a parameter changes. Only the runs keep them alive."""
 
     def __init__(self) -> None:
-        self._taken: dict[int, weakref.ref[Any]] = {}  # by id of the parameter
+        self._taken: dict[int, weakref.ref[RawTensor]] = {}  # by id of the parameter
 
-    def take(self, backend: type[Backend], raw: RawTensor) -> Any:
+    def take(self, backend: type[Backend], raw: RawTensor) -> RawTensor:
         """A copy of the parameter's current value."""
         reference = self._taken.get(id(raw))
         if reference is not None and (copy := reference()) is not None and backend.equal_raw(raw, copy):
@@ -421,7 +421,7 @@ class Replay(RecordedSteps):
         tensor.name = name
         return tensor
 
-    def _check(self, states: Sequence[Any], step: int) -> str:
+    def _check(self, states: Sequence[RawTensor], step: int) -> str:
         if step >= self.steps:
             return "failed in this step"
         expected = self.states_before(step + 1) if self.keeps(step + 1) else states
@@ -475,7 +475,7 @@ class Replay(RecordedSteps):
         return self.step.search is not None
 
     @cached_property
-    def search_steps(self) -> Sequence[Any]:
+    def search_steps(self) -> Sequence[object]:
         """What a search keeps of its steps, in the order of its `SearchPlan`, [steps, …]; nothing for other loops."""
         search, alias = self.step.search, self.backend.alias_raw
         if search is None or not self.steps:
@@ -608,7 +608,7 @@ def _differs(lengths: Lengths, dim: Dim, n: int) -> bool:
     return size is not None and not size.dims and size.max != n
 
 
-def completed(replay: Replay, search_steps: Sequence[Any]) -> Replay:
+def completed(replay: Replay, search_steps: Sequence[object]) -> Replay:
     """The replay of a loop that has ended. Also releases the autograd graph that the program holds.
 
     search_steps: what a search kept of its steps, so that they need not run again for it.
@@ -675,7 +675,7 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
 
 
-def _leaf_without_graph(leaf: Any) -> Any:
+def _leaf_without_graph(leaf: Any) -> object:
     if type(leaf) is not Tensor or leaf.raw_tensor is None:
         return leaf
     backend = backend_of_raw(leaf._raw)
@@ -683,7 +683,7 @@ def _leaf_without_graph(leaf: Any) -> Any:
     return leaf.like(backend.alias_raw(leaf._raw)).with_name(leaf.name) if keeps_graph else leaf
 
 
-def _current_function(run: Run, call: EnclosingCall | None) -> Callable[[], Any]:
+def _current_function(run: Run, call: EnclosingCall | None) -> Callable[[], object]:
     """The current version of the function, bound to the original arguments."""
     if call is None or not call.module or call.code.co_qualname.startswith("<"):
         raise LoopError(
@@ -707,7 +707,7 @@ def _current_function(run: Run, call: EnclosingCall | None) -> Callable[[], Any]
     return partial(function, *args, **kwargs)
 
 
-def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[object], dict[str, object]]:
     names = iter(_parameters(code))
     args = [given[name] for name in islice(names, code.co_argcount)]
     kwargs = {name: given[name] for name in islice(names, code.co_kwonlyargcount)}
@@ -716,7 +716,7 @@ def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[Any], dic
     return args, kwargs
 
 
-def _function_named(module: str, qualname: str) -> Callable[..., Any] | None:
+def _function_named(module: str, qualname: str) -> Callable[..., object] | None:
     """The function that has this name now; for methods, the plain function that takes all arguments."""
     value: Any = sys.modules.get(module)
     for name in qualname.split("."):

@@ -20,7 +20,7 @@ RENAMING = ("cum_concat_step", "replace_dim", "replace_dim_v2")
 """Ops that give an axis another dim, `out_dim` or `out_spatial_dim`."""
 
 
-def grows(tree: Any, roots: set[int]) -> bool:
+def grows(tree: object, roots: set[int]) -> bool:
     """Whether a structure of tensors and dims contains a dim that is derived from one of `roots`."""
     for leaf in leaves(tree):
         dims: Sequence[Dim] = leaf.dims if isinstance(leaf, Tensor) else [leaf] if isinstance(leaf, Dim) else ()
@@ -94,7 +94,7 @@ class _RepeatedOp:
         self.dims, self.new_dims = dims, new_dims
         self.raws = [x._raw for x in tensors_in([op_call.args, op_call.kwargs])]
 
-    def __call__(self, *values: Any) -> list[Any]:
+    def __call__(self, *values: object) -> list[Any]:
         sizes = {
             dim: size if isinstance(size, Size) else Size([], size)
             for dim, size in zip(self.dims, values, strict=False)
@@ -103,7 +103,7 @@ class _RepeatedOp:
             dim.bind(size)
         raws = iter(values[len(self.dims) :])
 
-        def now(leaf: Any) -> Any:
+        def now(leaf: object) -> Any:
             return tensor_of(next(raws), leaf.sig, leaf.lengths.bind(sizes)) if isinstance(leaf, Tensor) else leaf
 
         args, kwargs = map_leaves(now, [self.op_call.args, self.op_call.kwargs])
@@ -112,7 +112,7 @@ class _RepeatedOp:
         outputs = [x._raw for x in tensors_in(result)]
         return [*outputs, *(self._size(dim, result) for dim in self.new_dims)]
 
-    def _size(self, dim: Dim, result: Any) -> Size:
+    def _size(self, dim: Dim, result: object) -> Size:
         for template, value in zip(leaves(self.op_call.result), leaves(result), strict=True):
             if isinstance(template, Tensor) and dim in template.dims:
                 size: Size | None = value.lengths.size(value.dims[template.dims.index(dim)])

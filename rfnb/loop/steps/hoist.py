@@ -284,7 +284,7 @@ class Hoist:
 
     # -- before the steps
 
-    def before(self, *, record: bool) -> tuple[dict[Var, Any], dict[Var, Any]]:
+    def before(self, *, record: bool) -> tuple[dict[Var, RawTensor], dict[Var, RawTensor]]:
         """Computes what depends on no state. Returns the raw values that the steps need: constants, and [steps, …].
 
         record: return outputs as well, so that a replay can show them; and time the ops, on the CPU.
@@ -401,7 +401,7 @@ class Hoist:
         self.values.computed |= results
         return True
 
-    def _call(self, op: _Op, values: Mapping[Var, Tensor]) -> Any:
+    def _call(self, op: _Op, values: Mapping[Var, Tensor]) -> object:
         """Calls an op on `values` instead of the values of the traced frame."""
 
         def value(leaf: Any) -> Any:
@@ -422,7 +422,7 @@ class Hoist:
 
     # -- after the steps
 
-    def after(self, stacked: Sequence[Any], steps: int, taken: Size) -> list[Any]:
+    def after(self, stacked: Sequence[RawTensor], steps: int, taken: Size) -> list[RawTensor]:
         """Computes the outputs from the stacked `step_outputs` of the steps: raw tensors [steps, …].
 
         taken: the number of steps of each sequence.
@@ -497,14 +497,14 @@ class DeferredGradients:
     program, schedule: what to run. After `defer()` they have additional frames and outputs; the results are the same.
     """
 
-    def __init__(self, step: TracedStep, schedule: Schedule, stacked: dict[Var, Any]):
+    def __init__(self, step: TracedStep, schedule: Schedule, stacked: dict[Var, RawTensor]):
         self.program = self._plain = step.program
         self.schedule, self.backend, self._max_steps = schedule, step.backend, step.limit.max
         self._stacked, self._values = dict(stacked), step.tape.values
         self._inputs: list[Var] = []  # the operands that the weights are multiplied with
         self._waiting: list[tuple[list[Any], int]] = []  # lists to fill with the inputs of all steps; how many of them
 
-    def frames(self) -> list[Sequence[Any]]:
+    def frames(self) -> list[Sequence[RawTensor]]:
         """The stacked frames, each as a sequence over the steps."""
         return [self.backend.frames_raw(raw, 0) for raw in self._stacked.values()]
 

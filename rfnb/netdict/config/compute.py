@@ -57,7 +57,7 @@ class Own:
     Of the arguments by name it gets those that it takes: `network=` and `self=` mean nothing here.
     """
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., object]):
         if not callable(function):
             raise ParameterError("functions: this is not a function", got=repr(function)[:60], expected="a function")
         self.function = function
@@ -84,7 +84,7 @@ def _tensor(given: Any) -> Any:
 class _SourceOfTensors:
     """The function `source` for a function that was given: `source(0)` is a Tensor."""
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., object]):
         self.function = function
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -116,8 +116,8 @@ class Computation:
     def __init__(
         self,
         given: Any,
-        config: Mapping[str, Any],
-        more: Mapping[str, Any] | None,
+        config: Mapping[str, object],
+        more: Mapping[str, object] | None,
         pool: NetworkDims,
         padding: Padding | None = None,
     ):

@@ -10,7 +10,7 @@ from typing import Any
 
 from rfnb.errors import ConfigError
 from rfnb.netdict.config.limits import Limits
-from rfnb.netdict.config.modules import TYPES, Builtins, ConfigModule, ConfigOptions, opaque_inside
+from rfnb.netdict.config.modules import TYPES, Builtins, ConfigModule, ConfigOptions, opaque_inside, unknown_of
 from rfnb.netdict.config.tf_names import POOL, Array, Shape
 from rfnb.netdict.config.values import (
     Bound,
@@ -42,7 +42,6 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
-RESULT = "result of an opaque value"
 OPERATORS = {ast.Mult: "mul", ast.Div: "truediv", ast.BitOr: "or", ast.BitAnd: "and"}
 """The names of methods for operators, where they are not those of the syntax tree."""
 
@@ -161,7 +160,7 @@ class Expressions:
             return self.limits.made(function(*args, **kwargs))
         except (TypeError, ValueError, AttributeError):
             if opaque_inside(*args, *kwargs.values()):
-                return Unknown(RESULT)
+                return unknown_of(*args, *kwargs.values())
             raise
 
     # -- literals
@@ -237,7 +236,7 @@ class Expressions:
         """The result of an operator."""
         writes = isinstance(a, str | bytes) and isinstance(op, ast.Mod)
         if isinstance(a, Unknown) or (isinstance(b, Unknown) and not writes):
-            return Unknown(RESULT)
+            return unknown_of(a, b)
         if isinstance(a, Instance) and a.has(method := f"__{OPERATORS.get(type(op), type(op).__name__.lower())}__"):
             return a.special(method, b)
         if isinstance(a, NumberList):
@@ -249,7 +248,7 @@ class Expressions:
             result = self.limits.made(BINARY[type(op)](a, b))
         except TypeError:
             if writes and opaque_inside(b):  # "%i" % an unknown number
-                return Unknown(RESULT)
+                return unknown_of(b)
             raise
         return Located(result) if isinstance(result, dict) else result
 
@@ -257,7 +256,7 @@ class Expressions:
         value = self.value(node.operand, frame)
         if isinstance(value, NumberList) and not isinstance(node.op, ast.Not):
             return NumberList(UNARY[type(node.op)](entry) for entry in value)
-        return Unknown(RESULT) if isinstance(value, Unknown) else UNARY[type(node.op)](value)
+        return value if isinstance(value, Unknown) else UNARY[type(node.op)](value)
 
     def _BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
         decisive = isinstance(node.op, ast.Or)

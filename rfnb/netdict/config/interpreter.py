@@ -21,7 +21,7 @@ DEPTH = 60
 class Leave(BaseException):
     """What a statement does to the statements around it: "break", "continue" or "return", with its value."""
 
-    def __init__(self, how: str, value: Any = None):
+    def __init__(self, how: str, value: object = None):
         self.how, self.value = how, value
 
 
@@ -61,7 +61,7 @@ class Interpreter(Expressions):
         self.unknown[place] = None
         return place in self._guesses
 
-    def attempt(self, run: Callable[[], Any]) -> Any:
+    def attempt(self, run: Callable[[], object]) -> Any:
         """The result of `run`. If it fails, unknown conditions are taken for true, one after the other, the last first.
 
         A config may ask where files are, and raise if they are nowhere. It changes nothing, so it can run again. Raises
@@ -106,7 +106,7 @@ class Interpreter(Expressions):
 
     # -- functions
 
-    def call_function(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self, function: Function, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
         """The result of a function of the config."""
         frame, node = Frame(self._arguments(function, args, kwargs), function.frame), function.node
         self._depth += 1
@@ -128,7 +128,7 @@ class Interpreter(Expressions):
         self.line = line
         return frame.yielded
 
-    def _arguments(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(self, function: Function, args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[str, object]:
         signature = function.node.args
         names = [arg.arg for arg in (*signature.posonlyargs, *signature.args)]
         values = dict(zip(names, args, strict=False))
@@ -158,7 +158,7 @@ class Interpreter(Expressions):
         return {name: values[name] for name in [*names, *values] if name in values}
 
     def _FunctionDef(self, node: ast.FunctionDef, frame: Frame) -> None:
-        function: Any = self.function(node, frame)
+        function = self.function(node, frame)
         for decorator in reversed(node.decorator_list):
             function = self.call(self.value(decorator, frame), (function,), {})
         self._owner_of(node.name, frame)[node.name] = function
@@ -198,7 +198,7 @@ class Interpreter(Expressions):
             self.assign(node.target, self.value(node.value, frame), frame)
 
     def _AugAssign(self, node: ast.AugAssign, frame: Frame) -> None:
-        target: Any = node.target
+        target = node.target
         old = self.value(type(target)(**{**vars(target), "ctx": ast.Load()}), frame)
         new = self.value(node.value, frame)
         if isinstance(old, list) and isinstance(node.op, ast.Add):
@@ -388,6 +388,6 @@ class Interpreter(Expressions):
             self._owner_of(alias.asname or alias.name, frame)[alias.asname or alias.name] = value
 
 
-def plain(value: Any) -> bool:
+def plain(value: object) -> bool:
     """Whether a value is one of Python's own, and not one of the config's."""
     return not isinstance(value, Unknown | Function | Bound | Class | Instance | ConfigModule | ConfigOptions)

@@ -66,7 +66,7 @@ class Limits:
         if time.process_time() > self.end:
             raise LimitError(f"the config takes more than {SECONDS:g} seconds")
 
-    def made(self, value: Any) -> Any:
+    def made(self, value: object) -> Any:
         """The value, whose size is counted."""
         if isinstance(value, int) and value.bit_length() > BITS:
             raise LimitError("the config computes a number that is too large", expected=f"at most {BITS} bits")
@@ -74,7 +74,7 @@ class Limits:
             self.spend(len(value))
         return value
 
-    def entries_of(self, values: Iterable[Any]) -> list[Any]:
+    def entries_of(self, values: Iterable[object]) -> list[Any]:
         """The entries of an iterable as a list."""
         if isinstance(values, Sized):
             self.spend(len(values))
@@ -83,7 +83,7 @@ class Limits:
         self.spend(len(entries))
         return entries
 
-    def weigh(self, *values: Any) -> int:
+    def weigh(self, *values: object) -> int:
         """The number of entries and characters of data that is compared or written as text; too many are refused.
 
         What nested data holds twice counts twice.
@@ -123,7 +123,7 @@ class Limits:
         for digits in re.findall(r"\d+", specification):
             self._width(digits, specification)
 
-    def _percent(self, text: str, values: Any) -> None:
+    def _percent(self, text: str, values: object) -> None:
         """Refuses `text % values` if it would be too long; a width that is `*` is an entry of the values."""
         self.spend(len(text))
         waiting = iter(values if isinstance(values, tuple) else (values,))
@@ -139,7 +139,7 @@ class Limits:
                 name = conversion["name"]
                 self.spend(self.weigh(values.get(name, values.get(name.encode("latin-1", "replace")))))
 
-    def _width(self, width: Any, text: str) -> None:
+    def _width(self, width: object, text: str) -> None:
         if isinstance(width, str):
             width = int(width) if len(width) < 20 else math.inf
         if isinstance(width, int | float) and abs(width) > WIDTH:

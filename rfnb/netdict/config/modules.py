@@ -16,7 +16,7 @@ import operator
 import os.path
 import string
 from _string import formatter_field_name_split  # type: ignore[import-not-found]
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,8 +103,18 @@ def opaque(value: Any) -> bool:
 
 def opaque_inside(*values: Any) -> bool:
     """Whether a value, or an entry of one, is only known by name."""
-    entries = [entry for value in values for entry in (value.values() if isinstance(value, dict) else [value])]
-    return any(any(map(opaque, entry if isinstance(entry, list | tuple) else [entry])) for entry in entries)
+    return any(map(opaque, _entries(values)))
+
+
+def unknown_of(*values: Any) -> Unknown:
+    """What an operation with opaque values gives: the first of them."""
+    return next(filter(opaque, _entries(values)))
+
+
+def _entries(values: Sequence[Any]) -> Iterator[Any]:
+    for value in values:
+        for entry in value.values() if isinstance(value, dict) else [value]:
+            yield from entry if isinstance(entry, list | tuple) else [entry]
 
 
 class Builtins:

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,10 +61,14 @@ class Config:
         """
         last_epoch = self.values.get("num_epochs")
         epoch = epoch if epoch is not None else last_epoch if isinstance(last_epoch, int) else 10_000
+        return self.of_epoch(self.raw_network(epoch), epoch)
+
+    def raw_network(self, epoch: int) -> dict[str, Any]:
+        """The net dict as the config has it, with comments and values of the epoch."""
         net = self.values.get("network")
         function = self.values.get("get_network")
         if net is None and callable(function) and not isinstance(function, Unknown):
-            net = self._called(function, epoch=epoch)
+            net = self.call(function, epoch=epoch)
         if not isinstance(net, dict):
             raise ConfigError(
                 f"{Path(self.path).name}: the config has no network",
@@ -74,7 +79,29 @@ class Config:
                 else None,
             )
         checked(self._interpreter, self.path, lambda: Limits().weigh(net))
-        return self._of_epoch(net, epoch, 0)
+        return net
+
+    def stages(self) -> Any:
+        """The networks of a training that changes its network, with their epochs; often one.
+
+        They come from `pretrain` (a construction algorithm, or layer by layer), from `get_network(epoch)`, and from
+        values of the epoch. `stages[1].network(previous=net)` is the second one, with the parameters of the first.
+
+        >>> layers = {f"l{i}": {"class": "linear", "n_out": 2, "from": f"l{i - 1}" if i else "data"} for i in range(2)}
+        >>> net = {**layers, "output": {"class": "softmax", "n_out": 2, "from": "l1"}}
+        >>> stages = rf.Config("net.config", {"network": net, "pretrain": "default"}).stages()
+        >>> [(list(stage.net_dict), stage.epochs) for stage in stages]
+        [(['l0', 'output'], 'epoch 1'), (['l0', 'l1', 'output'], 'from epoch 2 on')]
+        """
+        return import_module("rfnb.netdict.stages").stages_of(self)
+
+    def training(self) -> Any:
+        """What the config says of the training, and what to write for it in Torch.
+
+        >>> rf.Config("net.config", {"adam": True, "learning_rate": 0.001}).training().rows[0].write
+        'torch.optim.Adam(rf.torch_parameters(net), lr=0.001)'
+        """
+        return import_module("rfnb.netdict.report.training").training_of(self.path, self.values)
 
     @property
     def notes(self) -> dict[int, str]:
@@ -100,28 +127,29 @@ class Config:
             description.setdefault("available_for_inference", key == "data")
         return data_keys
 
-    def _called(self, function: Any, **kwargs: Any) -> Any:
+    def call(self, function: Any, **kwargs: Any) -> Any:
+        """What a function of the config gives. Of the arguments it gets those that it takes."""
         if self._interpreter is None:
             return function(**kwargs)
         self._interpreter.limits.renew()
         with_those = {name: value for name, value in kwargs.items() if _takes(function, name)}
         return checked(self._interpreter, self.path, lambda: function(**with_those))
 
-    def _of_epoch(self, value: Any, epoch: int, depth: int) -> Any:
-        """The value, with what depends on the epoch computed, and without comments."""
+    def of_epoch(self, value: object, epoch: int, depth: int = 0) -> Any:
+        """A net dict, or a value in it, with what depends on the epoch computed, and without comments."""
         if depth > DEEPEST:
             raise ConfigError(f"{Path(self.path).name}: the network is nested too deeply")
         if isinstance(value, EpochValue):
-            return self._called(value.function, epoch=epoch)
+            return self.call(value.function, epoch=epoch)
         if isinstance(value, dict):
             entries = {
-                key: self._of_epoch(entry, epoch, depth + 1)
+                key: self.of_epoch(entry, epoch, depth + 1)
                 for key, entry in value.items()
                 if not (isinstance(key, str) and key.startswith("#"))
             }
             return Located(entries, getattr(value, "line", None), getattr(value, "file", None) or self.path)
         if isinstance(value, list | tuple):
-            return type(value)([self._of_epoch(entry, epoch, depth + 1) for entry in value])
+            return type(value)([self.of_epoch(entry, epoch, depth + 1) for entry in value])
         return value
 
     def __repr__(self) -> str:
@@ -130,7 +158,7 @@ class Config:
         return encodable(f"Config {Path(self.path).name}: {count_of(len(self.values), 'value')}{layers}")
 
 
-def _takes(function: Any, name: str) -> bool:
+def _takes(function: object, name: str) -> bool:
     return not isinstance(function, Function) or name in function.parameters or function.node.args.kwarg is not None
 
 
@@ -244,7 +272,7 @@ def _of_python_2(text: str) -> str:
 COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//).*$', re.M)
 
 
-def _json(file: Path, text: str) -> dict[str, Any]:
+def _json(file: Path, text: str) -> dict[str, object]:
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -255,7 +283,7 @@ def _json(file: Path, text: str) -> dict[str, Any]:
     return config
 
 
-def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, Any]:
+def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, object]:
     values: dict[str, Any] = {"__file__": str(file), "__name__": "__config__"}
     values["config"] = SimpleNamespace(**ConfigOptions(values, options).methods)
     exec(compile(text, str(file), "exec"), values)

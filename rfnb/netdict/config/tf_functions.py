@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import mul
 from typing import Any
@@ -24,12 +24,18 @@ from rfnb.netdict.config.tf_names import (
     plain,
     truth,
     whole_number,
+    without_padding,
 )
 from rfnb.netdict.config.values import Known
-from rfnb.ops.create import range_over_dim, zeros_like
-from rfnb.ops.math import cast
+from rfnb.ops.convert import convert_to_tensor
+from rfnb.ops.create import full, range_over_dim, zeros_like
+from rfnb.ops.index import gather
+from rfnb.ops.math import cast, combine_bc
+from rfnb.ops.matmul import matmul
 from rfnb.ops.random import dropout
+from rfnb.ops.reduce import reduce_sum
 from rfnb.ops.shape import expand_dim, merge_dims, reshape, squeeze
+from rfnb.ops.slice import pad
 from rfnb.ops.sort import top_k
 
 
@@ -219,6 +225,108 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
     return y, new
 
 
+def _pad(
+    tensor: Array, paddings: Any, mode: str = "CONSTANT", name: Any = None, constant_values: Any = 0
+) -> Array:  # fmt: skip
+    """Numbers before and after the entries along axes; those after a sequence stand behind its end."""
+    if mode.upper() != "CONSTANT":
+        raise TypeError(f"pad: the mode {mode} is not known here")
+    y, axes = plain(tensor.x), list(tensor.axes)
+    for at, (before, after) in enumerate(paddings):
+        amount = whole_number(before), whole_number(after)
+        if not any(amount):
+            continue
+        dim = axes[at]
+        if dim is None:
+            dim = tensor.pool.static(1, [old for old in axes if old is not None])
+            y = expand_dim(y, dim)
+        fixed = None if dim.dimension is None else [tensor.pool.instead(dim, dim.dimension + sum(amount), y)]
+        y, [axes[at]] = pad(y, axes=[dim], padding=amount, value=constant_values, out_dims=fixed)
+    return tensor.like(y, axes)
+
+
+def _gather(
+    params: Array, indices: Any, validate_indices: Any = None, axis: Any = None, batch_dims: int = 0, name: Any = None
+) -> Array:
+    """The entries at positions along an axis; the first `batch_dims` axes of both are the same."""
+    at = params.at(batch_dims if axis is None else whole_number(axis))
+    if not isinstance(indices, Array):
+        if not isinstance(indices, list | tuple):
+            return params[(*[slice(None)] * at, int(indices))]
+        chosen = params.pool.static(len(indices), params.x.dims)
+        indices = params.like(convert_to_tensor([int(i) for i in indices], dims=[chosen]), [chosen])
+    dim, before, new = params.axes[at], params.axes[:at], indices.axes[batch_dims:]
+    if dim is None or indices.axes[:batch_dims] != before[:batch_dims] or {*new} & {*params.axes} - {dim, None}:
+        raise TypeError("gather: the positions have an axis of the tensor, which only batch_dims may share")
+    y = gather(plain(params.x), indices=plain(indices.x), axis=dim, clip_to_valid=True)
+    return params.like(y, [*before, *new, *params.axes[at + 1 :]])
+
+
+def _einsum(equation: str, *inputs: Any, name: Any = None) -> Array:
+    """Products of tensors whose axes have letters, summed over the letters that the result does not have."""
+    given, _, wanted = equation.replace(" ", "").partition("->")
+    terms = given.split(",")
+    if not wanted and "->" not in equation:
+        wanted = "".join(sorted(letter for letter in {*given} - {","} if given.count(letter) == 1))
+    dims: dict[str, Dim] = {}
+    tensors: list[Tensor] = []
+    for term, array in zip(terms, inputs, strict=True):
+        if len(term) != len(array.axes) or len({*term}) != len(term):
+            raise TypeError(f"einsum: {term} are not the axes of a tensor with {len(array.axes)} axes")
+        x = plain(array.x)
+        for letter, dim in zip(term, array.axes, strict=True):
+            if dim is None:
+                continue
+            if letter not in dims:
+                dims[letter] = _another(dim, dims.values(), array)
+            if dims[letter] is not dim:
+                x = with_dim(x, dim, dims[letter])
+        tensors.append(x)
+    y = tensors[0]
+    for i, x in enumerate(tensors[1:], 1):
+        later = {*wanted}.union(*terms[i + 1 :])
+        over = [dim for letter, dim in dims.items() if letter not in later and dim in {*x.dims} & {*y.dims}]
+        y = matmul(y, x, reduce=over, use_mask=without_padding(y, over)) if over else combine_bc(y, "mul", x)
+    over = [dim for letter, dim in dims.items() if letter not in wanted and dim in y.dims]
+    y = reduce_sum(y, axis=over, use_mask=without_padding(y, over)) if over else y
+    return inputs[0].like(y, [dims.get(letter) for letter in wanted])
+
+
+def _another(dim: Dim, taken: Iterable[Dim], x: Array) -> Dim:
+    """The axis, or another one of its size if it is one of those that are taken."""
+    if dim not in taken:
+        return dim
+    if dim.dimension is None:
+        raise TypeError(f"einsum: the axis {dim.name} would be there twice")
+    return x.pool.static(dim.dimension, [*taken, *x.x.dims])
+
+
+def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False, **_: Any) -> Array:
+    """The product of the last two axes, for all others."""
+    batch = "abcdefgh"[: max(len(a.axes), len(b.axes)) - 2]
+    names = [batch[len(batch) + 2 - len(x.axes) :] for x in (a, b)]
+    first, second = "nm" if transpose_a else "mn", "kn" if transpose_b else "nk"
+    return _einsum(f"{names[0]}{first},{names[1]}{second}->{batch}mk", a, b)
+
+
+def _map_fn(fn: Any, elems: Any, *_: Any, **__: Any) -> Any:
+    """The function for each entry along the first axis: for all at once, as it does not see that axis."""
+    arrays = list(elems) if isinstance(elems, list | tuple) else [elems]
+    axis = arrays[0].axes[0]
+    inner = [x.like(x.x, x.axes[1:]) for x in arrays]
+    result = fn(inner[0] if arrays[0] is elems else type(elems)(inner))
+
+    def outer(y: Any) -> Array:
+        if not isinstance(y, Array):
+            y = Array(
+                full(dims=[], fill_value=y, dtype="float32" if isinstance(y, float) else "int32"), [], inner[0].pool
+            )
+        there = axis is None or axis in y.x.sig.index
+        return y.like(y.x if there else expand_dim(y.x, axis), [axis, *y.axes])
+
+    return type(result)(map(outer, result)) if isinstance(result, list | tuple) else outer(result)
+
+
 def _dropout(x: Array, keep_prob: Any = None, noise_shape: Any = None, seed: Any = None, name: Any = None,
              rate: Any = None) -> Array:  # fmt: skip
     drops = rate if rate is not None else 1.0 - (1.0 if keep_prob is None else keep_prob)
@@ -249,7 +357,8 @@ def tensorflow() -> dict[str, ConfigModule]:
     table = functions() | {
         "while_loop": _while_loop, "cond": _cond, "concat": _concat, "stack": _stack, "unstack": _unstack,
         "top_k": _top_k, "sequence_mask": _sequence_mask, "broadcast_to": _broadcast_to, "tile": _tile,
-        "reshape": _reshape, "dropout": _dropout, "Print": lambda input_, *_, **__: input_,
+        "reshape": _reshape, "pad": _pad, "pad_v2": _pad, "gather": _gather, "einsum": _einsum, "matmul": _matmul,
+        "map_fn": _map_fn, "vectorized_map": _map_fn, "dropout": _dropout, "Print": lambda input_, *_, **__: input_,
     }  # fmt: skip
 
     def module(name: str, names: Mapping[str, Any]) -> ConfigModule:

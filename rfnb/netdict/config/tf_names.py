@@ -236,7 +236,7 @@ class Array:
         raise TypeError("a tensor is neither true nor false; use tf.where")
 
 
-def together(*given: Any) -> tuple[list[Any], tuple[Dim | None, ...], NetworkDims | None]:
+def together(*given: Any) -> tuple[list[object], tuple[Dim | None, ...], NetworkDims | None]:
     """The tensors with the same dims for axes at the same place; numbers stay. And the axes of the result.
 
     Raises TypeError if one is neither a tensor nor a number, or if sizes at one place differ.
@@ -289,7 +289,7 @@ def plain(x: Tensor) -> Tensor:
     return x if x.sparse_dim is None else set_sparse_dim(x, None)
 
 
-def elementwise(op: Callable[..., Tensor]) -> Callable[..., Any]:
+def elementwise(op: Callable[..., Tensor]) -> Callable[..., object]:
     """An op on tensors with named dims as one on arrays and numbers."""
 
     def call(*given: Any) -> Any:
@@ -330,7 +330,7 @@ for _name, _kind in {**_KINDS, **_COMPARED}.items():
 DTYPES = {name: name for name in "float16 float32 float64 int8 int16 int32 int64 uint8 bool".split()}
 
 
-def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
+def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | None = None) -> Callable[..., Any]:
     def call(x: Any, name: Any = None, **_: Any) -> Any:
         if isinstance(x, Array):
             return x.like(op(plain(x.x)))

@@ -13,7 +13,7 @@ class Located(dict[Any, Any]):
 
     __slots__ = ("file", "line")
 
-    def __init__(self, entries: Mapping[Any, Any], line: int | None = None, file: str | None = None):
+    def __init__(self, entries: Mapping[Any, object], line: int | None = None, file: str | None = None):
         super().__init__(entries)
         self.line, self.file = line, file
 
@@ -38,7 +38,7 @@ class Unknown:
         members: attributes that are known all the same.
     """
 
-    def __init__(self, name: str, members: Mapping[str, Any] | None = None):
+    def __init__(self, name: str, members: Mapping[str, object] | None = None):
         self.name, self.members = name if len(name) < 80 else f"{name[:60]}…", members or {}
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ class NumberList(list[Any]):
         """The entries as lists."""
         return [entry.tolist() if isinstance(entry, NumberList) else entry for entry in self]
 
-    def paired(self, other: Any) -> list[Any]:
+    def paired(self, other: object) -> list[object]:
         """The entries that belong to those of this array: of another one, or a number again and again."""
         if not isinstance(other, list | tuple):
             return [other] * len(self)
@@ -93,7 +93,7 @@ class NumberList(list[Any]):
 class Known(Unknown):
     """A function of an import that is known, but only while an expression of a net is computed."""
 
-    def __init__(self, name: str, run: Callable[..., Any]):
+    def __init__(self, name: str, run: Callable[..., object]):
         super().__init__(name)
         self.run = run
 
@@ -109,7 +109,7 @@ class Frame:
     is_class: bool = False
     is_inner: bool = False  # of a comprehension
     is_module: bool = False  # of a file beside the config
-    yielded: list[Any] | None = None
+    yielded: list[object] | None = None
 
     @property
     def root(self) -> Frame:
@@ -121,7 +121,7 @@ class Function:
     """A function of a config. A call interprets its body."""
 
     def __init__(self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[Any], keywords: dict[str, Any],
-                 run: Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]):  # fmt: skip
+                 run: Callable[[Function, tuple[Any, ...], dict[str, Any]], object]):  # fmt: skip
         self.node, self.frame, self.defaults, self.keywords, self._run = node, frame, defaults, keywords, run
         self.name = getattr(node, "name", "<lambda>")
         self.line = node.lineno
@@ -151,7 +151,7 @@ class Function:
 class Bound:
     """A method of an object of a config."""
 
-    def __init__(self, function: Function, owner: Any):
+    def __init__(self, function: Function, owner: object):
         self.function, self.owner = function, owner
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -173,7 +173,7 @@ class Decorated:
 class Class:
     """A plain class of a config."""
 
-    def __init__(self, name: str, bases: list[Any], names: dict[str, Any], fields: tuple[str, ...] = ()):
+    def __init__(self, name: str, bases: list[object], names: dict[str, Any], fields: tuple[str, ...] = ()):
         self.name, self.bases, self.names, self.fields = name, bases, names, fields
 
     def find(self, name: str) -> tuple[bool, Any]:
@@ -205,7 +205,7 @@ class Class:
             self._set_fields(instance, args, kwargs)
         return instance
 
-    def _set_fields(self, instance: Instance, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _set_fields(self, instance: Instance, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
         """What the class has under `@dataclass`: a value for each field."""
         kinds = [kind for kind in reversed(self.chain) if isinstance(kind, Class)]
         fields = list(dict.fromkeys(name for kind in kinds for name in kind.fields))
@@ -235,7 +235,7 @@ class Instance:
         """Whether its class has a method of this name."""
         return self.kind.find(name)[0]
 
-    def special(self, name: str, *args: Any) -> Any:
+    def special(self, name: str, *args: object) -> Any:
         """What the method of this name gives. Raises TypeError if there is none."""
         exists, method = self.kind.find(name)
         if not exists:
@@ -262,7 +262,7 @@ class FieldDefault:
     default_factory: Any = None
 
 
-def made_default(default: Any) -> Any:
+def made_default(default: object) -> object:
     """The value of a field that is not given."""
     if not isinstance(default, FieldDefault):
         return default
@@ -272,14 +272,14 @@ def made_default(default: Any) -> Any:
 class Super:
     """What `super()` gives: the methods of the bases."""
 
-    def __init__(self, owner: Instance, bases: list[Any]):
+    def __init__(self, owner: Instance, bases: list[object]):
         self.owner, self.bases = owner, bases
 
 
 class ConfigRaised(Exception):
     """An exception that a config raises itself: an object of one of its classes."""
 
-    def __init__(self, value: Any):
+    def __init__(self, value: object):
         super().__init__(str(value))
         self.value = value
 
@@ -287,7 +287,7 @@ class ConfigRaised(Exception):
 class EpochValue:
     """A value that depends on the epoch of a training, made by `WrapEpochValue`."""
 
-    def __init__(self, function: Any):
+    def __init__(self, function: object):
         self.function = function
 
     def __repr__(self) -> str:

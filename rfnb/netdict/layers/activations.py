@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any
 
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
@@ -62,7 +61,7 @@ LOGS = {"softmax": ACTIVATIONS["log_softmax"], "sigmoid": activation.log_sigmoid
 """The logarithms of activations, without rounding to 0 before."""
 
 
-def activation_of(given: Any, opts: Mapping[str, Any] | None = None) -> Activation:
+def activation_of(given: object, opts: Mapping[str, object] | None = None) -> Activation:
     """The activation with this name; "2.0*tanh" multiplies its result. Raises NetworkError if there is none.
 
     opts: arguments of the function, `{"eps": 1e-10}` for safe_log, for example.
@@ -100,7 +99,7 @@ def _scaled(function: Activation, factor: float, x: Tensor) -> Tensor:
     return function(x) * factor
 
 
-def _with_options(function: Callable[..., Tensor], opts: Mapping[str, Any], given: Any, x: Tensor) -> Tensor:
+def _with_options(function: Callable[..., Tensor], opts: Mapping[str, object], given: object, x: Tensor) -> Tensor:
     try:
         return function(x, **opts)
     except TypeError:

@@ -29,7 +29,8 @@ class Activated(Layer):
     def setup(self, *sources: Any, **inputs: Any) -> None:
         """The function, and its logarithm if another layer may want it."""
         self.function = activation_of(self.activation, self.opts)
-        self.log = LOGS.get(self.activation) if self.spec.keeps_log and isinstance(self.activation, str) else None
+        keeps = self.spec.keeps_log or (self.loop is not None and self.loop.beam is not None)  # for a choice
+        self.log = LOGS.get(self.activation) if keeps and isinstance(self.activation, str) else None
 
     def with_activation(self, x: Tensor) -> Tensor:
         """The activation of `x`. {…} → the same"""

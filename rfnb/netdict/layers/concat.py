@@ -31,7 +31,7 @@ class Concat(Layer, layer_class="concat", joins=False):
     allow_broadcast: bool = value(False, bool)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The sources without their axes, which are an option."""
         pairs = described.get("from")
         if not isinstance(pairs, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):

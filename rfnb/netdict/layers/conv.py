@@ -33,6 +33,7 @@ class Spatial(Layer):
     """What layers share that give new spatial axes. new_dims: these, before `out_spatial_dims` stand in their place."""
 
     out_spatial_dims: Any = value(None, list, tuple)
+    activation: Any = None
     new_dims: list[Dim]
 
     def with_given_dims(self, y: Tensor) -> Tensor:
@@ -40,6 +41,12 @@ class Spatial(Layer):
         for source, target in zip(self.new_dims, self.out_spatial_dims or (), strict=False):
             y = replace_dim_v2(y, in_dim=source, out_dim=self.pool.of(target), allow_expand=False)
         return y
+
+    def given_back(self, y: Tensor) -> Tensor:
+        """The result with its features, and activated."""
+        y = self.with_given_dims(y) if self.out_spatial_dims else y
+        y = y if y.sig.feature_dim is self.out_dim else set_feature_dim(y, self.out_dim)
+        return self.activated(activation_of(self.activation), y)
 
     def names_of_dims(self) -> dict[Dim, str]:
         """name:conv:sI."""
@@ -69,8 +76,8 @@ class Sliding(Spatial):
             fault = "the window has another number of axes than the source has spatial axes"
             raise NetworkError(fault, got=f"{nd} for {x.describe_dims()}", hint='"in_spatial_dims": ["T", …]')
         self.spatial, self.sizes = spatial, tuple(sizes)
-        self.steps = per_axis(self.strides if self.strides is not None else self.usual_strides(), nd)
-        self.dilations = per_axis(self.dilation_rate, nd)
+        self.steps = tuple(per_axis(self.strides if self.strides is not None else self.usual_strides(), nd))
+        self.dilations = tuple(per_axis(self.dilation_rate, nd))
         mode = self.padding.lower() if isinstance(self.padding, str) else self.padding
         self.same = mode == "same"
         out_dims = make_conv_out_spatial_dims(
@@ -104,7 +111,7 @@ class Sliding(Spatial):
             else:
                 total = int(self._span(i, size.max)) - size.max
                 margins.append((total // 2, total - total // 2))
-        return x, spatial, margins, masks
+        return x, spatial, tuple(margins), masks
 
     def _span(self, i: int, n: Any) -> Any:
         """How many entries the windows along the i-th axis cover, for `n` frames: these, and the zeros around."""
@@ -193,7 +200,7 @@ class Conv(Sliding, layer_class="conv"):
             x = expand_dim(x, dim)
         if self.pieces is not None:
             x = split_dims(x, axis=self.pieces[0], dims=self.pieces[1])
-        return set_feature_dim(x, self.source_feature)
+        return x if x.sig.feature_dim is self.source_feature else set_feature_dim(x, self.source_feature)
 
     def compute(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """{…, spatial…, in} → {…, spatial'…, out}"""
@@ -218,8 +225,7 @@ class Conv(Sliding, layer_class="conv"):
             bias=shift,
             use_mask=False,
         )
-        y = set_feature_dim(self.with_given_dims(y), self.out_dim)
-        return self.activated(activation_of(self.activation), y)
+        return self.given_back(y)
 
 
 class Pool(Sliding, layer_class="pool"):
@@ -328,5 +334,4 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
             use_mask=self.spec.batch_independent,
         )
         self.new_dims = list(out_dims)
-        y = set_feature_dim(self.with_given_dims(y), self.out_dim)
-        return self.activated(activation_of(self.activation), y)
+        return self.given_back(y)

@@ -21,10 +21,10 @@ from rfnb.ops.convert import convert_to_tensor
 class RandomInit(ParamInit):
     """Random numbers with these options of `rf.random`."""
 
-    def __init__(self, **options: Any):
+    def __init__(self, **options: object):
         self.options = options
 
-    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
+    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, object]:
         """The options."""
         return self.options
 
@@ -35,7 +35,7 @@ class Matrix(ParamInit):
     def __init__(self, *, orthogonal: bool, gain: float = 1.0):
         self.orthogonal, self.gain = orthogonal, gain
 
-    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, Any]:
+    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, object]:
         """What the orthogonal columns are made of."""
         return {"distribution": "normal"}
 
@@ -81,7 +81,7 @@ NAMES: dict[str, Any] = {
 """What makes the initial values, by name, with the options of the call."""
 
 
-def initial_values(given: Any) -> Any:
+def initial_values(given: object) -> object:
     """The `initial` of an rf.Parameter. Raises NetworkError if it is not known."""
     if given is None or isinstance(given, bool | int | float):
         return given or 0.0
@@ -96,7 +96,7 @@ def initial_values(given: Any) -> Any:
     return _made(name.strip(), _options_of(given) if arguments else {})
 
 
-def _options_of(text: str) -> dict[str, Any]:
+def _options_of(text: str) -> dict[str, object]:
     """The keyword arguments of a call as text, which must be plain values."""
     try:
         call = ast.parse(text.strip(), mode="eval").body

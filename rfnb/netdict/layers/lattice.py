@@ -68,7 +68,7 @@ class FastBaumWelch(_Aligned, layer_class="fast_bw"):
     staircase_seq_len_source: Any = value(None)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, object]:
         """The labels are an input. Raises NetworkError if others than those of CTC are meant."""
         if (kind := described.get("align_target")) != CTC:
             fault = (
@@ -110,7 +110,7 @@ class ForcedAlign(_Aligned, layer_class="forced_align"):
     blank_included: bool = value(False, bool)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, object]:
         """The labels, a layer or data, are an input."""
         return {**described, "labels": described.get("align_target")}
 

@@ -35,7 +35,7 @@ class LossLayer(Layer, layer_class="loss"):
     use_error: bool = value(False, bool)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
         """`target_` is a data key, unless it says that it is a layer."""
         target = str(described.get("target_", ""))
         is_prefixed = target.startswith(("layer:", "data:"))
@@ -95,7 +95,7 @@ class _ToTarget(Layer):
     labels: Any = layer()
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
         """The target with all its frames is an input."""
         target = described.get("target")
         if not isinstance(target, str):

@@ -56,7 +56,7 @@ class Cond(LayerOfNets, layer_class="cond", sourceless=True, joins=False, can_le
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, object]
     ) -> tuple[Branches, dict[str, str]]:
         """The sides that are described by a dict. Raises NetworkError if one carries a state from step to step."""
         nets, inputs = {}, {}

@@ -244,7 +244,7 @@ class Loops:
         with on_meta():
             return set_feature_dim(zeros([*dims, *([feature] if feature is not None else [])]), feature)
 
-    def _labels(self, described: Mapping[str, Any]) -> Dim | None:
+    def _labels(self, described: Mapping[str, object]) -> Dim | None:
         """The labels of the target of a layer."""
         target = described.get("target")
         target = target[0] if isinstance(target, list | tuple) and target else target
@@ -283,7 +283,7 @@ class Loops:
         outer = [self._known(where.parent, ref, guesses) for ref in names_of_sources(where.options_of_subnet(), None)]
         return next((x for x in outer if x is not None), None)
 
-    def _guessed_part(self, scope: Scope, described: Any, part: str) -> Tensor | None:
+    def _guessed_part(self, scope: Scope, described: object, part: str) -> Tensor | None:
         """The template of a layer in the unit of a masked_computation, by the number of features that it tells."""
         unit = described.get("unit") if isinstance(described, Mapping) else None
         net = unit.get("subnetwork") if isinstance(unit, Mapping) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
@@ -53,7 +53,7 @@ class NetExplanation(Shown):
         times = [row.seconds for row in rows if row.seconds is not None]
         self.seconds = sum(times) if times else None
 
-    def timed(self, net: Module, layers: Mapping[str, Layer], batch: Any) -> NetExplanation:
+    def timed(self, net: Module, layers: Mapping[str, Layer], batch: object) -> NetExplanation:
         """Adds the times of the layers: the medians of several calls with a batch, without a backward pass.
 
         layers: those of the network, by path.

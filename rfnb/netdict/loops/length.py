@@ -159,5 +159,5 @@ def _value(text: str, max_len_from: Callable[[str], Any]) -> Any:
     return Expression(written).value(Names({}, functions))
 
 
-def _of_two(of_numbers: Callable[..., Any], of_tensors: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _of_two(of_numbers: Callable[..., object], of_tensors: Callable[..., object]) -> Callable[[Any, Any], object]:
     return lambda a, b: (of_tensors if isinstance(a, Tensor) or isinstance(b, Tensor) else of_numbers)(a, b)

@@ -139,7 +139,7 @@ class Inside(MutableMapping[str, Tensor]):
         return len({**self.outside, **self.step})
 
 
-def filled(template: Tensor, number: Any, dims: Sequence[Dim] | None = None) -> Tensor:
+def filled(template: Tensor, number: object, dims: Sequence[Dim] | None = None) -> Tensor:
     """A tensor with the dims and dtype of a template. dims: others than those of the template."""
     dims = template.dims if dims is None else dims
     x = full(dims=dims, fill_value=number, dtype=template.dtype, sparse_dim=template.sparse_dim)
@@ -184,7 +184,7 @@ def with_frames(x: Tensor, old: Dim, new: Dim) -> Tensor:
     return convert_to_tensor(x.raw_tensor, dims=dims, sparse_dim=x.sparse_dim, feature_dim=x.feature_dim)
 
 
-def mapped(function: Callable[[Any, Any], Any], made: Any, template: Any) -> Any:
+def mapped(function: Callable[[Any, Any], object], made: object, template: Any) -> Any:
     """The function of each tensor of a state and of its template, without the axes that grow from step to step."""
     if isinstance(made, Tensor):
         return function(made, template)

@@ -265,15 +265,8 @@ def needs_of(item: NetNode | RecNet, nodes: Mapping[str, NetNode]) -> list[str]:
 def put_in_order(rec: RecNet, nodes: Mapping[str, NetNode]) -> None:
     """Sets what the net computes in each step."""
     items = order_of(nodes, rec)
-    used_paths = _taken(rec, nodes)
-    parts: dict[str, list[NetNode]] = {}
-    for node in items:
-        if isinstance(node, NetNode) and node.kind == "part":
-            parts.setdefault(node.of, []).append(node)
-    for of, part_nodes in parts.items():
-        layer = nodes[of].layer
-        if layer is not None:
-            layer.decide(gives_parts=any(node.path in used_paths for node in part_nodes))
+    used_paths = _taken(nodes) | {*rec.accumulated}
+    decide_parts(items, nodes, used_paths)
     items = [item for item in items if isinstance(item, RecNet) or item.kind != "part" or item.path in used_paths]
     if rec.known and any(_takes_axis(item, rec, nodes) for item in items):
         rec.make_own_axis()
@@ -359,9 +352,28 @@ def circle_through(path: str, nodes: Mapping[str, NetNode]) -> list[str]:
     return [path]
 
 
-def _taken(rec: RecNet, nodes: Mapping[str, NetNode]) -> set[str]:
-    """The paths of all values that others take, in the loop or outside of it."""
-    paths: set[str | None] = {*rec.accumulated}
+def decide_parts(
+    items: Iterable[NetNode | RecNet], nodes: Mapping[str, NetNode], used_paths: set[str] | None = None
+) -> None:
+    """Tells layers which of their further outputs are used. used_paths: default: outside of loops, where users may take
+    what costs nothing, the parts of states."""
+    if used_paths is None:
+        used_paths = _taken(nodes) | {path for path in nodes if not path.endswith("/state:*")}
+    parts: dict[str, set[str]] = {}
+    for node in items:
+        if isinstance(node, NetNode) and node.kind == "part":
+            names = parts.setdefault(node.of, set())
+            if node.path in used_paths:
+                names.add(node.path[len(node.of) + 1 :])
+    for of, used in parts.items():
+        layer = nodes[of].layer
+        if layer is not None:
+            layer.decide(used_parts=frozenset(used))
+
+
+def _taken(nodes: Mapping[str, NetNode]) -> set[str]:
+    """The paths of all values that others take, in loops or outside of them."""
+    paths: set[str | None] = set()
     for node in nodes.values():
         paths.update((*node.needs, node.of) if node.kind != "part" else ())
         paths.update((node.target, node.inv_norm_factor, *node.loss_inputs.values()))

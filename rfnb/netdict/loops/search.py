@@ -57,9 +57,9 @@ class StepsOfSearch:
     loop: Loop
     rec: RecNet
     chosen: Any = None
-    by_layer: dict[str, Any] = field(default_factory=dict)
+    by_layer: dict[str, object] = field(default_factory=dict)
 
-    def choose(self, name: str, scores: Any, **options: Any) -> Any:
+    def choose(self, name: str, scores: object, **options: object) -> Any:
         """A choice of `loop.choice`."""
         choice = self.loop.choice(scores, beam=self.rec.beam, **options)
         self.by_layer[name] = choice
@@ -121,7 +121,7 @@ def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> Mapping[str, An
     return changed
 
 
-def _with(described: Mapping[str, Any], key: str, given: Any) -> Any:
+def _with(described: Mapping[str, object], key: str, given: Any) -> Any:
     """A copy of the description of a layer, which keeps its line in the config."""
     copied: Any = copy(described)
     copied[key] = given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from rfnb.core.dims.dim import Dim
@@ -19,6 +19,7 @@ from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.options import REQUIRED, checked
 from rfnb.netdict.report.outline import OutlineEntry, class_known
 from rfnb.netdict.report.rehearsal import rehearse
+from rfnb.netdict.report.ways import functions_of, known_limit, stub
 from rfnb.netdict.spec import IGNORED
 
 NO_EFFECT = {
@@ -150,10 +151,8 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
         yield "batch_norm with masked_time False counts frames after the end"
 
 
-NOT_YET = frozenset("tikhonov_regularization".split())
-"""Classes of the reference; those of them that no layer here has are not supported yet."""
-Level = Literal["stops", "ignored", "differs", "training"]
-LEVELS: tuple[Level, ...] = ("stops", "ignored", "differs", "training")
+Level = Literal["stops", "search", "ignored", "differs", "training"]
+LEVELS: tuple[Level, ...] = ("stops", "search", "ignored", "differs", "training")
 """The worst first."""
 WORDS = 160
 """The most characters of a way out."""
@@ -163,9 +162,10 @@ WORDS = 160
 class NetworkFinding:
     """Something that a user of a network should know.
 
-    level: "stops": no batch passes; "ignored": an option without effect; "differs": other values than expected;
-    "training": entries of the config that are up to the user's training loop.
+    level: "stops": no batch passes; "search": training runs, a search does not; "ignored": an option without effect;
+    "differs": other values than expected; "training": entries of the config that are up to the user's training loop.
     layers: paths of the layers that it is about. lines: where these are in the config. way: what to do.
+    behind: how many other layers need these. stub: functions to fill in, for `functions={…}` of `from_config`.
     """
 
     level: Level
@@ -173,6 +173,8 @@ class NetworkFinding:
     layers: tuple[str, ...] = ()
     lines: tuple[int, ...] = ()
     way: str = ""
+    behind: int = 0
+    stub: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,7 +193,7 @@ class NetworkReport(Shown):
         return not self.of("stops")
 
     def of(self, level: Level) -> list[NetworkFinding]:
-        """The findings of a level: "stops", "ignored", "differs" or "training"."""
+        """The findings of a level: "stops", "search", "ignored", "differs" or "training"."""
         return [finding for finding in self.findings if finding.level == level]
 
 
@@ -208,6 +210,8 @@ class Reported(Protocol):
 
     def outline(self) -> dict[str, OutlineEntry]: ...  # noqa: D102
 
+    def search_faults(self) -> Iterator[tuple[str, Exception]]: ...  # noqa: D102
+
     def get_num_params(self) -> int: ...  # noqa: D102
 
 
@@ -220,11 +224,17 @@ def report_of(net: Reported, nodes: Mapping[str, NetNode], order: Sequence[NetNo
     "there is no layer class 'cpoy'"
     """
     entries, every = net.outline(), every_node(nodes)
-    findings = [*_stops(net, nodes, order, entries), *_ignored(entries), *_differs(net, nodes, every, entries)]
+    stops = [with_stub(finding, net, entries, every) for finding in _stops(net, nodes, order, entries)]
+    faults = [] if stops else [*net.search_faults()]
+    searches = [
+        replace(_stop(path, entries.get(path), fault, "in a search: "), level="search") for path, fault in faults
+    ]
+    findings = [*stops, *searches, *_ignored(entries), *_differs(net, nodes, every, entries)]
     findings += [NetworkFinding("ignored", note, lines=(line,)) for line, note in net.notes.items()]
     for group, names, way in training_keys(net.config):
         findings.append(NetworkFinding("training", f"{group}: {', '.join(names)}", way=way))
     merged = sorted(_merged(findings), key=lambda finding: LEVELS.index(finding.level))
+    merged = [replace(x, behind=_behind(x.layers, entries)) if x.level == "stops" else x for x in merged]
     count = sum(node.layer is not None for node in every.values())
     return NetworkReport(net.name, tuple(merged), count, net.get_num_params())
 
@@ -237,7 +247,22 @@ def _merged(findings: list[NetworkFinding]) -> Iterator[NetworkFinding]:
     for group in groups.values():
         paths = dict.fromkeys(path for finding in group for path in finding.layers)
         lines = dict.fromkeys(line for finding in group for line in finding.lines)
-        yield NetworkFinding(group[0].level, group[0].what, tuple(paths), tuple(lines), group[0].way)
+        stub = "\n".join(dict.fromkeys(finding.stub for finding in group if finding.stub))
+        yield replace(group[0], layers=tuple(paths), lines=tuple(lines), stub=stub)
+
+
+def _behind(paths: Sequence[str], entries: Mapping[str, OutlineEntry]) -> int:
+    """How many layers need one of these, directly or not."""
+    readers: dict[str, list[str]] = {}
+    for entry in entries.values():
+        for need in entry.needs if entry.used else ():
+            readers.setdefault(need, []).append(entry.path)
+    visited, todo = set(paths), list(paths)
+    while todo:
+        new = [reader for reader in readers.get(todo.pop(), ()) if reader not in visited]
+        visited.update(new)
+        todo += new
+    return len(visited) - len(paths)
 
 
 # -- what stops
@@ -249,11 +274,16 @@ def _stops(
     if not any(entry.used for entry in entries.values()):
         yield NetworkFinding("stops", "there is no layer to construct", way='a layer "output", or one with a loss')
     for path, error in net.failures.items():
-        yield _stop(path, entries.get(path), error)
+        stop = _stop(path, entries.get(path), error)
+        yield stop
+        for fault, way in unsupported(entries[path]) if path in entries else ():
+            if fault.startswith("unknown option") and fault != stop.what:
+                yield _finding("stops", fault, entries[path], way)
     every = every_node(nodes)
     for path, entry in entries.items():
         if entry.used and path not in every and path not in net.failures:
             for fault, way in (*unsupported(entry), *_no_data(entry, net.extern_data)):
+                fault, way = known_limit(entry, fault) or (fault, way)
                 yield _finding("stops", fault, entry, way)
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     for train in modes:
@@ -269,12 +299,28 @@ def _stop(path: str, entry: OutlineEntry | None, error: Exception, part: str = "
     fault, way = reason(error)
     if entry is None:
         return NetworkFinding("stops", part + fault, (path,) if path else (), (), way)
-    if entry.cls in NOT_YET and fault.startswith("there is no layer class"):
-        fault, way = next(unsupported(entry))
     for name, value in entry.described.items():
         if isinstance(value, Unknown) and repr(value)[:40] in f"{fault} {error}":
             fault, way = _imported(name, value)
+    fault, way = known_limit(entry, fault) or (fault, way)
     return _finding("stops", part + fault, entry, way)
+
+
+def with_stub(
+    finding: NetworkFinding, net: Reported, entries: Mapping[str, OutlineEntry], nodes: Mapping[str, NetNode]
+) -> NetworkFinding:
+    """The finding, with the functions to fill in if a function of the config stops its layers."""
+    stubs: dict[str, str] = {}
+    for entry in (entries[path] for path in finding.layers if path in entries):
+        sources = [nodes[path].template for path in entry.sources if path in nodes]
+        for name, given in functions_of(entry, net.config):
+            stubs.setdefault(name, stub(name, given, entry, sources[0] if sources else None))
+    if not stubs or not re.search(
+        "not known|not a function|cannot be computed|gives no tensor|typed_value", finding.what
+    ):
+        return finding
+    names = ", ".join(f'"{name}": {name}' for name in stubs)
+    return replace(finding, way=f"from_config(…, functions={{{names}}})", stub="\n".join(stubs.values()))
 
 
 def reason(error: Exception) -> tuple[str, str]:
@@ -303,7 +349,7 @@ def unsupported(entry: OutlineEntry) -> Iterator[tuple[str, str]]:
     try:
         cls = class_known(entry.described)
     except RfError as error:
-        yield (f"the class {entry.cls} is not supported yet", "") if entry.cls in NOT_YET else reason(error)
+        yield reason(error)
         return
     for name, value in entry.described.items():
         if isinstance(value, Unknown):
@@ -371,7 +417,7 @@ GROUPS = {
         r"train|dev|eval|search_data|eval_datasets|train_dataset|forward_data",
         'a torch Dataset, such as rf.hdf("train.hdf")',
     ),
-    "pretraining": (r"pretrain\w*|train_only\w*|epoch_split", "rf.Network.from_config(path, epoch=…) for each stage"),
+    "pretraining": (r"pretrain\w*|train_only\w*|epoch_split", "rf.read_config(path).stages()"),
     "weights of other models": (
         r"preload_from_files|import_model\w*|load|load_epoch|model_init\w*|initialize_from\w*",
         "rf.preload(net, config)",

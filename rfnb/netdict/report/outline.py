@@ -78,7 +78,7 @@ class OutlineEntry:
 
 
 def outline(
-    net_dict: Mapping[str, Any],
+    net_dict: Mapping[str, object],
     ends: Iterable[str],
     extern: ExternData,
     *,
@@ -96,7 +96,7 @@ def outline(
 
 
 class _Outliner:
-    def __init__(self, net_dict: Mapping[str, Any], version: int, default_input: str, default_target: str):
+    def __init__(self, net_dict: Mapping[str, object], version: int, default_input: str, default_target: str):
         self.from_is_required = holds("from is required", version)
         self.default_input, self.default_target = default_input, default_target
         self.scopes: dict[str, Scope] = {}
@@ -193,7 +193,7 @@ class _Outliner:
         described = self.entries[scope.path.rstrip("/")].described
         return (name == "data" or name.startswith("data:")) and ("from" in described or "masked_from" in described)
 
-    def _reference(self, scope: Scope, option: str, written: Any) -> LayerReference:
+    def _reference(self, scope: Scope, option: str, written: object) -> LayerReference:
         path, back = self._resolved(scope, str(written))
         return LayerReference(option, str(written), path, back)
 
@@ -225,7 +225,7 @@ class _Outliner:
         return self.aliases.get(key or self.default_input, f"data:{key or self.default_input}"), back
 
 
-def _units(described: Mapping[str, Any]) -> dict[str, Any]:
+def _units(described: Mapping[str, object]) -> dict[str, object]:
     """The layers that a layer computes itself, by the options that describe them."""
     try:
         options = class_known(described).traits.units
@@ -234,7 +234,7 @@ def _units(described: Mapping[str, Any]) -> dict[str, Any]:
     return {option: described[option] for option in options if isinstance(described.get(option), Mapping)}
 
 
-def class_known(described: Mapping[str, Any]) -> type[Layer]:
+def class_known(described: Mapping[str, object]) -> type[Layer]:
     """The class of a layer. Raises NetworkError if there is none."""
     return class_of(described) if isinstance(described.get("class"), str) else layer_by_class(described.get("class"))
 

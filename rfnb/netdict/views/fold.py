@@ -82,7 +82,7 @@ def has_loss(entry: OutlineEntry) -> bool:
 
 
 def parts_of(
-    entries: Mapping[str, OutlineEntry], signs: Mapping[str, Any], loops: Mapping[str, Mapping[str, str]]
+    entries: Mapping[str, OutlineEntry], signs: Mapping[str, object], loops: Mapping[str, Mapping[str, str]]
 ) -> list[NetworkBox]:
     """The boxes of a net.
 
@@ -95,7 +95,7 @@ def parts_of(
     return _arranged(_level(by_scope, "", signs, loops), signs)
 
 
-def _arranged(parts: list[NetworkBox], signs: Mapping[str, Any]) -> list[NetworkBox]:
+def _arranged(parts: list[NetworkBox], signs: Mapping[str, object]) -> list[NetworkBox]:
     return sections(folded(parts, signs))
 
 
@@ -120,7 +120,7 @@ def _level(
     return parts
 
 
-def _place(part: NetworkBox, places: Mapping[str, str], loops: Mapping[str, Any]) -> None:
+def _place(part: NetworkBox, places: Mapping[str, str], loops: Mapping[str, object]) -> None:
     """Sets the place of a box in a loop, and those of the boxes in it; a loop of its own stays."""
     common = {places[path] for path in part.makes if path in places}
     if not part.beside and part.makes.isdisjoint(loops) and len(common) == 1:
@@ -129,7 +129,7 @@ def _place(part: NetworkBox, places: Mapping[str, str], loops: Mapping[str, Any]
         _place(inner, places, loops)
 
 
-def folded(parts: Sequence[NetworkBox], signs: Mapping[str, Any]) -> list[NetworkBox]:
+def folded(parts: Sequence[NetworkBox], signs: Mapping[str, object]) -> list[NetworkBox]:
     """The parts, with repetitions as one."""
     place = {path: i for i, part in enumerate(parts) for path in part.makes}
     keys = [_key(part, i, place, signs) for i, part in enumerate(parts)]
@@ -148,7 +148,7 @@ def folded(parts: Sequence[NetworkBox], signs: Mapping[str, Any]) -> list[Networ
     return boxes
 
 
-def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str, Any]) -> Any:
+def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str, object]) -> Any:
     """Equal for parts of equal form, which read what is as far before them, or the same."""
     reads = tuple(
         (i - place[path] if path in place and abs(i - place[path]) <= PERIOD else path, back)
@@ -157,7 +157,7 @@ def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str,
     return part.place, reads, tuple((entry.path.removeprefix(part.path), signs[entry.path]) for entry in part.entries)
 
 
-def _longest(keys: Sequence[Any], start: int, large: Sequence[bool]) -> tuple[int, int]:
+def _longest(keys: Sequence[object], start: int, large: Sequence[bool]) -> tuple[int, int]:
     """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated.
 
     large: which of the parts have a net inside: two of these are enough.
@@ -177,7 +177,7 @@ def _longest(keys: Sequence[Any], start: int, large: Sequence[bool]) -> tuple[in
 
 
 def _named(
-    parts: Sequence[NetworkBox], made: list[NetworkBox], keys: Sequence[Any], start: int, period: int, times: int
+    parts: Sequence[NetworkBox], made: list[NetworkBox], keys: Sequence[object], start: int, period: int, times: int
 ) -> tuple[int, int]:
     """Where the blocks begin so that the names in each have the same start, and how many there are then."""
     if period == 1:
@@ -336,7 +336,7 @@ class NetFolder:
         places = {path: loop.places for path, loop in loops.items() if loop.runs}
         self.root = self._body(parts_of(entries, signs, places), "")
 
-    def _sign(self, entry: OutlineEntry) -> Any:
+    def _sign(self, entry: OutlineEntry) -> object:
         """What layers of repeated blocks have in common."""
         named = {reference.option for reference in entry.references} | {"from", "subnetwork"}
         options = tuple((name, repr(value)) for name, value in entry.described.items() if name not in named)
@@ -409,7 +409,7 @@ class NetFolder:
         notes = ["loss", *([f"× {scale:g}"] if isinstance(scale, int | float) and scale != 1.0 else [])]
         return self._add(body, "output", str(entry.described["loss"]), notes=notes)
 
-    def _add(self, body: GraphBody, kind: Any, name: str, **given: Any) -> str:
+    def _add(self, body: GraphBody, kind: Any, name: str, **given: object) -> str:
         key = f"p{self._count}"
         self._count += 1
         node: GraphNode = {

@@ -206,7 +206,7 @@ def cards_of(
 
     variables: the parameters by their names in checkpoints. masks: of the frames that layers take.
     """
-    cards: dict[Any, LayerCard] = {}
+    cards: dict[object, LayerCard] = {}
     names = {id(parameter): name for name, parameter in variables.items()}
     for path, entry in entries.items():
         card = _card(entry, layers.get(path), templates.get(path), status[path], names)

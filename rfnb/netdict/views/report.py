@@ -13,17 +13,25 @@ from rfnb.netdict.report.findings import LEVELS, NetworkFinding, NetworkReport
 COLUMNS = ("", "what", "layers", "line", "what to do")
 WORDS = {
     "stops": "stops",
+    "search": "no search",
     "ignored": "ignored",
     "differs": "differs",
     "training": "up to you",
 }
 ABOUT = {
     "stops": "no batch passes before this is mended",
+    "search": "training runs, a search does not",
     "ignored": "options without effect",
     "differs": "values may not be those that you expect",
     "training": "entries for the training, which is your own loop",
 }
-COLOURS = {"stops": style.ALARM, "ignored": style.WARN, "differs": style.WARN, "training": style.GREY}
+COLOURS = {
+    "stops": style.ALARM,
+    "search": style.ALARM,
+    "ignored": style.WARN,
+    "differs": style.WARN,
+    "training": style.GREY,
+}
 FEW = 3
 """So many layers are named of a finding."""
 MOST = 200
@@ -39,10 +47,12 @@ def describe(report: NetworkReport) -> Page:
     facts = f"{count_of(report.layers, 'layer')} constructed, {amount(report.params)} parameters"
     head: list[Words] = [name(report.name), " ", chip(verdict, style.GREY if report else style.ALARM), quiet(facts)]
     folds = [_fold(level, [row for x, row in zip(found, rows, strict=True) if x.level == level]) for level in LEVELS]
+    stubs = [line for finding in report.of("stops") for line in finding.stub.splitlines()]
     blocks: list[Block] = [
         Line(Span(head, text=f"{report.name}: {verdict} ({facts})"), look=style.HEAD),
         Only("text", [Grid(rows, COLUMNS) if rows else None]),
         Only("html", folds),
+        Fold("functions to fill in", [Line(line, look=style.CODE) for line in stubs]) if stubs else None,
         Note(f"{len(report.findings) - MOST} more findings" if len(report.findings) > MOST else None),
     ]
     return Page("network_report", report.name, blocks, Table(COLUMNS, rows))
@@ -51,7 +61,8 @@ def describe(report: NetworkReport) -> Page:
 def _layers(found: NetworkFinding) -> str:
     names = found.layers
     tail = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(names[:FEW]) + tail
+    behind = f" ({found.behind} behind)" if found.behind else ""
+    return ", ".join(names[:FEW]) + tail + behind
 
 
 def _lines(found: NetworkFinding) -> str:

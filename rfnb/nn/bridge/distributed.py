@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
@@ -11,6 +11,7 @@ from torch import distributed
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
 from rfnb.ops.reduce import reduce_sum
 
 Batch = TypeVar("Batch")
@@ -64,6 +65,78 @@ def in_step(batches: Iterable[Batch], *, empty: Batch) -> Iterator[Batch]:
         if not remaining:
             return
         yield empty if batch is _end else batch  # type: ignore[misc]
+
+
+class ParameterAverage:
+    """Parameters that are averaged over all processes every few steps of their optimizer: see `average_parameters`."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, every: int, buffers: Sequence[torch.Tensor]):
+        self.every, self.step = every, 0
+        self._optimizer, self._buffers = optimizer, buffers
+        self._hook = optimizer.register_step_post_hook(lambda *_: self._after_step())
+
+    def _after_step(self) -> None:
+        self.step += 1
+        if self.step % self.every == 0:
+            self.now()
+
+    @torch.no_grad()
+    def now(self) -> None:
+        """Averages them now; all processes must call it. For the end of an epoch, before the model is saved."""
+        if not _several_processes():
+            return
+        parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
+        for value in [*parameters, *self._buffers]:
+            exact = value.detach().to(torch.promote_types(value.dtype, torch.float32))  # sums of float16 overflow
+            distributed.all_reduce(exact)
+            value.copy_(exact / distributed.get_world_size())
+
+    def remove(self) -> None:
+        """Averages no more."""
+        self._hook.remove()
+
+
+@guarded
+def average_parameters(
+    optimizer: torch.optim.Optimizer, *, every: int = 100, model: torch.nn.Module | None = None
+) -> ParameterAverage:
+    """Averages parameters over all processes after every few steps, in place of gradients in each step.
+
+    Each process trains its own copy in between, so that they wait for each other `every` steps only. Local SGD, as in
+    "Don't Use Large Mini-Batches, Use Local SGD" (Lin et al., 2020).
+
+    >>> feat = rf.Dim(3, name="feat")
+    >>> model = rf.Linear(feat, feat)
+    >>> optimizer = torch.optim.SGD(rf.torch_parameters(model), lr=0.1)
+    >>> average = rf.average_parameters(optimizer, every=50)
+    >>> for _ in range(100):
+    ...     optimizer.step()
+    >>> average.step
+    100
+    >>> average.now()  # at the end, before the model is saved
+
+    All processes must take the same number of steps (`rf.distributed.in_step`). In a single process nothing is changed.
+
+    Args:
+        optimizer: the parameters are those of all its groups. Its own state, such as momenta, stays with each process.
+        every: the number of steps between two averages.
+        model: of torch, such as `rf.to_torch(model)`; its floating-point buffers, such as the statistics of batch norm,
+            are averaged too.
+
+    Raises ParameterError for other arguments.
+    """
+    for name, value, fits, expected in (
+        ("optimizer", optimizer, isinstance(optimizer, torch.optim.Optimizer), "an optimizer of torch"),
+        ("every", every, isinstance(every, int) and not isinstance(every, bool) and every > 0, "a number of steps"),
+        ("model", model, isinstance(model, torch.nn.Module | None), "a module of torch, or None"),
+    ):
+        if not fits:
+            raise ParameterError(
+                f"average_parameters: `{name}` is of the wrong kind", got=f"{type(value).__name__} {value!r:.40}",
+                expected=expected, hint="rf.to_torch(model)" if name == "model" else None,
+            )  # fmt: skip
+    buffers = [] if model is None else [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    return ParameterAverage(optimizer, every, buffers)
 
 
 _end = object()

@@ -34,8 +34,8 @@ from rfnb.ops.math import copy_masked
 @guarded
 def from_torch(
     nn_module: torch.nn.Module | Module,
-    in_dims: Any = None,
-    out_dims: Any = None,
+    in_dims: object = None,
+    out_dims: object = None,
     *,
     padding: float | None = 0.0,
     lengths: str | None = None,
@@ -131,7 +131,7 @@ class TorchNet(TorchPart):
         self.padding = padding
         self.lengths, self.padding_mask, self.frame_mask = names
 
-    def __call__(self, *args: Tensor, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tensor, **kwargs: object) -> Any:
         """Calls the torch module with the raw tensors of the arguments, and returns Tensors with `out_dims`."""
         self._pull()
         names = list(self.in_dims)
@@ -183,7 +183,7 @@ class TorchNet(TorchPart):
                     parameter._raw = getattr(nn_parts[path], name)
         self.is_lazy = _lacks_shapes(self.nn_module)
 
-    def _length_arguments(self, tensors: list[Tensor]) -> dict[str, Any]:
+    def _length_arguments(self, tensors: list[Tensor]) -> dict[str, object]:
         """The arguments of the torch module for lengths and masks, by name."""
         names = (self.lengths, self.padding_mask, self.frame_mask)
         if not any(names):
@@ -217,7 +217,7 @@ def _parameter(raw: torch.Tensor, known: dict[int, Parameter], path: str, **opti
     return known[id(raw)]
 
 
-def _is_dims(entry: Any) -> bool:
+def _is_dims(entry: object) -> bool:
     return isinstance(entry, list | tuple) and all(isinstance(dim, Dim | EllipsisType) for dim in entry)
 
 
@@ -262,7 +262,7 @@ def _sized(x: Tensor) -> Tensor:
     return x
 
 
-def _check_structure(result: Any, kind: Any, out_dims: Any) -> Any:
+def _check_structure(result: Any, kind: Any, out_dims: Any) -> object:
     if not isinstance(result, kind) or (kind is not torch.Tensor and len(result) < len(out_dims)):
         size = f" of {len(result)}" if isinstance(result, list | tuple) else ""
         raise DimError(

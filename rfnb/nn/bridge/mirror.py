@@ -125,12 +125,12 @@ class Mirror(torch.nn.Module):
                 if name in table:
                     parameter._raw = part._seen[name] = table[name]
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Mirror:
+    def _apply(self, fn: object, recurse: bool = True) -> Mirror:
         super()._apply(fn, recurse)
         self.pull()
         return self
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+    def _save_to_state_dict(self, destination: object, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         metadata = getattr(destination, "_metadata", None)
         if metadata is not None:
@@ -141,7 +141,8 @@ class Mirror(torch.nn.Module):
         linears = [part.rf_module for part in self._parts() if isinstance(part.rf_module, Linear)]
         modules = getattr(state_dict, "_metadata", None) or {}
         unmarked = modules and not any(VERSION in facts for facts in modules.values())
-        if unmarked and linears and all(_is_square(linear.weight) for linear in linears):
+        square = all(len({dim.dimension for dim in linear.weight.dims}) == 1 for linear in linears)
+        if unmarked and linears and square:
             warnings.warn(_OF_TORCH, stacklevel=2)
         result = super().load_state_dict(state_dict, *args, **kwargs)
         self.pull()
@@ -175,10 +176,6 @@ _OF_TORCH = (
     "load_state_dict: this may be the state dict of torch modules, whose Linear has a weight {out, in}. It is loaded "
     "as {in, out}. rf.load(state_dict, module) turns weights of torch."
 )
-
-
-def _is_square(weight: Parameter) -> bool:
-    return len({dim.dimension for dim in weight.dims}) == 1
 
 
 @guarded

@@ -70,7 +70,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
         """A key that no other values have."""
         return object()
 
-    def agrees(self, other: Any) -> bool:
+    def agrees(self, other: object) -> bool:
         """Whether both are the same, as far as that is known while tracing."""
         if not isinstance(other, SymbolicValues) or self.ndim or other.ndim:
             return self.raw is getattr(other, "raw", None)
@@ -85,7 +85,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
         known = ufunc.__name__ in _INCREASING and None not in longest
         return SymbolicValues(function(*raws), function(*longest) if known else None)
 
-    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, function: Callable[..., object], types: object, args: Any, kwargs: Any) -> Any:
         implementation = _ARRAY_FUNCTIONS.get(function.__name__)
         if implementation is None:
             raise not_traced(f"{function.__name__} of lengths")
@@ -102,7 +102,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
     __int__ = __array__
 
 
-def _operand(x: Any) -> Any:
+def _operand(x: object) -> object:
     """An array of numbers as a torch tensor; one number, and a symbol, as they are."""
     return torch.from_numpy(x.copy()) if isinstance(x, np.ndarray) and x.ndim else _largest(x)
 
@@ -117,8 +117,8 @@ def _raw(x: Any) -> torch.Tensor:
     return torch.scalar_tensor(x, dtype=torch.int64) if is_number else torch.as_tensor(x)
 
 
-def _either(of_numbers: Callable[..., Any], of_tensors: Callable[..., Any]) -> Callable[..., Any]:
-    def pick(a: Any, b: Any) -> Any:
+def _either(of_numbers: Callable[..., object], of_tensors: Callable[..., object]) -> Callable[..., object]:
+    def pick(a: object, b: object) -> object:
         if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
             return of_numbers(a, b)
         return of_tensors(_raw(a), _raw(b))
@@ -126,7 +126,7 @@ def _either(of_numbers: Callable[..., Any], of_tensors: Callable[..., Any]) -> C
     return pick
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_FUNCTIONS: dict[str, Callable[..., object]] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,
@@ -150,17 +150,17 @@ _INCREASING = frozenset({"add", "subtract", "multiply", "floor_divide", "negativ
 """Functions that are applied to the longest length as well."""
 
 
-def _where(condition: Any, x: Any, y: Any) -> Any:
+def _where(condition: object, x: object, y: object) -> Any:
     if isinstance(condition, SymbolicValues):
         return SymbolicValues(torch.where(condition.tensor, _raw(x), _raw(y)), None)
     return x if condition else y
 
 
-def _clip(x: Any, low: Any, high: Any) -> Any:
+def _clip(x: Any, low: Any, high: Any) -> object:
     return np.minimum(np.maximum(x, low), high)
 
 
-def _concatenate(parts: Sequence[Any], axis: int) -> SymbolicValues:
+def _concatenate(parts: Sequence[object], axis: int) -> SymbolicValues:
     return SymbolicValues(torch.cat([_raw(part) for part in parts], axis), None)
 
 
@@ -168,7 +168,7 @@ def _argsort(x: SymbolicValues, axis: int, kind: str) -> SymbolicValues:
     return SymbolicValues(torch.argsort(x.tensor, dim=axis, stable=kind == "stable"), None)
 
 
-_ARRAY_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_ARRAY_FUNCTIONS: dict[str, Callable[..., object]] = {
     "where": _where,
     "clip": _clip,
     "concatenate": _concatenate,
@@ -189,7 +189,7 @@ def not_traced(what: str) -> BackendError:
 
 
 @symbolic_values.register
-def _values_of(size: Any) -> SymbolicValues:
+def _values_of(size: object) -> SymbolicValues:
     return size if isinstance(size, SymbolicValues) else SymbolicValues(size, size)
 
 

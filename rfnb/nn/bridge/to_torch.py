@@ -107,7 +107,7 @@ class Inputs:
                 if dim not in lengths:
                     dim.bind(Size([], size))
 
-    def _lengths(self, trailing: Sequence[Any], named: Any) -> dict[Dim, Any]:
+    def _lengths(self, trailing: Sequence[object], named: object) -> dict[Dim, Any]:
         if named is not None and not isinstance(named, Mapping):
             trailing, named = [*trailing, named], None
         if len(trailing) > len(self.ragged):
@@ -130,7 +130,7 @@ class Inputs:
         return f"({', '.join([*names, *(f'lengths of {dim.name}' for dim in self.ragged)])})"
 
 
-def _template(entry: Any, name: Any) -> Tensor | Dim:
+def _template(entry: Any, name: object) -> Tensor | Dim:
     if isinstance(entry, Tensor | Dim):
         return entry
     check_dims(entry, f"to_torch: in_dims of argument {name!r}")
@@ -192,7 +192,7 @@ class Outputs:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def raws(self, result: Any) -> Any:
+    def raws(self, result: object) -> Any:
         """The raw tensors with these dims, followed by lengths."""
         tensors = self._tensors(as_dicts(result))
         raws = {name: tensors[name].copy_transpose(dims).raw_tensor for name, dims in self.entries.items()}
@@ -203,7 +203,7 @@ class Outputs:
         lengths_only = next(iter(lengths.values())) if len(lengths) == 1 else lengths
         return (values, lengths_only) if self.by_name or self.single else (*values, lengths_only)
 
-    def _tensors(self, result: Any) -> dict[Any, Tensor]:
+    def _tensors(self, result: object) -> dict[Any, Tensor]:
         if self.by_name and isinstance(result, dict):
             tensors = {name: value for name, value in result.items() if isinstance(value, Tensor)}
         else:
@@ -222,11 +222,6 @@ class Outputs:
         return lengths_raw(dim, owner.size_of(dim), owner)
 
 
-def raws_of(result: Any) -> Any:
-    """The structure with raw tensors for Tensors and lengths for Dims."""
-    return with_leaves(_raw_of, result)
-
-
 def _raw_of(leaf: Any) -> Any:
     if isinstance(leaf, TensorDict):
         return {name: x.raw_tensor for name, x in leaf.data.items()}
@@ -235,7 +230,7 @@ def _raw_of(leaf: Any) -> Any:
     return leaf.raw_tensor if isinstance(leaf, Tensor) else leaf
 
 
-def with_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
+def with_leaves(fn: Callable[[Any], object], tree: object) -> object:
     """The structure with `fn(leaf)` for each leaf, and a plain dict, which torch knows, for each State."""
     if isinstance(tree, State):
         tree = dict(tree)
@@ -256,7 +251,7 @@ def lengths_raw(dim: Dim, size: Size, of: Tensor | None = None) -> torch.Tensor:
 class Crossing:
     """One call of a submodule: its arguments and its result, as Tensors and as raw tensors."""
 
-    def __init__(self, part: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]):
+    def __init__(self, part: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]):
         self.part, self.args, self.kwargs = part, args, kwargs
         self.result: Any = None
         self.seen = _has_hooks(part)
@@ -286,7 +281,7 @@ class Crossing:
         name = type(self.part.rf_module).__name__
         raise BackendError(f"to_torch: {wrapper} cannot be used on {name}, which is called at each step", hint=hint)
 
-    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def tensors(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the module, made from those that the hooks returned."""
         if not self.seen:
             return args, kwargs
@@ -296,7 +291,7 @@ class Crossing:
         positional = tuple(from_raws(*pair) for pair in zip(self.args, args, strict=True))
         return positional, {name: from_raws(value, kwargs[name]) for name, value in self.kwargs.items()}
 
-    def raws(self, result: Any) -> Any:
+    def raws(self, result: object) -> Any:
         """The result as the hooks see it."""
         self.result = result
         return to_raws(result) if self.seen else result
@@ -311,12 +306,12 @@ def crossing_to(part: torch.nn.Module) -> Crossing | None:
     return crossing if crossing is not None and crossing.part is part else None
 
 
-def to_raws(tree: Any) -> Any:
+def to_raws(tree: object) -> Any:
     """The structure with raw tensors for Tensors. Traced tensors stay as they are."""
     return with_leaves(lambda leaf: leaf._raw if type(leaf) is Tensor else leaf, tree)
 
 
-def from_raws(own: Any, raws: Any) -> Any:
+def from_raws(own: object, raws: object) -> object:
     """`own` itself if hooks left `to_raws(own)` unchanged; otherwise the structure with the Tensors of `raws`."""
     if form_of(type(own)) is None:
         return _tensor(own, raws)
@@ -326,7 +321,7 @@ def from_raws(own: Any, raws: Any) -> Any:
     return map_pairs(_tensor, own, raws)
 
 
-def _tensor(own: Any, raw: Any) -> Any:
+def _tensor(own: object, raw: Any) -> Any:
     if type(own) is not Tensor or not isinstance(raw, torch.Tensor):
         return raw
     if raw is own._raw:
@@ -423,13 +418,13 @@ class TorchModule(Mirror):
     def _new_part(self, module: Module) -> TorchModule:
         return TorchModule(module, None, None, self._aux_as_buffers)
 
-    def is_like(self, *options: Any) -> bool:
+    def is_like(self, *options: object) -> bool:
         """Whether it was made with these options."""
         return options == (self._inputs, self._outputs, self._aux_as_buffers)
 
     # -- the call
 
-    def forward(self, *args: Any, lengths: Any = None, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, lengths: object = None, **kwargs: Any) -> Any:
         """Calls the rfnb module, with raw tensors and lengths if there are `in_dims`, and returns raw tensors."""
         if torch.compiler.is_dynamo_compiling():
             if self._inputs is None:
@@ -447,7 +442,7 @@ class TorchModule(Mirror):
             part._mirror()
         return self._call(args, kwargs, lengths, traced=torch.compiler.is_exporting())
 
-    def _call(self, args: Any, kwargs: dict[str, Any], lengths: Any, *, traced: bool) -> Any:
+    def _call(self, args: Any, kwargs: dict[str, Any], lengths: Any, *, traced: bool) -> object:
         with ExitStack() as stack:
             stack.enter_context(self._bound(below=True))
             inputs = None if self._inputs is None else self._inputs.given(args, kwargs, lengths)
@@ -460,9 +455,9 @@ class TorchModule(Mirror):
             elif lengths is not None:
                 kwargs = {**kwargs, "lengths": lengths}
             result = self._run(args, kwargs)
-            return raws_of(result) if self._outputs is None else self._outputs.raws(result)
+            return with_leaves(_raw_of, result) if self._outputs is None else self._outputs.raws(result)
 
-    def _call_in_graph(self, raws: dict[str, Any], flags: Any, args: Any, kwargs: dict[str, Any], more: Any) -> Any:
+    def _call_in_graph(self, raws: dict[str, Any], flags: object, args: Any, kwargs: dict[str, Any], more: Any) -> Any:
         """The call while torch.compile is tracing: all tensors are stand-ins with symbolic sizes."""
         tables = [
             (f"{path}." if path else "", table, dict(table))
@@ -481,7 +476,7 @@ class TorchModule(Mirror):
         """Calls the submodule inside a larger model, with all hooks: from Tensors to Tensors."""
         return Crossing(self, args, kwargs).call()
 
-    def _call_across(self, crossing: Crossing, args: Any, kwargs: dict[str, Any]) -> Any:
+    def _call_across(self, crossing: Crossing, args: Any, kwargs: dict[str, Any]) -> object:
         kwargs = {name: value for name, value in kwargs.items() if name in crossing.kwargs or value is not None}
         with self._bound(below=bool(self._forward_pre_hooks)):
             args, kwargs = crossing.tensors(args, kwargs)

@@ -49,7 +49,7 @@ class RecCell(Module):
     unit_options: ClassVar[dict[str, Any]] = {}  # options of `make_cell` that differ from the defaults of the class
     recurrent_dropout: float = 0.0
 
-    def __init_subclass__(cls, *, names: Sequence[str] = (), **options: Any) -> None:
+    def __init_subclass__(cls, *, names: Sequence[str] = (), **options: object) -> None:
         super().__init_subclass__(**options)
         if not cls.__name__.startswith("_") and "_parametrized_names" not in vars(cls):  # no class of `parametrize`
             CELLS.update({_key(name): cls for name in (cls.__name__, *names)})
@@ -69,7 +69,7 @@ class RecCell(Module):
             return self.step(self.project(source), state)
         return self.over(source, state, spatial_dim)
 
-    def _check_state(self, state: Any) -> None:
+    def _check_state(self, state: object) -> None:
         name = f"{type(self).__name__}: `state`"
         if type(self).default_initial_state is RecCell.default_initial_state:
             check_recurrent_state(state, name, self.state_parts, self.out_dim, ["mask"])
@@ -129,7 +129,7 @@ class RecCell(Module):
 
 
 @guarded
-def make_cell(unit: str, in_dim: Dim, out_dim: Dim, **options: Any) -> RecCell:
+def make_cell(unit: str, in_dim: Dim, out_dim: Dim, **options: object) -> RecCell:
     """A new cell of the class with this name, in upper or lower case, with or without a final "Cell".
 
     >>> inp, out = rf.Dim(3, name="in"), rf.Dim(2, name="out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim
@@ -16,10 +17,10 @@ from rfnb.nn.layers.linear import to_input, weight
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.nn.layers.rec import LstmState, lstm_over
 from rfnb.ops.activation import identity, sigmoid, tanh
-from rfnb.ops.concat import concat, split
-from rfnb.ops.create import zeros
+from rfnb.ops.concat import split
 from rfnb.ops.matmul import linear
 from rfnb.ops.random import dropout
+from rfnb.ops.rec import lstm_in_order
 
 KERNEL_ORDER = "ifjo"
 """The order of the gates in the weights that the kernel of `rf.LSTM` takes."""
@@ -41,7 +42,6 @@ class _Lstm(RecCell):
     def __init__(self, in_dim: Dim, out_dim: Dim, *, with_bias: bool, parts_order: str, forget_bias: float):
         super().__init__(in_dim, out_dim)
         self.gate_dim = 4 * out_dim
-        self.gates = {letter: Dim(out_dim.get_dim_value(), name=letter) for letter in KERNEL_ORDER}
         self.parts_order = parts_order
         self.forget_bias = forget_bias
         self.ff_weight = weight([self.gate_dim, in_dim], input_axis=1)
@@ -56,7 +56,8 @@ class _Lstm(RecCell):
         """The new h, which is also the output, and the new state."""
         out_dim = self.out_dim
         gates = x + linear(state.h, self.rec_weight, None, in_dim=out_dim, out_dim=self.gate_dim)
-        i, f, j, o = self._parts(gates, [out_dim] * 4)
+        parts = dict(zip(self.parts_order, split(gates, axis=self.gate_dim, out_dims=[out_dim] * 4), strict=True))
+        i, f, j, o = (parts[letter] for letter in KERNEL_ORDER)
         i, f, o = sigmoid(i), sigmoid(f + self.forget_bias), sigmoid(o)
         c = f * state.c + i * tanh(j)
         h = o * tanh(c)
@@ -71,31 +72,20 @@ class _Lstm(RecCell):
         """Runs all steps, in one kernel if possible."""
         if not self.fits_kernel or self.in_dim is self.gate_dim:  # then W has that dim twice, and it cannot be split
             return super().over(source, state, spatial_dim)
-        bias: Tensor | None = self.bias
-        if bias is None and self.forget_bias:
-            bias = zeros([self.gate_dim], dtype=self.rec_weight.dtype, device=self.rec_weight.device)
+        order = tuple(map(self.parts_order.index, KERNEL_ORDER))
+        run = partial(lstm_in_order, order=order, forget_bias=self.forget_bias)
         return lstm_over(
             source,
             state,
-            ff_weight=self._in_kernel_order(self.ff_weight),
-            rec_weight=self._in_kernel_order(self.rec_weight),
-            bias=None if bias is None else self._in_kernel_order(bias, self.forget_bias),
+            ff_weight=self.ff_weight,
+            rec_weight=self.rec_weight,
+            bias=self.bias,
             spatial_dim=spatial_dim,
             in_dim=self.in_dim,
             out_dim=self.out_dim,
+            gate_dim=self.gate_dim,
+            run=run,
         )
-
-    def _parts(self, x: Tensor, dims: list[Dim]) -> list[Tensor]:
-        """The parts i, f, j, o of `x`, in this order."""
-        parts = dict(zip(self.parts_order, split(x, axis=self.gate_dim, out_dims=dims), strict=True))
-        return [parts[letter] for letter in KERNEL_ORDER]
-
-    def _in_kernel_order(self, x: Tensor, forget_bias: float = 0.0) -> Tensor:
-        if self.parts_order == KERNEL_ORDER and not forget_bias:
-            return x
-        i, f, j, o = self._parts(x, [self.gates[letter] for letter in self.parts_order])
-        f = f + forget_bias if forget_bias else f
-        return concat(*zip([i, f, j, o], self.gates.values(), strict=True), out_dim=self.gate_dim)[0]
 
 
 class VanillaLSTM(

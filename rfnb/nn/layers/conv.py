@@ -60,7 +60,7 @@ class _Sliding(Module):
             bias=self.bias,
         )
 
-    def _slide(self, source: Tensor, **options: Any) -> tuple[Tensor, Sequence[Dim]]:
+    def _slide(self, source: Tensor, **options: object) -> tuple[Tensor, Sequence[Dim]]:
         raise NotImplementedError
 
     def extra_repr(self) -> str:

@@ -35,7 +35,7 @@ class Dropout(Module):
 class _BroadcastDefault:
     """`rf.dropout_broadcast_default()` at each access; a module may set its own value instead."""
 
-    def __get__(self, module: Any, cls: type) -> bool:
+    def __get__(self, module: object, cls: type) -> bool:
         return dropout_broadcast_default()
 
 

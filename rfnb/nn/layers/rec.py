@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim, check_dims
@@ -67,6 +67,7 @@ class LSTM(Module):
             spatial_dim=spatial_dim,
             in_dim=self.in_dim,
             out_dim=self.out_dim,
+            gate_dim=4 * self.out_dim,
         )
 
     def default_initial_state(self, *, batch_dims: Sequence[Dim]) -> LstmState:
@@ -104,14 +105,17 @@ def lstm_over(
     spatial_dim: Dim,
     in_dim: Dim,
     out_dim: Dim,
+    gate_dim: Dim,
+    run: Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]] = lstm,
 ) -> tuple[Tensor, LstmState]:
     """`rf.lstm` for modules: `in_dim` may be `out_dim`, and a source that is sparse in it is treated as one-hot."""
-    source = one_hot(source) if source.sparse_dim is in_dim else source
-    weight_dim = ff_weight.dims[0 if ff_weight.dims[1] is 4 * out_dim else 1]  # of any order
-    out, (h, c) = lstm(
-        to_input(source, in_dim, weight_dim),
-        state_h=state.h,
-        state_c=state.c,
+    source = one_hot(source) if source.sig.sparse_dim is in_dim else source
+    first, second = ff_weight.sig.dims  # of any order
+    weight_dim = first if second is gate_dim else second
+    out, (h, c) = run(
+        source if weight_dim is in_dim else to_input(source, in_dim, weight_dim),
+        state_h=state["h"],
+        state_c=state["c"],
         ff_weight=ff_weight,
         rec_weight=rec_weight,
         bias=bias,
@@ -119,4 +123,4 @@ def lstm_over(
         in_dim=weight_dim,
         out_dim=out_dim,
     )
-    return out, LstmState(h=h, c=c)
+    return out, LstmState({"h": h, "c": c})

@@ -206,7 +206,7 @@ class Transformer(WithDropout):
         usual = 1.0 if plain else self.model_dim.get_dim_value() ** 0.5
         self.input_embedding_scale = usual if scale is None else scale
 
-    def _at_positions(self, x: Tensor, **where: Any) -> Tensor:
+    def _at_positions(self, x: Tensor, **where: object) -> Tensor:
         """Adds the positions and maps to the dim of the layers. {…, embed_dim} → {…, model_dim}"""
         if self.pos_enc is not None:
             x = add(x, self.pos_enc(**where))

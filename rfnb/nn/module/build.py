@@ -23,7 +23,7 @@ class GetModelFunc(Protocol):
     >>> make: rf.GetModelFunc = get_model
     """
 
-    def __call__(self, *, epoch: int, step: int, **kwargs: Any) -> Module:
+    def __call__(self, *, epoch: int, step: int, **kwargs: object) -> Module:
         """Returns the model for this epoch and step."""
 
 
@@ -35,7 +35,7 @@ class StepFunc(Protocol):
     >>> step: rf.StepFunc = train_step
     """
 
-    def __call__(self, *, model: Module, extern_data: TensorDict, **kwargs: Any) -> None:
+    def __call__(self, *, model: Module, extern_data: TensorDict, **kwargs: object) -> None:
         """Marks losses or outputs in the current run context."""
 
 
@@ -43,7 +43,7 @@ PREFIXES = ("rf", ROOT, "returnn.frontend")
 """Prefixes of names in the public namespace."""
 
 
-def build_dict(cls: Callable[..., Any], **kwargs: Any) -> dict[str, Any]:
+def build_dict(cls: Callable[..., Any], **kwargs: object) -> dict[str, Any]:
     """Describes a class and its options by a dict, from which `rf.build_from_dict` makes an object.
 
     >>> rf.build_dict(rf.Linear, with_bias=False)
@@ -55,7 +55,7 @@ def build_dict(cls: Callable[..., Any], **kwargs: Any) -> dict[str, Any]:
     return {"class": _name_of(cls), **kwargs}
 
 
-def build_from_dict(d: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+def build_from_dict(d: Mapping[str, object], *args: Any, **kwargs: Any) -> Any:
     """Calls the class `d["class"]` with the other entries as options and with the arguments given here.
 
     >>> inp, out = rf.Dim(3, name="in"), rf.Dim(2, name="out")
@@ -88,14 +88,14 @@ def _name_of(cls: Callable[..., Any]) -> str:
     return f"rf.{name}" if getattr(sys.modules[ROOT], name, None) is cls else f"{cls.__module__}.{name}"
 
 
-def class_of_name(name: Any) -> Any:
+def class_of_name(name: object) -> Any:
     """The class or function that `rf.build_from_dict` finds by this name. Raises ParameterError if it builds none."""
     cls = _find(name) if isinstance(name, str) else name
     _check_buildable(cls, "build_from_dict", name)
     return cls
 
 
-def _find(name: str) -> Any:
+def _find(name: str) -> object:
     path = name.split(".")
     for prefix in PREFIXES:
         if name.startswith(f"{prefix}."):
@@ -108,7 +108,7 @@ def _find(name: str) -> Any:
     return _below(sys.modules[ROOT], path)
 
 
-def _below(found: Any, path: list[str]) -> Any:
+def _below(found: object, path: list[str]) -> Any:
     """The attribute at `path`, if it already exists: attributes that a module computes might import something."""
     for name in path:
         if found is sys.modules[ROOT]:
@@ -117,11 +117,11 @@ def _below(found: Any, path: list[str]) -> Any:
     return found
 
 
-def _check_buildable(found: Any, what: str, name: object) -> None:
+def _check_buildable(found: object, what: str, name: object) -> None:
     if inspect.isclass(found):
         fine = issubclass(found, Module) or found.__module__.startswith(f"{ROOT}.nn.")
     else:
-        fine = inspect.isfunction(found) and _gives_tensor(found)
+        fine = inspect.isfunction(found) and "Tensor" in str(inspect.signature(found).return_annotation)
     if not fine:
         raise ParameterError(
             f"{what}: {name!r} cannot be found" if found is None else f"{what}: {name!r} cannot be built from a dict",
@@ -129,10 +129,6 @@ def _check_buildable(found: Any, what: str, name: object) -> None:
             expected="a subclass of rf.Module, or a function with `-> Tensor`",
             hint=_nearest(str(name)) if found is None else None,
         )
-
-
-def _gives_tensor(function: Any) -> bool:
-    return "Tensor" in str(inspect.signature(function).return_annotation)
 
 
 def _nearest(name: str) -> str | None:
@@ -174,6 +170,6 @@ def build_part(choice: Choice, *args: Any, **options: Any) -> Any:
     )
 
 
-def given_options(**options: Any) -> dict[str, Any]:
+def given_options(**options: object) -> dict[str, object]:
     """The options that are neither None nor `NotSpecified`."""
     return {name: x for name, x in options.items() if x is not None and x is not NotSpecified}

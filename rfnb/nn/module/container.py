@@ -25,7 +25,7 @@ class Functional(Module):
     Raises ParameterError if `func` cannot be called.
     """
 
-    def __init__(self, func: Callable[..., Any], *, attribs: dict[str, Any] | None = None):
+    def __init__(self, func: Callable[..., object], *, attribs: dict[str, object] | None = None):
         check_callable(func, type(self).__name__)
         self.func = func
         for name, value in (attribs or {}).items():
@@ -40,7 +40,7 @@ class Functional(Module):
         return getattr(self.func, "__name__", type(self.func).__name__).replace("<lambda>", "lambda")
 
 
-def check_callable(part: Any, what: str) -> None:
+def check_callable(part: object, what: str) -> None:
     """Raises ParameterError if `part` is neither a module nor a function. what: how the message begins."""
     if not callable(part):
         raise ParameterError(
@@ -58,7 +58,7 @@ class _Listed(Module, Generic[P]):
 
     _kind: type[Any]
 
-    def __init__(self, *parts: Any):
+    def __init__(self, *parts: object):
         only = parts[0] if len(parts) == 1 else None
         if isinstance(only, Mapping | _Listed):
             self._add(only.items())
@@ -69,7 +69,7 @@ class _Listed(Module, Generic[P]):
     def _part(self, given: Any) -> Any:
         return given
 
-    def _add(self, parts: Iterable[tuple[Any, Any]]) -> None:
+    def _add(self, parts: Iterable[tuple[object, object]]) -> None:
         for name, part in parts:
             setattr(self, str(name), self._part(part))
 
@@ -82,7 +82,7 @@ class _Listed(Module, Generic[P]):
         """Adds an entry at the end."""
         self._add([(len(self), part)])
 
-    def extend(self, parts: Iterable[Any]) -> None:
+    def extend(self, parts: Iterable[object]) -> None:
         """Adds entries at the end."""
         self._add(list(enumerate(parts, len(self))))
 
@@ -101,7 +101,7 @@ class _Listed(Module, Generic[P]):
             return dict(self.items())[index]
         return type(self)(list(self)[index]) if isinstance(index, slice) else list(self)[index]
 
-    def __setitem__(self, index: int | slice, part: Any) -> None:
+    def __setitem__(self, index: int | slice, part: object) -> None:
         """Replaces entries. For a slice they are renumbered, but names from a dict stay."""
         entries = self.items()
         if not isinstance(index, slice):
@@ -122,14 +122,14 @@ class _Listed(Module, Generic[P]):
         del entries[index]
         self._become(entries)
 
-    def _parts(self, given: Any) -> list[Any]:
+    def _parts(self, given: object) -> list[Any]:
         if not isinstance(given, Iterable) or isinstance(given, Tensor):
             fault = f"{type(self).__name__}: what replaces a slice is not a list"
             kind = self._kind.__name__.lower()
             raise ParameterError(fault, got=type(given).__name__, expected=f"a list of {kind}s", hint=f"[{kind}]")
         return [self._part(part) for part in given]
 
-    def _become(self, entries: Iterable[tuple[str, Any]]) -> None:
+    def _become(self, entries: Iterable[tuple[str, object]]) -> None:
         for name, _ in self.items():
             delattr(self, name)
         self._add((i if name.isdecimal() else name, part) for i, (name, part) in enumerate(entries))
@@ -187,7 +187,7 @@ class Sequential(ModuleList):
     True
     """
 
-    def __call__(self, inp: Tensor, *, collected_outputs: dict[str, Tensor] | None = None, **kwargs: Any) -> Tensor:
+    def __call__(self, inp: Tensor, *, collected_outputs: dict[str, Tensor] | None = None, **kwargs: object) -> Tensor:
         """The result of the last module. `collected_outputs` receives all results; `kwargs` go to all modules."""
         for name, part in self.items():
             inp = part(inp, **kwargs)
@@ -234,7 +234,7 @@ class CollectOutputsDict(dict[str, Any]):
         patterns = self.allowed_key_patterns
         return patterns is None or any(fnmatchcase(key, pattern) for pattern in patterns)
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         if self.is_key_allowed(key):
             super().__setitem__(key, value)
 
@@ -243,7 +243,7 @@ class CollectOutputsDict(dict[str, Any]):
         for key, value in dict(*args, **kwargs).items():
             self[key] = value
 
-    def setdefault(self, key: str, default: Any = None) -> Any:
+    def setdefault(self, key: str, default: object = None) -> Any:
         """Sets an entry that is not there, if its key matches, and returns the value or `default`."""
         if key not in self:
             self[key] = default

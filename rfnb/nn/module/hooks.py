@@ -53,7 +53,7 @@ class MethodWithHooks:
     (4, True)
     """
 
-    def __init__(self, obj: Any, attr: str):
+    def __init__(self, obj: object, attr: str):
         self.obj = obj
         self.attr = attr
         self.post_hooks: dict[int, ForwardHook] = {}
@@ -82,7 +82,7 @@ class MethodWithHooks:
         return run_post_hooks(self.post_hooks, self.obj, args, kwargs, self._method(*args, **kwargs))
 
 
-def setup_post_hook_on_method(obj: Any, attr: str, hook: ForwardHook, *, prepend: bool = False) -> RemovableHandle:
+def setup_post_hook_on_method(obj: object, attr: str, hook: ForwardHook, *, prepend: bool = False) -> RemovableHandle:
     """Calls `hook(obj, args, kwargs, result)` after each `obj.attr(…)`; the hook may return another result.
 
     prepend: whether it runs before the other hooks. For `__call__` of a module this is `module.register_forward_hook`.
@@ -125,8 +125,8 @@ def add_hook(
 
 
 def run_post_hooks(
-    hooks: dict[int, ForwardHook], obj: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-) -> Any:
+    hooks: dict[int, ForwardHook], obj: object, args: tuple[object, ...], kwargs: dict[str, Any], result: object
+) -> object:
     """Calls the hooks one after the other and returns the final result."""
     for hook in list(hooks.values()):
         new = hook(obj, args, kwargs, result)

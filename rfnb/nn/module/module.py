@@ -45,7 +45,7 @@ def specified(init: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
-def _data_of(value: Any) -> Any:
+def _data_of(value: Any) -> object:
     """A copy of the arguments of a constructor, for `rf.save_pretrained`. Raises TypeError for anything but plain data,
     dims, and classes and functions of modules of Python."""
     kind = type(value)
@@ -60,7 +60,7 @@ def _data_of(value: Any) -> Any:
     raise TypeError(kind.__name__)
 
 
-def options_of(module: Module) -> dict[str, Any] | None:
+def options_of(module: Module) -> dict[str, object] | None:
     """The arguments that the module was made with, by name; None if one of them is not data."""
     args, options = vars(module).get("_made_with", (None, None))
     if args is None:
@@ -75,7 +75,7 @@ def options_of(module: Module) -> dict[str, Any] | None:
     return by_name
 
 
-def check_assigned(owner: object, name: str, value: Any) -> None:
+def check_assigned(owner: object, name: str, value: object) -> None:
     """Raises ParameterError for a module or parameter of torch, which would be neither trained nor saved."""
     import torch
 
@@ -114,12 +114,12 @@ def warn_of_plain(owner: object, name: str, value: object) -> None:
 ROOT = __name__.partition(".")[0]
 
 
-def check_options(cls: type, given: Mapping[str, Any]) -> None:
+def check_options(cls: type, given: Mapping[str, object]) -> None:
     """Raises ParameterError for the first of the options that a class of rfnb does not have.
 
     The constructors of users are left to Python.
     """
-    init: Any = cls.__init__  # type: ignore[misc]
+    init = cls.__init__  # type: ignore[misc]
     if str(getattr(init, "__module__", None)).partition(".")[0] == ROOT:  # None: made by exec
         names = _known(cls)
         for name, value in given.items():
@@ -127,7 +127,7 @@ def check_options(cls: type, given: Mapping[str, Any]) -> None:
                 raise unknown_option(cls, name, value)
 
 
-def unknown_option(cls: type, name: str, value: Any) -> ParameterError:
+def unknown_option(cls: type, name: str, value: object) -> ParameterError:
     """The error for an option that the class does not have: it names the option that is probably meant."""
     names = _known(cls) or ()
     meant = next((option for option in MEANT.get(name, ()) if option in names), None)
@@ -139,7 +139,7 @@ def unknown_option(cls: type, name: str, value: Any) -> ParameterError:
     )
 
 
-def one_of(cls: str, **given: Any) -> Any:
+def one_of(cls: str, **given: object) -> Any:
     """The value of an option that has several names; None if none is given. Raises ParameterError if several are."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
@@ -148,7 +148,7 @@ def one_of(cls: str, **given: Any) -> Any:
     return given[names[0]] if names else None
 
 
-def layer_numbers(cls: type, count: Any, option: str = "num_layers") -> range:
+def layer_numbers(cls: type, count: object, option: str = "num_layers") -> range:
     """0, …, count - 1. Raises ParameterError if the number of layers is negative, or not a number."""
     if not isinstance(count, int) or count < 0:
         raise ParameterError(f"{cls.__name__}: `{option}` must be 0 or more", got=repr(count), expected="an int")
@@ -168,7 +168,7 @@ def _known(cls: type) -> tuple[str, ...] | None:
 
 
 @functools.cache
-def _options(init: Callable[..., Any]) -> tuple[tuple[str, ...], bool]:
+def _options(init: Callable[..., object]) -> tuple[tuple[str, ...], bool]:
     """The options that a constructor takes by name, and whether it takes any others."""
     parameters = list(inspect.signature(init).parameters.values())[1:]
     by_name = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -231,12 +231,12 @@ class Module(Shown):
     """
 
     _forward_hooks: dict[int, ForwardHook] | None = None
-    _stands_for: Any = None  # a weak reference to the module that this one is a variant of, for names
+    _stands_for: object = None  # a weak reference to the module that this one is a variant of, for names
     _mirror_ref: Any = None  # the torch module that mirrors it, if there is one; see `nn.bridge`
     has_layers: ClassVar[bool] = False  # whether a call runs layers of a net dict
     _shared_by: ClassVar[Mapping[str, str]] = {}  # parameters that are shared with another, and the option for that
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls) and (cls.__module__ or "").startswith(f"{ROOT}."):
             cls.__init__ = specified(guarded(vars(cls)["__init__"], cls.__name__))  # type: ignore[method-assign]
@@ -266,7 +266,7 @@ class Module(Shown):
                 return object.__getattribute__(self, name)
             raise Missing(f"{type(self).__name__!r} object has no attribute {name!r}", name, self)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         check_assigned(self, name, value)
         object.__setattr__(self, name, value)
         if isinstance(value, Parameter):
@@ -392,7 +392,7 @@ class Module(Shown):
         >>> model.get_deep("0.bias") is model[0].bias
         True
         """
-        value: Any = self
+        value = self
         for name in filter(None, target.split(".")):
             if not hasattr(value, name):
                 raise ParameterError(
@@ -404,7 +404,7 @@ class Module(Shown):
             value = getattr(value, name)
         return value
 
-    def set_deep(self, target: str, value: Any) -> None:
+    def set_deep(self, target: str, value: object) -> None:
         """Sets the attribute with this dotted name.
 
         >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(4, name="out")
@@ -420,7 +420,7 @@ class Module(Shown):
     # -- all at once
 
     @guarded
-    def apply(self: M, fn: Callable[[Module], Any]) -> M:
+    def apply(self: M, fn: Callable[[Module], object]) -> M:
         """Calls `fn` with each submodule, innermost first, and then with the module itself; with a shared one once.
 
         >>> model = rf.Sequential(rf.Linear(rf.Dim(3), rf.Dim(2)), rf.relu)
@@ -504,7 +504,7 @@ class Module(Shown):
         return terminal_text(f"{type(self).__name__}({', '.join(parts)})")
 
 
-def check_module(module: Any, what: str) -> None:
+def check_module(module: object, what: str) -> None:
     """Raises ParameterError if `module` is not an rf.Module. what: the function, for the message."""
     if not isinstance(module, Module):
         raise ParameterError(
@@ -514,7 +514,7 @@ def check_module(module: Any, what: str) -> None:
         )
 
 
-def _observed(forward: Callable[..., Any]) -> Callable[..., Any]:
+def _observed(forward: Callable[..., object]) -> Callable[..., object]:
     """`forward`, reported to the active listener and followed by the hooks."""
     explain = (forward.__module__ or "").startswith(f"{ROOT}.")  # modules of users raise what they raise
 
@@ -552,7 +552,7 @@ def _explain(module: Module, forward: Callable[..., Any], args: Any, kwargs: Any
         raise error
 
 
-def _apply(module: Module, fn: Callable[[Module], Any], seen: set[int]) -> None:
+def _apply(module: Module, fn: Callable[[Module], object], seen: set[int]) -> None:
     for child in module.children():
         if id(child) not in seen:
             seen.add(id(child))
@@ -566,5 +566,5 @@ def _name_after(parameter: Parameter, path: str) -> None:
         parameter.name = path
 
 
-def _public_names(owner: Any) -> list[str]:
+def _public_names(owner: object) -> list[str]:
     return [name for name in getattr(owner, "__dict__", {}) if not name.startswith("_")]

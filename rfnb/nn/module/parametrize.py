@@ -181,7 +181,7 @@ class _Parametrized:
         value, _ = once((id(module), self.name), lambda: (parametrization(*originals), module))
         return value
 
-    def __set__(self, module: Module, value: Any) -> None:
+    def __set__(self, module: Module, value: object) -> None:
         attributes = vars(module)
         if isinstance(value, Parameter):
             attributes[self.name] = value
@@ -217,7 +217,7 @@ def _extra_repr(module: Module) -> str:
     return ", ".join(filter(None, [_base(module).extra_repr(module), *parts]))
 
 
-def _title(parametrization: Any) -> str:
+def _title(parametrization: object) -> str:
     if isinstance(parametrization, WeightDropout | WeightNoise):
         return repr(parametrization)
     return getattr(parametrization, "__name__", type(parametrization).__name__)

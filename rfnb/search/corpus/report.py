@@ -420,7 +420,8 @@ def _report(found: Any, references: Any, forced: Any, words: bool) -> SearchRepo
     trees = trees_of(found)
     entries = for_each(trees, references, "reference")
     if forced is None:
-        scores = forced_scores(trees, list(map(references_of, entries, trees)))
+        known = forced_scores(trees, list(map(references_of, entries, trees)))
+        scores: Any = [[np.nan if item is None else item.score for item in several] for several in known]
     else:
         scores = for_each(trees, forced, "score")
     rows = (row_of(*given, words) for given in zip(trees, entries, scores, strict=True))

@@ -51,7 +51,7 @@ class Tuned(InWords):
 @guarded
 def tune(
     found: Found | Iterable[Found],
-    references: Any,
+    references: object,
     *,
     errors: Literal["labels", "words", "sequences"] = "labels",
     scales: Mapping[str, tuple[float, float]] | None = None,
@@ -147,7 +147,7 @@ class _List:
         return scores
 
 
-def _list(tree: Tree, given: Any, errors: str, names: Sequence[str]) -> _List:
+def _list(tree: Tree, given: object, errors: str, names: Sequence[str]) -> _List:
     references = references_of(given, tree)
     trace, hypotheses = tree.own, sorted(tree.hypotheses, key=lambda item: item.place)
     own, by_rank = units_of(tree, references, errors == "words")

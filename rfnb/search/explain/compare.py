@@ -130,7 +130,7 @@ class SearchComparison(InWords):
         return "\n".join(lines)
 
 
-def compare_searches(a: Found, b: Any, sequence: int | str | None = None) -> SearchComparison:
+def compare_searches(a: Found, b: object, sequence: int | str | None = None) -> SearchComparison:
     """Compares two searches. Raises SearchError if `b` is not one, or their sequences cannot be matched."""
     if not isinstance(b, type(a)):
         raise SearchError("compare: a search can only be compared with another search", got=type(b).__name__)
@@ -152,14 +152,14 @@ def compare_searches(a: Found, b: Any, sequence: int | str | None = None) -> Sea
     )
 
 
-def compare_trees(a: Tree, b: Any, sequence: object = None) -> BeamsCompared:
+def compare_trees(a: Tree, b: object, sequence: object = None) -> BeamsCompared:
     """Compares the trees of one sequence in two searches. Raises SearchError if `b` is not a tree."""
     del sequence  # a tree has one
     if not isinstance(b, type(a)):
         raise SearchError("compare: a tree can only be compared with another tree", got=type(b).__name__)
     size = min(a.beam, b.beam)
-    last_a: dict[Any, BeamPrefix] = {}
-    last_b: dict[Any, BeamPrefix] = {}
+    last_a: dict[object, BeamPrefix] = {}
+    last_b: dict[object, BeamPrefix] = {}
     by_step_a, by_step_b = _prefixes(a, size), _prefixes(b, size)
     for step in range(max(a.steps, b.steps)):
         last_a, last_b = next(by_step_a, last_a), next(by_step_b, last_b)
@@ -169,11 +169,11 @@ def compare_trees(a: Tree, b: Any, sequence: object = None) -> BeamsCompared:
     return BeamsCompared(a.name, None, (), (), a.best, b.best, (a, b))
 
 
-def _only(mine: dict[Any, BeamPrefix], theirs: dict[Any, BeamPrefix]) -> tuple[BeamPrefix, ...]:
+def _only(mine: dict[object, BeamPrefix], theirs: dict[object, BeamPrefix]) -> tuple[BeamPrefix, ...]:
     return tuple(prefix for key, prefix in mine.items() if key not in theirs)
 
 
-def _prefixes(tree: Tree, most: int) -> Iterator[dict[Any, BeamPrefix]]:
+def _prefixes(tree: Tree, most: int) -> Iterator[dict[object, BeamPrefix]]:
     """By step, the best prefixes by the texts of their labels, the best first."""
     parents: dict[int | None, tuple[int, ...]] = {}
     for step in range(tree.steps):

@@ -64,7 +64,7 @@ def reason_against(trace: Trace) -> str | None:
 def _steps(tree: Tree) -> SearchSteps | Repeated:
     steps, reason = tree.trace.again, reason_against(tree.trace)
     if steps is None or reason is not None:
-        recorded = steps is not None and steps.run is not None
+        recorded = tree.trace.forcing is not None or (steps is not None and steps.run is not None)
         raise SearchError(f"keep: {reason}", hint=None if recorded else HINT)
     return steps
 

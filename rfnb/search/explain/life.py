@@ -319,7 +319,7 @@ def _fall(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | Non
     all_allowed = 0 < len(rivals) < places and not tree.own.stops
     all_known = all_allowed or len(pruned) < (depth or _recorded(tree))
     reason = "pruned" if candidate else "not allowed" if all_known else "not recorded"
-    if candidate and last and tree.own.entropies is not None and candidate.compared > last.compared:
+    if candidate and last and tree.own.sampled and candidate.compared > last.compared:
         reason = "not sampled"
     nearest = None if reason == "not allowed" else nearest
     return Fall(
@@ -380,14 +380,23 @@ def scaled_parts(tree: Tree, node: Node) -> dict[str, float]:
     return scores
 
 
-Scores = list[float | None]
-"""The scores of the references of a sequence; None where a score is not known."""
+@dataclass(frozen=True)
+class Forced:
+    """What the model gives to a reference. score: the final score. sums: of the scores after each label."""
+
+    score: float
+    labels: tuple[int, ...] = ()
+    sums: tuple[float, ...] = ()
+
+
+Scores = list[Forced | None]
+"""What the model gives to the references of a sequence; None where that is not known."""
 
 
 def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference]]) -> list[Scores]:
-    """The final scores of the references of each tree. Trees of one search are computed together.
+    """What the model gives to the references of each tree. Trees of one search are computed together.
 
-    A score is not known if the search was not recorded, if labels have blanks between them, if hypotheses do not end by
+    It is not known if the search was not recorded, if labels have blanks between them, if hypotheses do not end by
     a label that is known, if the reference has such a label inside, or if it needs more steps than are allowed.
     """
     scores: list[Scores] = [[None] * len(item) for item in references]
@@ -403,8 +412,10 @@ def forced_scores(trees: Sequence[Tree], references: Sequence[Sequence[Reference
             exponent, offset = trace.length_normalization_exponent, trace.length_normalization_offset
             pairs = zip(sequences, sums[trees[i].sequence], strict=True)
             scores[i] = [
-                None if score is None or labels is None else float(score / by_length(len(labels), exponent, offset))
-                for labels, score in pairs
+                None
+                if after is None or labels is None
+                else Forced(float(after[-1] / by_length(len(labels), exponent, offset)), labels, tuple(after))
+                for labels, after in pairs
             ]
     return scores
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.explain.life import Fall, Life, Reference, follow, forced_scores, references_of
+from rfnb.search.explain.life import Fall, Forced, Life, Reference, follow, forced_scores, references_of
 from rfnb.search.trace import NOT_REPLAYED, NOT_RUN, Trace, by_length
 from rfnb.search.tree_arrays import Hypothesis, Node
 from rfnb.search.words import InWords, number
@@ -40,6 +41,8 @@ class Where(InWords):
             did not end within them, and the reference is not known to have a better score; "no hypothesis": none is
             left; "undecided": the score of the reference is not known.
         because: the verdict's reason, as a sentence.
+        label_scores: what the model gives to each label of the reference and to its end, where the model was run for
+            it: pairs of text and score; none after −inf.
     """
 
     tree: Tree
@@ -49,6 +52,7 @@ class Where(InWords):
     score: float | None
     verdict: str
     because: str
+    label_scores: tuple[tuple[str, float], ...] = ()
 
     @property
     def output(self) -> Hypothesis | None:
@@ -65,6 +69,12 @@ class Where(InWords):
         """Where the reference fell out of the beam; None if it did not."""
         return self.life.fall
 
+    @property
+    def forced(self) -> str:
+        """The scores of the labels of the reference, where the model was run for it."""
+        scores = ", ".join(f"{printable_name(text)} {number(score)}" for text, score in self.label_scores)
+        return f"the labels of the reference have {scores}" if scores else ""
+
     def table(self) -> list[dict[str, Any]]:
         """A row for each step: rank and score of the reference's prefix, how far it is below the best and above the
         last that was kept, and how many were."""
@@ -74,7 +84,8 @@ class Where(InWords):
     def text(self) -> str:
         """The verdict, the steps and the fall."""
         lines = [f'{printable_name(self.tree.name)}: "{printable_name(self.reference.text)}": {self.verdict}']
-        lines += [f"  {printable_name(self.because)}", *self.life.lines(self.tree)]
+        lines += [f"  {printable_name(self.because)}", *([f"  {self.forced}"] if self.label_scores else [])]
+        lines += self.life.lines(self.tree)
         return "\n".join([*lines, *([f"  {printable_name(self.fall.words)}"] if self.fall else [])])
 
 
@@ -84,7 +95,8 @@ def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) ->
     if forced is None:
         scores = forced_scores([tree], [references])[0]
     else:
-        scores = [None if np.isnan(score) else score for score in np.asarray(forced, np.float64).reshape(-1).tolist()]
+        given = np.asarray(forced, np.float64).reshape(-1).tolist()
+        scores = [None if np.isnan(score) else Forced(score) for score in given]
     if len(scores) != len(references):
         raise SearchError("where: `forced` has a score for each reference", got=len(scores), expected=len(references))
     results = [_where(tree, item, score) for item, score in zip(references, scores, strict=True)]
@@ -100,7 +112,8 @@ def _came_far(found: Where) -> tuple[Any, ...]:
     return rank, len(found.nodes), compared, -np.inf if found.score is None else found.score
 
 
-def _where(tree: Tree, reference: Reference, forced: float | None) -> Where:
+def _where(tree: Tree, reference: Reference, given: Forced | None) -> Where:
+    forced = None if given is None else given.score
     life = follow(tree, reference.labels)
     found = next((hypothesis for hypothesis in tree.hypotheses if content(hypothesis, tree) == reference.labels), None)
     if found is not None and (found.complete or forced is None):
@@ -108,7 +121,11 @@ def _where(tree: Tree, reference: Reference, forced: float | None) -> Where:
     elif forced is None and life.fall is None and life.nodes and tree.refused[life.nodes[-1].place]:
         forced = -np.inf
     verdict, because = _verdict(tree, reference, life, found, forced)
-    return Where(tree, reference, life, found, forced, verdict, because)
+    pairs: tuple[tuple[str, float], ...] = ()
+    if given is not None:
+        sums = [*takewhile(np.isfinite, given.sums), *([-np.inf] if -np.inf in given.sums else [])]
+        pairs = tuple(zip(map(tree.label, given.labels), np.diff(sums, prepend=0.0).tolist(), strict=False))
+    return Where(tree, reference, life, found, forced, verdict, because, pairs)
 
 
 def content(hypothesis: Hypothesis, tree: Tree) -> tuple[int, ...]:
@@ -150,7 +167,7 @@ def _how_to_decide(trace: Trace) -> str:
     if trace.replayed is not None:
         return "give `forced`"
     if trace.why_not == NOT_RUN:
-        return "give `model` and the inputs to rf.search.from_generate, or `forced`"
+        return "found.force(model, inputs=…) computes it, or give `forced`"
     if trace.why_not == NOT_REPLAYED:
         return "give `forced`: the best score of rf.search.decode(…, constraints=[rf.search.forced(…)]), or record=True"
     return "rf.Loop(…, debug=True) computes it, or give `forced`"

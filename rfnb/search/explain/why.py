@@ -79,7 +79,7 @@ class Why(InWords):
         return f"hypothesis {final.rank}, score {number(final.score)}, {gap} below the best{by}{since}"
 
 
-def why(tree: Tree, which: Any) -> Why:
+def why(tree: Tree, which: object) -> Why:
     """The life of a hypothesis: its position in `tree.hypotheses`, itself, a node, or its labels in any form."""
     if isinstance(which, Integral):
         if not -len(tree.hypotheses) <= int(which) < len(tree.hypotheses):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from rfnb.errors import SearchError
 from rfnb.search.generate.join import joined_at
+from rfnb.search.generate.scores import KeptScores
 from rfnb.search.generate.settings import DEFAULTS, Settings
+from rfnb.trace.capture.generate import GenerateWatch, KeptSearch, Searches, replaced
 
 if TYPE_CHECKING:
-    from rfnb.search.trace import Trace
+    from rfnb.search.trace import Sums, Trace
     from rfnb.search.tree import Tree
 
 
@@ -22,15 +26,16 @@ class _Done(Exception):
 
 @dataclass
 class _Forced:
-    """A last logits processor that takes given labels, and keeps their scores."""
+    """A last logits processor that takes given labels, and keeps their scores. total: whether the scores are not
+    normalized, as those of searches without beams."""
 
     labels: tuple[int, ...]
-    renormalized: bool
+    total: bool
     scores: list[float] = field(default_factory=list)
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         label = self.labels[len(self.scores)]
-        logs = scores.log_softmax(-1) if self.renormalized else scores
+        logs = scores.log_softmax(-1) if self.total else scores
         self.scores.append(float(logs[0, label]))
         if len(self.scores) == len(self.labels):
             raise _Done
@@ -50,7 +55,6 @@ class ModelAgain:
         settings: of the search.
         batch: the number of sequences.
         prompts: their labels before the first step, a raw tensor. [batch, labels]
-        build: makes the trace of an output of `generate` with some keywords.
     """
 
     model: Any
@@ -59,24 +63,23 @@ class ModelAgain:
     settings: Settings
     batch: int
     prompts: Any
-    build: Any
 
-    def forced(self, sequences: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, list[float | None]]:
+    def forced(self, sequences: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, Sums]:
         """The sums of the scores of some labels, by sequence: what the search adds up, after all processors."""
         return {
-            row: [sum(self.scores(row, tuple(labels))) if labels else None for labels in several]
+            row: [[*accumulate(self.scores(row, tuple(labels)))] if labels else None for labels in several]
             for row, several in sequences.items()
         }
 
     def scores(self, row: int, labels: tuple[int, ...]) -> list[float]:
         """The score of each of some labels of a sequence, which follow its prompt."""
-        keywords = self._of_row(row)
         beams = self.settings.beams > 1
-        forced = _Forced(labels, not beams or bool(self._setting("renormalize_logits")))
-        keywords["logits_processor"] = [*(keywords.get("logits_processor") or ()), forced]
-        keywords |= {"num_beams": 2 if beams else 1, "num_return_sequences": 1, "do_sample": False}
+        forced = _Forced(labels, not beams)
         with contextlib.suppress(_Done):
-            self.model.generate(**keywords)
+            self._generate(
+                self._of_row(row) | {"num_beams": 2 if beams else 1, "num_return_sequences": 1, "do_sample": False},
+                forced,
+            )
         if len(forced.scores) < len(labels):
             raise SearchError(f"`generate` ended after {len(forced.scores)} labels", expected=f"{len(labels)}")
         return forced.scores
@@ -101,9 +104,8 @@ class ModelAgain:
             raise SearchError(f"keep: {tree.label(label)!r} has a place at step {step}", hint=f"tree.pruned({step})")
         labels = (*(tree.prefix(step - 1, parent) if step else ()), label)
         score = sum(self.scores(tree.sequence, labels))
-        keywords = self._after(tree.sequence, labels)
-        out = self.model.generate(**keywords)
-        return joined_at(tree.trace, tree.sequence, step, label, parent, score, self.build(out, keywords))
+        branch = Searches(self._generate(self._after(tree.sequence, labels)))[0].trace
+        return joined_at(tree.trace, tree.sequence, step, label, parent, score, branch)
 
     def _setting(self, name: str) -> Any:
         value = self.keywords.get(name, getattr(self.config, name, None))
@@ -113,8 +115,27 @@ class ModelAgain:
         """The keywords for one sequence."""
         batch, keywords = self.batch, dict(self.keywords)
         keywords |= {name: _row_of(value, row, batch) for name, value in keywords.items() if name not in DEFAULTS}
-        keywords |= {} if self.config is None else {"generation_config": self.config}
-        return keywords | {"output_scores": True, "return_dict_in_generate": True}
+        others = [each for each in keywords.get("logits_processor") or () if not isinstance(each, KeptScores)]
+        return keywords | {"logits_processor": others}
+
+    def _generate(self, keywords: dict[str, Any], last: Any = None) -> list[KeptSearch]:
+        """What another call keeps of its search. last: a logits processor for the end of all."""
+        from transformers import GenerationMixin  # without what Whisper's own `generate` does before and after
+
+        config = copy.deepcopy(self.model.generation_config if self.config is None else self.config)
+        keywords = config.update(**keywords)
+        config.max_length = config.max_length if config.max_new_tokens is None else None  # not both
+        processors_of = self.model._get_logits_processor
+
+        def processors(generation_config: Any, *args: Any, **others: Any) -> Any:
+            like = copy.copy(generation_config)
+            like.do_sample = self.settings.sampled  # those of samples, also where labels are not drawn
+            return processors_of(like, *args, **others)
+
+        watch = GenerateWatch(lambda model: model is self.model, search=True, last=last)
+        with replaced(self.model, {"_get_logits_processor": processors}), watch.watching():
+            GenerationMixin.generate(self.model, generation_config=config, **keywords)
+        return watch.searches
 
     def _after(self, row: int, labels: tuple[int, ...]) -> dict[str, Any]:
         """The keywords for one sequence that goes on after some labels."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rfnb.search.generate.scores import StepScores, looked_at
+from rfnb.search.generate.scores import Best, StepScores, looked_at
 from rfnb.search.generate.settings import Settings
 
 NOTHING = np.float32(-1e9)
@@ -20,14 +20,6 @@ NOTHING = np.float32(-1e9)
 
 NO_HYPOTHESIS = np.float32(-5e8)
 """Scores below are those of places without a hypothesis."""
-
-
-class Best(NamedTuple):
-    """The best candidates of a step, the best first. [batch, candidates] each"""
-
-    scores: np.ndarray
-    parents: np.ndarray
-    labels: np.ndarray
 
 
 class Source(Protocol):
@@ -73,10 +65,14 @@ class FullScores:
 
 
 class KeptSteps:
-    """The best candidates of each row, and the labels that were taken, which decide between equal scores."""
+    """The best candidates of each row, and the labels that were taken, which decide between equal scores.
 
-    def __init__(self, kept: Sequence[StepScores]):
+    drawn: the candidates of each step that were sampled, if they were; the others are behind them.
+    """
+
+    def __init__(self, kept: Sequence[StepScores], drawn: Sequence[Best] = ()):
         self.kept, self.steps, self.rows = kept, len(kept), len(kept[0].labels)
+        self.drawn = drawn
 
     def best(self, step: int, running: np.ndarray, most: int) -> Best:
         """See `Source`."""
@@ -90,12 +86,22 @@ class KeptSteps:
             rows, taken = kept.parents.reshape(batch, beams) % beams, kept.taken.reshape(batch, beams)
             same = (parents[:, :, None] == rows[:, None]) & (labels[:, :, None] == taken[:, None])
             turns = np.where(same.any(axis=2), same.argmax(axis=2), beams)
+        if self.drawn:
+            first = self.drawn[step]
+            pairs = (parents[:, :, None] == first.parents[:, None]) & (labels[:, :, None] == first.labels[:, None])
+            total = np.where(pairs.any(axis=2), np.float32(-np.inf), total)
+            most -= first.labels.shape[1]
         order = np.lexsort((labels, parents, turns, -total))[:, :most]
-        return Best(*(np.take_along_axis(x, order, axis=1) for x in (total, parents, labels)))
+        best = Best(*(np.take_along_axis(x, order, axis=1) for x in (total, parents, labels)))
+        return Best(*map(_beside, first, best)) if self.drawn else best
 
     def order(self, scores: np.ndarray, most: int) -> np.ndarray:
         """See `Source`."""
         return np.argsort(-scores, axis=1, kind="stable")[:, :most]
+
+
+def _beside(*arrays: np.ndarray) -> np.ndarray:
+    return np.concatenate(arrays, axis=1)
 
 
 class BeamsStep(NamedTuple):

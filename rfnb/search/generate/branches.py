@@ -65,6 +65,7 @@ def trace_of_branches(out: Output, settings: Settings, batch: int, candidates: i
         pruned=_beside(steps, scores - logs, totals, ended, shape, candidates),
         limit=None if settings.limit(out.prompt) is None else np.full(batch, settings.limit(out.prompt)),
         end_label=settings.ends,
+        sampled=settings.sampled,
         entropies=np.where(ended, 0.0, entropies).reshape(shape),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -55,7 +57,8 @@ def from_generate(
         candidates: how many pruned candidates of each step are in the tree.
         model: it is run for what the output does not say, with the inputs among the keywords: `inputs=ids`, or
             `**tokenizer(…)`. Then `found.tree[0].where("…")` knows the score of any reference, and
-            `found.tree[0].keep(3, "…")` generates on from a candidate that was pruned, or from any label.
+            `found.tree[0].keep(3, "…")` generates on from a candidate that was pruned, or from any label. Or give it
+            later: `found.force(model, inputs=ids)`.
         generate_keywords: the keywords of the call, such as `num_beams=4`; they come before the configuration.
 
     A search with K beams has K places for hypotheses that go on, and K for those that have ended. One without beams is
@@ -63,7 +66,8 @@ def from_generate(
     `found.trace.entropies` says how sure each step was.
 
     Raises SearchError for a setting that is missing or does not give this output, and for searches that cannot be made
-    again: those with groups, constraints, assistants or other stopping criteria.
+    again: those with groups, constraints, assistants or other stopping criteria. Sampled beams need
+    `rf.capture(model, search=True)`, as the output does not hold all labels that were drawn.
     """
     output = read_output(out, kept)
     settings = read_settings(generation_config, generate_keywords, beams=output.beams)
@@ -71,23 +75,33 @@ def from_generate(
     vocab = tokenizer if tokenizer is None or isinstance(tokenizer, Vocab) else Vocab(tokenizer)
     if not output.beams:
         trace = trace_of_branches(output, settings, batch, candidates, vocab)
-    elif settings.sampled:
-        raise SearchError(f"{WHAT}: sampled beams are not made again")
+    elif settings.sampled and len(output.drawn) != output.steps:
+        raise SearchError(
+            f"{WHAT}: the output does not hold the labels that sampled beams were made of",
+            hint="with rf.capture(model, search=True) as seen: … keeps them; seen.search",
+        )
     else:
         check_scores(output, settings)
         trace = trace_of_beams(search_again(output, settings, candidates), candidates, vocab)
     trace = replace(trace, prompts=prompts_of(output, settings.pad, batch), why_not=NOT_RUN)
-    if model is not None and not callable(getattr(model, "generate", None)):
-        raise SearchError(f"{WHAT}: `model` has no method `generate`", got=type(model).__name__)
-    if model is not None:
-        prompts = getattr(out, "sequences", out)[:: len(output.sequences) // batch, : output.prompt]
+    prompts = getattr(out, "sequences", out)[:: len(output.sequences) // batch, : output.prompt]
 
-        def build(result: Any, keywords: Any) -> Trace:
-            return from_generate(result, vocab, candidates=candidates, **keywords).trace
+    def forcing(model: Any, inputs: Mapping[str, Any]) -> ModelAgain:
+        inputs = generate_keywords | {**inputs}
+        mixin: Any = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", ())
+        parts = model.modules() if callable(getattr(model, "modules", None)) else ()
+        model = next((module for module in parts if isinstance(module, mixin)), model)
+        if not isinstance(model, mixin):
+            raise SearchError(f"{WHAT}: `model` has no method `generate`", got=type(model).__name__)
+        if type(model).generate.__module__ != "transformers.generation.utils" and "logits_processor" not in inputs:
+            raise SearchError(
+                f"{WHAT}: this model has a `generate` of its own, which adds to the scores", got=type(model).__name__,
+                hint="with rf.capture(model, search=True) as seen: … ; seen.search[0].force(model, …)",
+            )  # fmt: skip
+        return ModelAgain(model, generation_config, inputs, settings, batch, prompts)
 
-        again = ModelAgain(model, generation_config, generate_keywords, settings, batch, prompts, build)
-        trace = replace(trace, model=again)
-    return Found(trace)
+    found = Found(replace(trace, forcing=forcing))
+    return found if model is None else found.force(model)
 
 
 def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> Trace:
@@ -121,6 +135,7 @@ def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> 
         end_label=settings.ends,
         living=beams,
         stops=True,
+        sampled=settings.sampled,
     )
 
 

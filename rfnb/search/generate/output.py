@@ -11,7 +11,7 @@ import numpy as np
 
 from rfnb.errors import SearchError
 from rfnb.search.generate.beams import FullScores, KeptSteps, Searched, Source, hypotheses, search
-from rfnb.search.generate.scores import KeptScores, StepScores, looked_at
+from rfnb.search.generate.scores import Best, KeptScores, StepScores, looked_at
 from rfnb.search.generate.settings import WHAT, Settings, contradiction
 
 CLOSE = 1e-4
@@ -25,7 +25,7 @@ class Output:
     Args:
         sequences: with their prompts. [rows, labels]
         scores: of each step; None if only the kept ones are known.
-        kept: the best candidates of each step, if they were kept.
+        kept: the best candidates of each step, if they were kept. drawn: those that were sampled, if that is known.
         compared: the final scores of searches with beams. [rows]
         paths: the row of each label of each sequence in the scores of its step; −1 after the end. [rows, steps]
         prompt: the number of labels of the prompts.
@@ -39,6 +39,7 @@ class Output:
     paths: np.ndarray | None
     prompt: int
     beams: bool
+    drawn: tuple[Best, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -53,7 +54,7 @@ class Output:
     def source(self, settings: Settings) -> Source:
         """The scores, for the steps of a search with beams."""
         if self.kept is not None:
-            return KeptSteps(self.kept)
+            return KeptSteps(self.kept, self.drawn)
         assert self.scores is not None
         return FullScores(self.scores, looked_at(settings.beams, len(settings.ends)))
 
@@ -94,6 +95,7 @@ def read_output(out: Any, kept: KeptScores | None) -> Output:
         paths=paths,
         prompt=prompt,
         beams=beams,
+        drawn=() if kept is None else tuple(kept.drawn),
     )
 
 

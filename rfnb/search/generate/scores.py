@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class Best(NamedTuple):
+    """The best candidates of a step, the best first. [batch, candidates] each"""
+
+    scores: np.ndarray
+    parents: np.ndarray
+    labels: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +83,8 @@ class KeptScores:
         most: how many candidates of each row are kept.
         sampled: whether labels are sampled, so that others than the best may be taken; then the scores of one step are
             held until the next.
-        steps: the candidates of each step so far.
+        steps: the candidates of each step so far. drawn: those that were sampled in each step, where beams are sampled
+            and `rf.capture(model, search=True)` has told them; the best first.
         prompts: the labels of each row before the first step, a raw tensor. [rows, labels]
     """
 
@@ -84,6 +93,7 @@ class KeptScores:
     sampled: bool = False
     steps: list[StepScores] = field(default_factory=list)
     prompts: Any = None
+    drawn: list[Best] = field(default_factory=list)
     _before: Any = field(default=None, repr=False)
     _scores: Any = field(default=None, repr=False)
 
@@ -104,6 +114,7 @@ class KeptScores:
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         """Keeps the candidates of a step. input_ids: the labels of each row, [rows, labels]; scores: [rows, labels]."""
         if self._before is None or input_ids.shape[1] != self._before.shape[1] + 1:
+            self.drawn.clear()
             self.steps.clear()  # another call of `generate`, as Whisper makes for each part
             self.prompts = input_ids.clone()
         else:
@@ -112,6 +123,11 @@ class KeptScores:
         self._before = input_ids
         self._scores = scores if self.sampled else None
         return scores
+
+    def draw(self, scores: Any, rows: Any, labels: Any) -> None:
+        """Keeps the candidates of a step from which beams are made, if those are sampled: raw tensors [batch, ones]"""
+        if self.sampled:
+            self.drawn.append(Best(_array(scores), _array(rows) % self.beams, _array(labels)))
 
     def finish(self, sequences: Any) -> None:
         """Completes the last step by the result; with beams, its labels are not known, and nothing is to be done."""

@@ -13,7 +13,7 @@ WHAT = "from_generate"
 
 HINT = "rf.search.from_generate(out, tokenizer, model.generation_config, num_beams=4), with the keywords of `generate`"
 
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, object] = {
     "num_beams": 1, "do_sample": False, "length_penalty": 1.0, "early_stopping": False, "eos_token_id": None,
     "pad_token_id": None, "num_return_sequences": None, "max_length": None, "max_new_tokens": None,
 }  # fmt: skip
@@ -22,7 +22,7 @@ DEFAULTS: dict[str, Any] = {
 NEEDED = ("eos_token_id", "num_beams", "length_penalty", "early_stopping")
 """Those without which no search can be made again, by the order in which they are asked for."""
 
-KINDS: dict[str, Any] = {
+KINDS: dict[str, object] = {
     **dict.fromkeys(("num_beams", "pad_token_id", "num_return_sequences", "max_length", "max_new_tokens"), int | None),
     "length_penalty": float | None, "eos_token_id": int | Sequence[int] | None,
 }  # fmt: skip
@@ -72,7 +72,7 @@ class Settings:
         return None if self.most is None else self.most - prompt
 
 
-def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> Settings:
+def read_settings(config: object, keywords: Mapping[str, object], *, beams: bool) -> Settings:
     """The settings. Raises SearchError for one that is missing, and for searches that cannot be made again.
 
     config: a configuration; None if there is none. beams: whether the output is that of a search with beams.
@@ -83,7 +83,7 @@ def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> S
         )
 
     def value(name: str) -> Any:
-        setting: Any = keywords[name] if name in keywords else getattr(config, name, None)
+        setting: object = keywords[name] if name in keywords else getattr(config, name, None)
         setting = setting.tolist() if hasattr(setting, "tolist") else setting  # of numpy and torch
         for wrong, kind in mismatches(setting, KINDS.get(name, Any)):
             raise not_of_kind(f"{WHAT}: `{name}`", wrong, kind)
@@ -115,12 +115,12 @@ def read_settings(config: Any, keywords: Mapping[str, Any], *, beams: bool) -> S
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) < 40 else type(value).__name__
 
 
-def contradiction(name: str, got: Any, expected: Any = None, why: str = "") -> SearchError:
+def contradiction(name: str, got: object, expected: object = None, why: str = "") -> SearchError:
     """The error for a setting that does not fit the output."""
     reason = f", {why}" if why else ""
     return SearchError(f"{WHAT}: the output was not made with this `{name}`{reason}", got=got, expected=expected)

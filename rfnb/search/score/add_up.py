@@ -16,17 +16,17 @@ from rfnb.ops.index import gather, scatter
 from rfnb.ops.math import equal, is_neg_infinite, where
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.ops.sort import top_k
-from rfnb.search.score.scorer import ChangingScorer, PartialScorer, ScorePart, Scorer
+from rfnb.search.score.scorer import ChangingScorer, PartialScorer, ScorePart, SearchState
 from rfnb.search.sources import InputType, log_scores
 
 
 class States(Protocol):
     """What scorers know of the hypotheses before a step."""
 
-    def of(self, part: ScorePart) -> tuple[Tensor, Any]:
+    def of(self, part: ScorePart) -> tuple[Tensor, SearchState]:
         """The last label of each hypothesis, {…, beam}, and the state of a scorer."""
 
-    def take(self, part: ScorePart, new: Any) -> None:
+    def take(self, part: ScorePart, new: object) -> None:
         """Takes the new state of a scorer, of the hypotheses before the step."""
 
 
@@ -104,7 +104,7 @@ def add_up(
                 new = value.advance(label, state)
                 costly.append((part, new))
             else:
-                scores, new = _score_by(part, value, label, state)
+                scores, new = _pair(part, value.score(label, state))
             states.take(part, new)
             if scores is not None:
                 scored.add(part.name, _over_labels(axis, dims, part.name, scores), part.scale)
@@ -138,12 +138,7 @@ def scaled(scores: Any, scale: float) -> Any:
     return where(is_neg_infinite(scores), -np.inf, products) if scale < 0 else products
 
 
-def _score_by(part: ScorePart, scorer: Scorer, label: Tensor, state: Any) -> tuple[Tensor, Any]:
-    """The scores of the next labels by a scorer, and its new state."""
-    return _pair(part, scorer.score(label, state))
-
-
-def _pair(part: ScorePart, result: Any) -> tuple[Tensor, Any]:
+def _pair(part: ScorePart, result: object) -> tuple[Tensor, SearchState]:
     """What a scorer has returned, if it is scores and a state."""
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Tensor):
         raise ParameterError(

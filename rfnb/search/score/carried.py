@@ -37,7 +37,7 @@ class CarriedState:
         befores = iter([None if place is None else body.carried[place].before for place in self.places])
         self.before = map_leaves(lambda _: self._followed(next(befores)), initial)
 
-    def _carry(self, leaf: Any) -> int:
+    def _carry(self, leaf: object) -> int:
         if not isinstance(leaf, Tensor) or isinstance(leaf, Traced):
             kind = "an axis that grows" if isinstance(leaf, Dim) else f"a {type(leaf).__name__}"
             kind = "a value of the loop around this one" if isinstance(leaf, Traced) else kind
@@ -63,7 +63,7 @@ class CarriedState:
         value, like = self.hypotheses.follow(self.hypotheses.carried[place]), self.body.carried[place].before
         return value if value.sparse_dim is like.sparse_dim else set_sparse_dim(value, like.sparse_dim)
 
-    def take(self, new: Any, emitted: Tensor | None = None) -> None:
+    def take(self, new: object, emitted: Tensor | None = None) -> None:
         """Sets the value after the step. Raises LoopError or DimError if it does not fit the initial state.
 
         emitted: which hypotheses got a label, {…, beam}; others keep what they had.
@@ -132,7 +132,7 @@ class CarriedScorers:
         self._begin = len(self.body.tape.calls)
         return self.label.before, state.before
 
-    def take(self, part: ScorePart, new: Any) -> None:
+    def take(self, part: ScorePart, new: object) -> None:
         """Takes the new state of a scorer, of the hypotheses before the step."""
         state, _ = self.states[-1]
         self.states[-1] = state, new
@@ -175,7 +175,7 @@ def _keep_of_pruned(body: Body, scored: Scored, before: Dim) -> None:
             hypotheses.kept[f"pruned part {name}"] = body.of_body(score, "choice")
 
 
-def _carried_label(body: Body, axis: Dim, start: Any) -> CarriedState:
+def _carried_label(body: Body, axis: Dim, start: object) -> CarriedState:
     """The last label that a choice gave each hypothesis. {…, beam}"""
     assert body.hypotheses is not None
     dims = body.hypotheses.dims
@@ -186,7 +186,7 @@ def _carried_label(body: Body, axis: Dim, start: Any) -> CarriedState:
         return CarriedState(body, "label", tensor_of(raw, align.sig(dims, axis), like.lengths))
 
 
-def _number_of(start: Any, axis: Dim) -> int:
+def _number_of(start: object, axis: Dim) -> int:
     """The number of the first label."""
     size = axis.get_dim_value()
     if isinstance(start, str) and axis.vocab is not None:
@@ -296,7 +296,7 @@ def _over(score: Tensor, dims: Sequence[Dim]) -> Tensor:
 
 def add_finals(hypotheses: Hypotheses, ends: Traced) -> None:
     """Adds to the hypotheses that end in this step what their end is worth. ends: {…, newest beam}"""
-    search: Any = hypotheses.search
+    search = hypotheses.search
     ending = logical_and(ends, logical_not(hypotheses.follow(search.ended)))
     total: Any = hypotheses.scores
     order = total.dims

@@ -8,6 +8,7 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.arguments import CountFrom0
 from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
@@ -20,7 +21,6 @@ from rfnb.ops.reduce import reduce_logsumexp, reduce_sum
 from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dims, set_sparse_dim
 from rfnb.ops.slice import shift_right
-from rfnb.search.rules import check_count
 
 NONE = -1
 """In place of the last label of a hypothesis that has none yet."""
@@ -54,7 +54,7 @@ class CTCPrefix:
     only_falls = True  # scores are log-probabilities
     scores_ends = True
 
-    def __init__(self, log_probs: Tensor, *, axis: Dim, blank: int, end: int | None, classes: Dim | None = None):
+    def __init__(self, log_probs: Tensor, *, axis: Dim, blank: CountFrom0, end: int | None, classes: Dim | None = None):
         dim = classes or log_probs.feature_dim
         if dim is None or not {dim, axis} <= set(log_probs.dims):
             raise DimError(
@@ -63,7 +63,6 @@ class CTCPrefix:
                 expected=f"{axis.name}, {'classes=…' if dim is None else dim.name}",
             )
         size = dim.get_dim_value()
-        check_count("CTCPrefix", "blank", blank, 0)
         if not 0 <= blank < size:
             raise DimError("CTCPrefix: `blank` is not a class", got=blank, expected=f"a class of {dim.describe()}")
         self.log_probs, self.axis, self.classes, self.blank, self.end = log_probs, axis, dim, blank, end

@@ -50,10 +50,10 @@ class InternalLM:
     def __init__(
         self,
         step: Step,
-        encoded: Any,
+        encoded: object,
         *,
         axis: Dim,
-        initial_state: Callable[..., Any] | None = None,
+        initial_state: Callable[..., object] | None = None,
         by: Annotated[str, OneOf("zero", "mean")] = "zero",
     ):
         if by not in ("zero", "mean"):
@@ -61,7 +61,7 @@ class InternalLM:
         self.step, self.axis, self.by, self._initial_state = step, axis, by, initial_state
         self.encoded = map_leaves(self._silent, encoded)
 
-    def _silent(self, leaf: Any) -> Any:
+    def _silent(self, leaf: object) -> object:
         if not isinstance(leaf, Tensor) or self.axis not in leaf.dims:
             return leaf
         if self.by == "zero":

@@ -113,7 +113,7 @@ class KenLM:
             over = logical_or(over, equal(last, number))
         return where(over, 0.0, score)
 
-    def _scores(self, history: Any, labels: Any) -> Any:
+    def _scores(self, history: object, labels: Any) -> Any:
         """The scores of raw labels, […, candidates], after raw histories, […, history]."""
         backend = backend_of_raw(labels)
         numbers = backend.to_numpy_raw(labels)
@@ -127,7 +127,7 @@ class KenLM:
         scores = np.asarray(values, "float32").reshape(numbers.shape) * np.float32(LN10)
         return backend.from_numpy_raw(scores, str(labels.device))
 
-    def _state_after(self, history: tuple[int, ...]) -> Any:
+    def _state_after(self, history: tuple[int, ...]) -> object:
         """What KenLM knows after some labels."""
         state, labels = self._kenlm.State(), list(itertools.dropwhile(lambda label: label == NONE, history))
         if len(labels) < len(history) or self._model.order == 1:

@@ -11,6 +11,7 @@ import numpy as np
 from rfnb.core.advice.similar_dims import broadcast_allowed, mark_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import leaves, map_leaves, map_pairs
+from rfnb.core.tensor.arguments import CountFrom1
 from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
@@ -34,9 +35,8 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import reduce_any, reduce_max
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.ops.sort import search_sorted, top_k
-from rfnb.search.rules import check_count
 from rfnb.search.score.ngram import NGram
-from rfnb.search.score.scorer import PartialScorer, parts_of, state_after
+from rfnb.search.score.scorer import PartialScorer, SearchState, parts_of, state_after
 from rfnb.search.variants.constraints import number_of, numbers_of
 
 START, DEAD, ROOT = range(3)
@@ -87,10 +87,9 @@ class Lexicon:
         separator: int | str | None = None,
         end: int | str | None = None,
         start: int | str = 0,
-        analyses: int = 4,
+        analyses: CountFrom1 = 4,
         device: str | None = None,
     ):
-        check_count("Lexicon", "analyses", analyses, 1)
         given = dict(spellings) if isinstance(spellings, Mapping) else {word: word for word in spellings}
         self.labels, self.words = labels, words or Dim(len(given), name="words", vocab=list(given))
         value: Any = None if scorer is None else parts_of({"words": scorer})[0].value
@@ -215,7 +214,7 @@ class Lexicon:
             total, last = total + float(scores.raw_tensor), word
         return total + float(self._at_end(number(last, [one]), state).raw_tensor)
 
-    def _of_words(self, last: Tensor, before: Any, words: Tensor) -> tuple[Tensor, Any]:
+    def _of_words(self, last: Tensor, before: SearchState, words: Tensor) -> tuple[Tensor, SearchState]:
         """The scores of words by the scorer, {…, beam, reading}, and its state after the last one. last: {…, beam}"""
         if isinstance(self.scorer, PartialScorer):
             after = self.scorer.advance(last, before)
@@ -230,7 +229,7 @@ class Lexicon:
             scores = replace_dim(scores, in_dim=scores.feature_dim, out_dim=self.words)[0]
         return gather(scores, indices=words, axis=self.words), after
 
-    def _at_end(self, last: Tensor, before: Any) -> Tensor:
+    def _at_end(self, last: Tensor, before: SearchState) -> Tensor:
         """The score of the end of a text after its last word. {…}"""
         if self._eos is not None:
             eos, one = full(dims=[], fill_value=self._eos, dtype="int64", device=last.device), Dim(1, name="end")
@@ -338,7 +337,7 @@ class Lexicon:
         best["node"] = where(is_neg_infinite(best["value"]), DEAD, best["node"])
         return best | {"before": map_leaves(taken, before)}
 
-    def _without_doubles(self, joined: Mapping[str, Tensor], before: Any, joint: Dim) -> Tensor:
+    def _without_doubles(self, joined: Mapping[str, Tensor], before: SearchState, joint: Dim) -> Tensor:
         """The values of analyses, -∞ for those to which the same may come as to a better one."""
         value = joined["value"]
         columns = [joined["node"], *(() if self.scorer is None else (joined["word"], *leaves(before)))]
@@ -384,7 +383,7 @@ def _full(x: Tensor, dims: Sequence[Dim]) -> Tensor:
     return (expand_dims(x, lacking) if lacking else x).copy_transpose([*dims, *rest])
 
 
-def _each(state: Any, dims: Sequence[Dim]) -> Any:
+def _each(state: SearchState, dims: Sequence[Dim]) -> Any:
     """The state of a scorer, of which each analysis has its own."""
     return map_leaves(lambda leaf: _full(leaf, dims) if isinstance(leaf, Tensor) else leaf, state)
 

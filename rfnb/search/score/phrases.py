@@ -59,10 +59,11 @@ class Phrases:
         boost: float = 1.0,
         device: str | None = None,
     ):
-        boosts = phrases if isinstance(phrases, Mapping) else dict.fromkeys(map(_hashable, phrases), boost)
+        if not isinstance(phrases, Mapping):
+            phrases = {phrase if isinstance(phrase, str) else tuple(phrase): boost for phrase in phrases}
         self.labels, self._size = labels, labels.get_dim_value()
         trie = _Trie()
-        for phrase, value in boosts.items():
+        for phrase, value in phrases.items():
             trie.add(_numbers(phrase, labels), float(value))
         trie.link()
         moves = sorted((node * self._size + label, to) for node, row in enumerate(trie.moves) for label, to in row)
@@ -148,10 +149,6 @@ class _Trie:
                 moves = dict(self.moves[shorter[node]])
                 shorter[child] = moves.get(label, self.children[0].get(label, 0))
                 waiting.append(child)
-
-
-def _hashable(phrase: Phrase) -> Any:
-    return phrase if isinstance(phrase, str) else tuple(phrase)
 
 
 def _numbers(phrase: Any, labels: Dim) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
@@ -14,6 +14,9 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.reduce import log_softmax
 from rfnb.ops.shape import set_sparse_dim
+
+SearchState = Any
+"""What a scorer remembers of each hypothesis: Tensors, or containers of them."""
 
 
 @runtime_checkable
@@ -45,11 +48,11 @@ class Scorer(Protocol):
     that ends a hypothesis have all that `final` gives, so that only hypotheses that no label ends get it.
     """
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
         """The state before the first label: a Tensor, an `rf.State`, nested ones, or None. The last of `batch_dims` is
         the beam."""
 
-    def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def score(self, label: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
         """Scores of the next labels, such as log-probabilities, {…, beam, labels}, and the new state.
 
         label: the last one of each hypothesis, {…, beam}; in the first step, the option `start=` of `loop.choice`.
@@ -77,13 +80,13 @@ class PartialScorer(Protocol):
     [['bcd']]
     """
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
         """The state before the first label, as for a `Scorer`."""
 
-    def advance(self, label: Tensor, state: Any) -> Any:
+    def advance(self, label: Tensor, state: SearchState) -> SearchState:
         """The state after `label`, the last one of each hypothesis, {…, beam}; called once in each step."""
 
-    def partial(self, labels: Tensor, state: Any) -> Tensor:
+    def partial(self, labels: Tensor, state: SearchState) -> Tensor:
         """Scores of the candidates `labels`, {…, beam, candidates} → the same. state: what `advance` returned."""
 
 
@@ -108,10 +111,10 @@ class ChangingScorer(Protocol):
     ('aaa', {'model': -3.0, 'again': 1.0})
     """
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
         """The state before the first label, as for a `Scorer`."""
 
-    def change(self, scores: Tensor, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def change(self, scores: Tensor, label: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
         """The new scores of the next labels, and the new state.
 
         scores: the sum of the other parts, {…, beam, labels}, whose feature dim are the labels. label: as for a
@@ -119,12 +122,12 @@ class ChangingScorer(Protocol):
         """
 
 
-def state_after(scorer: Scorer | PartialScorer, label: Tensor, state: Any) -> Any:
+def state_after(scorer: Scorer | PartialScorer, label: Tensor, state: SearchState) -> SearchState:
     """The state of a scorer after one more label. {…, beam}"""
     return scorer.advance(label, state) if isinstance(scorer, PartialScorer) else scorer.score(label, state)[1]
 
 
-def scores_ends(scorer: Any) -> bool:
+def scores_ends(scorer: object) -> bool:
     """Whether the scores of the label that ends a hypothesis have all that `final` gives."""
     return bool(getattr(scorer, "scores_ends", False))
 
@@ -142,11 +145,11 @@ class ModuleScorer:
     def __init__(self, module: Any):
         self.module = module
 
-    def initial_state(self, *, batch_dims: Sequence[Dim]) -> Any:
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> SearchState:
         """The initial state of the module."""
         return self.module.default_initial_state(batch_dims=batch_dims)
 
-    def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def score(self, label: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
         """Log-probabilities of the next labels. {…, beam} → {…, beam, labels}"""
         labels = getattr(self.module, "vocab_dim", None)
         if isinstance(labels, Dim) and label.sparse_dim is not labels:
@@ -170,7 +173,7 @@ class ScorePart:
     scale: float
 
 
-def read_parts(given: Mapping[str, Any]) -> list[ScorePart]:
+def read_parts(given: Mapping[str, object]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none, and if none scores the labels."""
     parts = parts_of(given)
     if all(part.value is None or isinstance(part.value, ChangingScorer) for part in parts):
@@ -180,7 +183,7 @@ def read_parts(given: Mapping[str, Any]) -> list[ScorePart]:
     return parts
 
 
-def parts_of(given: Mapping[str, Any]) -> list[ScorePart]:
+def parts_of(given: Mapping[str, object]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none."""
     parts = [_part(name, value) for name, value in given.items()]
     return [part for part in parts if part.scale]
@@ -195,7 +198,7 @@ def _part(name: Any, given: Any) -> ScorePart:
     return ScorePart(name, _value(name, value), _scale(name, scale))
 
 
-def _scale(name: str, scale: Any) -> float:
+def _scale(name: str, scale: object) -> float:
     if isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale):
         raise ParameterError(f"choice: the scale of {name!r} is not a finite number", got=scale)
     return float(scale)
@@ -204,7 +207,7 @@ def _scale(name: str, scale: Any) -> float:
 def _value(name: str, value: Any) -> Tensor | Scorer | PartialScorer | ChangingScorer:
     if isinstance(value, Tensor | Scorer | PartialScorer | ChangingScorer):
         return value
-    if isinstance(value, Callable) and hasattr(value, "default_initial_state"):  # type: ignore[arg-type]
+    if callable(value) and hasattr(value, "default_initial_state"):
         return ModuleScorer(value)
     raise ParameterError(
         f"choice: {name!r} is neither a Tensor nor a scorer",

@@ -69,6 +69,7 @@ def write_tree(tree: Tree) -> dict[str, Any]:
         "blank": None if trace.blank is None else int(trace.blank),
         "living": None if trace.living is None else int(trace.living),
         "stops": bool(trace.stops),
+        "sampled": bool(trace.sampled),
         "single": single,
         "scales": {name: float(scale) for name, scale in trace.scales.items()},
         "labels": {
@@ -217,6 +218,7 @@ def _read(data: Any) -> Trace:
         blank=optional(data, "blank", int),
         living=optional({"living": None} | data, "living", int),
         stops=get({"stops": False} | data, "stops", bool),
+        sampled=get({"sampled": False} | data, "sampled", bool),
         joined=_joined(columns, rows, shape),
     )
 

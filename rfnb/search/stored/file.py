@@ -110,6 +110,7 @@ def _facts(trace: Trace) -> dict[str, Any]:
         "length_normalization_offset": float(trace.length_normalization_offset),
         "living": None if trace.living is None else int(trace.living),
         "stops": bool(trace.stops),
+        "sampled": bool(trace.sampled),
         "tags": None if trace.tags is None else list(trace.tags),
         "labels": None if vocab is None else [str(vocab.decode(number)) for number in range(len(vocab))],
         "roles": {} if vocab is None else roles_of(vocab),
@@ -198,6 +199,7 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         entropies=array("entropies") if "entropies" in arrays else None,
         living=optional({"living": None} | data, "living", int),
         stops=get({"stops": False} | data, "stops", bool),
+        sampled=get({"sampled": False} | data, "sampled", bool),
     )
 
 

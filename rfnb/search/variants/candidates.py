@@ -12,7 +12,6 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab import Vocab
-from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, compare_bc, is_neg_infinite, where
@@ -44,13 +43,8 @@ class Pruned(NamedTuple):
     scores: Tensor
 
 
-def with_candidates(what: str, after: Dim, count: int) -> Dim:
+def with_candidates(after: Dim, count: int) -> Dim:
     """A dim of the hypotheses after a choice, and of the `count` pruned candidates that are kept."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise ParameterError(
-            f"{what}: `candidates` is the number of pruned candidates to keep of each step", got=count,
-            expected="0 or more",
-        )  # fmt: skip
     return _dim(after.get_dim_value() + count) if count else after
 
 

@@ -142,12 +142,12 @@ def of_sequences(name: str, value: int | Sequence[int] | Tensor, label: Tensor) 
     return convert_to_tensor(numbers.astype("int64"), dims=dims, device=label.device)
 
 
-def as_list(values: Any) -> Any:
+def as_list(values: object) -> Any:
     """An array or a tensor of torch as a list; other values as they are."""
     return values.tolist() if hasattr(values, "tolist") else values
 
 
-def beside(value: Any, label: Tensor) -> Any:
+def beside(value: object, label: Tensor) -> Any:
     """A value on the device of the labels."""
     return copy_to_device(value, label.device) if isinstance(value, Tensor) else value
 
@@ -251,7 +251,7 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
     exist or if there is not one prefix for each sequence.
     """
 
-    own_prefix: Any = prefix if isinstance(prefix, Tensor | str) else [*as_list(prefix)]
+    own_prefix = prefix if isinstance(prefix, Tensor | str) else [*as_list(prefix)]
 
     def start(dims: Sequence[Dim]) -> State:
         return State(count=zeros(dims, dtype="int64"), open=zeros(dims, dtype="bool"))
@@ -269,7 +269,7 @@ def forced(prefix: Tensor | Prefix | Sequence[Prefix]) -> Constraint:
         every = range_over_dim(labels_of(label), dtype=labels.dtype, device=label.device)
         if not axis.size.max:
             return greater_equal(every, 0), State(count=count + 1, open=beside(state.open, label))
-        size: Any = axis.get_dim_value() if axis.is_static() else get_size_tensor(axis, device=label.device)
+        size = axis.get_dim_value() if axis.is_static() else get_size_tensor(axis, device=label.device)
         target = gather(labels, indices=count, axis=axis, clip_to_valid=True)
         free = logical_or(greater_equal(count, size), equal(target, ANY))
         comes = logical_and(greater_equal(range_over_dim(axis, device=label.device), count), not_equal(labels, ANY))

@@ -10,6 +10,7 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.arguments import CountFrom0, CountFrom1, Finite
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
@@ -22,7 +23,6 @@ from rfnb.ops.math import cast, equal, greater, greater_equal, less, logical_and
 from rfnb.ops.reduce import reduce_all, reduce_sum
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import shift_left, shift_right
-from rfnb.search.rules import check_count, check_numbers
 from rfnb.search.variants.constraints import ANY, Constraint, Prefix, beside, labels_of, numbers_of, padded
 
 Before = Tensor | Prefix | Sequence[Prefix]
@@ -146,7 +146,7 @@ class Presence:
 
 
 @guarded
-def repetition_penalty(penalty: float, *, before: Before | None = None, within: int = 256) -> Repetition:
+def repetition_penalty(penalty: Finite, *, before: Before | None = None, within: CountFrom1 = 256) -> Repetition:
     """Labels that a hypothesis has already get a lower score: `penalty` times it if it is negative, as
     log-probabilities are, and a part of it if it is positive (https://arxiv.org/abs/1909.05858).
 
@@ -170,8 +170,6 @@ def repetition_penalty(penalty: float, *, before: Before | None = None, within: 
 
     Raises ParameterError if `penalty` is not above 0.
     """
-    check_numbers("repetition_penalty", penalty=penalty)
-    check_count("repetition_penalty", "within", within, 1)
     if not penalty > 0:
         raise ParameterError("repetition_penalty: `penalty` is not above 0", got=penalty, expected="such as 1.2")
     return Repetition(History(within, before), float(penalty))
@@ -179,7 +177,7 @@ def repetition_penalty(penalty: float, *, before: Before | None = None, within: 
 
 @guarded
 def presence_penalty(
-    presence: float = 0.0, *, frequency: float = 0.0, before: Before | None = None, within: int = 256
+    presence: Finite = 0.0, *, frequency: Finite = 0.0, before: Before | None = None, within: CountFrom1 = 256
 ) -> Presence:
     """Labels that a hypothesis has already cost `presence`, and `frequency` for each time that they occurred.
 
@@ -195,13 +193,11 @@ def presence_penalty(
     Args:
         before, within: as of `rf.search.repetition_penalty`.
     """
-    check_numbers("presence_penalty", presence=presence, frequency=frequency)
-    check_count("presence_penalty", "within", within, 1)
     return Presence(History(within, before), -float(presence), -float(frequency))
 
 
 @guarded
-def no_repeat(n: int, *, within: int = 256, before: Before | None = None) -> Constraint:
+def no_repeat(n: CountFrom0, *, within: CountFrom1 = 256, before: Before | None = None) -> Constraint:
     """No `n` labels in a row occur twice in a hypothesis, as in https://arxiv.org/abs/1705.04304.
 
     The start label does not count as one of them.
@@ -219,8 +215,6 @@ def no_repeat(n: int, *, within: int = 256, before: Before | None = None) -> Con
 
     Raises ParameterError if `n` is less than 1, or more than `within`.
     """
-    check_count("no_repeat", "n", n, 0)
-    check_count("no_repeat", "within", within, 1)
     if not 1 <= n <= within:
         raise ParameterError("no_repeat: `n` is out of range", got=n, expected=f"1 to within={within}")
     history = History(within, before)

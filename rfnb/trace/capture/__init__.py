@@ -3,5 +3,4 @@
 capture           `rf.capture` and its result `Captured`, a list of `Seen`.
 attention_finder  `AttentionFinder`, the listener that finds a softmax followed by a weighted sum.
 steps             `joined`, which makes one matrix of the steps of a decoder; `generate` watches that of transformers.
-in_loops          `attention_of`, which does the same in the graph of a recorded loop.
 """

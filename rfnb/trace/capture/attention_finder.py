@@ -64,7 +64,7 @@ class _Mark:
 class AttentionFinder(Listener):
     """Finds attention in the calls of `model`, or in all calls if it is None, and passes it to `add`."""
 
-    def __init__(self, model: Any, add: Callable[[FoundAttention], None], outer: Listener | None):
+    def __init__(self, model: object, add: Callable[[FoundAttention], None], outer: Listener | None):
         self.calls = 0
         self.outside = 0  # softmaxes and attention that do not count: no module of `model` was running
         self._names = {} if model is None else names_below(model)
@@ -92,7 +92,7 @@ class AttentionFinder(Listener):
         return result
 
     def call_module(
-        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Runs a module; attention inside gets its path."""
         if not self._inside and self._model is None:
@@ -110,17 +110,17 @@ class AttentionFinder(Listener):
         finally:
             self._inside.pop()
 
-    def name_of(self, module: Any) -> str:
+    def name_of(self, module: object) -> str:
         """The path of a module; the name of its class if it is not part of another module."""
         return self._names.get(id(module), f"{self.path}.{type(module).__name__}".lstrip("."))
 
-    def facts_of(self, module: Any) -> ModuleFacts | None:
+    def facts_of(self, module: object) -> ModuleFacts | None:
         """The facts about a module for the graph of a loop; None if its calls do not count."""
         if self._model is not None and id(module) not in self._own:
             return None
         return ModuleFacts(type(module).__name__, self.name_of(module))
 
-    def counts_module(self, module: Any) -> bool:
+    def counts_module(self, module: object) -> bool:
         """Whether calls of a module count."""
         return self._model is None or id(module) in self._own
 
@@ -154,7 +154,7 @@ class AttentionFinder(Listener):
         entry = self._marks.get(id(leaf._raw)) if isinstance(leaf, Tensor) else None
         return entry[1] if entry is not None and entry[0]() is leaf._raw else None
 
-    def _follow(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def _follow(self, op: str, args: tuple[object, ...], kwargs: dict[str, Any], result: object) -> None:
         if not self._marks:
             return
         tensors = tensors_in([args, kwargs])

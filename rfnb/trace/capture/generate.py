@@ -41,7 +41,8 @@ class Generated:
 class KeptSearch:
     """What a call of `generate` keeps of its search.
 
-    processor: has the candidates. config: the complete configuration. keywords: those of `OTHERS`.
+    processor: has the candidates. config: the complete configuration. keywords: those of `OTHERS`, and
+    the processors of the caller.
     """
 
     processor: Any
@@ -103,13 +104,14 @@ class Searches(Sequence[Any]):
 class GenerateWatch:
     """Follows the calls of `generate` of some modules, in this thread.
 
-    now: the call of the model that is running. searches: of each call, if they are kept.
+    now: the call of the model that is running. searches: of each call, if they are kept. last: a logits processor for
+    the end of the others in place of the one that keeps candidates.
     """
 
-    def __init__(self, counts: Callable[[Any], bool], *, search: bool = False):
+    def __init__(self, counts: Callable[[Any], bool], *, search: bool = False, last: Any = None):
         self.now: Decoded | None = None
         self.searches: list[KeptSearch] = []
-        self._search = search
+        self._search, self._last = search, last
         self._counts, self._thread = counts, threading.get_ident()
 
     def decoded(self, outer: int) -> Decoded | None:
@@ -148,10 +150,11 @@ class GenerateWatch:
             generated = _generated(model, args, kwargs)
         before, self.now = self.now, None
         prepare, processors_of = model.prepare_inputs_for_generation, model._get_logits_processor
+        continue_with: Any = getattr(model, "_get_top_k_continuations", None)
         kept: list[KeptSearch] = []
 
         @functools.wraps(prepare)
-        def prepared(labels: Any, *args: Any, **kwargs: Any) -> Any:
+        def prepared(labels: Any, /, *args: Any, **kwargs: Any) -> Any:  # a Trainer has `labels` of its own
             with suppress(Exception):
                 self.now = None if generated is None else Decoded(generated, _array(labels))
             return prepare(labels, *args, **kwargs)
@@ -160,16 +163,26 @@ class GenerateWatch:
         def processors(generation_config: Any, *args: Any, **others: Any) -> Any:
             every = processors_of(generation_config, *args, **others)
             with suppress(Exception):
-                processor = keep_candidates(generation_config)
+                processor = self._last or keep_candidates(generation_config)
                 settings = {name: kwargs[name] for name in OTHERS if kwargs.get(name)}
+                settings["logits_processor"] = kwargs.get("logits_processor") or []
                 kept.append(KeptSearch(processor, copy.copy(generation_config), settings, kwargs.get("tokenizer")))
                 every.append(processor)
             return every
 
-        replaced: dict[str, Any] = {"prepare_inputs_for_generation": prepared}
-        replaced |= {"_get_logits_processor": processors} if self._search else {}
+        def continuations(*args: Any, **kwargs: Any) -> Any:
+            scores, sequences, rows = drawn = continue_with(*args, **kwargs)
+            with suppress(Exception):
+                at, first = kwargs["cur_len"], kwargs["decoder_prompt_len"]
+                kept[-1].processor.draw(scores, rows[:, :, at - first], sequences[:, :, at])
+            return drawn
+
+        methods: dict[str, Any] = {"prepare_inputs_for_generation": prepared}
+        if self._search:
+            methods |= {"_get_logits_processor": processors}
+            methods |= {"_get_top_k_continuations": continuations} if continue_with is not None else {}
         try:
-            with _replaced(model, replaced):
+            with replaced(model, methods):
                 result = generate(model, *args, **kwargs)
         finally:
             self.now = before
@@ -184,7 +197,7 @@ class GenerateWatch:
 
 
 @contextmanager
-def _replaced(model: Any, methods: dict[str, Any]) -> Iterator[None]:
+def replaced(model: Any, methods: dict[str, Any]) -> Iterator[None]:
     """The object has these methods instead of those of its class."""
     own = {name: vars(model)[name] for name in methods if name in vars(model)}
     vars(model).update(methods)
@@ -214,8 +227,8 @@ def _generated(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Gen
     )
 
 
-OTHERS = ("assistant_model", "custom_generate", "stopping_criteria")
-"""Keywords of `generate` that make a search of another kind, and that no configuration has."""
+OTHERS = ("assistant_model", "custom_generate", "stopping_criteria", "prefix_allowed_tokens_fn")
+"""Keywords of `generate` that change the search, and that no configuration has."""
 INPUTS = ("inputs", "input_ids", "input_features", "input_values", "inputs_embeds", "pixel_values")
 """Keywords of `generate` for what it reads."""
 

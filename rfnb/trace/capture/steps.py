@@ -2,7 +2,7 @@
 
 A step is a call of the layer whose keys are those of the call before, or go on from them. In a beam search, a
 hypothesis may be another row of the batch at each step: `generate` says which labels each row has, and in other loops
-the keys say it (`backend.torch.attention_steps`).
+the keys say it (`backend.torch.attention`).
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def _runs(steps: Iterator[_Step]) -> Iterator[list[_Step]]:
 
 def _continues(run: list[_Step], step: _Step) -> bool:
     before = run[-1]
-    if step.decoded is not None or before.decoded is not None:
-        both = step.decoded is not None and before.decoded is not None
-        return both and step.decoded.generated is before.decoded.generated  # type: ignore[union-attr]
+    new, old = step.decoded, before.decoded
+    if new is not None or old is not None:
+        return new is not None and old is not None and new.generated is old.generated
     shared = [item for place, item in step.items.items() if place in before.items]
     kinds = {item.step.keys for item in shared if item.step is not None}
     if not shared or len(shared) < len(step.items) or "new" in kinds:
@@ -132,7 +132,7 @@ def _call(step: _Step) -> int:
 # -- which rows belong to a hypothesis
 
 
-def _of_generate(generated: Generated, steps: list[_Step], place: Any) -> Joined | None:
+def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joined | None:
     """Weights for the sequences that `generate` returned."""
     if generated.sequences is None:
         return None
@@ -187,7 +187,7 @@ def _of_generate(generated: Generated, steps: list[_Step], place: Any) -> Joined
     return _join(parts, rows, cols, offsets, is_self, labels_given, generated.tokenizer, None)
 
 
-def _of_loop(steps: list[_Step], place: Any) -> Joined | None:
+def _of_loop(steps: list[_Step], place: object) -> Joined | None:
     """Weights for the batch of the last step."""
     if len(steps) < 2:
         return None
@@ -275,7 +275,7 @@ def _join(
     offsets: dict[int, int],
     is_self: bool,
     labels: tuple[Labels | None, Labels | None],
-    tokenizer: Any,
+    tokenizer: object,
     note: str | None,
 ) -> Joined:
     """offsets: how many columns the weights of a step lack on the left."""

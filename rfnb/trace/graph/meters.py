@@ -55,7 +55,7 @@ class TimeMeter(Meter):
         """The time in seconds, without that of the measuring itself."""
         return perf_counter() - self.lost
 
-    def whole(self, call: Callable[[], Any]) -> Any:
+    def whole(self, call: Callable[[], object]) -> Any:
         """Calls the model, and measures the whole call."""
         self.lost, began = 0.0, perf_counter()
         self._last = began
@@ -103,7 +103,7 @@ class TimeMeter(Meter):
 
     # -- loops
 
-    def timed(self, fn: Callable[..., Any], node: Node) -> Callable[..., Any]:
+    def timed(self, fn: Callable[..., object], node: Node) -> Callable[..., Any]:
         """The function of a raw call in the steps of a loop; its time is added to that of `node`."""
         sample, wait, (outer, inner) = self.sample(node), self._wait, self.call
         calls, sample.place = 0, sample.place or "steps"
@@ -123,7 +123,7 @@ class TimeMeter(Meter):
         return run
 
     def hoisted(
-        self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: MeasuredLoop
+        self, node: Node, place: str, fn: Callable[[], object], alone: Callable[[], object], run: MeasuredLoop
     ) -> Any:
         """Calls `fn`, which computes an op outside of the steps, and measures how long one step would take."""
         sample, began = self.sample(node), self.now()
@@ -139,7 +139,7 @@ class TimeMeter(Meter):
             self.resume()
         return result
 
-    def _seconds(self, fn: Callable[[], Any]) -> float:
+    def _seconds(self, fn: Callable[[], object]) -> float:
         began = perf_counter()
         fn()
         if self._wait is not None:
@@ -183,11 +183,11 @@ def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -
     return max(total - plain, 0.0), min(max(inner - plain, 0.0), max(total - plain, 0.0))
 
 
-def _nothing(x: Any = None) -> Any:
+def _nothing(x: object = None) -> Any:
     return x
 
 
-def _many(fn: Callable[..., Any]) -> float:
+def _many(fn: Callable[..., object]) -> float:
     began = perf_counter()
     for _ in range(EVENTS):
         fn(None)
@@ -198,13 +198,13 @@ PLACES_OUTSIDE = ("once", "frames")
 """Where an op is computed whose result exists once, not once in each step."""
 
 
-def raw_of(leaf: Any) -> RawTensor:
+def raw_of(leaf: object) -> RawTensor:
     """The raw tensor of a leaf; None if it is not a tensor."""
     raw = leaf.raw_tensor if isinstance(leaf, Tensor) else leaf
     return raw if isinstance(raw, selected().RawTensorType) else None
 
 
-def raws_in(tree: Any) -> list[Any]:
+def raws_in(tree: object) -> list[Any]:
     """The raw tensors in a nested structure."""
     return [raw for leaf in leaves(as_dicts(tree)) if (raw := raw_of(leaf)) is not None]
 
@@ -216,8 +216,8 @@ class MemoryMeter(Meter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._inner: list[dict[Any, int]] = [{}]  # by open node, the storages that the nodes in it have made
-        self._left: dict[Any, int] = {}  # those of the node that has just ended
+        self._inner: list[dict[object, int]] = [{}]  # by open node, the storages that the nodes in it have made
+        self._left: dict[object, int] = {}  # those of the node that has just ended
 
     def enter(self, node: Node) -> None:
         """A node begins."""
@@ -227,7 +227,7 @@ class MemoryMeter(Meter):
         """A node ends: what was made in it counts as known."""
         self._left = self._inner.pop()
 
-    def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
+    def made(self, node: Node, given: object, results: Iterable[object]) -> None:
         """Adds the new storages of the results."""
         old = dict(map(_storage, raws_in(given))) | self._left
         storages = dict(map(_storage, raws_in(list(results))))
@@ -257,7 +257,7 @@ class MemoryMeter(Meter):
                 self.loop_ran(inner)
 
 
-def _storage(raw: RawTensor) -> tuple[Any, int]:
+def _storage(raw: RawTensor) -> tuple[object, int]:
     storage: tuple[Any, int] = backend_of_raw(raw).storage_raw(raw)
     return storage
 
@@ -301,7 +301,7 @@ class ActivationMeter(_MagnitudeMeter):
         super().__init__()
         self._masked: dict[int, weakref.ref[Any]] = {}  # by id of the raw tensor
 
-    def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
+    def made(self, node: Node, given: object, results: Iterable[object]) -> None:
         """Adds the entries of the results."""
         written = any(isinstance(leaf, float) and leaf == -np.inf for leaf in leaves(as_dicts(given)))
         masked = written or any(self._is_masked(raw) for raw in raws_in(given)) or node.kind != "op"
@@ -338,7 +338,7 @@ class ActivationMeter(_MagnitudeMeter):
                 self.loop_ran(inner, (*around, (run.size, step)))
 
 
-def _mask(leaf: Any) -> np.ndarray | None:
+def _mask(leaf: object) -> np.ndarray | None:
     """Which entries count; None if all do."""
     if not isinstance(leaf, Tensor):
         return None
@@ -351,12 +351,12 @@ class GradientMeter(_MagnitudeMeter):
 
     watches = True
 
-    def __init__(self, loss: Callable[[Any], Any] | None):
+    def __init__(self, loss: Callable[[Any], object] | None):
         super().__init__()
         self._loss = loss
         self._seen: list[Node] = []  # in the order in which their gradients arrive
 
-    def made(self, node: Node, given: Any, results: Iterable[Any]) -> None:
+    def made(self, node: Node, given: object, results: Iterable[object]) -> None:
         """Watches the results."""
         for leaf in results:
             raw = raw_of(leaf)
@@ -364,7 +364,7 @@ class GradientMeter(_MagnitudeMeter):
                 self._watch(node, raw, _mask(leaf))
 
     def _watch(self, node: Node, raw: RawTensor, mask: np.ndarray | None, *, place: str = "", run: Any = None) -> None:
-        def see(gradient: Any) -> None:
+        def see(gradient: object) -> None:
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask), first=node.kind == "op")
             if sample is not None:
                 sample.calls += 1
@@ -390,7 +390,7 @@ class GradientMeter(_MagnitudeMeter):
         return call
 
     def _watch_step(self, node: Node, raw: RawTensor, sig: Any, lengths: Any, run: Any, step: int) -> None:
-        def see(gradient: Any) -> None:
+        def see(gradient: object) -> None:
             mask = step_mask(sig.dims, lengths, run.size, step)
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask))
             if sample is not None:
@@ -399,7 +399,7 @@ class GradientMeter(_MagnitudeMeter):
         backend_of_raw(raw).watch_gradient_raw(raw, see)
 
     def hoisted(
-        self, node: Node, place: str, fn: Callable[[], Any], alone: Callable[[], Any], run: MeasuredLoop
+        self, node: Node, place: str, fn: Callable[[], object], alone: Callable[[], object], run: MeasuredLoop
     ) -> Any:
         """Calls `fn`, which computes an op outside of the steps, and watches its results."""
         result = fn()
@@ -408,7 +408,7 @@ class GradientMeter(_MagnitudeMeter):
                 self._watch(node, leaf._raw, all_steps_mask(leaf, run), place=place, run=run)
         return result
 
-    def done(self, result: Any) -> None:
+    def done(self, result: object) -> None:
         """Computes the gradients. Those of parameters are not kept. Raises ParameterError if there is no loss."""
         outputs = result if self._loss is None else self._loss(result)
         outputs = dict(outputs) if isinstance(outputs, Mapping) else outputs  # the outputs of a network, by layer
@@ -434,7 +434,7 @@ class GradientMeter(_MagnitudeMeter):
             raise BackendError("model_graph: the backward pass of this call fails", got=str(error)) from error
 
 
-def _summed(leaf: Any) -> Any:
+def _summed(leaf: object) -> object:
     """A tensor without its padding, whose sum is the loss; None without gradients."""
     raw = raw_of(leaf)
     if raw is None or not backend_of_raw(raw).needs_gradient_raw(raw):

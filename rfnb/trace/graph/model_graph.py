@@ -95,13 +95,13 @@ class Unchanged(ExitStack):
             self._kept.add(id(parameter))
             self.callback(backend.overwrite_raw, raw, backend.snapshot_raw(raw))
 
-    def keep_held(self, models: Iterable[Any]) -> None:
+    def keep_held(self, models: Iterable[object]) -> None:
         """Restores the state of foreign modules that these models contain, such as those of torch."""
         for part in _held_by(models):
             for keep in keep_state.of(type(part)):
                 keep(part, self)
 
-    def without_numbers(self, models: Iterable[Any], given: Any) -> Any:
+    def without_numbers(self, models: Iterable[object], given: object) -> Any:
         """Returns the given structure with tensors on the device "meta". Until the end of the block, the tensors of
         modules among `models` are there too.
         """
@@ -115,14 +115,14 @@ class Unchanged(ExitStack):
         return copied_with(_without_numbers, given)
 
 
-def _without_numbers(leaf: Any) -> Any:
+def _without_numbers(leaf: object) -> object:
     if not isinstance(leaf, Tensor):
         return leaf
     twin = leaf.like(backend_of_raw(leaf._raw).without_numbers_raw(leaf._raw))
     return twin.with_name(leaf.name)
 
 
-def _tensors_of(models: Iterable[Any]) -> Iterator[Tensor]:
+def _tensors_of(models: Iterable[object]) -> Iterator[Tensor]:
     """All tensors that are attributes of these modules or of modules inside them, such as parameters."""
     ids: set[int] = set()
     for leaf in _held_by(models):
@@ -131,7 +131,7 @@ def _tensors_of(models: Iterable[Any]) -> Iterator[Tensor]:
             yield leaf
 
 
-def _held_by(models: Iterable[Any]) -> Iterator[Any]:
+def _held_by(models: Iterable[Any]) -> Iterator[object]:
     """What is in the attributes of these modules and of modules inside them."""
     for module in chain.from_iterable(model.modules() for model in models if is_module(model)):
         yield from leaves(dict(vars(module)))
@@ -226,7 +226,7 @@ class _Calls:
             self.first_bad = meter.first_bad.number
 
 
-def name_of(loss: Callable[[Any], Any]) -> str:
+def name_of(loss: Callable[[Any], object]) -> str:
     """What a loss is called."""
     return "loss" if getattr(loss, "__name__", "<").startswith("<") else loss.__name__
 
@@ -301,7 +301,7 @@ class Restorer(Listener):
         return row.fn(*args, **kwargs)
 
 
-def plain_seconds(call: Callable[[], Any], keep: Callable[[Unchanged], Any]) -> float:
+def plain_seconds(call: Callable[[], object], keep: Callable[[Unchanged], object]) -> float:
     """The seconds of a call that is not recorded. keep: tells the block what to restore after it."""
     with Unchanged() as before:
         keep(before)
@@ -315,13 +315,13 @@ def plain_seconds(call: Callable[[], Any], keep: Callable[[Unchanged], Any]) -> 
 
 
 def model_graph(
-    model: Any,
+    model: object,
     /,
     *args: Any,
     meta: bool = False,
     show: Show | None = None,
     calls: int | None = None,
-    loss: Callable[[Any], Any] | None = None,
+    loss: Callable[[Any], object] | None = None,
     **kwargs: Any,
 ) -> ModelGraph:
     """Calls `model(*args, **kwargs)` once, and returns the graph of this call.
@@ -368,7 +368,7 @@ def graph_of_call(
     meta: bool = False,
     show: Show | None = None,
     calls: int | None = None,
-    loss: Callable[[Any], Any] | None = None,
+    loss: Callable[[Any], object] | None = None,
 ) -> ModelGraph:
     """The graph of `model(*args, **kwargs)`, with the options of `rf.model_graph`."""
     request = None if show is None else Wanted(show, (5 if show == "time" else 1) if calls is None else calls, loss)
@@ -417,7 +417,7 @@ def _event_cost(trace: TraceCall) -> Cost:
     return event_cost(run)
 
 
-def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceCall | None:
+def _tracer_of(model: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> TraceCall | None:
     """The tracer of a model of rfnb or of torch, or of a function of such tensors; None if nothing shows which."""
     its = owner(model)
     for item in [its] if its is model else [*leaves(as_dicts([args, kwargs])), its]:
@@ -429,8 +429,8 @@ def _tracer_of(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tra
 
 
 def _plain(
-    model: Any,
-    args: tuple[Any, ...],
+    model: object,
+    args: tuple[object, ...],
     kwargs: dict[str, Any],
     *,
     meta: bool,
@@ -494,7 +494,7 @@ def _output_name(name: str, count: int) -> str:
     return (f"output {name}" if count > 1 else "output") if name[:1].isdigit() else name or "output"
 
 
-def _own_parameters(module: Any) -> Iterator[tuple[str, Parameter]]:
+def _own_parameters(module: object) -> Iterator[tuple[str, Parameter]]:
     return ((name, value) for name, value in vars(module).items() if isinstance(value, Parameter))
 
 

@@ -216,7 +216,7 @@ class Tracer(CallRecorder, Listener):
     tensor_type = Tensor
 
     def __init__(
-        self, model: Any, modules: ModuleTable, assigned: Callable[[Parameter], None], meter: Meter | None = None
+        self, model: object, modules: ModuleTable, assigned: Callable[[Parameter], None], meter: Meter | None = None
     ):
         super().__init__(model, modules, meter)
         self.takes_kernels = self.meter.times
@@ -261,7 +261,7 @@ class Tracer(CallRecorder, Listener):
         return result
 
     def call_module(
-        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Runs a module and records it, with its ops and modules as its body."""
         with self._apart():
@@ -273,7 +273,7 @@ class Tracer(CallRecorder, Listener):
                 return result
         return forward(module, *args, **kwargs)
 
-    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    def cond(self, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> Any:
         """Runs the side of a branch that is taken, and records the other as a ghost; without numbers, runs both."""
         with self._apart():
             node = self.begin("cond", self.numbers(pred), "cond")
@@ -288,7 +288,7 @@ class Tracer(CallRecorder, Listener):
             self.made(node, result)
         return result
 
-    def _side(self, facts: SideFacts, fn: Callable[[], Any]) -> Any:
+    def _side(self, facts: SideFacts, fn: Callable[[], object]) -> object:
         with self._apart():
             side = self.begin(facts.name, (), "side", facts)
             if not facts.taken:
@@ -301,7 +301,7 @@ class Tracer(CallRecorder, Listener):
         return result
 
     def attention(
-        self, query: Tensor, keys: Tensor, values: Tensor, *, result: Tensor, bias: Tensor | None, **_: Any
+        self, query: Tensor, keys: Tensor, values: Tensor, *, result: Tensor, bias: Tensor | None, **_: object
     ) -> None:
         """Records attention that a kernel has just computed, as an op."""
         seconds = self.meter.since()
@@ -340,7 +340,7 @@ FULL: dict[int | float, str] = {0: "zeros", 1: "ones"}
 """Names of `full` for common fill values."""
 
 
-def _name_of_call(row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def _name_of_call(row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> str:
     """A more specific name than the op: `zeros` for `full`, or the function that `raw_call` calls; else ""."""
     fill = kwargs.get("fill_value")
     if row.name == "full" and isinstance(fill, int | float):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +17,7 @@ from rfnb.core.run_ctx import get_run_ctx_step
 from rfnb.printable import error_text
 from rfnb.trace.pause.pauses import Pause, pauses
 from rfnb.trace.run.file.save import write_run_file
+from rfnb.trace.run.job import file_name, job_folder
 from rfnb.trace.run.options import options
 from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.run import OneStep
@@ -46,12 +46,13 @@ def write_pause(run: Run, step: int, what: str) -> Path | None:
     """
     if len(_written) >= MOST_FILES or sum(_written) >= MOST_BYTES:
         return None
-    folder, training_step = Path(options.pause_folder), get_run_ctx_step()
+    job, training_step = job_folder(), get_run_ctx_step()
+    folder = Path(options.pause_folder) if job is None else job / "pauses"
     if training_step and run.training is None:
         run.training = OneStep(training_step, run)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"{_plain(run.name)}{_rank()}-step{training_step or step}"
+        name = f"{file_name(run.name)}{_rank()}-step{training_step or step}"
         limit = MOST_BYTES // MOST_FILES // 2
         path = write_run_file(run, _free(folder, name), limit=limit, states=limit)
     except Exception as error:
@@ -68,12 +69,7 @@ def write_pause(run: Run, step: int, what: str) -> Path | None:
 def _rank() -> str:
     """The rank of this process as a part of a file name; empty if it is the only one."""
     is_only = os.environ.get("WORLD_SIZE", "1") == "1"
-    return "" if is_only else f"-rank{_plain(os.environ.get('RANK', '0'))}"
-
-
-def _plain(name: str) -> str:
-    """A name without characters that have a meaning in file names."""
-    return re.sub(r"[^\w-]+", "_", name)[:80] or "loop"
+    return "" if is_only else f"-rank{file_name(os.environ.get('RANK', '0'))}"
 
 
 def _free(folder: Path, name: str) -> Path:

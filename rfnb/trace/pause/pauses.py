@@ -38,14 +38,14 @@ class Pause:
         self.error: Exception | None = None
         self._missing: str | None = None  # the name that a loop did not have
         self._is_new, self._is_named = True, False  # made in this cell; met by a loop, or named as not met
-        self._test: Callable[[RunStep], Any] = test_of(where)
+        self._test: Callable[[RunStep], object] = test_of(where)
 
     @property
     def words(self) -> str:
         """The condition as text."""
         return self.where if isinstance(self.where, str) else printable_name(_name(self.where))
 
-    def holds(self, at: RunStep, again: bool = False, test: Callable[[RunStep], Any] | None = None) -> bool:
+    def holds(self, at: RunStep, again: bool = False, test: Callable[[RunStep], object] | None = None) -> bool:
         """Whether the condition holds at a step. An error is shown once, as a warning; then the answer is False.
 
         again: the step was counted already. test: a part of the condition, which is tested instead of the whole.
@@ -231,7 +231,7 @@ def warn_of_inner(loop: str) -> None:
             warn(f"{pause}: {loop} runs inside of another loop, and only the outer one can be paused")
 
 
-def _name(where: Callable[..., Any]) -> str:
+def _name(where: Callable[..., object]) -> str:
     return str(getattr(where, "words", None) or getattr(where, "__name__", None) or type(where).__name__)
 
 

@@ -81,7 +81,7 @@ def path_of(node: ast.AST) -> Path | None:
     return Path(ast.unparse(node), part.id, tuple(reversed(steps))) if isinstance(node, ast.Attribute) else None
 
 
-def _attribute(owner: Any, name: str) -> Any:
+def _attribute(owner: object, name: str) -> Any:
     kind = type(owner)
     way = _ways.get((kind, name))
     if way is None:
@@ -122,7 +122,7 @@ def _way(kind: type, name: str) -> Any:
     return table
 
 
-def _insides(kind: type) -> list[Mapping[str, Any]]:
+def _insides(kind: type) -> list[Mapping[str, object]]:
     """The attributes of a class and of those that it inherits from."""
     return [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
 
@@ -131,7 +131,7 @@ def _of_class(kind: type, name: str) -> Any:
     return next((namespace[name] for namespace in _insides(kind) if name in namespace), MISSING)
 
 
-def _has_code(attribute: Any, name: str) -> bool:
+def _has_code(attribute: object, name: str) -> bool:
     return any(name in namespace for namespace in _insides(type(attribute)))
 
 
@@ -144,7 +144,7 @@ def _item(owner: Any, key: Any) -> Any:
         return MISSING
 
 
-def attributes_in(value: Any) -> Mapping[str, Any]:
+def attributes_in(value: object) -> Mapping[str, Any]:
     """What is in the `__dict__` and the slots of an object, read without code of its class."""
     kind = type(value)
     slots = _slots.get(kind)
@@ -205,7 +205,7 @@ SEQUENCES: tuple[type, ...] = (list, tuple, deque, set, frozenset)
 BUILT_IN = frozenset((*SEQUENCES, dict, defaultdict, OrderedDict))
 
 
-def is_atom(value: Any) -> bool:
+def is_atom(value: object) -> bool:
     """Whether a value cannot change. By its type: `isinstance` runs a `__class__` that is a property."""
     kind = type(value)
     found = _atoms.get(kind)
@@ -217,7 +217,7 @@ def is_atom(value: Any) -> bool:
 _atoms: dict[type, bool] = {}
 
 
-def parts_of(value: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...]] | None:
+def parts_of(value: Any) -> tuple[tuple[object, ...] | None, tuple[object, ...]] | None:
     """Keys and parts of a container; None for other objects. No method of a class of the user runs."""
     kind = type(value)
     if kind is list or kind is tuple:
@@ -246,7 +246,7 @@ def length_of(value: Any) -> int | None:
     return None if base is None else int(base.__len__(value))
 
 
-def _key(key: Any) -> Any:
+def _key(key: object) -> Any:
     """A key that can be compared and shown: others, such as parameters, stay where they are."""
     if _is_plain(key):
         return key
@@ -255,11 +255,11 @@ def _key(key: Any) -> Any:
     return odd
 
 
-def _is_plain(key: Any) -> bool:
+def _is_plain(key: object) -> bool:
     return type(key) in PLAIN or (type(key) is tuple and all(map(_is_plain, key)))
 
 
-def extra_of(value: Any) -> Any:
+def extra_of(value: object) -> object:
     """How long a deque may be, what makes the missing entries of a defaultdict, or whether there are attributes."""
     if type(value) not in BUILT_IN and not dataclasses.is_dataclass(type(value)) and attributes_in(value):
         return Attributed
@@ -269,7 +269,7 @@ def extra_of(value: Any) -> Any:
     return None
 
 
-def reference(value: Any) -> Callable[[], Any]:
+def reference(value: object) -> Callable[[], Any]:
     """Gives an object, while it lives, and if nothing can refer to it weakly, keeps it alive."""
     try:
         return weakref.ref(value)

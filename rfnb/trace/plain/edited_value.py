@@ -54,7 +54,7 @@ def reason_missing(name: str) -> str:
     return f"`{name}` {'has no value yet' if name.isidentifier() else 'is an attribute, not a variable'}"
 
 
-def _number(name: str, old: Any, new: Any) -> Any:
+def _number(name: str, old: object, new: object) -> Any:
     """A number of the type of the old one; a tensor or array with one entry is one too."""
     if type(new) is type(old):
         return new
@@ -77,7 +77,7 @@ def _filled(name: str, old: Any, new: Any) -> Any:
     return backend.snapshot_raw(raw)
 
 
-def _numbers(name: str, new: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+def _numbers(name: str, new: object, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     """Numbers as an array of a shape, which a dtype can hold."""
     backend = backend_of(new)
     try:
@@ -99,10 +99,10 @@ def _numbers(name: str, new: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np
     return array
 
 
-def _refused(name: str, new: Any, expected: str) -> LoopError:
+def _refused(name: str, new: object, expected: str) -> LoopError:
     return LoopError(f"`{name}` cannot have this value", got=_text(new), expected=expected)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     shape = getattr(value, "shape", None)
     return f"{type(value).__name__} of shape {list(shape)}" if shape else printable(repr(value))[:60]

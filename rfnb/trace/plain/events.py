@@ -39,7 +39,7 @@ class Follower(Protocol):
     def caught(self, error: BaseException) -> None:
         """An error was raised, and the frame goes on: at a handler, or where a block is left."""
 
-    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+    def leave(self, frame: FrameType, error: BaseException | None, value: object) -> None:
         """The frame returns a value, or an error leaves it."""
 
 
@@ -64,7 +64,7 @@ class Tracing:
     def __init__(self, chosen: Chosen, begin: Begin):
         self._chosen, self._begin = chosen, begin
         self._known: dict[int, tuple[bool, CodeType]] = {}  # by id: a hash of code takes a microsecond
-        self._mine: Any = None
+        self._mine: object = None
         self._frames: dict[FrameType, Any] = {}  # those that are followed, with what is their `f_trace`
 
     def start(self) -> None:
@@ -177,7 +177,7 @@ class Monitoring:
         events = monitoring.events
         monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND | events.EXCEPTION_HANDLED)
 
-    def _callbacks(self) -> dict[int, Callable[..., Any]]:
+    def _callbacks(self) -> dict[int, Callable[..., object]]:
         events = monitoring.events
         return {
             events.PY_START: self._started,
@@ -225,7 +225,7 @@ class Monitoring:
         events = monitoring.events
         monitoring.set_local_events(self._tool, code, events.LINE | events.JUMP | events.PY_RETURN)
 
-    def _started(self, code: CodeType, offset: int) -> Any:
+    def _started(self, code: CodeType, offset: int) -> object:
         entry = self._known.get(id(code))
         is_ours = threading.get_ident() == self._thread
         if entry is None and is_ours:
@@ -254,7 +254,7 @@ class Monitoring:
             return follower.line(frame)
         return None if follower is None else monitoring.DISABLE
 
-    def _returned(self, code: CodeType, offset: int, value: Any) -> None:
+    def _returned(self, code: CodeType, offset: int, value: object) -> None:
         frame = sys._getframe(1)
         follower = self._followers.pop(frame, None)
         if follower is not None:
@@ -299,7 +299,7 @@ def make_events(
     return kind(_guarded(chosen, warn), _guarded(begin, warn))
 
 
-def _guarded(function: Callable[[Any], Any], warn: Callable[[str], None]) -> Callable[[Any], Any]:
+def _guarded(function: Callable[[Any], object], warn: Callable[[str], None]) -> Callable[[Any], Any]:
     """A function whose problems never become those of the code that is followed: it gives None then."""
 
     def call(argument: Any) -> Any:
@@ -338,7 +338,7 @@ class _Report:
     def caught(self, error: BaseException) -> None:
         self.rows.append(error)
 
-    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+    def leave(self, frame: FrameType, error: BaseException | None, value: object) -> None:
         self.rows.append((error, value))
 
 

@@ -148,7 +148,7 @@ class _Client:
 
 @continue_from.register
 def fork(
-    loop: Iterations, lines: Sequence[str], step: int, seed: int | None, edits: Mapping[str, Any]
+    loop: Iterations, lines: Sequence[str], step: int, seed: int | None, edits: Mapping[str, object]
 ) -> tuple[Forked, BaseException | None]:
     """Runs a loop from an iteration on; the error that ended it, if there was one.
 
@@ -177,7 +177,7 @@ def _continued(
     lines: Sequence[str],
     step: int,
     seed: int | None,
-    edits: Mapping[str, Any],
+    edits: Mapping[str, object],
     trial: bool = False,
 ) -> Own:
     """Runs the loop. trial: without the edits, for a while. Raises LoopError if it is not what it was without them."""
@@ -232,7 +232,7 @@ def _is_compared(error: BaseException | None) -> bool:
     return error is None or (isinstance(error, Exception) and not isinstance(error, LoopError))
 
 
-def _hint(node: Any, entries: Mapping[str, Entry], values: Mapping[str, Any], rebuilder: Rebuilder) -> str:
+def _hint(node: object, entries: Mapping[str, Entry], values: Mapping[str, object], rebuilder: Rebuilder) -> str:
     """What to do about steps that do not come back."""
     for name in sorted(_words(node) & values.keys()):
         if isinstance(values[name], Iterator) and entries[name].kept.identity in rebuilder.lasting:
@@ -385,7 +385,7 @@ def _words_in(part: ast.AST) -> set[str]:
     return words
 
 
-def _computes_gradients(loop: Any) -> bool:
+def _computes_gradients(loop: object) -> bool:
     """Whether a loop names a function that computes gradients."""
     return any("backward" in word or word.endswith("grad") for word in _all_words(loop) - {"no_grad", "zero_grad"})
 
@@ -415,7 +415,7 @@ def _stored(node: ast.AST) -> set[str]:
     return stored
 
 
-def _target_names(loop: Any) -> set[str]:
+def _target_names(loop: object) -> set[str]:
     """The variables that the header of a `for` loop assigns."""
     target = getattr(loop, "target", None)
     return set() if target is None else {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
@@ -533,7 +533,7 @@ class _Items:
         rebuilder: Rebuilder,
         around: Around | None,
         clock: _Clock,
-        source: Iterator[Any],
+        source: Iterator[object],
     ):
         self._loop, self._step, self._items, self._rebuilder, self._around = loop, step, items, rebuilder, around
         self._clock, self._source = clock, source
@@ -577,7 +577,7 @@ class _Clock:
         self._left, self._limit, self._end = limit, limit, end
         self.has_stopped = False
 
-    def __call__(self, test: Any) -> Any:
+    def __call__(self, test: object) -> Any:
         """The test of a `while` loop, as it is, or false."""
         self._left -= 1
         if self._left < 0:
@@ -586,7 +586,7 @@ class _Clock:
         return False if self.has_stopped else test
 
 
-def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[str]) -> dict[str, Any]:
+def _edited(edits: Mapping[str, object], values: Mapping[str, object], targets: set[str]) -> dict[str, object]:
     """The new values of variables."""
     for name in edits:
         if name in targets:
@@ -599,7 +599,7 @@ def _edited(edits: Mapping[str, Any], values: Mapping[str, Any], targets: set[st
 
 def _attributes(
     loop: Iterations, step: int, values: Mapping[str, Any], rebuilder: Rebuilder
-) -> dict[str, tuple[Any, str, Any]]:
+) -> dict[str, tuple[object, str, object]]:
     """The attributes of modules that the loop changes: the module, the name, and the value that it had."""
     before, attributes = loop.before(step), {}
     for state in loop.moments[step].modules.values():
@@ -658,8 +658,8 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
         outer = ast.ClassDef(owner[0], [], [], [outer], [])
     for new in ast.walk(outer):
         if new is not loop and not hasattr(new, "lineno") and "lineno" in new._attributes:
-            new.lineno = new.end_lineno = loop.lineno - 1  # type: ignore[attr-defined]  # so that the loop's line begins
-            new.col_offset = new.end_col_offset = 0  # type: ignore[attr-defined]
+            line = loop.lineno - 1  # so that the loop's line begins
+            vars(new).update(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
     flags = code.co_flags & FUTURE
     module = compile(ast.Module([outer], []), code.co_filename, "exec", flags, dont_inherit=True)
     body = next(part for part in codes_in(module) if ITEMS in part.co_freevars)
@@ -682,11 +682,11 @@ class _Rewritten(ast.NodeTransformer):
         new = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
         return ast.copy_location(new, node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+    def visit_FunctionDef(self, node: ast.AST) -> ast.AST:
         """Functions stay as they are."""
         return node
 
-    visit_ClassDef = visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef  # type: ignore[assignment]
+    visit_ClassDef = visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
 
 
 def _run(
@@ -695,7 +695,7 @@ def _run(
     """Runs the loop, and returns what was recorded, and the error that ended it."""
     around, client, recording = loop.around, _Client(function.__code__, loop.number), recording_here()
     assert around is not None
-    backend: Any = tensor_backend()
+    backend = tensor_backend()
     recording.problem, recording.stale = None, _stale(loop, step)
     try:
         recording.add(client)
@@ -727,14 +727,14 @@ def _stale(loop: Iterations, step: int) -> frozenset[str]:
 
 
 @contextlib.contextmanager
-def _untouched(modules: Sequence[Any], objects: Sequence[Any], weights: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+def _untouched(modules: Sequence[Any], objects: Sequence[object], weights: Sequence[tuple[Any, Any]]) -> Iterator[None]:
     """Keeps attributes of objects, and gradients of modules, as they are; no optimizer may change weights.
 
     weights: of modules, with copies that they have inside.
     """
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: object) -> None:
         raise LoopError("fork: the loop trains, and the weights of its steps are not kept", hint="run it again")
 
     parts = {id(part): part for module in modules for part in module.modules()}

@@ -33,14 +33,14 @@ def other_numbers() -> Numbers:
 _last: tuple[Any, Numbers] | None = None
 
 
-def frozen(state: Any) -> Any:
+def frozen(state: object) -> Any:
     """A state of numpy, whose dicts and arrays become tuples and bytes."""
     if isinstance(state, dict):
         return tuple((name, frozen(part)) for name, part in state.items())
     return (state.dtype.str, state.tobytes()) if isinstance(state, np.ndarray) else state
 
 
-def thawed(state: Any) -> Any:
+def thawed(state: object) -> Any:
     """The state of numpy that was frozen."""
     if isinstance(state, tuple) and isinstance(state[0], tuple):
         return {name: thawed(part) for name, part in state}
@@ -119,6 +119,6 @@ def _torch_words(generator: Any) -> bytes:
     return state[3 : 3 + TORCH_WORDS].astype(np.uint32).tobytes()
 
 
-def _memory(value: Any, kind: type) -> bytes:
+def _memory(value: object, kind: type) -> bytes:
     """What the type of an object adds to the memory of all objects."""
     return ctypes.string_at(id(value) + HEAD, kind.__basicsize__ - HEAD)

@@ -33,7 +33,7 @@ ITERATORS = frozenset((*DICTS, *SETS, *PLAIN, *LAZY, GeneratorType))
 """The types of iterators that can be made again; of generators only those that have ended."""
 
 
-def iterator_contents(value: Any) -> dict[str, Any] | None:
+def iterator_contents(value: Any) -> dict[str, object] | None:
     """What an iterator goes through, and how far it has come; None if that cannot be read. No item is taken."""
     kind = type(value)
     if kind is GeneratorType:
@@ -49,7 +49,7 @@ def iterator_contents(value: Any) -> dict[str, Any] | None:
     return contents | {"state": state[0]} if state else contents
 
 
-def _reduced(value: Any) -> Any:
+def _reduced(value: object) -> Any:
     """An iterator of itertools as a call; since Python 3.12 that warns, and from 3.14 on it is gone."""
     if sys.version_info < (3, 12):
         return value.__reduce__()
@@ -58,7 +58,7 @@ def _reduced(value: Any) -> Any:
         return value.__reduce__()
 
 
-def iterator_of(contents: Mapping[str, Any]) -> Any:
+def iterator_of(contents: Mapping[str, Any]) -> object:
     """An iterator with these contents."""
     parts = dict(contents)
     made_by, left, state = parts.pop("made by"), parts.pop("left", None), parts.pop("state", None)

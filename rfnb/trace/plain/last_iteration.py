@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import FrameType, ModuleType, TracebackType
-from typing import Any
 
 from rfnb.core.ground.source import locals_of
 from rfnb.printable import error_text
@@ -63,7 +62,7 @@ def _iterations(frame: FrameType, text: Outline, raising: int, error: BaseExcept
     return loop
 
 
-def variables_at(frame: FrameType, text: Outline, number: int, running: int) -> Iterator[tuple[Use, Any]]:
+def variables_at(frame: FrameType, text: Outline, number: int, running: int) -> Iterator[tuple[Use, object]]:
     """The variables of a loop at a statement that runs, each with its value and the line that assigned it; first those
     that no statement before this one assigns."""
     statements, names = text.statements, locals_of(frame)

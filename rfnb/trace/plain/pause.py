@@ -247,7 +247,7 @@ class LineStep(RunStep):
             return self._of.replay._tensor(name, keep(self._frame.f_locals[name]))
         raise LoopNameError(f"there is no variable {name!r} before the iteration")
 
-    def _variables(self) -> Mapping[str, Any]:
+    def _variables(self) -> Mapping[str, object]:
         return LineNames(self, self._of, self._frame)
 
     def _latest(self, name: str | None) -> list[Any]:

@@ -60,7 +60,7 @@ class Rebuilder:
         around: Rebuilder | None = None,
     ):
         self._inputs, self._around = inputs, around
-        self._origins: dict[int, Any] = {}  # by the `id` of what was made, what gave the object
+        self._origins: dict[int, object] = {}  # by the `id` of what was made, what gave the object
         self.lasting: set[int] = set()  # the identities of what is in the iterable, which lives as long as the loop
         self._objects, self.changing, self.cells, self._shares = objects, changing, cells, shares
         self._different = _different(objects, changing)
@@ -103,7 +103,7 @@ class Rebuilder:
                 raise _lost(name, reason)
         return once
 
-    def copy_of(self, kept: Any) -> Any:
+    def copy_of(self, kept: Any) -> object:
         """What was made in place of an object; None if nothing was, or if it is as it is today."""
         value = self._by_identity.get(kept.identity) if isinstance(kept, Kept) else None
         return None if value is None or value is kept.object else value
@@ -199,7 +199,7 @@ class Rebuilder:
             if (state := self._objects.get(id(kept))) is not None and isinstance(state.kept, Kept):
                 self._by_identity[identity].grad = self._items(name, state.kept.value, 0)[0]
 
-    def _with_gradient(self, kept: Kept, copy: Any) -> Any:
+    def _with_gradient(self, kept: Kept, copy: Any) -> object:
         if kept.gradient:
             copy = copy.requires_grad_() if kept.gradient == 1 else copy.requires_grad_().clone()
         value = kept.value
@@ -297,7 +297,7 @@ class Rebuilder:
             return self._value("", self._owners[id(today)])
         return self._by_identity.get(id(today), today)
 
-    def _object(self, name: str, kept: Kept, depth: int) -> Any:
+    def _object(self, name: str, kept: Kept, depth: int) -> object:
         """An object as it is today, or as it was, if it has changed."""
         opaque = kept.value
         role, today, state = role_of(opaque.type), kept.object, self._objects.get(id(kept))
@@ -320,7 +320,7 @@ class Rebuilder:
             self.notes[f"with today's {name}"] = None
         return today
 
-    def _copy(self, name: str, kept: Kept, state: ObjectState, depth: int) -> Any:
+    def _copy(self, name: str, kept: Kept, state: ObjectState, depth: int) -> object:
         value = self._by_identity[kept.identity] = object.__new__(kept.value.type)
         _set_attributes(value, state.kept.value.keys, self._items(name, state.kept.value, depth))
         return value
@@ -416,7 +416,7 @@ def _empty(kind: Any, extra: Any) -> Any:
     return object.__new__(kind)
 
 
-def generator_of(kind: Any, state: Any, today: Any) -> Any:
+def generator_of(kind: Any, state: Any, today: Any) -> object:
     """A random generator in a state; the global one of torch itself."""
     import torch
 

@@ -60,7 +60,7 @@ class FunctionRecorder(FrameRecorder):
         self,
         code: CodeType,
         text: Outline,
-        owner: Any,
+        owner: object,
         recording: Recording,
         store: Callable[[Iterations], None],
         dims: Axes | None = None,
@@ -89,12 +89,12 @@ class FunctionRecorder(FrameRecorder):
     def _is_of_owner(self, frame: FrameType) -> bool:
         return self._owner is None or frame.f_locals.get(self.code.co_varnames[0]) is self._owner
 
-    def _look_again(self, names: Mapping[str, Any], targets: Collection[str] = ()) -> None:
+    def _look_again(self, names: Mapping[str, object], targets: Collection[str] = ()) -> None:
         """Takes changes; those between two calls belong to the second one, which `begin` looks at."""
         if self._previous != self._header:
             super()._look_again(names, targets)
 
-    def _end(self, error: BaseException | None, value: Any) -> None:
+    def _end(self, error: BaseException | None, value: object) -> None:
         """The call ends: only the loops in it are closed."""
         while len(self._open) > 1:
             self._close(error)
@@ -169,7 +169,7 @@ class RecordingBlock(ContextDecorator):
         arguments, options = self._made_of
         return type(self)(*arguments, **options)
 
-    def __call__(self, function: Any) -> Any:
+    def __call__(self, function: object) -> Any:
         """The function, in a block that is open while it runs. Raises ParameterError for other objects."""
         if isinstance(function, staticmethod | classmethod):
             return type(function)(self(function.__func__))
@@ -187,14 +187,14 @@ class RecordingBlock(ContextDecorator):
             else super().__call__(function)
         )
 
-    def _waits(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _waits(self, function: Callable[..., Any]) -> Callable[..., object]:
         async def call(*args: Any, **kwargs: Any) -> Any:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return await function(*args, **kwargs)
 
         return call
 
-    def _yields(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _yields(self, function: Callable[..., Any]) -> Callable[..., object]:
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return (yield from function(*args, **kwargs))
@@ -209,10 +209,11 @@ class Steps(Generic[T]):
     """The result of `rf.steps`: the same items, whose loop is recorded."""
 
     def __init__(self, items: Iterable[T] | AsyncIterable[T], name: str | None, dims: Axes | None):
-        self._items, self._name, self._dims = items, name, dims
+        self._items: Any = items
+        self._name, self._dims = name, dims
 
     def __len__(self) -> int:
-        return len(self._items)  # type: ignore[arg-type]
+        return len(self._items)
 
     def __bool__(self) -> bool:
         return bool(self._items)
@@ -224,10 +225,10 @@ class Steps(Generic[T]):
         return getattr(self._items, name)
 
     def __iter__(self) -> Iterator[T]:
-        return self._record(iter(self._items))  # type: ignore[arg-type]
+        return self._record(iter(self._items))
 
     def __reversed__(self) -> Iterator[T]:
-        return self._record(reversed(self._items))  # type: ignore[call-overload]
+        return self._record(reversed(self._items))
 
     def _record(self, items: Iterator[T]) -> Iterator[T]:
         self._begin(sys._getframe(2))
@@ -246,7 +247,7 @@ class AsyncSteps(Steps[T]):
     """Those of items for `async for`. Others have no `__aiter__`: tqdm and others prefer it where it is."""
 
     def __aiter__(self) -> AsyncIterator[T]:
-        items: AsyncIterator[T] = aiter(self._items)  # type: ignore[arg-type]
+        items: AsyncIterator[T] = aiter(self._items)
         self._begin(sys._getframe(1))
         return items
 
@@ -448,7 +449,7 @@ class record_loops(RecordingBlock):
     Raises ParameterError for what is not a function with source.
     """
 
-    def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
+    def __init__(self, *functions: Callable[..., object] | str, dims: Axes | None = None):
         super().__init__(*functions, dims=dims)
         self._functions = [_code_of("record_loops", function) for function in functions]
         self._files = frozenset(code.co_filename for code in self._functions)
@@ -535,7 +536,7 @@ class record_calls(RecordingBlock):
     Raises ParameterError for what is not a function with source.
     """
 
-    def __init__(self, *functions: Callable[..., Any] | str, dims: Axes | None = None):
+    def __init__(self, *functions: Callable[..., object] | str, dims: Axes | None = None):
         super().__init__(*functions, dims=dims)
         self._dims = axes_of("record_calls", dims)
         if not functions:
@@ -559,7 +560,7 @@ class record_calls(RecordingBlock):
                 warn(f"record_calls: {recorder.code.co_name} was not called in this thread while it was recorded")
 
 
-def _calls_of(function: Callable[..., Any] | str) -> tuple[CodeType, Outline, Any]:
+def _calls_of(function: Callable[..., object] | str) -> tuple[CodeType, Outline, object]:
     """The code of a function, its outline, and the object if it is a method of one."""
     code = _code_of("record_calls", function)
     text, owner = outline_of_calls(code), getattr(function, "__self__", None)
@@ -569,7 +570,7 @@ def _calls_of(function: Callable[..., Any] | str) -> tuple[CodeType, Outline, An
     return code, text, None if isinstance(owner, type) else owner
 
 
-def _code_of(caller: str, function: Callable[..., Any] | str) -> CodeType:
+def _code_of(caller: str, function: Callable[..., object] | str) -> CodeType:
     """The code of a function, method, or "module:function"."""
     target: Any = function
     if isinstance(function, str):

@@ -224,7 +224,7 @@ class FrameRecorder:
                 self.variables.separate(statement)
         self._previous = statement
 
-    def _leave_loops(self, statement: int, own: int | None, names: Mapping[str, Any]) -> None:
+    def _leave_loops(self, statement: int, own: int | None, names: Mapping[str, object]) -> None:
         """Closes the loops that a statement is not in; own: the loop of which it is the header."""
         loops = self._outline.statements[statement].loops
         while self._open and self._open[-1].number not in loops and self._open[-1].number != own:
@@ -232,7 +232,7 @@ class FrameRecorder:
             raised = self._raised if self._raised is not None and self._open[-1] in self._raised.loops else None
             self._close(self._caught if raised is None else raised.error)
 
-    def leave(self, frame: FrameType, error: BaseException | None, value: Any) -> None:
+    def leave(self, frame: FrameType, error: BaseException | None, value: object) -> None:
         """The function returns, or is left by an error."""
         self._frame = frame if error is None and (pauses.conditions or self.goes_on) else None
         self._make_room(error)
@@ -265,7 +265,7 @@ class FrameRecorder:
         for client in [*self.clients]:
             client.left()
 
-    def _finish(self, names: Mapping[str, Any], *, whole: bool = True, header: bool = False) -> None:
+    def _finish(self, names: Mapping[str, object], *, whole: bool = True, header: bool = False) -> None:
         """Takes what the previous line assigned, or changed in place.
 
         whole: the line ran to its end. header: it is that of a loop, whose target has a new value.
@@ -273,7 +273,7 @@ class FrameRecorder:
         if self._previous != BEFORE and self._open:
             self.variables.take(names, self._previous, whole, header)
 
-    def _look_again(self, names: Mapping[str, Any], targets: Collection[str] = ()) -> None:
+    def _look_again(self, names: Mapping[str, object], targets: Collection[str] = ()) -> None:
         """Takes values whose changes nothing counts, and that other lines, or other names, have changed.
 
         targets: what the header has assigned already, for the next iteration.
@@ -299,7 +299,7 @@ class FrameRecorder:
         except Exception as problem:
             self._give_up(problem)
 
-    def _end(self, error: BaseException | None, value: Any) -> None:
+    def _end(self, error: BaseException | None, value: object) -> None:
         """The open loops end with the function."""
         while self._open:
             self._close(error)
@@ -341,7 +341,7 @@ class FrameRecorder:
 
     # -- iterations
 
-    def _begin(self, number: int, names: Mapping[str, Any], tentative: bool) -> None:
+    def _begin(self, number: int, names: Mapping[str, object], tentative: bool) -> None:
         """An iteration of a loop begins; what the header assigned belongs to it."""
         text, variables, self._calm = self._outline.loops[number], self.variables, {}
         if self._previous == BEFORE and not self._open:  # the frame is followed since its header ran
@@ -404,7 +404,7 @@ class FrameRecorder:
         values = self.variables.log.values
         return self.variables.hidden.around({name: values[at] for name, at in loop.places.items()}, loop.text.names)
 
-    def _test(self, number: int, names: Mapping[str, Any]) -> None:
+    def _test(self, number: int, names: Mapping[str, object]) -> None:
         """The test of a `while` loop is about to run; what it assigns, changes and draws belongs to the iteration."""
         text, initial = self._outline.loops[number], {}
         if self._open:
@@ -457,7 +457,7 @@ class FrameRecorder:
 
     # -- pauses
 
-    def _pause(self, names: Mapping[str, Any], ended: bool = False) -> Mapping[str, Any]:
+    def _pause(self, names: Mapping[str, object], ended: bool = False) -> Mapping[str, object]:
         """Pauses if there is a reason: after a line, or when an iteration of the innermost loop has ended. Returns the
         variables, which may have been edited."""
         if self._frame is None or not self._open:
@@ -466,7 +466,7 @@ class FrameRecorder:
         has_paused = after_step(self, self._frame) if ended else after_line(self, self._frame, start)
         return self._names(self._frame) if has_paused else names
 
-    def add_step(self, variables: Iterable[tuple[Use, Any]]) -> None:
+    def add_step(self, variables: Iterable[tuple[Use, object]]) -> None:
         """Begins an iteration of the open loop that has these variables."""
         loop = self._open[-1]
         loop.starts.append(len(self.variables.log))
@@ -476,7 +476,7 @@ class FrameRecorder:
                 self.variables.log.statements.append(max(use.statement, 0))
                 self.variables.add(use.name, use._replace(statement=max(use.statement, 0)), value)
 
-    def add_edits(self, values: Mapping[str, Any]) -> None:
+    def add_edits(self, values: Mapping[str, object]) -> None:
         """Records new values that a user gave to variables while the loop is paused."""
         statements, number = self._outline.statements, self._previous
         line = self._open[-1].text.first if number == BEFORE else statements[number].line

@@ -145,7 +145,7 @@ class Remembered(PlainSteps):
             raise KeyError(name)
         return self._as_code(name, kept)
 
-    def shown(self, name: str, step: int, *, after: bool = False) -> Any:
+    def shown(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable as `variable` has it, but tensors, arrays, numbers and lists of numbers as Tensors.
 
         Words for what is not kept.
@@ -263,11 +263,11 @@ class Remembered(PlainSteps):
             self._sure[growth] = max(start, kept.value.length)
         return False
 
-    def as_code_has(self, entry: Entry) -> Any:
+    def as_code_has(self, entry: Entry) -> object:
         """A value as `variable` gives it."""
         return self._as_code(entry.name, _kept_of(entry))
 
-    def _as_code(self, name: str, kept: Any) -> Any:
+    def _as_code(self, name: str, kept: Any) -> object:
         return self._tensor(name, kept) if name in self.names.of and _is_array(kept) else _plain(name, kept)
 
     def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:
@@ -362,7 +362,7 @@ class Remembered(PlainSteps):
         return "changed later" + (f" at line {line + self._shift}" if line else ", where the recording did not see it")
 
     @cached_property
-    def _changes(self) -> dict[Any, list[tuple[int, int]]]:
+    def _changes(self) -> dict[object, list[tuple[int, int]]]:
         """By memory, the versions that tensors in it had, each with the line after which they had it."""
         changes: dict[Any, list[tuple[int, int]]] = {}
         log = self.iterations.log
@@ -378,7 +378,7 @@ class Remembered(PlainSteps):
 
     # -- about the run
 
-    def storages(self) -> dict[Any, int]:
+    def storages(self) -> dict[object, int]:
         """The memory of the tensors, and of modules that are kept so that the loop can be continued."""
         around, log = self.iterations.around, self.iterations.log
         sizes: dict[Any, int] = {} if around is None else {**around.sizes}
@@ -624,7 +624,7 @@ def _with_tensor(row: Any) -> Any:
     return row._replace(tensor=made)
 
 
-def _kept_of(entry: Entry) -> Any:
+def _kept_of(entry: Entry) -> object:
     """The value of an entry, as it was kept, without an autograd graph."""
     if entry.version is None:
         return entry.value

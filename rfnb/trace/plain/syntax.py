@@ -420,7 +420,7 @@ Spans = list[int | None]
 
 def _instructions(code: CodeType, nodes: Sequence[Any]) -> Spans:
     """For each instruction, the number of the innermost statement that it was compiled from."""
-    by_position: dict[tuple[Any, ...], int | None] = {}
+    by_position: dict[tuple[object, ...], int | None] = {}
     spans = [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in nodes]
     for decorated in (n for n in nodes if getattr(n, "decorator_list", None)):
         first = min(decorated.decorator_list, key=lambda d: d.lineno)
@@ -477,7 +477,7 @@ def _places(
     return places, short
 
 
-def _has_no_start(node: Any) -> bool:
+def _has_no_start(node: object) -> bool:
     """Whether no instruction is that with which a statement begins: in `try: x = 1`, it is that of the assignment."""
     return isinstance(node, ast.Try | ast.TryStar) and node.body[0].lineno == node.lineno
 
@@ -646,7 +646,7 @@ def _written(node: Any, own: Sequence[ast.AST]) -> Iterator[str]:
             yield from _roots(keyword.value) if keyword.arg == "out" else ()
 
 
-def _roots(node: Any) -> Iterator[str]:
+def _roots(node: object) -> Iterator[str]:
     """The variable that an expression is a part of, and the attributes on the way."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         path = path_of(node)

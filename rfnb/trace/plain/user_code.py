@@ -83,7 +83,7 @@ def _key(code: CodeType) -> tuple[str, int]:
     return code.co_name, 0 if code.co_name == "<module>" else code.co_firstlineno
 
 
-def _nodes_of(text: str) -> Mapping[tuple[str, int], Any]:
+def _nodes_of(text: str) -> Mapping[tuple[str, int], object]:
     """The functions and classes of a text by name and first line, and the whole."""
     try:
         tree = parsed(text)
@@ -146,7 +146,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 @contextlib.contextmanager
-def same_globals(words: Collection[str], names: dict[str, Any], values: Mapping[str, Any]) -> Iterator[None]:
+def same_globals(words: Collection[str], names: dict[str, Any], values: Mapping[str, object]) -> Iterator[None]:
     """Keeps the variables of modules that functions of the user assign: those of the loop's module, and of the modules
     of what the loop names.
     """
@@ -163,7 +163,7 @@ def same_globals(words: Collection[str], names: dict[str, Any], values: Mapping[
                 owner[name] = value
 
 
-def _table_of(value: Any) -> dict[str, Any]:
+def _table_of(value: object) -> dict[str, object]:
     """The variables of a module, or of that in which a function, or the class of an object, was made."""
     if type(value) is FunctionType:
         return value.__globals__
@@ -172,7 +172,7 @@ def _table_of(value: Any) -> dict[str, Any]:
     return {} if module is None else vars(module)
 
 
-def _assigned(table: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+def _assigned(table: Mapping[str, object]) -> Iterator[tuple[dict[str, Any], str]]:
     """The variables of modules that functions and methods of the user in a module assign."""
     for part in [*table.values()]:
         for function in vars(part).values() if issubclass(type(part), type) else (part,):

@@ -187,9 +187,9 @@ class Parts:
         self,
         kind: type,
         keys: tuple[Any, ...] | None,
-        items: tuple[Any, ...] | Growth,
+        items: tuple[object, ...] | Growth,
         length: int,
-        extra: Any = None,
+        extra: object = None,
     ):
         self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
         self._opened: list[Any] | None = None
@@ -210,7 +210,7 @@ class Parts:
     @property
     def items(self) -> Sequence[Any]:
         """The parts."""
-        return self._items.parts[: self.length] if type(self._items) is Growth else self._items  # type: ignore[return-value]
+        return self._items.parts[: self.length] if isinstance(self._items, Growth) else self._items
 
     def numbers(self) -> Any:
         """The parts of a list or tuple of numbers; None for others."""
@@ -274,7 +274,7 @@ class Kept:
     def __init__(
         self,
         value: Any,
-        origin: Callable[[], Any] | None = None,
+        origin: Callable[[], object] | None = None,
         version: int | None = None,
         backend: Any = None,
         note: str = "",
@@ -467,7 +467,7 @@ def has_objects(kept: Kept) -> bool:
     return bool(parts.length) if parts.growth is None else any(parts.growth.objects(parts.length))
 
 
-def has_stayed(old: Any, new: Any) -> bool:
+def has_stayed(old: object, new: object) -> bool:
     """Whether all parts that a container had are in the value after it, or it had none."""
     return growth_of(new) is not None or (type(old) is Kept and isinstance(old.value, Parts) and not old.value.length)
 
@@ -486,7 +486,7 @@ def version_of(value: Any) -> int | None:
     return None if backend is None else backend.counted_version_raw(value)
 
 
-def keep(value: Any, copied: bool = False, before: Any = None) -> Kept:
+def keep(value: Any, copied: bool = False, before: object = None) -> Kept:
     """The value of a variable, as it is now. copied: also tensors that count their changes. before: its last one."""
     return Kept(value) if is_atom(value) else _kept(value, 0, [MOST_PARTS], copied, before)
 
@@ -559,7 +559,7 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def _kept(value: Any, depth: int, left: list[int], copied: bool, before: Any = None) -> Kept:
+def _kept(value: Any, depth: int, left: list[int], copied: bool, before: object = None) -> Kept:
     kept = _new(value, depth, left, copied, before)
     kept.identity = id(value)
     return kept
@@ -723,7 +723,7 @@ def _has_grown(parts: Parts, value: list[Any], limit: int = SMALL) -> bool:
     return 0 < parts.length < len(value) and _begins_with(tuple(value[: parts.length]), parts, limit, False)
 
 
-def _opened(item: Any) -> Iterator[Any]:
+def _opened(item: object) -> Iterator[Any]:
     value = item.value if type(item) is Kept else None
     if not isinstance(value, Parts) or not issubclass(value.kind, tuple):
         yield item
@@ -732,7 +732,7 @@ def _opened(item: Any) -> Iterator[Any]:
         yield from _opened(part) if type(part) is Kept else ()
 
 
-def _begins_with(items: tuple[Any, ...], parts: Parts, limit: int, closely: bool) -> bool:
+def _begins_with(items: tuple[object, ...], parts: Parts, limit: int, closely: bool) -> bool:
     """Whether the first items are those that were kept."""
     originals = parts.items
     others = [*compress(zip(items, originals, strict=False), map(is_not, items, originals))]

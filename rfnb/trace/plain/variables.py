@@ -207,7 +207,7 @@ class Budgets:
         for budget in (self.host, self._device):
             budget.move(cut, kept, moved)
 
-    def add_raw(self, raw: Any, size: int) -> None:
+    def add_raw(self, raw: object, size: int) -> None:
         """Counts a raw tensor of the log, of this size."""
         entries, key = self._entries, id(raw)
         count = entries.get(key, 0)
@@ -238,7 +238,7 @@ class Budgets:
             else:
                 self._add_large(_raw_of(value, None), size)
 
-    def _add_large(self, raw: Any, size: int) -> None:
+    def _add_large(self, raw: object, size: int) -> None:
         if raw is None or self._is_on_host(raw):
             self.host.bytes += size
             return
@@ -266,7 +266,7 @@ class Budgets:
         self._raws = max(self._raws - 1, 0)
         return int(value.nbytes)
 
-    def separate(self, raw: Any, kept: Kept) -> None:
+    def separate(self, raw: object, kept: Kept) -> None:
         """An entry has a copy in place of a raw tensor."""
         budget, size = self._device if is_on_device(raw, 0) else self.host, self.drop(raw, 0)
         if size > TINY:
@@ -310,13 +310,13 @@ def is_tiny(value: Any, version: int | None) -> bool:
     return all((size := size + part.bytes) <= TINY for part in tensors_in(value))
 
 
-def is_on_device(value: Any, version: int | None) -> bool:
+def is_on_device(value: object, version: int | None) -> bool:
     """Whether a tensor, or the first one in a container, is on an accelerator."""
     raw = _raw_of(value, version)
     return raw is not None and not backend_of(raw).is_on_host_raw(raw)
 
 
-def _raw_of(value: Any, version: int | None) -> Any:
+def _raw_of(value: object, version: int | None) -> Any:
     if version is not None:
         return value
     if type(value) is Kept and value.backend is not None:
@@ -389,7 +389,7 @@ class FrameVariables:
         value = names.get(name, MISSING) if path is None else path.value(names)
         return MISSING if value is HIDDEN else value
 
-    def forget_functions(self, names: Mapping[str, Any]) -> None:
+    def forget_functions(self, names: Mapping[str, object]) -> None:
         """Before the first loop, looks no longer at attributes that cannot be read, or are functions and the like."""
         if not self.last:
             self._forget({name for name, path in self._paths.items() if _is_no_value(path, names)})
@@ -431,7 +431,7 @@ class FrameVariables:
 
     # -- before and after lines
 
-    def look_first(self, used: Iterable[str], names: Mapping[str, Any]) -> dict[str, int]:
+    def look_first(self, used: Iterable[str], names: Mapping[str, object]) -> dict[str, int]:
         """Takes the variables before a loop; their places in the log. used: those that it uses."""
         values = {name: value for name in used if (value := self.value(name, names)) is not MISSING}
         if any(map(tensor_backend().hides_changes, values.values())):
@@ -442,7 +442,7 @@ class FrameVariables:
                 self.add(name, Use(name, BEFORE, 0, False, True), value)
         return {name: at for name, at in self.last.items() if name in values}
 
-    def take(self, names: Mapping[str, Any], statement: int, whole: bool, header: bool) -> None:
+    def take(self, names: Mapping[str, object], statement: int, whole: bool, header: bool) -> None:
         """Takes what a statement assigned, or changed in place.
 
         whole: it ran to its end. header: it is that of a loop, whose target has a new value.
@@ -488,7 +488,7 @@ class FrameVariables:
                 self.spend(0)
         return True
 
-    def _add_plain(self, name: str, use: Use, value: Any) -> bool:
+    def _add_plain(self, name: str, use: Use, value: object) -> bool:
         """Takes a new value of a variable that had no object, if it is a number, a text or a plain tensor."""
         log, version, kept = self.log, None, value
         if type(value) not in PLAIN:
@@ -513,7 +513,7 @@ class FrameVariables:
                 self.spend(0)
         return True
 
-    def _take(self, name: str, value: Any, use: Use, assigned: bool, of_header: bool) -> None:
+    def _take(self, name: str, value: object, use: Use, assigned: bool, of_header: bool) -> None:
         """Takes a value that may need a closer look.
 
         assigned: a statement has assigned it. of_header: the header of a loop may have.
@@ -719,7 +719,7 @@ class FrameVariables:
         return self._memories[at]
 
 
-def _is_no_value(path: Path, names: Mapping[str, Any]) -> bool:
+def _is_no_value(path: Path, names: Mapping[str, object]) -> bool:
     """Whether an attribute cannot be read, or is a module, a function or the like that the code only reads."""
     value = path.value(names)
     return value is HIDDEN or not (value is MISSING or path.written or not is_opaque(value))

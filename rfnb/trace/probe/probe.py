@@ -29,6 +29,7 @@ from rfnb.trace.compare.compare import compare
 from rfnb.trace.compare.comparison import Comparison
 from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.probe.shot import STEP, Material, Shot, read_shot, size_of
+from rfnb.trace.run.job import file_name, job_folder
 from rfnb.trace.run.options import recording_mode
 from rfnb.trace.run.random_numbers import OwnNumbers
 from rfnb.trace.run.run import Run
@@ -446,13 +447,15 @@ def probe(
     for parameter, value in (("loop", loop), ("name", name)):
         if not isinstance(value, str | None):
             raise ParameterError(f"probe: `{parameter}` must be a string", got=repr(value))
+    called = name or str(getattr(fn, "__name__", type(fn).__name__))
+    if path is None and (job := job_folder()) is not None:
+        path = job / "probes" / file_name(called)
     if path is not None:
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             raise RunFileError(f"probe: the folder {path} cannot be made", got=error) from error
     folder = Path(tempfile.mkdtemp(prefix="rfnb-probe-") if path is None else path)
-    called = name or str(getattr(fn, "__name__", type(fn).__name__))
     new_probe = Probe(folder, fn, every=every, budget=budget, loop=loop, start=start, name=called)
     if path is None:
         weakref.finalize(new_probe, _remove, folder, os.getpid())

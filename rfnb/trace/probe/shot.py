@@ -39,7 +39,7 @@ LONGEST = 100_000
 DEEPEST = 20
 
 
-def write_result(value: Any, dims: DimWriter, raws: RawWriter, depth: int = 0) -> dict[str, Any]:
+def write_result(value: object, dims: DimWriter, raws: RawWriter, depth: int = 0) -> dict[str, object]:
     """The result as JSON `{"kind": content}`; tensors are added to `raws`."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -74,7 +74,7 @@ def write_result(value: Any, dims: DimWriter, raws: RawWriter, depth: int = 0) -
     return {"text": visible(repr(value))[:LONGEST]}
 
 
-def read_result(data: Any, dims: DimReader, raws: RawReader) -> Any:
+def read_result(data: object, dims: DimReader, raws: RawReader) -> object:
     """The result; tuples are lists. Raises RunFileError for anything that `write_result` does not write."""
     kind = next(iter(of_type(data, dict, "result")), None)
     if kind not in READERS:
@@ -82,25 +82,25 @@ def read_result(data: Any, dims: DimReader, raws: RawReader) -> Any:
     return READERS[kind](data, dims, raws)
 
 
-def _number(data: Any, *_: Any) -> float:
+def _number(data: object, *_: object) -> float:
     word = get(data, "number", str)
     if word not in ("nan", "inf", "-inf"):
         raise RunFileError("the file has a number that is none", got=word[:40])
     return float(word)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A text as it is; views escape it."""
     if not isinstance(value, str):
         raise RunFileError("a text in the file is none", got=type(value).__name__)
     return value
 
 
-def _dict(data: Any, dims: DimReader, raws: RawReader) -> dict[str, Any]:
+def _dict(data: object, dims: DimReader, raws: RawReader) -> dict[str, object]:
     return {_text(key): read_result(part, dims, raws) for key, part in get(data, "dict", list)}
 
 
-READERS: dict[str, Callable[[Any, DimReader, RawReader], Any]] = {
+READERS: dict[str, Callable[[Any, DimReader, RawReader], object]] = {
     "value": lambda data, dims, raws: (
         data["value"] is True
         or (data["value"] is not False and of_type(data["value"], (int, float, type(None)), "value"))
@@ -278,7 +278,7 @@ def _fitting(attention: Iterable[Seen], room: int) -> tuple[list[Seen], list[str
     return items, left_out
 
 
-def _write_seen(seen: Seen, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
+def _write_seen(seen: Seen, dims: DimWriter, raws: RawWriter) -> dict[str, object]:
     weights = seen.weights
     series = Series.like(weights, seen.name)
     series.add(0, weights)

@@ -34,7 +34,7 @@ from rfnb.trace.record.traced import Traced
 class Recorder(Listener):
     """The listener that records a body while it is traced; `open` is true during that time."""
 
-    def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], Any] | None, code: CodeType | None):
+    def __init__(self, name: str, tape: Tape, generator: Callable[[str, int], object] | None, code: CodeType | None):
         self.name = name
         self.tape = tape
         self.code = code  # of the body
@@ -116,10 +116,10 @@ class Recorder(Listener):
         self._traced[id(other.plain)] = traced
         traced._trace, traced.sig, traced.lengths = other._trace, other.sig, other.lengths
 
-    def wrap_results(self, result: Any, node: Node) -> Any:
+    def wrap_results(self, result: object, node: Node) -> Any:
         """Wraps the results of an op or a module as values of the body, and returns them."""
         if type(result) is Tensor:
-            wrapped: Any = self._wrap(result)
+            wrapped = self._wrap(result)
             outputs = [(wrapped.value, 0)]
         else:
             wrapped = map_leaves(lambda leaf: self._wrap(leaf) if type(leaf) is Tensor else leaf, result)
@@ -289,8 +289,8 @@ class Recorder(Listener):
         return leaf.like(backend_of_raw(leaf._raw).identity_raw(leaf._raw))
 
     def call_module(
-        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
+    ) -> object:
         """Runs a module and records it as a node, with the ops of the module as its body."""
         node = self._begin(type(module).__name__, self.numbers([args, kwargs]), "module")
         node.facts = module_facts(module)
@@ -307,7 +307,7 @@ class Recorder(Listener):
                 value.output = position
         return result
 
-    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    def cond(self, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> Any:
         """Records a branch that is decided at every step, if `pred` is a value of a body; else takes one side now."""
         if not isinstance(pred, Traced):
             return super().cond(pred, true_fn, false_fn)
@@ -354,7 +354,7 @@ class Recorder(Listener):
         for call in self.tape.calls[start:end]:
             call.node = call.node or node
 
-    def new_stream(self, device: str) -> Any:
+    def new_stream(self, device: str) -> object:
         """Creates a random generator that is reseeded for each step."""
         assert self._generator is not None, "the recorder is closed"
         generator = self._generator(device, len(self.tape.streams))
@@ -374,7 +374,7 @@ def _apart(given: list[Tensor], node: Node, leaf: Any) -> Any:
     return leaf.like(leaf._raw) if is_operand and node.source is not None and node.source.names() else leaf
 
 
-def _positions(result: Any) -> Iterator[tuple[Value, int]]:
+def _positions(result: object) -> Iterator[tuple[Value, int]]:
     """The values in a result, each with its position; -1 inside a part that is itself a structure."""
     parts = result if isinstance(result, tuple | list) else [result]
     for position, part in enumerate(parts):
@@ -395,7 +395,7 @@ def current_side() -> Recorder | None:
     return who if who is not None and who.within is not None else None
 
 
-def unwrap(leaf: Any) -> Any:
+def unwrap(leaf: object) -> Any:
     """The tensor of the traced frame, for a value of this body or an outer one. Other leaves are returned unchanged."""
     if not isinstance(leaf, Traced):
         return leaf

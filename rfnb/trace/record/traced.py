@@ -158,5 +158,5 @@ class Pending(Tensor):
         names = ", ".join(printable_name(dim.name) for dim in self.dims)
         return encodable(f"Tensor {{{names}}}, available after the loop")
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         return {"text/plain": repr(self)}

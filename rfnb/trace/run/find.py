@@ -58,7 +58,7 @@ def steps_begun(run: Run) -> int:
     return run.steps + (run.failed is not None and run.failed.step == run.steps)
 
 
-def of_step(test: Callable[[RunStep], Any], at: RunStep) -> Any:
+def of_step(test: Callable[[RunStep], object], at: RunStep) -> Any:
     """The result of a condition; False in a step that failed before it had the values that are named.
 
     Raises ExpressionNameError or LoopNameError for a name that the step before it does not have either.
@@ -103,7 +103,7 @@ def sequence_number(run: Run, batch: int | str) -> int:
     return operator.index(batch) % run.batch
 
 
-def test_of(where: Where) -> Callable[[RunStep], Any]:
+def test_of(where: Where) -> Callable[[RunStep], object]:
     """A function that evaluates a condition at a step. Raises ExpressionError for an expression that cannot be read, or
     that calls a function that there is not, and LoopError for a function that does not take one argument.
     """
@@ -126,7 +126,7 @@ def test_of(where: Where) -> Callable[[RunStep], Any]:
     return test
 
 
-def takes_one(fn: Callable[..., Any]) -> bool:
+def takes_one(fn: Callable[..., object]) -> bool:
     """Whether a function can be called with one argument; True where its signature is not known."""
     try:
         signature = inspect.signature(fn)
@@ -139,7 +139,7 @@ def takes_one(fn: Callable[..., Any]) -> bool:
     return True
 
 
-def truth(found: Any, where: Where, step: int, asked_by: str = "find") -> bool:
+def truth(found: object, where: Where, step: int, asked_by: str = "find") -> bool:
     """The result of a condition as a bool. Raises LoopError if it is something else."""
     if isinstance(found, bool | np.bool_):
         return bool(found)

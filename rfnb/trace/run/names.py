@@ -36,7 +36,7 @@ known_functions = cache(functions_of_ops)
 """The functions of rf that an expression can call."""
 
 
-def evaluate(expression: str | Expression, at: RunStep) -> Any:
+def evaluate(expression: str | Expression, at: RunStep) -> object:
     """The value of an expression at a step. Raw tensors in it become Tensors."""
     expression = expression if isinstance(expression, Expression) else read(expression)
     names = Names(at._variables(), known_functions(), own_functions)
@@ -65,7 +65,7 @@ def compute(expression: Expression, names: Names) -> Any:
         return expression.value(names)
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(value: Any) -> object:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray) and is_raw(value):
@@ -121,7 +121,7 @@ def is_variable(replay: Any, name: str) -> bool:
     return name in variable_names(replay)
 
 
-def variable_at(at: RunStep, name: str, step: int) -> Any:
+def variable_at(at: RunStep, name: str, step: int) -> object:
     """A variable of plain Python before `step`, as views show it; None if there is none. Raises LostValue."""
     replay: Any = at.run.replay
     try:
@@ -195,7 +195,7 @@ class StepNames(Mapping[str, Any]):
             return getattr(at, name)
         return self._dim(name)
 
-    def _bare(self, value: Any) -> Any:
+    def _bare(self, value: Any) -> object:
         """The raw tensor of a value of plain Python, whose axes have no names of the user."""
         if not self._is_plain or not isinstance(value, Tensor):
             return value

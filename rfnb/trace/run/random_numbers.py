@@ -32,7 +32,7 @@ class OwnNumbers:
         fn: the function that the blocks call; None for any code.
     """
 
-    def __init__(self, fn: Callable[..., Any] | None = None):
+    def __init__(self, fn: Callable[..., object] | None = None):
         from rfnb.backend.torch.random import global_generators
 
         self._global_generators = global_generators
@@ -68,14 +68,14 @@ class OwnNumbers:
             NUMPY.set_state(numpy[1])
 
 
-def with_own_numbers(fn: Function) -> Function | Callable[..., Any]:
+def with_own_numbers(fn: Function) -> Function | Callable[..., object]:
     """A function of the user with random numbers of its own; one of rfnb, which draws none, as it is."""
     inner = getattr(fn, "_holds", fn)  # of a condition
     if str(getattr(inner, "__module__", "")).startswith("rfnb."):
         return fn
     numbers = OwnNumbers(inner)
 
-    def beside(*args: Any) -> Any:
+    def beside(*args: object) -> Any:
         with numbers:
             return fn(*args)
 
@@ -87,7 +87,7 @@ MODULES = ("builtins", "math", "numpy", "operator", "rfnb", "torch")
 VALUES = (bool, int, float, complex, str, bytes, range, type(None), Tensor)
 
 
-def uses_torch_only(fn: Callable[..., Any]) -> bool:
+def uses_torch_only(fn: Callable[..., object]) -> bool:
     """Whether a function, by all that its code refers to, draws no random numbers but those of torch."""
     if not isinstance(getattr(fn, "__code__", None), CodeType):
         return False

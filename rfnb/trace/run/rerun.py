@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rfnb.core.ground.raw import selected
 from rfnb.errors import LoopError
@@ -11,7 +10,7 @@ from rfnb.trace.run import session
 from rfnb.trace.run.run import Run
 
 
-def run_again(run: Run, again: Callable[[], Any]) -> Run:
+def run_again(run: Run, again: Callable[[], object]) -> Run:
     """Calls `again()` with the seed of `run`, and returns the new run of the loop with the same name.
 
     Raises LoopError if the call ran no such loop, or several.

@@ -343,7 +343,7 @@ class Run(Shown):
         seed: int | None = None,
         sequence: int | str | None = None,
         hypothesis: int | None = None,
-        **states: Any,
+        **states: object,
     ) -> Run:
         """A new run that continues from the states before `step`, with edits: `run.fork(4, h=0.0, label="AH")`.
 
@@ -374,7 +374,7 @@ class Run(Shown):
         """
         return self.replay.fork(self, step, seed, (sequence, hypothesis), states)
 
-    def rerun(self, fn: Callable[[], Any] | None = None) -> Run:
+    def rerun(self, fn: Callable[[], object] | None = None) -> Run:
         """Repeats the call that contained the loop, with the current code, and returns the new run of the loop.
 
         fn: performs the call: `run.rerun(lambda: decode(x))`. Without it, the loop's function is looked up by name, so
@@ -396,7 +396,7 @@ class Run(Shown):
         """
         return self.replay.rerun(self, fn)
 
-    def gradients(self, loss: Any) -> Any:
+    def gradients(self, loss: object) -> Any:
         """The gradient norms of a loss at each step: `.norm["h"][i]` is ‖d loss / d h‖ for the value of the state `h`
         after step i; `.per_sequence["h"][i, b]` is the norm for one sequence. The result is shown as a table.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.op import guard_methods
@@ -22,7 +22,7 @@ class Runs(Shown):
         self._later: list[_Later] = []  # that nobody has looked at
         self._counted: dict[int, Mapping[Hashable, int]] = {}  # the storages of each run, by its number
         self._held = HeldStorages()
-        self._listeners: list[Callable[[], Any]] = []
+        self._listeners: list[Callable[[], object]] = []
         self._lock = RLock()  # loops may run in several threads
 
     @property
@@ -168,7 +168,7 @@ class Runs(Shown):
             self._held = HeldStorages()
         self._changed()
 
-    def on_change(self, listener: Callable[[], Any]) -> None:
+    def on_change(self, listener: Callable[[], object]) -> None:
         """Registers `listener`, which is called without arguments when a run is added, removed or pinned."""
         self._listeners.append(listener)
 

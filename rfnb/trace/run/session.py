@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from glob import escape
+from pathlib import Path
 
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.scope import current_meter, within
 from rfnb.trace.record.record import LoopRecord
-from rfnb.trace.run.options import in_notebook, recording_mode
+from rfnb.trace.run.job import JOB, file_name, in_job
+from rfnb.trace.run.options import in_notebook, options, recording_mode
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 
@@ -56,14 +60,27 @@ def store(run: Run) -> Run:
         observer(run)
     if receiver is not None or observer is None or recording_mode():
         (receiver or runs.add)(run)
+    if JOB in os.environ:
+        in_job(lambda folder: _write(run, folder / "runs"))
     return run
+
+
+def _write(run: Run, folder: Path) -> None:
+    """Writes a run for those who follow this job; older ones of its loop are removed, as in `rf.runs`."""
+    from rfnb.trace.run.file.save import write_run_file
+
+    folder.mkdir(exist_ok=True)
+    name = file_name(run.name)
+    write_run_file(run, folder / f"{name}-{run.serial:06d}.rfrun", limit=None, states=options.trace_budget)
+    for path in sorted(folder.glob(f"{escape(name)}-{'[0-9]' * 6}.rfrun"))[: -options.keep]:
+        path.unlink()
 
 
 def store_later(loop: Hashable, n_bytes: int, make: Callable[[], Run]) -> None:
     """Adds a run to `rf.runs` that is made when these are looked at, as `Runs.add_later`; now, if more than that is
     active.
     """
-    if _receiver.get() is None and _observer.get() is None and current_meter() is None:
+    if _receiver.get() is None and _observer.get() is None and current_meter() is None and JOB not in os.environ:
         runs.add_later(loop, n_bytes, make)
     else:
         store(make())

@@ -112,7 +112,7 @@ def over_steps(values: Sequence[Tensor], axis: Dim, size: Size) -> Tensor:
     return tensor_of(backend_of_raw(raws[0]).stack_raw(raws), signature, first.lengths.bind({axis: size}))
 
 
-def _tensor(value: Any, what: str) -> Tensor:
+def _tensor(value: object, what: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, bool | int | float):

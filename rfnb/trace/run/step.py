@@ -57,7 +57,7 @@ class StepText(NamedTuple):
     text: str
 
 
-def is_lost(text: Any) -> bool:
+def is_lost(text: object) -> bool:
     """Whether a text of a step stands for a value that was not kept; texts that are values themselves have quotes."""
     words = text if isinstance(text, str) else ""
     return words.startswith(("changed later", "may have changed")) or words.endswith(("no longer kept", "not kept"))
@@ -182,16 +182,16 @@ class Replayable(Protocol):
     def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
         """The position of a hypothesis, at a place after a step, along each beam of the values of that step."""
 
-    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
+    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, object]) -> Run:
         """A new run that continues from edited states before `step`. only: the sequence and hypothesis to edit."""
 
     def locked_states(self, run: Run, step: int) -> Mapping[str, str]:
         """The states that a fork cannot edit before `step`, with the reasons: all of them where no fork is possible."""
 
-    def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
+    def rerun(self, run: Run, fn: Callable[[], object] | None) -> Run:
         """A new run of the same call, executed with the current code."""
 
-    def gradients(self, run: Run, loss: Any) -> Any:
+    def gradients(self, run: Run, loss: object) -> Any:
         """The gradient norms of a loss at each step."""
 
     def loops(self, step: int) -> list[Run]:
@@ -284,7 +284,7 @@ class RunStep(Shown):
             raise AttributeError(name)
         return self[name]
 
-    def _variables(self) -> Mapping[str, Any]:
+    def _variables(self) -> Mapping[str, object]:
         """The names that an expression can use."""
         return StepNames(self)
 
@@ -314,7 +314,7 @@ class RunStep(Shown):
             values = [self[name]]
         return self._with_numbers(values + [self.after[state] for state in states], name)
 
-    def _with_numbers(self, found: list[Any], name: str | None) -> list[Any]:
+    def _with_numbers(self, found: list[Any], name: str | None) -> list[object]:
         if any(isinstance(value, str) for value in found):
             raise LoopNameError(f"{self.run.name}: {name!r} has no numbers in step {self.step}")
         return found

@@ -57,12 +57,12 @@ class PlainSteps:
         """The name of the variable."""
         return value.name
 
-    def rerun(self, run: Run, fn: Any) -> NoReturn:
+    def rerun(self, run: Run, fn: object) -> NoReturn:
         """Raises LoopError."""
         what = f"rerun: {run.name} is plain Python code, of which only the steps were recorded, not its call"
         raise LoopError(what, hint="run.fork(0), or the code once more")
 
-    def gradients(self, run: Run, loss: Any) -> NoReturn:
+    def gradients(self, run: Run, loss: object) -> NoReturn:
         """Raises LoopError."""
         what = f"gradients: {run.name} is plain Python code, whose steps cannot be computed again"
         raise LoopError(what, hint="rf.Loop")
@@ -155,7 +155,7 @@ class Grown:
 
     __slots__ = ("__weakref__", "_array", "_looked", "_numbers", "parts")
 
-    def __init__(self, parts: Iterable[Any] = ()):
+    def __init__(self, parts: Iterable[object] = ()):
         self.parts: list[Any] = [*parts]
         self._looked = self._numbers = 0
         self._array: Any = ()
@@ -186,7 +186,7 @@ class GrownRows(NamedTuple):
     rows: Callable[[int], list[Any]]
 
 
-def as_code(name: str, value: Any) -> Any:
+def as_code(name: str, value: object) -> Any:
     """A value as code has it; in lists, tuples and dicts, the errors for parts that were not kept.
 
     Raises NoValue if it was not kept, LostValue if it no longer is.
@@ -212,7 +212,7 @@ def _part(name: str, value: Any) -> Any:
     return value
 
 
-def array_of(value: Any) -> np.ndarray | None:
+def array_of(value: object) -> np.ndarray | None:
     """An array, number, or list or tuple of numbers as an array; None for other values."""
     if isinstance(value, list | tuple):
         value = np.asarray(value) if value and all(issubclass(kind, NUMBERS) for kind in {*map(type, value)}) else None

@@ -167,7 +167,7 @@ def best_changes(*, batch: int | str | None = None) -> Condition:
     return Condition("the best hypothesis changes", _in_search("best_changes", steps), batch)
 
 
-def falls_out(reference: Any, *, batch: int | str | None = None) -> Condition:
+def falls_out(reference: object, *, batch: int | str | None = None) -> Condition:
     """Holds in a search where the reference falls out of the beam.
 
     reference: text, labels or numbers, as for `tree.where`. For several sequences: a dict with one for each name of a

@@ -18,7 +18,7 @@ UNWRITTEN = """
     model_transformer_search_beam1 model_transformer_search_beam4 rec_sub_end_max_seq_len_expr
     rec_sub_end_max_seq_len_via resize_linear shift_axis_left shift_axis_nopad shift_axis_right
     size_base_longer_upsampled
-    repeat_layer time_chunking time_chunking_short_4_2
+    time_chunking time_chunking_short_4_2
     twod_lstm_average twod_lstm_last twod_lstm_max twod_lstm_weighted
     twod_lstm_in_loop_average twod_lstm_in_loop_last twod_lstm_in_loop_max twod_lstm_in_loop_weighted
 """.split()
@@ -45,4 +45,4 @@ def test_the_code_computes_the_same_or_has_no_form(file):
 
 def test_most_cases_have_a_form():
     """The number only falls."""
-    assert len(UNWRITTEN) <= 43 and len(CASES) >= 437
+    assert len(UNWRITTEN) <= 42 and len(CASES) >= 437

@@ -56,6 +56,21 @@ EXPRESSIONS = {
         ..., 1:
     ]
     * 2,
+    "tf.pad(source(0), [[0, 0], [1, 2], [0, 1]], constant_values=3.0)": np.pad(
+        X, [(0, 0), (1, 2), (0, 1)], constant_values=3.0
+    ),
+    "tf.pad(source(0), [[0, 0], [1, 0], [0, 0]])[:, :-1] * source(1)": np.pad(X, [(0, 0), (1, 0), (0, 0)])[:, :-1] * Y,
+    "tf.gather(source(0), tf.argmax(source(1), axis=-1), axis=2, batch_dims=2)": np.take_along_axis(
+        X, Y.argmax(-1)[..., None], -1
+    )[..., 0],
+    "tf.gather(source(0), [2, 0], axis=-1)": X[..., [2, 0]],
+    "tf.gather(source(0), tf.range(3), axis=2)": X[..., :3],
+    "tf.einsum('btf,btf->bt', source(0), source(1))": (X * Y).sum(-1),
+    "tf.einsum('bti, btj -> bij', source(0), source(1))": np.einsum("bti,btj->bij", X, Y),
+    "tf.einsum('btf,bsf->bts', source(0), source(1)[:, :2])": np.einsum("btf,bsf->bts", X, Y[:, :2]),
+    "tf.matmul(source(0), source(1)[:, :2], transpose_b=True)": X @ Y[:, :2].swapaxes(1, 2),
+    "tf.map_fn(lambda x: x - tf.reduce_mean(x, axis=0, keepdims=True), source(0))": X - X.mean(1, keepdims=True),
+    "tf.map_fn(lambda xy: tf.reduce_sum(xy[0] * xy[1]), (source(0), source(1)), dtype=tf.float32)": (X * Y).sum((1, 2)),
     "tf.tile(source(0), [1, 1, 2])": np.tile(X, (1, 1, 2)),
     "tf.tile(source(0)[:, :1], [1, 3, 1])": np.tile(X[:, :1], (1, 3, 1)),
     "tf.stack([source(0), source(1)], axis=2)": np.stack([X, Y], 2),

@@ -194,11 +194,18 @@ def test_a_choice_without_a_search_needs_no_scores():
 
 
 def test_parts_that_nobody_takes():
-    """The state of a cell is an output of its own only if some layer takes it."""
+    """The state of a cell is an output of its own only if some layer takes it; joined too, outside of a loop."""
     taken = {"s": {**KINDS["cell"], "from": "data:source"}}
     taken["output"] = {"class": "get_last_hidden_state", "from": "s", "key": "c", "n_out": 3}
     lone = {"s": {**KINDS["cell"], "from": ["data:source", "prev:s"]}, "output": {**KINDS["linear"], "from": "s"}}
-    assert [assert_same(unit, [3, 1]).get_layer("output/s").spec.gives_parts for unit in (taken, lone)] == [True, False]
+    used = [assert_same(unit, [3, 1]).get_layer("output/s").spec.used_parts for unit in (taken, lone)]
+    assert used == [{"state:c"}, set()]
+    cell = {"class": "rec", "unit": "lstm", "n_out": 3, "from": "data"}
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}})).construct_from_dict({"output": cell})
+    outputs = net(net.extern_data.example())
+    assert "output/state:*" not in outputs and net.get_layer("output").spec.used_parts == {"state:c", "state:h"}
+    parts = [outputs[f"output/state:{part}"].numpy() for part in "ch*"]
+    assert np.array_equal(np.concatenate(parts[:2], -1), parts[2])
 
 
 QUERY = {**KINDS["linear"], "from": "data:source"}

@@ -135,3 +135,19 @@ def test_layers_with_one_name_scope_share_filters():
     out = net.forward({"data": (X, [4, 2])})
     twice = net.forward({"data": (out["a"].copy_masked(0).raw_tensor.detach().numpy(), [4, 2])})["a"]
     np.testing.assert_allclose(out["output"].raw_tensor.detach()[0], twice.raw_tensor.detach()[0], rtol=1e-5)
+
+
+def test_a_choice_takes_the_exact_logarithm_of_a_softmax():
+    """Also of probabilities that are too small for a number of 32 bits."""
+    unit = {
+        "p": {"class": "softmax", "from": "prev:output", "target": "classes"},
+        "output": {"class": "choice", "from": "p", "target": "classes", "beam_size": 3, "initial_output": 0},
+        "end": {"class": "compare", "from": "output", "value": 0},
+    }
+    rec = {"class": "rec", "unit": unit, "from": [], "target": "classes", "max_seq_len": 1}
+    net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}, "classes": {"dim": 3, "sparse": True}}))
+    params = net.construct_from_dict({"output": rec}).get_layer("output/p").params
+    params["W"].assign(np.zeros((3, 3), "float32"))
+    params["b"].assign(np.array([0.0, 200.0, 100.0], "float32"))
+    found = net.search({"data": (np.zeros((1, 2, 2), "float32"), [2])})
+    assert found.scores.numpy().round().tolist() == [[0.0, -100.0, -200.0]]

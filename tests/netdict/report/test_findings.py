@@ -35,7 +35,7 @@ STOPPED = {
     "class": ({"h": {"class": "line", "from": "data"}}, "there is no layer class 'line'"),
     "known elsewhere": (
         {"h": {"class": "tikhonov_regularization", "from": "data"}},
-        "the class tikhonov_regularization is not supported yet",
+        "tikhonov_regularization has an effect on gradients alone",
     ),
     "option": ({"h": {"class": "copy", "from": "data", "sise": 3}}, "unknown option 'sise'"),
     "no n_out": ({"h": {"class": "linear", "from": "data"}}, "the number of outputs is missing"),
@@ -70,8 +70,117 @@ def test_all_that_stops_is_listed_also_behind_what_stops():
         "output": softmax("c", loss="mce"),
     }
     found = stops(net)
-    assert ("the class tikhonov_regularization is not supported yet", ("a", "b")) in found
+    assert ("tikhonov_regularization has an effect on gradients alone", ("a", "b")) in found
     assert ("unknown option 'sise'", ("c",)) in found
+
+
+def test_inner_nets_and_loops_are_looked_at_behind_what_stops():
+    inner = {
+        "a": {"class": "ours", "from": "data"},
+        "b": {"class": "linear", "n_out": 3, "activation": "relux", "from": "a"},
+        "t": {"class": "reduce", "mode": "mean", "axis": "T", "from": "a"},
+        "output": {"class": "combine", "kind": "add", "from": ["b", "t"]},
+    }
+    unit = {
+        "s": {"class": "rnn_cell", "unit": "LSTMBlock", "n_out": 3, "from": ["data:source", "prev:e"], "odd": 1},
+        "e": {"class": "theirs", "from": "s", "n_out": 3},
+        "output": {"class": "softmax", "from": "e", "target": "classes", "loss": "mce"},
+    }
+    net = {
+        "sub": {"class": "subnetwork", "from": "data", "subnetwork": inner},
+        "output": {"class": "rec", "from": "sub", "unit": unit, "target": "classes"},
+    }
+    assert {(what, layers) for what, layers in stops(net)} == {
+        ("there is no layer class 'ours'", ("sub/a",)),
+        ("there is no activation 'relux'", ("sub/b",)),
+        ("unknown option 'odd'", ("output/s",)),
+        ("there is no layer class 'theirs'", ("output/e",)),
+        ("there is no loss 'mce'", ("output/output",)),
+    }
+    findings = network(net).report().of("stops")
+    assert {found.layers[0]: found.behind for found in findings}["sub/a"] == 8
+    assert {found.layers[0]: found.behind for found in findings}["output/output"] == 1
+
+
+def test_what_follows_from_the_dims_of_a_grey_box_is_no_stop():
+    net = {
+        "a": {"class": "ours", "from": "data"},
+        "r": {"class": "reduce", "mode": "sum", "axis": "stag:made-by-ours", "from": "a"},
+        "output": softmax("r"),
+    }
+    assert stops(net) == [("there is no layer class 'ours'", ("a",))]
+
+
+LIMITS = {
+    "initial_state is kept from epoch to epoch": {
+        "class": "rec", "unit": "lstm", "n_out": 3, "initial_state": "keep_over_epoch", "from": "data",
+    },
+    "a placeholder of a TensorFlow session has no value": {
+        "class": "eval", "eval": "source(0) * tf.placeholder_with_default(1.0, ())", "from": "data",
+    },
+    "tf.gradients works on a graph of TensorFlow": {
+        "class": "eval", "eval": "tf.gradients(source(0), source(0))[0]", "from": "data",
+    },
+    "a function makes variables of TensorFlow": {
+        "class": "eval", "eval": "source(0) * tf.get_variable('x', shape=(4,))", "from": "data",
+    },
+    "synthetic_gradient has an effect on gradients alone": {
+        "class": "synthetic_gradient", "gradient": "data", "from": "data",
+    },
+    "an external program (sprint) computes it": {
+        "class": "softmax", "loss": "sprint", "loss_opts": {"sprint_opts": {"sprintExecPath": "rasr"}}, "from": "data",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", LIMITS)
+def test_what_is_not_to_be_had_is_said_with_a_way_out(said):
+    [found] = network({"h": LIMITS[said], "output": softmax("h")}).report().of("stops")
+    assert (found.what, found.layers, found.behind) == (said, ("h",), 1) and found.way
+
+
+STUBBED = """
+import tensorflow as tf
+from elsewhere import transform
+extern_data = {"data": {"dim": 4}, "classes": {"dim": 5, "sparse": True, "same_dim_tags_as": "data"}}
+def warp(data, network, factor=2):
+    return tf.contrib.image.sparse_image_warp(data.placeholder, factor)
+network = {
+  "a": {"class": "eval", "eval": transform, "from": "data"},
+  "b": {"class": "eval", "from": "a",
+        "eval": "self.network.get_config().typed_value('warp')(source(0, as_data=True), network=self.network)"},
+  "output": {"class": "softmax", "loss": "ce", "from": "b"},
+}
+"""
+
+
+def test_functions_that_are_not_known_get_a_stub_that_runs(tmp_path):
+    path = tmp_path / "warped.config"
+    path.write_text(STUBBED)
+    report = rf.Network.from_config(path, strict=False).report()
+    assert [found.layers for found in report.of("stops")] == [("a",), ("b",)]
+    names: dict = {}
+    exec("\n".join(found.stub for found in report.of("stops")), names)
+    functions = {name: names[name] for name in ("transform", "warp")}
+    net = rf.Network.from_config(path, functions=functions)
+    assert net.report() and net(net.extern_data.example())
+    assert "functions to fill in\n  def transform(source, **options):  # layer 'a'" in str(report)
+
+
+def test_a_search_that_does_not_run_is_said_beside_a_training_that_does():
+    unit = {
+        "p": {"class": "softmax", "from": "prev:output", "target": "classes", "loss": "ce"},
+        "output": {"class": "choice", "from": "p", "target": "classes", "initial_output": 0},
+    }
+    rec = {"class": "rec", "from": [], "target": "classes", "unit": unit}
+    report = network({"output": rec}).report()
+    [found] = report.of("search")
+    assert report and found.what.startswith("in a search: the loop has no length")
+    with pytest.raises(rf.errors.NetworkError, match="the loop has no length"):
+        net = network({"output": rec})
+        net.search(net.extern_data.example())
+    ending = {**unit, "end": {"class": "compare", "from": "output", "value": 0}}
+    assert not network({"output": {**rec, "unit": ending, "max_seq_len": 9}}).report().of("search")
 
 
 def test_a_circle_and_a_net_without_an_end():

@@ -62,6 +62,24 @@ def train(net, steps):
     return torch.stack(losses)
 
 
+def local_model(seed):
+    """Of torch, with a batch norm whose statistics are averaged too."""
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+
+
+def train_locally(net, rank, steps, after_step):
+    """Steps of a process on data of its own."""
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    average = after_step(optimizer, net)
+    draw = torch.Generator().manual_seed(rank)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        net(torch.randn(5, 4, generator=draw)).pow(2).mean().backward()
+        optimizer.step()
+        yield average
+
+
 def in_shards(net):
     """Each part, and what is left, in shards of their own."""
     kind = next(net.parameters()).device.type
@@ -98,6 +116,12 @@ def main(folder, device="cpu"):
         losses = train(engine(net), rf.distributed.in_step(share, empty=empty))
         state = {key: getattr(raw, "full_tensor", lambda raw=raw: raw)() for key, raw in net.state_dict().items()}
         found[name] = losses.cpu(), {key: raw.cpu() for key, raw in state.items()}
+    net = local_model(rank)
+    averaging = train_locally(net, rank, 5, lambda o, n: rf.average_parameters(o, every=2, model=n))
+    average = [*averaging][-1]
+    found["averaged"] = {key: raw.clone() for key, raw in net.state_dict().items()}
+    average.now()
+    found["at the end"] = net.state_dict()
     torch.save(found, f"{folder}/{rank}.pt")
     distributed.barrier()  # the other process still needs this one
     os._exit(0)  # threads of gloo that outlive the interpreter now and then abort the process

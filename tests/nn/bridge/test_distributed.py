@@ -12,6 +12,8 @@ import torch
 from torch.nn.functional import pad
 from torch.testing import assert_close
 
+import rfnb as rf
+from rfnb.errors import ParameterError
 from tests.nn.bridge import ddp_worker
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
@@ -57,3 +59,39 @@ def test_two_processes_train_as_one(found, alone, engine):
     for name, raw in expected.items():
         assert_close(state[name], raw, msg=name)
         assert state[name].equal(other[name]), name
+
+
+@pytest.mark.slow
+def test_parameters_and_statistics_are_averaged_every_few_steps(found):
+    nets = [ddp_worker.local_model(rank) for rank in (0, 1)]
+    processes = [ddp_worker.train_locally(net, rank, 5, lambda *_: None) for rank, net in enumerate(nets)]
+    for step in range(1, 6):
+        for process in processes:
+            next(process)
+        if step % 2 == 0:
+            average(nets)
+    for net, process in zip(nets, found, strict=True):
+        assert_same(process["averaged"], net.state_dict())
+    average(nets)
+    for net, process in zip(nets, found, strict=True):
+        assert_same(process["at the end"], net.state_dict())
+
+
+def average(nets):
+    """Sets all floating-point values of both to their mean."""
+    for first, second in zip(*(net.state_dict().values() for net in nets), strict=True):
+        if first.is_floating_point():
+            mean = (first + second) / 2
+            first.copy_(mean), second.copy_(mean)
+
+
+def assert_same(state, expected):
+    for name, raw in expected.items():
+        assert_close(state[name], raw, msg=name)
+
+
+@pytest.mark.parametrize("wrong", [{"optimizer": 3}, {"every": 0}, {"every": True}, {"model": "net"}], ids=str)
+def test_wrong_arguments_of_average_parameters_are_named(wrong):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+    with pytest.raises(ParameterError, match=f"`{next(iter(wrong))}` is of the wrong kind"):
+        rf.average_parameters(**{"optimizer": optimizer, **wrong})

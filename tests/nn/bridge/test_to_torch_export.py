@@ -163,6 +163,20 @@ def test_a_loop_that_ends_by_a_condition_says_so():
         exported(net)
 
 
+@pytest.mark.parametrize("bound", ["start", "end", "size"])
+def test_bounds_that_are_tensors_say_that_their_numbers_are_needed(bound):
+    class Sliced(rf.Module):
+        def __call__(self, x, at):
+            return rf.slice(x, axis=time, **{bound: at})[0]
+
+    net = rf.to_torch(Sliced(), in_dims=[[rf.batch_dim, time, feat], [rf.batch_dim]]).eval()
+    arguments = torch.rand(2, 6, feat.dimension), torch.tensor([3, 2]), torch.tensor([6, 4])
+    assert net(*arguments).shape == (2, 3, feat.dimension)
+    auto = torch.export.Dim.DYNAMIC
+    with pytest.raises(rf.errors.BackendError, match="slice: the numbers of a tensor are needed"):
+        torch.export.export(net, arguments, dynamic_shapes=(({0: auto, 1: auto}, {0: auto}, {0: auto}),))
+
+
 def test_no_number_of_the_first_batch_stays_in_the_program():
     """Only sizes of 0 and 1 are special to torch: batches of one sequence, or of one or two frames, may not fit."""
     shortest = torch.ones(2, 3, 8), torch.tensor([3, 1])

@@ -94,7 +94,7 @@ def random_options(name: str, chance: random.Random) -> dict[str, Any]:
         "repetition_penalty": 1.3,
         "no_repeat_ngram_size": 2,
         "bad_words_ids": [[7], [9, 5]],
-        "min_new_tokens": 2,
+        "min_new_tokens": min(2, options["max_new_tokens"]),
         "forced_bos_token_id": 11,
         "forced_eos_token_id": ends[0],
         "suppress_tokens": [0, 1],

@@ -12,6 +12,7 @@ IDS = torch.tensor([[0, 5, 6, 7], [9, 4, 3, 11]])
 MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]])
 ENDS = {"eos_token_id": [26, 10, 16], "pad_token_id": 0, "max_new_tokens": 7}
 BEAMS = {**ENDS, "num_beams": 3, "length_penalty": 0.5, "repetition_penalty": 1.2, "sequence_bias": {(26,): 1.0}}
+SAMPLES = {**ENDS, "do_sample": True, "temperature": 0.5, "top_k": 7, "num_return_sequences": 2}
 CASES = [("gpt2", BEAMS), ("t5", BEAMS), ("bart", {**BEAMS, "min_new_tokens": 3}), ("gpt2", ENDS), ("t5", ENDS)]
 
 
@@ -21,14 +22,14 @@ def made(name, options, **more):
     return rf.search.from_generate(out, None, model.generation_config, model=model, **inputs, **options, **more)
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(("name", "options"), [*CASES, ("gpt2", SAMPLES), ("t5", SAMPLES)])
 def test_the_forced_score_of_a_hypothesis_is_its_own(name, options):
     for tree in made(name, options).tree:
         for hypothesis in tree.hypotheses:
             labels = tree.prefix(tree.steps - 1, hypothesis.place)
-            assert tree.trace.model.forced({tree.sequence: [labels]}) == {
-                tree.sequence: [pytest.approx(hypothesis.sum, rel=1e-4)]
-            }
+            [sums] = tree.trace.model.forced({tree.sequence: [labels]})[tree.sequence]
+            steps = [tree.scores[step, place] for step, place in enumerate(hypothesis.places)][: len(labels)]
+            assert sums == pytest.approx(steps, rel=1e-4, abs=1e-5)
 
 
 def test_a_reference_that_was_not_found_is_an_error_of_model_or_search():
@@ -36,6 +37,8 @@ def test_a_reference_that_was_not_found_is_an_error_of_model_or_search():
     where = tree.where([8, 12])
     scores = tree.trace.model.scores(1, (8, 12, 26))
     assert where.score == pytest.approx(sum(scores), rel=1e-5)
+    assert dict(where.label_scores) == pytest.approx(dict(zip(("8", "12", "26"), scores, strict=True)), rel=1e-4)
+    assert where.forced in where.text and where.forced in rf.show(where).text
     assert where.verdict == ("search error" if where.score > tree.best.score else "model error")
 
 
@@ -72,6 +75,38 @@ def test_a_branch_that_joins_the_tree_is_what_generate_gives_after_it(name, opti
         assert each.score == pytest.approx(each.sum / each.taken ** options.get("length_penalty", 0.0), rel=1e-4)
 
 
+def test_a_search_gets_its_model_later(tmp_path):
+    model, inputs = make_model("gpt2"), {"input_ids": IDS, "attention_mask": MASK}
+    options = {**BEAMS, "length_penalty": 0.0, "sequence_bias": {(26,): 6.0}}
+    with rf.capture(model, search=True) as seen:
+        model.generate(**inputs, **options)
+    found = seen.search[0]
+    assert "found.force(model" in found.tree[1].where([8, 12]).because
+    where, expected = (each.tree[1].where([8, 12]) for each in (found.force(model, **inputs), made("gpt2", options)))
+    assert where.label_scores == expected.label_scores and where.label_scores
+    with pytest.raises(SearchError, match="not one of `generate`"):
+        rf.search.load(found.save(tmp_path / "x.rfbeam")).force(model, **inputs)
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 3}, {"num_beams": 1}, {"num_beams": 3, "do_sample": True}], ids=str)
+def test_searches_of_whisper_are_forced_and_go_on(options):
+    model, speech = make_model("whisper"), torch.randn(2, 8, 60, generator=torch.Generator().manual_seed(2))
+    beginning = {"suppress_tokens": [5], "begin_suppress_tokens": [39]}
+    torch.manual_seed(1)
+    with rf.capture(model, search=True) as seen:
+        model.generate(speech, max_new_tokens=6, **options, **beginning)
+    tree = seen.search[0].force(model, input_features=speech).tree[1]
+    for hypothesis in tree.hypotheses:
+        [sums] = tree.trace.model.forced({1: [tree.prefix(tree.steps - 1, hypothesis.place)]})[1]
+        assert sums[-1] == pytest.approx(hypothesis.sum, rel=1e-4)
+    assert dict(tree.where([39, 7]).label_scores)["39"] == -np.inf
+    kept = tree.keep(1, 17)
+    grown = {each.labels for each in kept.hypotheses} - {each.labels for each in tree.hypotheses}
+    assert grown and all(labels[1] == 17 and 5 not in labels for labels in grown)
+    for each in kept.hypotheses:
+        assert each.sum == pytest.approx(sum(tree.trace.model.scores(1, each.labels)), rel=1e-4)
+
+
 def strip(labels):
     """The labels before an end label."""
     ends = [i for i, label in enumerate(labels) if label in ENDS["eos_token_id"]]
@@ -100,5 +135,5 @@ def test_what_cannot_be_kept_says_why():
     model = make_model("gpt2")
     inputs = {"input_ids": IDS, "attention_mask": MASK}
     found = rf.search.from_generate(generate(model, inputs, **BEAMS), None, model.generation_config, **BEAMS)
-    with pytest.raises(SearchError, match="`model` and the inputs"):
+    with pytest.raises(SearchError, match=r"found\.force\(model"):
         found.tree[0].keep(1, 30)

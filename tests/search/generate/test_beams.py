@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+import torch
 
 import rfnb as rf
 from rfnb.search.generate.scores import KeptScores
@@ -26,7 +27,28 @@ def test_all_beams_of_each_step_are_those_of_generate(seed, monkeypatch):
     recorded = record(monkeypatch)
     out = generate(model, inputs, **options, **({} if kept is None else {"logits_processor": [kept]}))
     found = rf.search.from_generate(out, None, model.generation_config, kept=kept, **options)
-    prompt, beams = out.sequences.shape[1] - out.beam_indices.shape[1], options["num_beams"]
+    check_beams(found, out, recorded, options["num_beams"])
+
+
+@pytest.mark.parametrize("seed", range(round(8 * FACTOR)))
+def test_sampled_beams_are_kept_as_they_were_drawn(seed, monkeypatch):
+    chance = random.Random(seed)
+    name = MODELS[seed % len(MODELS)]
+    model, inputs, options = make_model(name), random_inputs(name, chance), random_options(name, chance)
+    options |= {"do_sample": True, "temperature": chance.choice([0.7, 1.0, 2.0]), "top_k": chance.choice([0, 20])}
+    torch.manual_seed(seed)
+    without = generate(model, inputs, **options)
+    torch.manual_seed(seed)
+    recorded = record(monkeypatch)
+    with rf.capture(model, search=True) as seen:
+        out = generate(model, inputs, **options)
+    assert torch.equal(out.sequences, without.sequences)
+    check_beams(seen.search[0], out, recorded, options["num_beams"])
+
+
+def check_beams(found, out, recorded, beams):
+    """All beams of each step are the recorded ones, and the results those of the output."""
+    prompt = out.sequences.shape[1] - out.beam_indices.shape[1]
     for row, tree in enumerate(found.tree):
         for step in range(tree.steps):
             nodes = sorted(tree.nodes(step), key=lambda node: node.place)

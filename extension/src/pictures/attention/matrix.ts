@@ -20,6 +20,8 @@ type Scale = 'head' | 'row' | 'all' | 'one' | 'root';
 const [WIDTH, HEIGHT, CELL] = [760, 560, 36];
 const TOP = 6;
 const STRIP = 512;
+/** The table has so many rows and columns. */
+const ROWS = 64;
 
 /** The weights of one head, large: point at a weight to read it, click a row to colour the columns by it. */
 export class Matrix {
@@ -40,7 +42,9 @@ export class Matrix {
     this._legend = make('span', { class: 'rfnb-Legend' });
     const tools = make('div', { class: 'rfnb-Tools' }, this._title, this._scales(), this._legend, this._pathButton);
     const look = { class: 'rfnb-Matrix rfnb-Look', 'data-lm-suppress-shortcuts': 'true' };
-    this.element = make('div', look, tools, this._place, this._said, this._strip);
+    this._table = make('details', { class: 'rfnb-Tree-table' }, make('summary', {}, _words.__('as a table')));
+    this._table.addEventListener('toggle', () => this._fillTable());
+    this.element = make('div', look, tools, this._place, this._said, this._strip, this._table);
   }
 
   readonly element: HTMLElement;
@@ -51,6 +55,30 @@ export class Matrix {
     this._col = clamp(this._col, head.cols);
     this._draw();
     this._tell(this._locked === null ? null : this._row);
+    this._fillTable();
+  }
+
+  /** The weights as they are read aloud: a row of the table for each row of the picture. */
+  private _fillTable(): void {
+    if (!this._table.open || this._head === null) {
+      return;
+    }
+    const { rows, cols, pool } = this._head;
+    const labels = this._sides.labels(pool, Math.min(rows, ROWS), Math.min(cols, ROWS));
+    const heads = labels.cols.map(label => make('th', { scope: 'col' }, label));
+    const lines = labels.rows.map((label, row) => {
+      const weights = labels.cols.map((_, col) => make('td', {}, formatNumber(this._weight(row, col))));
+      return make('tr', {}, make('th', { scope: 'row' }, label), ...weights);
+    });
+    const head = make('thead', {}, make('tr', {}, make('td', {}), ...heads));
+    const scrolled = make(
+      'div',
+      { class: 'rfnb-Tree-rows', tabindex: 0 },
+      make('table', {}, head, make('tbody', {}, ...lines))
+    );
+    const isCut = rows > ROWS || cols > ROWS;
+    const note = isCut ? make('div', { class: 'rfnb-Facts' }, this._words.__('the first %1 of each', ROWS)) : null;
+    this._table.replaceChildren(this._table.firstElementChild!, ...[scrolled, note].filter(part => part !== null));
   }
 
   private _scales(): HTMLElement {
@@ -311,6 +339,7 @@ export class Matrix {
   private _legend: HTMLElement;
   private _said: HTMLElement;
   private _strip: HTMLElement;
+  private _table: HTMLDetailsElement;
   private _place: HTMLElement;
   private _svg: SVGSVGElement | null = null;
   private _rowBand: SVGRectElement | null = null;

@@ -61,7 +61,7 @@ function statesOf(node: TreeNode, { fall }: BeamScripts, words: Words): string[]
 }
 
 /** What the marks mean that occur in the tree. */
-export function legendOf(columns: TreeColumn[], { fall }: BeamScripts, words: Words): HTMLElement {
+export function legendOf(columns: TreeColumn[], { fall, living }: BeamScripts, words: Words): HTMLElement {
   const nodes = columns.flatMap(column => column.nodes);
   const has = (test: (node: TreeNode) => boolean) => nodes.some(test);
   const skipped = columns.reduce((sum, column) => sum + column.skipped, 0);
@@ -72,6 +72,7 @@ export function legendOf(columns: TreeColumn[], { fall }: BeamScripts, words: Wo
     [has(({ state }) => state === 'pruned'), 'pruned', '', words.__('pruned: found no place in the beam')],
     [has(({ ends }) => ends), '', '▣', words.__('ends here')],
     [has(node => written(node) === '·'), '', '·', words.__('had ended before')],
+    [living !== undefined, '', '↕', words.__('%1 places go on, those below have ended', living ?? 0)],
     [has(({ joined }) => joined !== null), 'joined', '', words.__('joined: the labels are the same')],
     [has(({ reference }) => reference), 'reference', '', words.__('the reference')],
     [fall !== null, '', '✂', words.__('the reference fell out')],

@@ -36,7 +36,7 @@ class Tree {
     private _scripts: BeamScripts,
     private _words: Words
   ) {
-    const { beam, name, fall } = _scripts;
+    const { beam, living, name, fall } = _scripts;
     this._columns = readTree(_scripts);
     this._places = placed(this._columns);
     const count = this._columns.reduce((sum, { nodes }) => sum + nodes.length, 0);
@@ -53,7 +53,7 @@ class Tree {
     this._all.hidden = this._foldable.length === 0;
     this._all.addEventListener('click', () => this._toggleAll());
     const steps = _words._n('%1 step', '%1 steps', this._columns.length, this._columns.length);
-    const label = _words.__('Tree of %1: %2, beam %3', name, steps, beam);
+    const label = _words.__('Tree of %1: %2, beam %3', name, steps, living ?? beam);
     this._head = make('div', { class: 'rfnb-Tree-head' });
     this._ring = draw('rect', { class: 'rfnb-Tree-ring', rx: 5, visibility: 'hidden' });
     this._plot = draw(

@@ -40,11 +40,10 @@ class GenericAttention(Layer, layer_class="generic_attention", sourceless=True):
             raise NetworkError(
                 "the weights are not of the frames of the base", got=weights.describe_dims(), expected=f"with {frames}"
             )
+        for dim in weights.dims if self.auto_squeeze else ():
+            if dim.dimension == 1 and dim not in base.dims and not dim.is_batch_dim():
+                weights = squeeze(weights, dim)
         y = matmul(weights, base, reduce=frames, use_mask=False)
-        if self.auto_squeeze:
-            for dim in weights.dims:
-                if dim.dimension == 1 and dim in y.dims and dim not in base.dims and not dim.is_batch_dim():
-                    y = squeeze(y, dim)
         return set_feature_dim(y, base.feature_dim)
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import reduce
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ from rfnb.nn.cells.lstm import BasicLSTM, LayerNormVariantsLSTM, VanillaLSTM, Zo
 from rfnb.nn.cells.simple import GRU, RHN, BasicRNN
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.ops.concat import concat, concat_features, split
-from rfnb.ops.create import full, zeros
+from rfnb.ops.create import full
 from rfnb.ops.dims import dim_match_priority_when_needed, last_frame_position_of_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import add
@@ -39,6 +39,7 @@ class Cell:
     """A cell of `rf` whose weights are the parameters of a layer. It is no module, since they belong to the layer."""
 
     parts: ClassVar[Sequence[str]] = ("h",)
+    hidden: ClassVar[Sequence[str]] = ()  # parts of the state that other layers cannot take
     cls: ClassVar[type[RecCell]]
     ignored: ClassVar[Sequence[str]] = ()
 
@@ -60,6 +61,7 @@ class Cell:
         self.settings = settings
         self.cell: Any = self.cls(in_dim, out_dim, **settings)
         self.layer = [layer]
+        self.visible = [part for part in self.parts if part not in self.hidden]
         self.make(layer)
 
     def fixed(self, layer: Layer) -> dict[str, Any]:
@@ -74,33 +76,43 @@ class Cell:
         """Gives the parameters to the cell."""
         raise NotImplementedError
 
-    def over(self, x: Tensor, state: State, axis: Dim) -> tuple[Tensor, State]:
+    def over(self, x: Tensor, state: Mapping[str, Tensor], axis: Dim) -> tuple[Tensor, State]:
         """Runs all steps."""
-        self.fill(self.layer[0].params)
+        self.fill(vars(self.layer[0]))
         return self.cell(x, state=self.complete(state, x, axis), spatial_dim=axis)
 
     held = False
 
     def hold(self) -> None:
         """Gives the parameters to the cell, for all steps that follow."""
-        self.fill(self.layer[0].params)
+        self.fill(vars(self.layer[0]))
         self.held = True
 
     def one_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Runs one step."""
         if not self.held:
-            self.fill(self.layer[0].params)
+            self.fill(vars(self.layer[0]))
         return self.cell(x, state=self.cell.state_class(state), spatial_dim=single_step_dim)
 
-    def complete(self, state: State, x: Tensor, *axes: Dim) -> State:
+    def complete(self, state: Mapping[str, Tensor], x: Tensor, *axes: Dim) -> State:
         """A state with what the cell carries beside its parts: the dropout masks of the sequences."""
-        batch = [dim for dim in x.dims if dim not in (*axes, self.in_dim)]
-        masks = self.cell.default_initial_state(batch_dims=batch) if self.cell.recurrent_dropout else {}
-        return self.cell.state_class({**masks, **state})
+        if self.cell.recurrent_dropout:
+            batch = [dim for dim in x.dims if dim not in (*axes, self.in_dim)]
+            state = {**self.cell.default_initial_state(batch_dims=batch), **state}
+        return self.cell.state_class(state)
 
-    def visible(self, state: State) -> dict[str, Tensor]:
-        """The parts of the last state that other layers can take, in their order."""
-        return {part: state[part] for part in self.parts}
+    def parts_of(self, state: State, used: Container[str] | None = None) -> dict[str, Tensor]:
+        """The last state under the names that `get_last_hidden_state` takes: "state:c" and so on, all as "state:*".
+
+        used: the names that are taken; None: all of them.
+        """
+        parts: dict[str, Tensor] = {}
+        for name in self.visible if used is None or used else ():
+            x = state[name]
+            parts[f"state:{name}"] = x if x.sig.feature_dim is not None else set_feature_dim(x, x.dims[-1])
+        if len(parts) == 1:
+            return {"state:*": parts.popitem()[1]}
+        return {**parts, "state:*": concat_features(*parts.values())} if used is None or "state:*" in used else parts
 
     def rows(self, *kernels: Tensor) -> tuple[Tensor, ...]:
         """The rows of kernels for the input, side by side, and for each kernel those for h."""
@@ -151,9 +163,7 @@ class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmbloc
 class NativeV1(Native, names=["nativelstm"]):
     """The same; of its state, other layers see only c."""
 
-    def visible(self, state: State) -> dict[str, Tensor]:
-        """c alone."""
-        return {"c": state["c"]}
+    hidden = ("h",)
 
 
 class Vanilla(Native, names=["vanillalstm"]):
@@ -347,7 +357,8 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
         }
         options = dict(self.unit_opts or {})
         self.cell = CELLS[self.kind](self, in_dim, self.out_dim, options, init)
-        for part, initial in self._initial().items():
+        self.initial = self._initial()
+        for part, initial in self.initial.items():
             if initial == VARIABLE:
                 self.parameter(f"initial_{part if len(self.cell.parts) > 1 else 'var'}", [self.out_dim], 0.0)
             elif isinstance(initial, FromLayer):
@@ -381,13 +392,12 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
 
     def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """The state before the first step. x: {…, in}"""
-        return self.cell.complete(self._state(x, inputs), x)
+        return self.cell.complete(self._state([dim for dim in x.dims if dim is not self.in_dim], x, inputs), x)
 
     def step(self, state: State, x: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
         """{…, in} → {…, out}"""
         y, new = self.cell.one_step(x, state)
-        if self.spec.gives_parts:
-            self.last.parts = state_parts(self.cell.visible(new))
+        self.last.parts = self.cell.parts_of(new, self.spec.used_parts)
         return set_feature_dim(y, self.out_dim), new
 
     def begin_steps(self) -> None:
@@ -404,13 +414,13 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
 
     def parts_of(self, state: State) -> dict[str, Tensor]:
         """The parts of a state that other layers can take."""
-        return state_parts(self.cell.visible(state))
+        return self.cell.parts_of(state)
 
-    def _state(self, x: Tensor, inputs: Mapping[str, Tensor]) -> State:
+    def _state(self, batch: Sequence[Dim], x: Tensor, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         assert self.out_dim is not None
-        batch = [dim for dim in x.dims if dim not in (self.axis, self.in_dim)]
-        tensors, dtype = {}, "float32" if x.sparse_dim is not None else x.dtype
-        for part, initial in self._initial().items():
+        tensors: dict[str, Tensor] = {}
+        constants: dict[float, Tensor] = {}
+        for part, initial in self.initial.items():
             if initial == VARIABLE:
                 start: Tensor = self.params[f"initial_{part if len(self.cell.parts) > 1 else 'var'}"]
                 for dim in batch:
@@ -419,10 +429,12 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
                 start = self._last(inputs[initial.key])
             else:
                 fill = CONSTANT[initial]
-                dims = [*batch, self.out_dim]
-                start = full(dims=dims, fill_value=fill, dtype=dtype) if fill else zeros(dims, dtype=dtype)
+                if fill not in constants:
+                    dtype = "float32" if x.sig.sparse_dim is not None else x.dtype
+                    constants[fill] = full(dims=[*batch, self.out_dim], fill_value=fill, dtype=dtype)
+                start = constants[fill]
             tensors[part] = start
-        return State(tensors)
+        return tensors
 
     def _last(self, x: Tensor) -> Tensor:
         """The last frame of a sequence, or the output if it is not a sequence; with the features of the state."""
@@ -438,14 +450,14 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
             return self.step(self.first_state(x, **inputs), x, **inputs)[0]
         if self.direction == -1:
             x = reverse_sequence(x, axis=self.axis)
-        y, state = self.cell.over(x, self._state(x, inputs), self.axis)
-        if self.spec.gives_parts:
-            self.last.parts = state_parts(self.cell.visible(state))
+        batch = [dim for dim in x.sig.dims if dim is not self.axis and dim is not self.in_dim]
+        y, state = self.cell.over(x, self._state(batch, x, inputs), self.axis)
+        self.last.parts = self.cell.parts_of(state, self.spec.used_parts)
         if self.direction == -1:
             y = reverse_sequence(y, axis=self.axis)
         if "lstm" not in self.kind or "norm" in self.kind:  # the kernels of others give 0 after the end
             y = y.copy_masked(0.0)
-        return set_feature_dim(y, self.out_dim)
+        return y if y.sig.feature_dim is self.out_dim else set_feature_dim(y, self.out_dim)
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The axis of the loop stands before other axes."""
@@ -453,14 +465,6 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
             return order
         batch = [dim for dim in order if dim.is_batch_dim()]
         return [*batch, self.axis, *(dim for dim in order if dim not in (*batch, self.axis))]
-
-
-def state_parts(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The last state under the names that `get_last_hidden_state` takes: "state:c" and so on, all as "state:*"."""
-    parts = [set_feature_dim(x, x.feature_dim or x.dims[-1]) for x in state.values()]
-    joined = parts[0] if len(parts) == 1 else concat_features(*parts)
-    named = {} if len(parts) == 1 else dict(zip(state, parts, strict=True))
-    return {f"state:{name}": x for name, x in {**named, "*": joined}.items()}
 
 
 class RnnCell(Rec, layer_class="rnn_cell"):

@@ -11,6 +11,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import NetworkDims
 from rfnb.netdict.layer import ChoosingLayer, Layer
+from rfnb.netdict.layer_call import exact_log
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.search import SearchChoices, StepsOfSearch
 from rfnb.netdict.options import value
@@ -118,6 +119,10 @@ class Choice(ChoosingLayer, layer_class="choice", joins=False):
             options["custom_score_combine"] = self._combine(more)
         size = self.beam_size if self.beam_size != self.loop.beam.dimension else None
         axes = [x.feature_dim for x in sources]
+        if self.input_type == "prob" and len(sources) == 1 and sources[0].dtype not in ("float16", "bfloat16"):
+            exact = exact_log(sources[0])
+            if exact is not None:
+                sources, options["input_type"] = (exact,), "log_prob"
         choice = steps.choose(
             self.name, list(sources) if self.several else sources[0],
             axis=axes if self.several else axes[0], beam_size=size, **options,
@@ -128,7 +133,7 @@ class Choice(ChoosingLayer, layer_class="choice", joins=False):
             self.last.parts = {f"out_{i}": x for i, x in enumerate(outputs)}
         return outputs[0]
 
-    def _combine(self, more: Mapping[str, Tensor]) -> Any:
+    def _combine(self, more: Mapping[str, Tensor]) -> object:
         function = self.custom_score_combine
         if not callable(function):
             raise NetworkError("choice: custom_score_combine is not a function", got=repr(function)[:60])
@@ -213,7 +218,7 @@ class SplitBatchBeam(Layer, layer_class="split_batch_beam"):
     beam_dim: Dim | None = value(None, Dim)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The usual options."""
         return {**described, "from": names_of_sources(described, None)}
 

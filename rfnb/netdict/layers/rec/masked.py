@@ -61,7 +61,7 @@ class MaskedComputation(
     left: tuple[Dim, Dim] | None = None  # the axis of the loop that it has left, and that of the frames taken
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The unit takes the sources."""
         return {name: option for name, option in described.items() if name != "from"}
 

@@ -66,6 +66,7 @@ class SelfAttentionLayer(SteppingLayer, layer_class="self_attention"):
             )  # fmt: skip
         self.heads = Dim(n, name="heads")
         self.keys_dim, self.values_dim = Dim(total // n, name="key"), Dim(out // n, name="value")
+        self.scale = float(self.keys_dim.get_dim_value() ** -0.5)  # of the energies
         self.per_head = Dim(2 * (total // n) + out // n, name="query+key+value")
         self.parameter("QKV", [x.feature_dim, self.pool.feature(2 * total + out, x.dims)],
                        initial_values(self.forward_weights_init))  # fmt: skip
@@ -108,16 +109,12 @@ class SelfAttentionLayer(SteppingLayer, layer_class="self_attention"):
 
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The queries, keys and values of each head. {…, in} → {…, heads, key}, {…, heads, key}, {…, heads, value}"""
-        weight = self.params["QKV"]
-        y = matmul(x, weight, reduce=weight.dims[0])
-        y = split_dims(y, axis=weight.dims[1], dims=[self.heads, self.per_head])
+        weight = vars(self)["QKV"]
+        in_dim, out_dim = weight.sig.dims
+        y = matmul(x, weight, reduce=in_dim)
+        y = split_dims(y, axis=out_dim, dims=[self.heads, self.per_head])
         q, k, v = split(y, axis=self.per_head, out_dims=[self.keys_dim, self.keys_dim, self.values_dim])
         return q, k, v
-
-    @property
-    def scale(self) -> float:
-        """The factor of the energies."""
-        return float(self.keys_dim.get_dim_value() ** -0.5)
 
     def _attended(
         self, q: Tensor, k: Tensor, v: Tensor, keys: Dim, key_shift: Tensor | None, *, last: Tensor | None = None
@@ -142,7 +139,7 @@ class SelfAttentionLayer(SteppingLayer, layer_class="self_attention"):
     def _joined(self, y: Tensor) -> Tensor:
         """The values of all heads as features. {…, heads, value} → {…, n_out}"""
         y, _ = merge_dims(y, dims=[self.heads, self.values_dim], out_dim=self.out_dim)
-        return set_feature_dim(y, self.out_dim)
+        return y if y.sig.feature_dim is self.out_dim else set_feature_dim(y, self.out_dim)
 
 
 class CumConcat(SteppingLayer, layer_class="cum_concat", can_leave=False):

@@ -72,7 +72,7 @@ class GetRecAccumulated(Layer, layer_class="get_rec_accumulated"):
     sub_layer: str | None = value(None, str)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The layer in the loop is the source."""
         names = names_of_sources(described, None)
         if len(names) != 1 or not described.get("sub_layer"):
@@ -91,7 +91,7 @@ class RecLastOutput(Layer, layer_class="rec_last_output", sourceless=True):
     sub_layer_name: str | None = value(None, str)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The layer in the loop is the source."""
         rec, name = described.get("rec_layer"), described.get("sub_layer_name")
         if not rec or not name:
@@ -115,7 +115,7 @@ class RecUnstack(Layer, layer_class="rec_unstack"):
     declare_rec_time: Any = value(None)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The source is taken frame by frame."""
         return {**described, "from": [f"frame:{name}" for name in names_of_sources(described, None)]}
 

@@ -34,7 +34,7 @@ class DimWriter:
         self._sizes: dict[Any, int] = {}
         self._lengths: dict[Any, int] = {}
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> dict[str, object]:
         """The three tables as JSON."""
         return {"dims": self.dims, "sizes": self.sizes, "lengths": self.lengths}
 
@@ -48,7 +48,7 @@ class DimWriter:
             self.dims.append(entry)
         return self._dims[dim]
 
-    def _describe(self, dim: Dim) -> Any:
+    def _describe(self, dim: Dim) -> object:
         if dim in pickling.SHARED:
             return {"shared": pickling.SHARED.index(dim)}
         if dim.expr is not None and dim_math.make(*dim.expr) is dim:
@@ -93,7 +93,7 @@ class DimWriter:
 class DimReader:
     """Reads the dims, sizes and lengths of a file. Dims that exist in this process are reused."""
 
-    def __init__(self, data: Any):
+    def __init__(self, data: object):
         self.dims: list[Dim] = []
         self._new: list[Dim] = []
         for entry in get(data, "dims", list):
@@ -101,16 +101,16 @@ class DimReader:
         self.sizes = [self._size(entry) for entry in get(data, "sizes", list)]
         self.lengths = [self._of(entry) for entry in get(data, "lengths", list)]
 
-    def dim(self, number: Any) -> Dim:
+    def dim(self, number: object) -> Dim:
         """The dim with this number."""
         dim: Dim = chosen(self.dims, number, "dims")
         return dim
 
-    def dim_or_none(self, number: Any) -> Dim | None:
+    def dim_or_none(self, number: object) -> Dim | None:
         """The dim with this number; None for None."""
         return None if number is None else self.dim(number)
 
-    def size_or_none(self, number: Any) -> Size | None:
+    def size_or_none(self, number: object) -> Size | None:
         """The size with this number; None for None."""
         return None if number is None else chosen(self.sizes, number, "sizes")
 
@@ -145,7 +145,7 @@ class DimReader:
             chosen(labels, number, "aliases")
         return Vocab.of_labels(labels, aliases)
 
-    def _derived(self, data: Any) -> Dim:
+    def _derived(self, data: object) -> Dim:
         op, numbers = get(data, "op", str), list_of(data, "numbers", int)
         parts = [self.dim(part) for part in get(data, "of", list)]
         if op not in dim_math.OPS or sum(len(part.name) for part in parts) > LONGEST_NAME:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from rfnb.errors import RunFileError
 from rfnb.printable import printable
@@ -57,3 +59,30 @@ def chosen(entries: list[Any], number: Any, name: str) -> Any:
     if not 0 <= of_type(number, int, name) < len(entries):
         raise RunFileError(f"{name!r} in the file refers to a missing entry")
     return entries[number]
+
+
+def conform(value: Any, form: Any, name: str) -> Any:
+    """Returns a value of JSON that has this form: a TypedDict, or a dict, of the forms of its entries, `list[…]`,
+    `Literal[…]`, a union, or a type. Raises RunFileError otherwise.
+    """
+    if form is bool:
+        return of_type(value, bool, name)
+    fields = form if isinstance(form, dict) else get_type_hints(form) if is_typeddict(form) else None
+    if fields is not None:
+        missing = [field for field in fields if field not in of_type(value, dict, name)]
+        if missing:
+            raise RunFileError(f"the file has no {missing[0]!r}")
+        return {field: conform(value[field], part, field) for field, part in fields.items()}
+    origin, parts = get_origin(form), get_args(form)
+    if origin is list:
+        return [conform(entry, parts[0], name) for entry in of_type(value, list, name)]
+    if origin is Literal:
+        if value not in parts:
+            raise RunFileError(f"{name!r} in the file is not one of {parts}")
+        return value
+    if origin in (Union, UnionType):
+        for part in parts:
+            with suppress(RunFileError):
+                return conform(value, part, name)
+        raise RunFileError(f"{name!r} in the file has the wrong type: {type(value).__name__}")
+    return of_type(value, (int, float) if form is float else form, name)

@@ -37,7 +37,7 @@ class StoredPlace(NamedTuple):
         return self.assigned
 
 
-def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, Any]:
+def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, object]:
     """The graph as JSON."""
     places: dict[Any, int] = {}
     numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}
@@ -64,14 +64,14 @@ def _words(source: Any) -> tuple[Any, ...]:
     return source.file, source.line, source.place(), source.text(), source.names()
 
 
-def read_graph(data: Any, dims: DimReader) -> BodyGraph:
+def read_graph(data: object, dims: DimReader) -> BodyGraph:
     """The graph from JSON. Raises RunFileError if it is not consistent."""
     places = [_place(entry) for entry in get(data, "places", list)]
 
     def place(number: int | None) -> Any:
         return None if number is None else chosen(places, number, "places")
 
-    def node(entry: Any) -> Node:
+    def node(entry: object) -> Node:
         inputs, outputs = tuple(list_of(entry, "inputs", int)), tuple(list_of(entry, "outputs", int))
         source, at = place(optional(entry, "source", int)), place(optional(entry, "at", int))
         body = [node(inner) for inner in get(entry, "body", list)]

@@ -36,7 +36,7 @@ from rfnb.trace.run.variables import ABSENT
 RESERVED = re.compile(r"#(ended|lengths|(last|before)\d+)")
 
 
-def update(data: Any, form: int) -> None:
+def update(data: object, form: int) -> None:
     """Converts the JSON of a file of format `form` to the current format, in place."""
     if form < 2:
         for run in get(data, "runs", list):
@@ -233,7 +233,7 @@ def _lineage(data: Any, dims: DimReader, raws: RawReader, steps: int) -> Lineage
     return lineage
 
 
-def _found(data: Any, raws: RawReader) -> Any:
+def _found(data: object, raws: RawReader) -> Any:
     if data is None:
         return None
     arrays = {name: raws.array(key) for name, key in get(data, "arrays", dict).items()}
@@ -266,7 +266,7 @@ def _source(data: list[Any]) -> Block:
     return Block(**texts, first_line=count(entry, "first_line"), lines=tuple(list_of(entry, "lines", str)))
 
 
-def _failure(data: Any) -> Failure | None:
+def _failure(data: object) -> Failure | None:
     if data is None:
         return None
     numbers = {name: optional(data, name, int) for name in ("line", "position")}

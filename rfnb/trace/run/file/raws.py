@@ -130,7 +130,7 @@ def _as_real(raw: Any) -> Any:
     return torch.view_as_real(raw) if raw.is_complex() else raw
 
 
-def _entries(shape: Any) -> int:
+def _entries(shape: object) -> int:
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise RunFileError("a shape in the file is not valid")
     return math.prod(shape)

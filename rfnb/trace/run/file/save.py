@@ -7,6 +7,7 @@ import math
 import os
 import platform
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,12 +61,7 @@ def write_run_file(run: Run, path: Path, limit: int | None, states: float = math
     return path
 
 
-def write_page(run: Run, path: Path, limit: int | None) -> Path:
-    """Writes an HTML page for stepping through the run."""
-    return make_page(run, path, limit)
-
-
-WRITERS = {".rfrun": write_run_file, ".html": write_page}
+WRITERS: dict[str, Callable[[Run, Path, int | None], Path]] = {".rfrun": write_run_file, ".html": make_page}
 """The functions that write files, by the ending of the name."""
 
 
@@ -97,7 +93,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_limit: float) -> dict[str, Any]:
+def _describe(run: Run, dims: DimWriter, raws: RawWriter, limit: int, states_limit: float) -> dict[str, object]:
     source, replay, failed = run.source, run.replay, run.failed
     is_plain = bool(variable_names(run.replay))
     values = SavedVariables(run, limit) if is_plain else SavedValues(run, limit)

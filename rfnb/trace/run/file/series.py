@@ -221,7 +221,7 @@ class Series:
 
     # -- in the file
 
-    def write(self, dims: DimWriter, raws: RawWriter, every_step: int) -> dict[str, Any]:
+    def write(self, dims: DimWriter, raws: RawWriter, every_step: int) -> dict[str, object]:
         """The series as JSON; the tensors are added to `raws`."""
         lengths = [dims.of(self.sig.dims, entry) for entry in self.lengths]
         is_whole = len(self.steps) == every_step and [*self.steps] == [*range(every_step)]

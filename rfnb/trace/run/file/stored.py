@@ -96,11 +96,11 @@ class StoredReplay:
         """Why each sequence ended."""
         return self.why
 
-    def storages(self) -> dict[Any, int]:
+    def storages(self) -> dict[object, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
         return self.storages_of([*self.series, *(series for state in self.states for series in state.series)])
 
-    def storages_of(self, all_series: Sequence[Series]) -> dict[Any, int]:
+    def storages_of(self, all_series: Sequence[Series]) -> dict[object, int]:
         """The storages of some series."""
         raws = [raw for entry in all_series if entry.raws is not None for raw in entry.raws[:1]]
         return dict(backend_of_raw(raw).storage_raw(raw) for raw in raws)
@@ -196,13 +196,13 @@ class StoredReplay:
         """The name of a value in the user's code."""
         return value.name
 
-    def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
+    def rerun(self, run: Run, fn: Callable[[], object] | None) -> Run:
         """Calls `fn` with the same seed, and returns the new run of the loop with this name."""
         if fn is None or run.parent is not None:
             raise _not_in_file(run, "which does not contain the code")
         return run_again(run, fn)
 
-    def fork(self, run: Run, step: int, seed: int | None, only: Any, states: Mapping[str, Any]) -> Run:
+    def fork(self, run: Run, step: int, seed: int | None, only: object, states: Mapping[str, object]) -> Run:
         """Raises RunFileError: the steps cannot be computed without the model."""
         raise _not_in_file(run, "so other steps cannot be computed")
 
@@ -210,11 +210,11 @@ class StoredReplay:
         """All states."""
         return dict.fromkeys(run.states, "the run is from a file, so other steps cannot be computed")
 
-    def gradients(self, run: Run, loss: Any) -> Any:
+    def gradients(self, run: Run, loss: object) -> Any:
         """Raises RunFileError: gradients cannot be computed without the model."""
         raise _not_in_file(run, "so gradients cannot be computed")
 
-    def explain(self) -> Any:
+    def explain(self) -> object:
         """Raises RunFileError: the file does not contain where the ops ran."""
         raise RunFileError("the file does not contain where the ops ran", hint=HINT)
 

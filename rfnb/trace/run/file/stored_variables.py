@@ -147,7 +147,7 @@ class StoredVariables(StoredReplay):
 
         return rows
 
-    def _part_row(self, line: int, name: str, kind: str, code: Any) -> StepValue | StepText:
+    def _part_row(self, line: int, name: str, kind: str, code: object) -> StepValue | StepText:
         if isinstance(code, dict) and "text" in code:
             return StepText(name, kind, line, code["text"])
         value = self._value(code)
@@ -164,11 +164,11 @@ class StoredVariables(StoredReplay):
         texts = [LostValue(row.text) for row in self.texts(step) if is_lost(row.text)]
         return [error for error in [*errors, *texts] if isinstance(error, LostValue)]
 
-    def computed(self, step: int, only: Any = None) -> list[tuple[Value, Tensor]]:
+    def computed(self, step: int, only: object = None) -> list[tuple[Value, Tensor]]:
         """No ops were recorded."""
         return []
 
-    def storages(self) -> dict[Any, int]:
+    def storages(self) -> dict[object, int]:
         """The storages of the loaded tensors: the size of each in bytes, by storage key."""
         return super().storages() | self.storages_of(self.kept)
 
@@ -205,7 +205,7 @@ class StoredVariables(StoredReplay):
         named = self._shown_tensor(name, value) if name in self.names.of else None
         return as_code(name, value) if named is None else named
 
-    def shown(self, name: str, step: int, *, after: bool = False) -> Any:
+    def shown(self, name: str, step: int, *, after: bool = False) -> object:
         """As code has it, but tensors, arrays, numbers and lists of numbers as Tensors; words for what was not kept.
 
         Raises KeyError if there is none, and NoValue if it is not in the file.
@@ -240,7 +240,7 @@ class StoredVariables(StoredReplay):
         """A variable after each step, stacked. → {axis, …}"""
         return stacked_variable(self, name)
 
-    def _shown_tensor(self, name: str, value: Any) -> Tensor | None:
+    def _shown_tensor(self, name: str, value: object) -> Tensor | None:
         """The Tensor of a tensor, array, number or list of numbers; None for other values."""
         if isinstance(value, Leaf):
             return value.tensor.with_name(name)
@@ -250,7 +250,7 @@ class StoredVariables(StoredReplay):
             value = [*(value.parts.values() if isinstance(value.parts, dict) else value.parts)]
         return self._tensor(name, value)
 
-    def _tensor(self, name: str, value: Any) -> Tensor | None:
+    def _tensor(self, name: str, value: object) -> Tensor | None:
         """The Tensor of a number or list of numbers; None for other values."""
         array = array_of(value)
         if array is None:
@@ -288,7 +288,7 @@ class StoredVariables(StoredReplay):
         return Lost(words, code.get("text", words), "known" in code, code.get("finite"), code.get("largest"))
 
 
-def read_variables(data: Any, series: list[Series], dims: DimReader, raws: RawReader, steps: int) -> dict[str, Any]:
+def read_variables(data: object, series: list[Series], dims: DimReader, raws: RawReader, steps: int) -> dict[str, Any]:
     """The fields of `StoredVariables`, and the `table` of rows that are no values of series."""
     kept = [Series.read(entry, dims, raws, count(entry, "count")) for entry in get(data, "kept", list)]
     lists = [Grown(map(_of_numpy, codes)) for codes in list_of(data, "lists", list)]
@@ -366,7 +366,7 @@ class _Checked(NamedTuple):
             raise RunFileError("rows of a list are missing in the file")
         return GrownSeries(get(entry, "name", str), get(entry, "kind", str), count(entry, "line"), grown, lengths, rows)
 
-    def _row(self, code: Any) -> None:
+    def _row(self, code: object) -> None:
         if isinstance(code, dict) and "text" in code:
             get(code, "text", str)
         elif isinstance(code, dict):
@@ -383,7 +383,7 @@ def _text(row: Any) -> StepText:
     return StepText(name, kind, line, text)
 
 
-def _of_numpy(code: Any) -> Any:
+def _of_numpy(code: object) -> object:
     """A number of numpy, if JSON stands for one. Raises RunFileError for other types."""
     if not isinstance(code, dict) or "numpy" not in code:
         return code
@@ -394,6 +394,6 @@ def _of_numpy(code: Any) -> Any:
     return dtype.type(number)
 
 
-def _key(key: Any) -> Any:
+def _key(key: object) -> Any:
     """The key of a dict, of which lists are tuples."""
     return tuple(map(_key, key)) if isinstance(key, list) else key

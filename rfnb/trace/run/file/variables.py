@@ -57,7 +57,7 @@ class SavedVariables(SavedValues):
         self._growing: list[GrownRows] = []
         self._lists: dict[Grown, int] = {}
         self._parts: list[list[Any]] = []
-        self._codes: dict[str, list[Any]] = {name: [] for name in variable_names(self._replay)}
+        self._codes: dict[str, list[object]] = {name: [] for name in variable_names(self._replay)}
         self._kept: dict[Any, Series] = {}  # tensors that no line assigned as they are
         self._places: dict[Any, tuple[int, int]] | None = None
         self._size = self._size_of_texts = 0
@@ -89,7 +89,7 @@ class SavedVariables(SavedValues):
     def _limited(self) -> list[Series]:
         return [*super()._limited(), *self._kept.values()]
 
-    def _add(self, step: int, row: Any, counts: Counter[tuple[Any, ...]]) -> int:
+    def _add(self, step: int, row: object, counts: Counter[tuple[Any, ...]]) -> int:
         if isinstance(row, StepText):
             key: Any = row
             self._size_of_texts += 8 if key in self._table else len(row.name) + len(row.text) + 28
@@ -113,7 +113,7 @@ class SavedVariables(SavedValues):
                 self._growing[grown] = row
         return -1 - number
 
-    def json(self, dims: DimWriter, raws: RawWriter) -> dict[str, Any]:
+    def json(self, dims: DimWriter, raws: RawWriter) -> dict[str, object]:
         """All but the series."""
         return {
             "values": self._codes,
@@ -166,7 +166,7 @@ class SavedVariables(SavedValues):
             return {"dict": [[self._key(key), self._code(f"{name}.{key}", part)] for key, part in value.items()]}
         return {"lost": ABSENT}
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: object) -> Any:
         """The key of a dict; a tuple as a list."""
         if type(key) is tuple:
             return [self._key(part) for part in key]
@@ -210,14 +210,14 @@ class SavedVariables(SavedValues):
                 for sig in (series.sig, None) if is_plain else (series.sig,):
                     self._places.setdefault((memory_of(raw), sig), (number, place))
 
-    def _rows_of_parts(self, row: GrownRows) -> list[list[Any]] | None:
+    def _rows_of_parts(self, row: GrownRows) -> list[list[object]] | None:
         """The rows of each part of a list that grows; None if there is one row of all, as they are numbers."""
         numbers = row.growing.grown.numbers(row.growing.length)
         if numbers is not None and array_of(numbers) is not None:
             return None
         return [[*map(self._part_row, row.rows(n))] for n in range(min(row.growing.length, SHOWN_PARTS))]
 
-    def _part_row(self, row: Any) -> list[Any]:
+    def _part_row(self, row: Any) -> list[object]:
         name, kind, _, value = row[:4]
         if isinstance(row, StepText):
             return [name, kind, {"text": value}]

@@ -1,0 +1,96 @@
+"""The view of `config.stages()`: a strip of pictures, and a row for each stage with what it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rfnb.core.ground.text import count_of
+from rfnb.display.graph import view as graph_view
+from rfnb.display.graph.cards import amount
+from rfnb.display.kit.blocks import Figure, Grid, Line, Note, Page, name, quiet
+from rfnb.display.markup import style, svg
+from rfnb.display.markup.elements import Table
+from rfnb.display.markup.html import Html, el
+from rfnb.errors import RfError
+from rfnb.netdict.stages import Stage, StageChanges, Stages
+from rfnb.netdict.views.network import describe as describe_network
+
+COLUMNS = ("stage", "epochs", "layers", "parameters", "changes")
+CELL = f"{style.LEFT_CELL};white-space:normal;overflow-wrap:break-word;max-width:40em"
+FEW = 4
+"""So many layers are named of a change."""
+MOST = 12
+"""Most stages with a picture; of the others there is a row."""
+STRIP = "display:flex;gap:12px;overflow-x:auto;align-items:flex-start"
+PICTURE = "flex:none;width:min(320px, 90vw)"
+
+
+def describe(stages: Stages, *, depth: int = 0) -> Page:
+    """The strip and the rows. depth: how many levels of the networks are open in their pictures."""
+    rows: list[list[Any]] = []
+    pictures = []
+    for stage, changes in zip(stages, stages.changes(), strict=True):
+        net, fault = _network(stage)
+        params = "?" if net is None else amount(net.get_num_params())
+        words = fault or words_of(changes, first=stage.number == 0)
+        rows.append([stage.number, stage.epochs, len(stage.described()), params, words])
+        if stage.number < MOST:
+            pictures.append(_picture(stage, net, words, depth))
+    blocks: list[Any] = [
+        Line(name(stages.name), quiet(f" {count_of(len(stages), 'stage')}"), look=style.HEAD),
+        Figure(el("div", pictures, style=STRIP)),
+        Grid(rows, COLUMNS, [style.LEFT_CELL] * 4 + [CELL]),
+        Note(f"pictures of the first {MOST} stages" if len(stages) > MOST else None),
+    ]
+    return Page("net_stages", stages.name, blocks, Table(COLUMNS, rows))
+
+
+def _network(stage: Stage) -> tuple[Any, str]:
+    """The network of a stage, or why there is none."""
+    try:
+        return stage.network(strict=False), ""
+    except RfError as error:
+        return None, error.what
+
+
+def _picture(stage: Stage, net: Any, words: str, depth: int) -> Html:
+    """A stage in the strip."""
+    picture: Html | None = None
+    if net is not None:
+        image = svg.data_uri(graph_view.to_svg(describe_network(net, depth=depth)["graph"]))
+        picture = el("img", src=image, alt=f"the layers of {stage.name}", style="max-width:100%;height:auto")
+    title = el("div", el("b", f"{stage.number}"), f" {stage.epochs}")
+    return el("div", title, el("div", words, style="opacity:0.75;font-size:90%"), picture, style=PICTURE)
+
+
+def words_of(changes: StageChanges, *, first: bool = False) -> str:
+    """What a stage changes, in words.
+
+    >>> from rfnb.netdict.stages import StageChanges
+    >>> words_of(StageChanges({"a": {"n_out": 2}}, {"a": {"n_out": 4}, "b": {}}))
+    'adds b; widens a (2 → 4)'
+    """
+    if first:
+        return f"begins with {count_of(len(changes.added), 'layer')}"
+    wider = {path: sizes for path, sizes in changes.resized.items() if _is_wider(*sizes)}
+    narrower = {path: sizes for path, sizes in changes.resized.items() if path not in wider}
+    groups = {
+        "adds": changes.added,
+        "drops": changes.gone,
+        "widens": [f"{path} ({a} → {b})" for path, (a, b) in wider.items()],
+        "narrows": [f"{path} ({a} → {b})" for path, (a, b) in narrower.items()],
+        "freezes": changes.frozen,
+        "frees": changes.freed,
+        "changes": changes.changed,
+    }
+    parts = [f"{verb} {_named(paths)}" for verb, paths in groups.items() if paths]
+    return "; ".join(parts) or "the same layers, with other settings"
+
+
+def _is_wider(old: Any, new: Any) -> bool:
+    return not (isinstance(old, int) and isinstance(new, int) and new < old)
+
+
+def _named(paths: list[str]) -> str:
+    more = len(paths) - FEW
+    return ", ".join(paths[:FEW]) + (f" and {more} more" if more > 0 else "")

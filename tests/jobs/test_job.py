@@ -1,0 +1,115 @@
+"""The folder of a job: what a process writes there, and what another one reads, also from damaged files."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+import rfnb as rf
+from rfnb.errors import LaunchError
+from rfnb.trace.run import job as files
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of a job that this process belongs to, as rank 0."""
+    monkeypatch.setenv("RFNB_JOB", str(tmp_path / "job"))
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr("sys.excepthook", lambda *error: None)
+    files._prepared.cache_clear()
+    yield tmp_path / "job"
+    files._prepared.cache_clear()
+
+
+def counted(limit, name="count"):
+    loop = rf.Loop(max_seq_len=limit, name=name)
+    loop.state.n = rf.convert_to_tensor(0)
+    with loop:
+        loop.state.n = loop.state.n + 1
+
+
+@pytest.fixture
+def job(folder):
+    attached = rf.attach(folder)
+    yield attached
+    attached.stop()
+
+
+def test_curves_runs_probes_and_errors_are_read_from_the_folder(folder, job):
+    assert job.processes == job.runs == job.probes == []
+    probe = rf.probe(lambda: "a b", every=2, name="sample")
+    progress = rf.progress(range(4), name="train")
+    for step in progress:
+        progress.report(loss=1.0 / (step + 1))
+    probe.stop()
+    with rf.recording("last"):
+        counted(3)
+        for _ in rf.steps(range(2), name="plain"):
+            value = 1  # noqa: F841
+    try:
+        raise ValueError("no luck")
+    except ValueError as error:
+        files.write_error(error)
+    [process] = job.processes
+    assert (process.rank, process.ended, process.is_here) == (0, True, True)
+    assert process.error["error"] == "ValueError: no luck"
+    assert process.error["at"].endswith('raise ValueError("no luck")')
+    [(_, view)] = job.progress(0)
+    assert (view["steps"], view["curves"][0]["last"]) == (4, 0.25)
+    assert {run.name: len(run) for run in job.runs} == {"count · rank 0": 3, "plain · rank 0": 2}
+    assert job.runs[0][1].after.n.raw_tensor.item() == 2
+    assert [(probe.name, len(probe)) for probe in job.probes] == [("sample", 2)]
+    text = str(rf.show(job).text)
+    for words in ("job 1 rank", "failed", "train: step 4", "ValueError: no luck", "count · rank 0", "sample"):
+        assert words in text
+
+
+def test_runs_come_into_the_list_and_old_ones_are_removed(folder, job):
+    with rf.recording("last"):
+        for limit in range(1, 8):
+            counted(limit)
+    assert len(list(folder.glob("rank-0/runs/*.rfrun"))) == rf.options.keep
+    assert [len(run) for run in job.runs] == [4, 5, 6, 7]
+    end = time.monotonic() + 30
+    assert len({id(run) for _ in range(3) for run in job.runs}) == 4  # beside the thread that lists them
+    while ("count · rank 0" not in rf.runs or len(rf.runs["count · rank 0"]) < 7) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert len(rf.runs["count · rank 0"]) == 7
+    rf.runs.clear()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"kind": "progress"}', json.dumps({"kind": 3}), "[" * 10**5])
+def test_damaged_files_are_named_and_nothing_is_lost(folder, job, content):
+    counted(1)
+    rank = folder / "rank-0"
+    for _ in rf.progress(range(2), name="train"):
+        pass
+    (rank / "progress-99999.json").write_text(content)
+    (rank / "process.json").write_text(content)
+    (rank / "runs").mkdir(exist_ok=True)
+    (rank / "runs" / "broken-000001.rfrun").write_text(content)
+    (folder / "rank-x").mkdir()
+    [process] = job.processes
+    assert process.step == "train: step 2"
+    assert job.runs == []
+    text = str(rf.show(job).text)
+    assert "progress-99999.json" in text and "broken-000001.rfrun" in text
+
+
+def test_a_full_disk_does_not_end_the_training(folder, capsys):
+    counted(1)
+    (folder / "rank-0").mkdir(parents=True, exist_ok=True)
+    files.job_folder()
+    for path in (folder / "rank-0").iterdir():
+        path.unlink()
+    (folder / "rank-0").rmdir()
+    assert len(list(rf.progress(range(3)))) == 3
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_file_is_not_a_job(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LaunchError, match="not a folder"):
+        rf.attach(tmp_path / "file")
