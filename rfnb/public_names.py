@@ -153,6 +153,7 @@ NAMES = {
     "display": """
         el
         gradient_norms
+        integrations
         page progress
         register_view
         show show_attention show_dims stepper

@@ -9,4 +9,5 @@ from rfnb.display.show import (
     show_dims as show_dims,
     stepper as stepper,
 )
+from rfnb.display.training import integrations as integrations
 from rfnb.display.training.train import gradient_norms as gradient_norms, progress as progress

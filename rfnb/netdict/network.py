@@ -545,6 +545,9 @@ class Network(Interface):
             return
         for path, _, fault in rehearse(net, net._nodes, net._order, train=False, losses=False):
             yield path, fault
+        choices = {path: layer for path, layer in net.every_layer().items() if layer.layer_class == "choice"}
+        if all(getattr(layer, "input_type", None) == "regression" for layer in choices.values()):
+            yield next(iter(choices)), _nothing_to_search()
 
     def every_layer(self) -> dict[str, Layer]:
         """`layers`, and those inside of others: units of masked_computation, "m/unit/a", and sides of cond."""
@@ -647,8 +650,7 @@ class Network(Interface):
         with stop_gradient_scope():
             net(data)
         if rec.found is None:
-            fault = "search: the choice takes values as they are, and there is nothing to search"
-            raise NetworkError(fault, hint="rf.Network(…, search_flag=True) for the outputs of this mode")
+            raise _nothing_to_search()
         return rec.found
 
     def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:
@@ -743,6 +745,7 @@ def network_of(
     net_dict: Mapping[str, Any],
     *,
     cls: type[Network] = Network,
+    extern: ExternData | None = None,
     values: Mapping[str, Any] | None = None,
     functions: Mapping[str, Callable[..., Any]] | None = None,
     strict: bool = True,
@@ -751,17 +754,20 @@ def network_of(
 ) -> Network:
     """The network of a config with one of its net dicts.
 
-    values: entries that stand for those of the config. functions, strict, flags: as of `Network.from_config`.
+    extern: the data keys; default: those of the config. values: entries that stand for its own. functions, strict,
+    flags: as of `Network.from_config`.
     """
     wrapped = {name: Own(function) for name, function in (functions or {}).items()}
-    extern, unclear = ExternData(), dict[str, Exception]()
-    for key, described in config.extern_data().items():
-        try:
-            extern.register_data_from_dict({key: described})
-        except RfError as error:
-            if strict:
-                raise
-            unclear[f"data:{key}"] = error
+    unclear = dict[str, Exception]()
+    if extern is None:
+        extern = ExternData()
+        for key, described in config.extern_data().items():
+            try:
+                extern.register_data_from_dict({key: described})
+            except RfError as error:
+                if strict:
+                    raise
+                unclear[f"data:{key}"] = error
     entries, name = {**config.values, **(values or {}), **wrapped}, Path(config.path).stem
     net = cls(config=entries, extern_data=extern, train_flag=train_flag, name=name, **flags)
     net.notes = config.notes
@@ -777,6 +783,11 @@ def _check_values(node: NetNode | RecNet, values: Mapping[str, Tensor]) -> None:
             key = name.removeprefix("data:")
             hint = f'net.forward({{"{key}": (array, lengths), …}})'
             raise DataNotFound(f"layer {node.path!r}: the batch has no {key!r}", hint=hint) from None
+
+
+def _nothing_to_search() -> NetworkError:
+    fault, hint = "the choice takes values as they are, and searches nothing", "rf.Network(…, search_flag=True)"
+    return NetworkError(f"search: {fault}", expected='"input_type": "prob"', hint=hint)
 
 
 guard_methods(Network, "from_config")

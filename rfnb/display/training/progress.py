@@ -205,9 +205,10 @@ class Progress(Shown, Generic[B]):
         if should_record(None, name):
             caller, stores = "progress" if waits_for(name) else "", should_store(None)
             record_loop(sys._getframe(1), name, caller=caller, stores=stores, pausing=self._draw_now)
-        return self._epoch()
+        return self.unrecorded()
 
-    def _epoch(self) -> Iterator[B]:
+    def unrecorded(self) -> Iterator[B]:
+        """Iterates over the batches, for a loop that belongs to another library, which is not recorded."""
         self.epoch += 1
         self.running = self.stopped = True
         self._remember_marked()

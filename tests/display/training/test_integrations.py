@@ -1,0 +1,101 @@
+"""Callbacks for trainers of other libraries, in real trainings where these are installed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import rfnb as rf
+from rfnb.errors import ParameterError
+
+
+class Model(torch.nn.Module):
+    """One that gives its loss, as those of Hugging Face do."""
+
+    def __init__(self, last=None):
+        super().__init__()
+        self.linear, self.calls, self.last = torch.nn.Linear(2, 1), 0, last
+
+    def forward(self, x):
+        self.calls += 1
+        loss = self.linear(x).square().mean()
+        return {"loss": loss * float("nan") if self.calls == self.last else loss}
+
+
+DATA = [{"x": torch.ones(2) * n} for n in range(24)]
+
+
+def trained(folder, callback, model, **options):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    arguments = transformers.TrainingArguments(
+        str(folder), per_device_train_batch_size=2, num_train_epochs=2, logging_steps=3, report_to=[], use_cpu=True,
+        disable_tqdm=True, save_strategy="no", **options,
+    )  # fmt: skip
+    trainer = transformers.Trainer(model, arguments, train_dataset=DATA, callbacks=[callback])
+    trainer.train()
+    return trainer
+
+
+def test_a_trainer_of_transformers_has_curves_and_probes(tmp_path):
+    pytest.importorskip("transformers")
+    callback, model = rf.integrations.TransformersCallback(every=4), Model()
+    probe = rf.probe(lambda: model.calls, every=5)
+    trainer = trained(tmp_path, callback, model)
+    probe.stop()
+    progress = callback.progress
+    assert (progress.step, len(progress), progress.stopped) == (23, 24, False)
+    losses = {row["step"]: row["loss"] for row in progress.history if "loss" in row}
+    assert losses == {row["step"] - 1: row["loss"] for row in trainer.state.log_history if "loss" in row}
+    assert [row["step"] for row in progress.history if "gradient_norm" in row] == [0, 4, 8, 12, 16, 20]
+    assert probe.steps == [5, 10, 15, 20]
+    assert [shot.result for shot in probe] == [5, 10, 15, 20]
+
+
+def test_gradients_that_are_not_finite_are_told_once(tmp_path):
+    pytest.importorskip("transformers")
+    words = "gradients of 2 parameters are not finite at step 4: linear.weight: NaN"
+    with pytest.warns(UserWarning, match=words) as told:
+        trained(tmp_path, rf.integrations.TransformersCallback(every=1), Model(last=5), max_grad_norm=0.0)
+    assert len([each for each in told if "not finite" in str(each.message)]) == 1
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of Lightning, about torch
+def test_a_trainer_of_lightning_has_curves(tmp_path):
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 1)
+
+        def training_step(self, batch, index):
+            loss = self.linear(batch["x"]).square().mean()
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.01)
+
+    callback = rf.integrations.LightningCallback(every=2)
+    trainer = lightning.Trainer(
+        max_epochs=2, accelerator="cpu", callbacks=[callback], logger=False, default_root_dir=tmp_path,
+        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, accumulate_grad_batches=2,
+    )  # fmt: skip
+    trainer.fit(Module(), torch.utils.data.DataLoader(DATA, batch_size=4))
+    progress = callback.progress
+    assert (progress.step, len(progress), progress.stopped) == (5, 6, False)
+    assert {row["step"] for row in progress.history if "loss" in row} == set(range(6))
+    assert {row["step"] for row in progress.history if "gradient_norm" in row} == {0, 2, 4}
+
+
+@pytest.mark.parametrize("every", [0, True, 1.5])
+def test_wrong_arguments_are_named(every):
+    pytest.importorskip("transformers")
+    with pytest.raises(ParameterError, match="`every` is not a number of steps"):
+        rf.integrations.TransformersCallback(every=every)
+
+
+def test_an_unknown_name_lists_the_others():
+    with pytest.raises(AttributeError, match="LightningCallback, TransformersCallback"):
+        rf.integrations.KerasCallback  # noqa: B018
