@@ -745,6 +745,7 @@ def network_of(
     net_dict: Mapping[str, Any],
     *,
     cls: type[Network] = Network,
+    extern: ExternData | None = None,
     values: Mapping[str, Any] | None = None,
     functions: Mapping[str, Callable[..., Any]] | None = None,
     strict: bool = True,
@@ -753,17 +754,20 @@ def network_of(
 ) -> Network:
     """The network of a config with one of its net dicts.
 
-    values: entries that stand for those of the config. functions, strict, flags: as of `Network.from_config`.
+    extern: the data keys; default: those of the config. values: entries that stand for its own. functions, strict,
+    flags: as of `Network.from_config`.
     """
     wrapped = {name: Own(function) for name, function in (functions or {}).items()}
-    extern, unclear = ExternData(), dict[str, Exception]()
-    for key, described in config.extern_data().items():
-        try:
-            extern.register_data_from_dict({key: described})
-        except RfError as error:
-            if strict:
-                raise
-            unclear[f"data:{key}"] = error
+    unclear = dict[str, Exception]()
+    if extern is None:
+        extern = ExternData()
+        for key, described in config.extern_data().items():
+            try:
+                extern.register_data_from_dict({key: described})
+            except RfError as error:
+                if strict:
+                    raise
+                unclear[f"data:{key}"] = error
     entries, name = {**config.values, **(values or {}), **wrapped}, Path(config.path).stem
     net = cls(config=entries, extern_data=extern, train_flag=train_flag, name=name, **flags)
     net.notes = config.notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,13 @@ from rfnb.netdict.build import NetNode, every_node
 from rfnb.netdict.config.read import Config
 from rfnb.netdict.config.values import EpochValue, Unknown
 from rfnb.netdict.network import Network, network_of
-from rfnb.netdict.resolve import class_name, names_of_sources, texts_in
+from rfnb.netdict.resolve import names_of_sources, texts_in
 
 LAST = 10_000
 """The epoch after all stages, if a config does not say how many epochs there are."""
 MOST = 1000
 """The most steps of a construction algorithm."""
 MODES = (None, "subset", "ifpossible")
-WITHOUT_PARAMETERS = frozenset(
-    "activation cast combine compare copy dropout eval expand_dims identity length merge_dims pool pad reduce "
-    "reinterpret_data repeat resize slice split_dims squeeze swap_axes switch window".split()
-)
-"""Classes whose layers alone make no stage of their own."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +63,8 @@ class Stage:
         previous: that of the stage before, whose parameters are carried over by layer and name. Where a shape differs,
         "subset" takes the part that both have, gate by gate and source by source; otherwise the new values stay.
         """
-        net = network_of(self.config, self.net_dict, values=self.settings, **options)
+        extern = None if previous is None else previous.extern_data  # the same batches fit
+        net = network_of(self.config, self.net_dict, extern=extern, values=self.settings, **options)
         if previous is not None:
             carry_over(previous, net, subset=self.copy_param_mode == "subset")
         return net
@@ -237,15 +233,15 @@ def layer_by_layer(net: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         smaller = {**net, "output": output}
         used = _used(smaller)
         kept = {name: layer for name, layer in smaller.items() if name in used or str(name).startswith("#")}
-        if all(class_name(nets[0][name]) in WITHOUT_PARAMETERS for name in nets[0] if name not in kept):
-            continue
+        if any(a in _used(net, b) for a, b in permutations(below, 2)):
+            continue  # a shortcut around some of them
         nets.insert(0, kept)
     return nets
 
 
-def _used(net: Mapping[str, Any]) -> set[str]:
-    """The layers that the output names, and those that these name."""
-    todo, used = ["output"], set[str]()
+def _used(net: Mapping[str, Any], name: str = "output") -> set[str]:
+    """A layer, those that it names, and those that these name."""
+    todo, used = [name], set[str]()
     while todo:
         name = todo.pop()
         if name in net and name not in used:

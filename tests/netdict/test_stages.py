@@ -36,7 +36,7 @@ def test_layer_by_layer_is_the_default():
     assert [len(stage.net_dict) for stage in found] == [3, 5, 7]
 
 
-def test_layers_without_parameters_make_no_stage_of_their_own():
+def test_a_shortcut_makes_no_stage_of_its_own():
     hidden = {"class": "linear", "n_out": 4}
     net = {
         "h0": {**hidden, "from": ["data"]},
@@ -49,6 +49,15 @@ def test_layers_without_parameters_make_no_stage_of_their_own():
     assert [sorted(stage.net_dict) for stage in found] == [
         ["h0", "output"], ["h0", "h1", "output", "s"], ["h0", "h1", "h2", "output", "s"]
     ]  # fmt: skip
+
+
+def test_layers_without_parameters_make_a_stage_too():
+    net = {
+        "split": {"class": "split_dims", "axis": "F", "dims": (-1, 1), "from": "data"},
+        "conv": {"class": "conv", "n_out": 4, "filter_size": (3, 3), "padding": "same", "from": "split"},
+        "output": {"class": "softmax", "loss": "ce", "from": "conv"},
+    }
+    assert [list(stage.net_dict) for stage in stages(net, pretrain="default")] == [["split", "output"], list(net)]
 
 
 FEED_FORWARD = {
@@ -165,11 +174,13 @@ def test_a_subset_is_taken_gate_by_gate_and_source_by_source():
 
 
 def test_stages_train_one_after_the_other():
-    net = None
+    """With the same batches."""
+    net, batch = None, None
     for stage in stages(pretrain="default"):
         net = stage.network(previous=net)
+        batch = batch or net.extern_data.example(batch=2)
         rf.init_train_step_run_ctx(train_flag=True)
-        net(net.extern_data.example(batch=2))
+        net(batch)
         net.get_objective().backward()
         assert all(x.raw_tensor.grad.isfinite().all() for x in net.parameters() if x.raw_tensor.grad is not None)
 

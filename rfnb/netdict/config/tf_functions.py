@@ -34,6 +34,7 @@ from rfnb.ops.math import cast, combine_bc
 from rfnb.ops.matmul import matmul
 from rfnb.ops.random import dropout
 from rfnb.ops.reduce import reduce_sum
+from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dim, merge_dims, reshape, squeeze
 from rfnb.ops.slice import pad
 from rfnb.ops.sort import top_k
@@ -292,6 +293,38 @@ def _einsum(equation: str, *inputs: Any, name: Any = None) -> Array:
     return inputs[0].like(y, [dims.get(letter) for letter in wanted])
 
 
+def _reverse(tensor: Array, axis: Any, name: Any = None) -> Array:
+    """The entries along axes of a fixed size in the opposite order."""
+    for place in [axis] if isinstance(axis, int) else axis:
+        at = tensor.at(whole_number(place))
+        dim = tensor.axes[at]
+        if dim is not None and dim.dimension is None:
+            raise TypeError("reverse along an axis whose size comes with the data; use tf.reverse_sequence in a layer")
+        tensor = tensor[(*[slice(None)] * at, slice(None, None, -1))]
+    return tensor
+
+
+def _roll(input: Array, shift: Any, axis: int, name: Any = None) -> Array:
+    """The entries along an axis of a fixed size, moved in a circle."""
+    at, dim = input.at(axis), input.axes[input.at(axis)]
+    if dim is None:
+        return input
+    if dim.dimension is None:
+        raise TypeError("roll along an axis whose size comes with the data; use a layer of the class shift_axis")
+    begin = -whole_number(shift) % dim.dimension
+    before = [slice(None)] * at
+    return concat_arrays([input[(*before, slice(begin, None))], input[(*before, slice(None, begin))]], at)
+
+
+def _cumsum(x: Array, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: Any = None) -> Array:
+    """The sum of each entry and those before it along an axis."""
+    dim = x.axes[x.at(axis)]
+    if reverse:
+        raise TypeError("cumsum: reverse is not known here")
+    y = x if dim is None else x.like(cumsum(plain(x.x), spatial_dim=dim))
+    return binary("sub")(y, x) if exclusive else y
+
+
 def _another(dim: Dim, taken: Iterable[Dim], x: Array) -> Dim:
     """The axis, or another one of its size if it is one of those that are taken."""
     if dim not in taken:
@@ -358,7 +391,8 @@ def tensorflow() -> dict[str, ConfigModule]:
         "while_loop": _while_loop, "cond": _cond, "concat": _concat, "stack": _stack, "unstack": _unstack,
         "top_k": _top_k, "sequence_mask": _sequence_mask, "broadcast_to": _broadcast_to, "tile": _tile,
         "reshape": _reshape, "pad": _pad, "pad_v2": _pad, "gather": _gather, "einsum": _einsum, "matmul": _matmul,
-        "map_fn": _map_fn, "vectorized_map": _map_fn, "dropout": _dropout, "Print": lambda input_, *_, **__: input_,
+        "map_fn": _map_fn, "reverse": _reverse, "roll": _roll,
+        "cumsum": _cumsum, "vectorized_map": _map_fn, "dropout": _dropout, "Print": lambda input_, *_, **__: input_,
     }  # fmt: skip
 
     def module(name: str, names: Mapping[str, Any]) -> ConfigModule:

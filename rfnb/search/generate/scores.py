@@ -121,7 +121,7 @@ class KeptScores:
             self._follow(input_ids)
         self.steps.append(StepScores.of(scores, self.most, distribution=self.beams == 1))
         self._before = input_ids
-        self._scores = scores if self.sampled else None
+        self._scores = scores if self.sampled and self.beams == 1 else None
         return scores
 
     def draw(self, scores: Any, rows: Any, labels: Any) -> None:

@@ -69,6 +69,8 @@ EXPRESSIONS = {
     "tf.einsum('bti, btj -> bij', source(0), source(1))": np.einsum("bti,btj->bij", X, Y),
     "tf.einsum('btf,bsf->bts', source(0), source(1)[:, :2])": np.einsum("btf,bsf->bts", X, Y[:, :2]),
     "tf.matmul(source(0), source(1)[:, :2], transpose_b=True)": X @ Y[:, :2].swapaxes(1, 2),
+    "tf.reverse(source(0), axis=[2]) * tf.roll(source(1), 1, axis=2)": X[..., ::-1] * np.roll(Y, 1, 2),
+    "tf.cumsum(source(0), axis=1) + tf.cumsum(source(1), axis=-1, exclusive=True)": (X.cumsum(1) + Y.cumsum(-1) - Y),
     "tf.map_fn(lambda x: x - tf.reduce_mean(x, axis=0, keepdims=True), source(0))": X - X.mean(1, keepdims=True),
     "tf.map_fn(lambda xy: tf.reduce_sum(xy[0] * xy[1]), (source(0), source(1)), dtype=tf.float32)": (X * Y).sum((1, 2)),
     "tf.tile(source(0), [1, 1, 2])": np.tile(X, (1, 1, 2)),

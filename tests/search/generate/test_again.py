@@ -115,6 +115,9 @@ def strip(labels):
 
 def test_a_tree_with_a_branch_is_a_tree_like_others(tmp_path):
     tree = made("gpt2", BEAMS).tree[0]
+    view = rf.show(tree)
+    assert "beam 3, and 3 places for ended hypotheses" in tree.text
+    assert "3 places go on, those below have ended" in str(view.html) and view.data["living"] == 3
     kept = tree.keep(1, 30).keep(0, 31)
     assert len(kept.hypotheses) == 9
     found = rf.search.Found(kept.trace)

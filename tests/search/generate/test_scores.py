@@ -54,8 +54,10 @@ def test_with_beams_the_taken_labels_lead_to_the_result(sampled):
                 assert (kept.steps[step].parents[now], kept.steps[step].taken[now]) == (parent, row[step])
 
 
-def test_what_is_kept_is_small():
-    kept = KeptScores(beams=5, most=18)
+@pytest.mark.parametrize("sampled", [False, True])
+def test_what_is_kept_is_small(sampled):
+    kept = KeptScores(beams=5, most=18, sampled=sampled)
     kept(torch.zeros(40, 1, dtype=torch.long), torch.randn(40, 5000))
     kept(torch.zeros(40, 2, dtype=torch.long), torch.randn(40, 5000))
     assert 200 * kept.steps[0].nbytes < 2e6
+    assert not [value for value in vars(kept).values() if isinstance(value, torch.Tensor) and value.numel() > 100]
