@@ -146,9 +146,11 @@ NAMES = {
         LossHolder
         Network
         SpatialDim
+        diff
         preload pure
         read_config
         set_behavior_version
+        to_code
     """,
     "display": """
         el

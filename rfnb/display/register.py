@@ -62,6 +62,10 @@ VIEWS = {
         "rfnb.search.corpus.report.SearchReport rfnb.search.corpus.report.SearchReports",
     ),
     "network": ("rfnb.netdict.views.network", "rfnb.netdict.network.Network"),
+    "net_diff": (
+        "rfnb.netdict.views.diff",
+        "rfnb.netdict.code.diff.NetDiff rfnb.netdict.code.compare.NetComparison",
+    ),
     "network_report": ("rfnb.netdict.views.report", "rfnb.netdict.report.findings.NetworkReport"),
     "net_stages": ("rfnb.netdict.views.stages", "rfnb.netdict.stages.Stages"),
     "net_training": ("rfnb.netdict.views.training", "rfnb.netdict.report.training.Training"),

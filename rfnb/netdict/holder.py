@@ -226,6 +226,14 @@ def constraints_of(layers: Iterable[Layer]) -> Any:
 
 
 def _constraints(layer: Layer) -> Iterator[Tensor]:
+    yield from penalties_of(layer)
+    for parameter in layer.params.values() if layer.spec.common.L2 else ():
+        if parameter.trainable:
+            yield reduce_sum(square(parameter), axis=list(parameter.dims)) * layer.spec.common.L2
+
+
+def penalties_of(layer: Layer) -> Iterator[Tensor]:
+    """The constraints of a layer on its output."""
     common, feature = layer.spec.common, layer.spec.feature_dim
     if layer.last.for_penalties is not None and feature is not None:
         source, out = layer.last.for_penalties
@@ -233,9 +241,6 @@ def _constraints(layer: Layer) -> Iterator[Tensor]:
             yield darc1(source, feature) * common.darc1
         if common.spatial_smoothing:
             yield spatial_smoothing(out, feature) * common.spatial_smoothing
-    for parameter in layer.params.values() if common.L2 else ():
-        if parameter.trainable:
-            yield reduce_sum(square(parameter), axis=list(parameter.dims)) * common.L2
 
 
 def darc1(x: Tensor, feature: Dim) -> Tensor:

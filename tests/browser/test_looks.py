@@ -72,6 +72,8 @@ def test_each_view_fits_and_can_be_read_in_all_colours(all_views: Page, missing)
             all_views.set_viewport_size({"width": width, "height": 900})
             found += [f"{colours}, {width} pixels: {words}" for words in wide_views(all_views)]
         found += [f"{colours}: {words}" for words in weak_words(all_views)]
+    bar = all_views.locator(".rfnb-Legend i").first  # in forced colours, too
+    assert "gradient" in bar.evaluate("bar => getComputedStyle(bar).backgroundImage")
     all_views.set_viewport_size({"width": 510, "height": 900})
     for view in ("explanation", "step"):
         found += all_views.locator(f"[data-view='{view}']").evaluate(BROKEN)

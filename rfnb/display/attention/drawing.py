@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -326,6 +326,7 @@ def _given(labels: list[Any], index: int | None) -> list[str]:
 
 STILL = {"data-rfnb-still": ""}
 """Attributes of elements about the chosen head: scripts hide them, because users may choose another head."""
+MEASURES: tuple[Literal["entropy", "monotonicity", "coverage", "diagonal"], ...]
 MEASURES = ("entropy", "monotonicity", "coverage", "diagonal")
 
 
@@ -346,7 +347,7 @@ def large_head(view: AttentionView, head: AttentionHead) -> Html:
 
 def measured(head: AttentionHead) -> str:
     """`entropy 0.42 · monotonicity 1 · coverage 0.9 · previous`"""
-    words = [f"{name} {short(rounded(head[name]))}" for name in MEASURES[:3]]  # type: ignore[literal-required]
+    words = [f"{name} {short(rounded(head[name]))}" for name in MEASURES[:3]]
     return " · ".join(words + ([head["role"]] if head["role"] else []))
 
 

@@ -251,7 +251,7 @@ def to_table(view: AttentionView, most: int | None = None) -> Table:
         [
             name_or_number(head["name"], head["layer"]),
             "mean" if head["head"] < 0 else head["head"],
-            *(rounded(head[name]) for name in MEASURES),  # type: ignore[literal-required]
+            *(rounded(head[name]) for name in MEASURES),
             head["role"],
             "  ".join(shown(label) for label in head["top"]),
             "; ".join(head["flags"]),

@@ -289,12 +289,9 @@ def tree_lines(view: BeamView) -> list[str]:
         lines.append(text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…")
         waiting += [(depth + 1, branch) for branch in reversed(branches)]
     tail = [f"  … {len(waiting)} more branches"] if waiting else []
-    joins = ", ⋎ two merged" if _has_joins(view) else ""
+    nodes = [node for column in view["columns"] for node in column["nodes"]]
+    joins = ", ⋎ two merged" if any(node["joined"] is not None for node in nodes) else ""
     return [f"tree (▣ ends, * best, ‡ reference{joins}):", *lines, *tail] if lines else []
-
-
-def _has_joins(view: BeamView) -> bool:
-    return any(node["joined"] is not None for column in view["columns"] for node in column["nodes"])
 
 
 def _marked(node: BeamNode) -> str:

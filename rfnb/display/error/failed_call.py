@@ -288,14 +288,10 @@ def _row(argument: Argument) -> OperandRow:
         )
     if isinstance(value, Dim) or are_dims(value):
         dims = [value] if isinstance(value, Dim) else list(value)
-        return OperandRow(argument, "Dim" if isinstance(value, Dim) else "dims", [_unbound(dim) for dim in dims])
+        cells = [OperandCell(dim, dim.lengths.size(dim), dim.lengths) for dim in dims]
+        return OperandRow(argument, "Dim" if isinstance(value, Dim) else "dims", cells)
     kind = f"{type(value).__module__}.".removeprefix("builtins.") + type(value).__name__
     return OperandRow(argument, kind, [OperandCell(None, None, None, int(size)) for size in shape_of(value)])
-
-
-def _unbound(dim: Dim) -> OperandCell:
-    """A cell for a dim under its current lengths."""
-    return OperandCell(dim, dim.lengths.size(dim), dim.lengths)
 
 
 # -- which stands under which

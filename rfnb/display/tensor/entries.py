@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from rfnb.core.ground.text import cut
+from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.kit.schema import DimView
@@ -72,11 +73,11 @@ def tokens(data: Data, most: int = options.LABEL_TOKENS) -> list[str]:
     return [label_of(int(number), vocab) for number in _first(data, most)]
 
 
-def label_of(number: int, vocab: object | None) -> str:
+def label_of(number: int, vocab: Vocab | None) -> str:
     """The label of a number; "⟨17?⟩" if it has none."""
-    if vocab is None or not 0 <= number < len(vocab):  # type: ignore[arg-type]
+    if vocab is None or not 0 <= number < len(vocab):
         return f"⟨{number}?⟩"
-    return str(vocab.decode(number))  # type: ignore[attr-defined]
+    return str(vocab.decode(number))
 
 
 def labels_text(labels: Sequence[Sequence[str]], tags: Sequence[str] | None) -> list[str]:
@@ -140,13 +141,13 @@ def _labels_of(data: Data) -> int | None:
     return len(data.sparse.vocab) if data.sparse.vocab is not None else data.sparse.dimension
 
 
-def _counts(data: Data, vocab: object | None) -> tuple[list[LabelCount], str | None]:
+def _counts(data: Data, vocab: Vocab | None) -> tuple[list[LabelCount], str | None]:
     """The most frequent labels, and a note if not all were counted."""
     where = thinned(data.shape, options.SAMPLE_ENTRIES)
     values, mask = to_numpy(data.raw[where]), thin_mask(data.mask(), where)
     sampled = f"counted in {values.size:,} of {data.entries:,}" if values.size < data.entries else None
     values = values.reshape(-1) if mask is None else values[np.broadcast_to(mask, values.shape)]
-    size = 0 if vocab is None else len(vocab)  # type: ignore[arg-type]
+    size = 0 if vocab is None else len(vocab)
     in_vocab = (values >= 0) & (values < size)
     ids, counts = np.unique(values[~in_vocab], return_counts=True)  # slow, but few
     totals = np.bincount(values[in_vocab].astype(np.int64))

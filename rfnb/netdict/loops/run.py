@@ -364,7 +364,7 @@ class RecRun:
     def _compute_item(self, node: NetNode | RecNet) -> None:
         rec, step, loop = self.rec, self.step, self.loop
         if isinstance(node, RecNet):
-            RecRun(node, Inside(step, self.outside), self.nodes).run()
+            type(self)(node, Inside(step, self.outside), self.nodes).run()
         elif node.kind == "frame":
             step[node.path] = self._frame(node.path)
         elif node.kind == "step":

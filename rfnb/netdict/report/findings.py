@@ -70,11 +70,11 @@ def differences(node: NetNode, template: Any, *, evaluates: bool, inside: bool) 
     common = layer.spec.common
     if (common.darc1 or common.spatial_smoothing) and layer.loop is not None and (layer.loop.outer or inside):
         yield "darc1 and spatial_smoothing have no effect in a unit or a second loop inside of a loop", ""
-    if layer.layer_class == "rec" and isinstance(layer.unit, str):  # type: ignore[attr-defined]
-        options = layer.unit_opts or {}  # type: ignore[attr-defined]
-        if "native" in layer.unit.lower() and "forget_bias" in options:  # type: ignore[attr-defined]
-            text = f"forget_bias has no effect on {layer.unit}"  # type: ignore[attr-defined]
-            yield text, "the reference ignores it too: add it to the second-to-last quarter of b where a cell needs it"
+    unit = getattr(layer, "unit", None)
+    native = layer.layer_class == "rec" and isinstance(unit, str) and "native" in unit.lower()
+    if native and "forget_bias" in (getattr(layer, "unit_opts", None) or {}):
+        text = f"forget_bias has no effect on {unit}"
+        yield text, "the reference ignores it too: add it to the second-to-last quarter of b where a cell needs it"
     if common.loss == "ctc" and evaluates and not (common.loss_opts or {}).get("beam_width"):
         text = "the error of ctc is that of greedy decoding; the reference searches with beam_width 100 in evaluation"
         yield text, '"loss_opts": {"beam_width": 100}, which is slower'

@@ -463,9 +463,9 @@ def compare(
         return compare_runs(a, second, Tolerance(exact, rtol, atol), sequence, select or {})
     if not isinstance(kind, str):
         if type(a) in OTHERS:
-            return OTHERS[type(a)](
-                a, b if kind is None else kind, **({} if sequence is None else {"sequence": sequence})
-            )
+            more = {"sequence": sequence} if sequence is not None else {}
+            more |= {"batch": b} if kind is not None and b is not None else {}
+            return OTHERS[type(a)](a, b if kind is None else kind, **more)
         raise ParameterError(
             "compare: `kind` says how two tensors are compared",
             got=called(kind),

@@ -58,6 +58,7 @@ class Cell:
                 )
         if isinstance(settings.get("activation"), str):
             settings["activation"] = activation_of(settings["activation"])
+        self.settings = settings
         self.cell: Any = self.cls(in_dim, out_dim, **settings)
         self.layer = [layer]
         self.visible = [part for part in self.parts if part not in self.hidden]

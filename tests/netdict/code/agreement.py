@@ -1,0 +1,18 @@
+"""Whether the code of a net computes what the net computes, in this process."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rfnb.netdict.code import check, to_code
+
+
+def check_code_of(net, batch=None):
+    """The code; raises NetworkError if it gives something else than the net, and for a net without a form."""
+    writer = to_code.writer_of(net, batch)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "code.py").write_text(writer.text())
+        modes = check.write_case(net, writer, to_code.data_of(net, batch), folder)
+        check.run(name)
+        check.compare(net, to_code.data_of(net, batch), modes, folder)
+    return writer.text()

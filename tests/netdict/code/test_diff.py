@@ -1,0 +1,55 @@
+"""`rf.diff`: what was added, removed, renamed and changed, and what follows; `rf.compare` of two nets."""
+
+import rfnb as rf
+
+LAYERS = {
+    "conv": {"class": "conv", "from": "data", "filter_size": (3,), "padding": "same", "n_out": 4},
+    "pool": {"class": "pool", "from": "conv", "mode": "max", "pool_size": (2,), "padding": "same"},
+    "ff": {"class": "linear", "activation": "relu", "n_out": 6, "from": "pool"},
+    "output": {"class": "softmax", "n_out": 3, "from": "ff"},
+}
+
+
+def network(layers, name="net"):
+    return rf.Network(name=name, extern_data=rf.ExternData({"data": {"dim": 5}})).construct_from_dict(layers)
+
+
+def test_equal_nets_have_no_difference():
+    assert not rf.diff(LAYERS, dict(LAYERS))
+    assert "no difference" in rf.show(rf.diff(network(LAYERS), network(LAYERS))).text
+
+
+def test_a_renamed_layer_is_no_new_one():
+    renamed = {("hidden" if name == "ff" else name): dict(x) for name, x in LAYERS.items()}
+    renamed["output"]["from"] = "hidden"
+    difference = rf.diff(LAYERS, renamed)
+    assert difference.renamed == {"ff": "hidden"}
+    assert not (difference.added or difference.gone or difference.changes)
+
+
+def test_what_follows_is_told_for_networks():
+    other = {**LAYERS, "conv": {**LAYERS["conv"], "filter_size": (5,)}, "ff": {**LAYERS["ff"], "n_out": 7}}
+    other["more"] = {"class": "copy", "from": "ff", "is_output_layer": True}
+    difference = rf.diff(network(LAYERS), network(other))
+    assert difference.added == ["more"] and difference.changed == ["conv", "ff"]
+    follows = {(x.layer, x.what): (x.before, x.after) for x in difference.consequences}
+    assert follows["ff", "parameters"] == ("30", "35")
+    assert follows["output", "receptive field"] == ("4 frames, one for 2 frames", "6 frames, one for 2 frames")
+    assert follows["ff", "dims"][0].endswith("6}") and follows["ff", "dims"][1].endswith("7}")
+
+
+def test_the_view_escapes_names_of_layers():
+    difference = rf.diff(LAYERS, {**LAYERS, "<img src=x>": {"class": "copy", "from": "data"}})
+    view = rf.show(difference)
+    assert "<img" not in str(view.html) and "&lt;img" in str(view.html)
+    assert "1 added" in view.text
+
+
+def test_compare_finds_the_first_layer_that_differs():
+    a, b = network(LAYERS, "a"), network(LAYERS, "b")
+    b.set_param_values_by_dict(a.get_param_values_dict())
+    assert rf.compare(a, b, a.extern_data.example())
+    b.get_layer("ff").params["b"].assign_add(1.0)
+    comparison = rf.compare(a, b, a.extern_data.example())
+    assert not comparison and comparison.first.layer == "ff" and comparison.agree == ["conv", "pool"]
+    assert "ff is the first layer that differs" in rf.show(comparison).text

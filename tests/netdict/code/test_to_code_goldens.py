@@ -1,0 +1,48 @@
+"""The nets of all recorded cases as code: it computes the same, or an error names the layer that has no form."""
+
+import pytest
+
+from rfnb.netdict.code.trace import Unwritten
+from tests.netdict.code.agreement import check_code_of
+from tests.netdict.goldens import FOLDER, Case
+
+SEARCH = FOLDER.parent / "search"
+CASES = sorted([*FOLDER.glob("*.json"), *SEARCH.glob("*.json")])
+UNWRITTEN = """
+    cond_false cond_true csc_len_penalty csc_scaled eval_shape_condition
+    cheating_exclusive cheating_true fixed_len no_search_choice choice_search_no_state
+    kenlm_dense kenlm_dense_bpe kenlm_sparse kenlm_sparse_bpe kenlm_input_step_offset
+    model_transducer_search_beam1 model_transducer_search_beam4
+    choice_search_regression masked_outside_labels_collapse masked_transducer_att_subnet_search
+    model_attention_search_beam1 model_attention_search_beam12 model_attention_search_beam4
+    model_transformer_search_beam1 model_transformer_search_beam4 rec_sub_end_max_seq_len_expr
+    rec_sub_end_max_seq_len_via resize_linear shift_axis_left shift_axis_nopad shift_axis_right
+    size_base_longer_upsampled
+    time_chunking time_chunking_short_4_2
+    twod_lstm_average twod_lstm_last twod_lstm_max twod_lstm_weighted
+    twod_lstm_in_loop_average twod_lstm_in_loop_last twod_lstm_in_loop_max twod_lstm_in_loop_weighted
+""".split()
+"""Cases without a form as code. None is added to them."""
+
+
+def data_of(case):
+    numbers = case.numbers
+    sizes = {key: given["size_keys"].items() for key, given in case.case["inputs"].items()}
+    lengths = {key: {int(axis): numbers[name] for axis, name in items} for key, items in sizes.items()}
+    return {key: (numbers[given["key"]], lengths[key] or None) for key, given in case.case["inputs"].items()}
+
+
+@pytest.mark.parametrize("file", CASES, ids=[f"{file.parent.name}/{file.stem}" for file in CASES])
+def test_the_code_computes_the_same_or_has_no_form(file):
+    case = Case(file.stem, file.parent)
+    net, _ = case.build()
+    if file.stem in UNWRITTEN:
+        with pytest.raises(Unwritten, match="to_code: "):
+            check_code_of(net, data_of(case))
+    else:
+        assert "class Net(rf.Module):" in check_code_of(net, data_of(case))
+
+
+def test_most_cases_have_a_form():
+    """The number only falls."""
+    assert len(UNWRITTEN) <= 42 and len(CASES) >= 437
