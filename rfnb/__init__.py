@@ -33,6 +33,7 @@ train
     rf.progress(batches)                     a progress bar and live curves                         docs/training.md
     rf.probe(decode, every=200)              what the model does, again and again while it learns   docs/debugging.md
     rf.gradient_norms(model)                 gradients by parameter: NaN, Inf, zero or missing      docs/training.md
+    rf.launch(train, 3, num_processes=2)     a function of the notebook, in several processes       docs/distributed.md
 save
     rf.save(model, "model.safetensors")      dims, parameters and config of a model                 docs/checkpoints.md
     rf.load("model.safetensors", model)      puts them into a model, and reports what matched       docs/checkpoints.md

@@ -8,6 +8,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import NetworkError
+from rfnb.netdict.losses import loss_by_name
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "search_losses.json").read_text())
 LABELS = 4
@@ -106,6 +107,22 @@ def test_the_gradient_of_a_sample_is_on_average_about_that_of_all_labels(sampler
     assert np.std(found, 0).max() > 0.01  # it draws
     mean = np.mean(found, 0)
     assert np.sum(mean * expected) / np.linalg.norm(mean) / np.linalg.norm(expected) > 0.95
+
+
+def test_labels_count_by_how_often_they_are_expected():
+    """Though all labels are drawn, the loss is not the cross entropy."""
+    options = {"num_sampled": SIZE, "sampler": "log_uniform"}
+    found = np.mean([layer_loss(options, seed, loss="sampling_loss")[0] for seed in range(20)])
+    assert 0.005 < abs(found / CE - 1) < 0.06
+    axis, draws = rf.Dim(SIZE, name="labels"), []
+    loss = loss_by_name("sampling_loss", {"num_sampled": 4})
+    for seed in range(300):
+        rf.set_random_seed(seed)
+        drawn, log_count = loss._drawn(axis, "cpu")
+        draws.append([drawn.numpy(), np.exp(log_count.numpy())])
+    taken, expected = np.mean(draws, 0)
+    np.testing.assert_allclose(taken, expected, atol=0.07)
+    assert np.all(np.diff(expected) < 0)
 
 
 def test_noise_contrastive_estimation_tells_the_target_from_noise():
