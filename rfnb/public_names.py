@@ -147,6 +147,7 @@ NAMES = {
         Network
         SpatialDim
         diff
+        layer
         preload pure
         read_config
         set_behavior_version

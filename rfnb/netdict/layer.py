@@ -416,9 +416,8 @@ def layer_by_class(name: Any) -> type[Layer]:
         importlib.import_module(MODULES[name])
     if not isinstance(name, str) or name not in LAYERS:
         names = sorted({*MODULES, *LAYERS})
-        raise NetworkError(
-            f"there is no layer class {name!r:.60}",
-            expected='"class": one of the known classes',
-            hint=did_you_mean(name, names) or f"known: {', '.join(names)}",
-        )
+        near, own = did_you_mean(name, names), f"@rf.layer({name!r:.60}) makes a function or an rf.Module this class"
+        hint = f"{near} Otherwise, {own}" if near else own
+        fault, expected = f"there is no layer class {name!r:.60}", '"class": one of the known classes'
+        raise NetworkError(fault, expected=expected, hint=hint if isinstance(name, str) else None)
     return LAYERS[name]

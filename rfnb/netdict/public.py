@@ -9,6 +9,7 @@ from rfnb.netdict.config.read import Config as Config, read_config as read_confi
 from rfnb.netdict.extern_data import ExternData as ExternData
 from rfnb.netdict.holder import LossHolder as LossHolder
 from rfnb.netdict.network import Network as Network
+from rfnb.netdict.own_layers import layer as layer
 from rfnb.netdict.versions import set_behavior_version as set_behavior_version
 from rfnb.netdict.weights import preload as preload, restore as _restore  # registers itself for `rf.load`
 from rfnb.trace.compare.compare import OTHERS as _OTHERS

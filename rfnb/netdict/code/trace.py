@@ -25,6 +25,7 @@ from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.conv import Sliding
 from rfnb.netdict.layers.rec.cell import Rec
 from rfnb.netdict.loops.run import RecRun
+from rfnb.netdict.own_layers import OwnLayer
 from rfnb.nn.cells.cell import RecCell
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import add, cast, square
@@ -126,6 +127,8 @@ class Tracer(Listener):
     ) -> Any:
         """Calls a layer, whose ops belong to it, or a cell, which is a line of its own."""
         if isinstance(module, RecCell) and not self.busy:
+            if id(module) not in self.trace.cells:  # of a layer of the user, whose ops are lines of their own
+                return super().call_module(module, forward, args, kwargs)
             weights = {name: self.origin(x) for name, x in tensors_of(module)}
             with self.quiet():
                 result = super().call_module(module, forward, args, kwargs)
@@ -139,6 +142,8 @@ class Tracer(Listener):
             result = super().call_module(module, forward, args, kwargs)
         self.layers.pop()
         output = result[0] if isinstance(result, tuple) else result
+        if isinstance(module, OwnLayer) and id(self.origin(output)) not in self.known:
+            raise unwritten(module.name, f"{module.layer_class} computes with something else than ops of rf")
         if isinstance(output, Tensor):
             self.trace.named.append((module.name, self.origin(output)))
         return result
