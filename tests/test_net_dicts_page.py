@@ -14,7 +14,7 @@ import rfnb as rf
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "net_dicts.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-LOOK, MASKED, DRAFT, TRAIN, STAGES, RECURRENT, EXPLAINED, SEARCHED, CODE, WIDER, COMPARED, TRAINED, SAVED = BLOCKS
+LOOK, MASKED, DRAFT, TRAIN, STAGES, RECURRENT, EXPLAINED, SEARCHED, OWN, CODE, WIDER, COMPARED, TRAINED, SAVED = BLOCKS
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_the_examples_run(names):
 
 @pytest.mark.slow
 def test_recurrent_nets(names):
-    for block in (RECURRENT, EXPLAINED, SEARCHED, CODE, WIDER, COMPARED):
+    for block in (RECURRENT, EXPLAINED, SEARCHED, OWN, CODE, WIDER, COMPARED):
         exec(block, names)
     assert names["found"].nbest(1)
 

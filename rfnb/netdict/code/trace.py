@@ -23,7 +23,6 @@ from rfnb.netdict.build import NetNode, run_node
 from rfnb.netdict.holder import LossHolder, holders_of, penalties_of, reduced
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.conv import Sliding
-from rfnb.netdict.layers.rec.cell import Rec
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.own_layers import OwnLayer
 from rfnb.nn.cells.cell import RecCell
@@ -330,6 +329,8 @@ class TracedRun(RecRun):
 
 def trace_of(net: Any, batch: Mapping[str, Any], *, train: bool) -> Trace:
     """What a call of a net does with a batch, and its losses."""
+    from rfnb.netdict.layers.rec.cell import Rec  # only now: other nets need none of its layers
+
     tensors = net.extern_data.tensors(batch)
     trace = Trace(tensors, Dim(1).serial)
     trace.cells = {id(layer.cell.cell): layer.cell for layer in net.modules() if isinstance(layer, Rec)}
