@@ -111,7 +111,7 @@ def test_a_full_disk_does_not_end_the_training(folder, capsys):
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_what_strangers_put_into_the_folder_neither_ends_nor_stops_the_page(folder, job):
+def test_strange_files_neither_end_nor_stop_the_page(folder, job):
     rank = folder / "rank-0"
     rank.mkdir(parents=True)
     (folder / "rank-1").write_text("")
