@@ -23,9 +23,11 @@ from rfnb.display.kit.view import View
 from rfnb.display.markup import style
 from rfnb.display.training.schema import ProgressView
 from rfnb.errors import LaunchError, RfError, RunFileError
+from rfnb.printable import error_message
 from rfnb.trace.probe.probe import Probe
 from rfnb.trace.run.file.fields import conform
 from rfnb.trace.run.file.load import load_run
+from rfnb.trace.run.job import is_alive
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 
@@ -66,11 +68,7 @@ class JobProcess:
         """Whether it has ended. On another machine, only an error tells."""
         if self.error is not None or not self.is_here:
             return self.error is not None
-        try:
-            os.kill(self.pid, 0)
-        except OSError as error:
-            return not isinstance(error, PermissionError)
-        return False
+        return self.pid > 0 and not is_alive(self.pid)
 
 
 class Job(Shown):
@@ -95,14 +93,15 @@ class Job(Shown):
         return [self._process(rank, folder) for rank, folder in self._ranks()]
 
     def _ranks(self) -> list[tuple[int, Path]]:
-        folders = [(path.name[5:], path) for path in self.folder.glob("rank-*") if path.name[5:].isdecimal()]
+        paths = [path for path in self.folder.glob("rank-*") if path.is_dir()]
+        folders = [(path.name[5:], path) for path in paths if path.name[5:].isdecimal()]
         return sorted((int(number), path) for number, path in folders)[:MOST_RANKS]
 
     def _process(self, rank: int, folder: Path) -> JobProcess:
         process = self._read(folder / "process.json", {"pid": int, "host": str}) or {"pid": 0, "host": ""}
         error = self._read(folder / "error.json", {"error": str, "at": str, "traceback": str, "time": float})
         views = [view for _, view in self.progress(rank)]
-        written = max((path.stat().st_mtime for path in folder.glob("*.json")), default=0.0)
+        written = max(map(_written, [folder, *folder.glob("*.json")])) / 1e9
         step = ", ".join(f"{view['name'] or 'training'}: step {view['steps']}" for view in views)
         return JobProcess(rank, process["pid"], process["host"], error, step, time() - written)
 
@@ -115,7 +114,7 @@ class Job(Shown):
     def new_progress(self, rank: int, seen: dict[str, int]) -> Iterator[tuple[str, ProgressView]]:
         """Those that changed since the last call with this `seen`."""
         for path in sorted((self.folder / f"rank-{rank}").glob("progress-*.json")):
-            written = path.stat().st_mtime_ns
+            written = _written(path)
             if seen.get(path.name) != written and (view := self._read(path, ProgressView)):
                 seen[path.name] = written
                 yield path.name, view
@@ -123,13 +122,11 @@ class Job(Shown):
     def _read(self, path: Path, form: Any) -> Any:
         """The content of a file of JSON; None if it is not there, or is not what it should be."""
         try:
-            if path.stat().st_size > MOST_BYTES:
-                raise RunFileError(f"{path.name} has more than {MOST_BYTES} bytes")
-            content = conform(json.loads(path.read_text("utf-8")), form, path.name)
+            content = conform(json.loads(_read_bytes(path)), form, path.name)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            self._unreadable[path] = str(error).splitlines()[0][:200]
+            self._unreadable[path] = error_message(error).partition("\n")[0][:200]
             return None
         self._unreadable.pop(path, None)
         return content
@@ -184,6 +181,17 @@ class Job(Shown):
     def stop(self) -> None:
         """Looks for new runs no more."""
         self._stop.set()
+
+
+def _read_bytes(path: Path) -> bytes:
+    """The content of a file. Raises RunFileError for a large one, and for what has no end, such as a pipe."""
+    if not path.is_file() and path.exists():
+        raise RunFileError(f"{path.name} is not a file")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise RunFileError(f"{path.name} has more than {MOST_BYTES} bytes")
+    return content
 
 
 def _written(path: Path) -> int:

@@ -110,6 +110,7 @@ class Launched:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)]),
             "PYTHONUNBUFFERED": "1",
+            "PYTHONSAFEPATH": "1",  # the script may be called copy.py
             JOB: os.fspath(self.folder),
             GROUP: (auto if group == "auto" else group) or "",
             KERNEL: str(os.getpid()),
@@ -162,7 +163,7 @@ class Launched:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(PATIENCE)
         for process in self.job.processes:
-            if process.pid and process.is_here and not process.ended:
+            if process.pid > 0 and process.is_here and not process.ended:
                 with suppress(OSError):
                     os.kill(process.pid, signal.SIGKILL)
 

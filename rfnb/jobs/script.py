@@ -25,6 +25,8 @@ from rfnb.printable import error_text
 
 FIRST, LATER = "first values", "later values"
 """Stand for the lines that read values, among the names of a script: before, and after, classes of the notebook."""
+BEGIN = "process = Process(__file__)"
+"""A line that each script has."""
 LITERALS = (int, float, complex, str, bytes, bool, type(None), type(...))
 
 
@@ -212,7 +214,7 @@ class Script:
         future = any(d.flags & _ANNOTATIONS for d in self._definitions.values())
         lines = ["from __future__ import annotations", ""] if future else []
         lines += sorted({*self._modules.values(), *self._submodules()})
-        lines += ["from rfnb.jobs.worker import Process", "", "process = Process(__file__)", *self._literals.values()]
+        lines += ["from rfnb.jobs.worker import Process", "", BEGIN, *self._literals.values()]
         for name in self._order():
             if name in (FIRST, LATER):
                 values = self._first if name == FIRST else self._later
@@ -233,6 +235,11 @@ class Script:
     def write(self, folder: Path) -> Path:
         """Writes the script and its values to a folder; returns the path of the script."""
         path = folder / f"{self.name}.py"
+        if path.exists() and BEGIN not in path.read_text(encoding="utf-8", errors="replace"):
+            raise LaunchError(
+                f"launch: {path.name!r} in the folder is not a script of rf.launch, which would replace it", got=path,
+                hint="another folder",
+            )  # fmt: skip
         path.write_text(self.text, encoding="utf-8")
         for name, content in self._pickled.items():
             (folder / name).write_bytes(content)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rfnb.printable import error_text
-from rfnb.trace.run.job import KERNEL, job_folder, rank, write_error
+from rfnb.trace.run.job import KERNEL, is_alive, job_folder, rank, write_error
 
 GROUP = "RFNB_GROUP"
 """The environment variable with the backend of the process group; empty: none."""
@@ -23,6 +23,7 @@ class Process:
 
     def __init__(self, script: str):
         self.folder = Path(script).parent
+        os.environ.pop("PYTHONSAFEPATH", None)  # it was for this script, not for what it starts
         job_folder()
 
     @cached_property
@@ -110,10 +111,6 @@ def _end_with_kernel() -> None:
     """Ends this process when the one that launched it has gone: a killed kernel leaves nothing that trains on."""
     launched_by = int(os.environ.get(KERNEL, "0"))
     while launched_by:
-        try:
-            os.kill(launched_by, 0)
-        except PermissionError:
-            pass
-        except OSError:
+        if not is_alive(launched_by):
             os._exit(1)
         time.sleep(1)

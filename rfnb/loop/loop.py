@@ -12,7 +12,7 @@ from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.ground.text import did_you_mean
-from rfnb.core.tensor.arguments import Count, Name
+from rfnb.core.tensor.arguments import CountFrom0, Name
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError, LoopNameError, ParameterError
@@ -74,7 +74,7 @@ class Loop:
         unroll: bool = False,
         axis: Dim | None = None,
         debug: bool | None = None,
-        recompute: Count = 0,
+        recompute: CountFrom0 = 0,
         name: Name = "loop",
     ):
         if axis is not None:

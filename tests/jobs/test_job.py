@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import time
 
 import pytest
@@ -107,6 +109,37 @@ def test_a_full_disk_does_not_end_the_training(folder, capsys):
     (folder / "rank-0").rmdir()
     assert len(list(rf.progress(range(3)))) == 3
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_strange_files_neither_end_nor_stop_the_page(folder, job):
+    rank = folder / "rank-0"
+    rank.mkdir(parents=True)
+    (folder / "rank-1").write_text("")
+    (rank / "gone.json").symlink_to("/nowhere")
+    (rank / "progress-1.json").symlink_to("/dev/zero")
+    (rank / "progress-2.json").symlink_to("/nowhere")
+    os.mkfifo(rank / "error.json")
+    for pid in (2**70, -1, 0):
+        (rank / "process.json").write_text(json.dumps({"pid": pid, "host": platform.node()}))
+        [process] = job.processes
+        assert process.ended == (pid == 2**70)
+        assert 0 <= process.quiet_for < 60
+    text = str(rf.show(job).text)
+    assert "progress-1.json is not a file" in text and "error.json is not a file" in text
+
+
+def test_a_folder_that_cannot_be_made_does_not_end_the_training(folder, capsys):
+    folder.write_text("a file")
+    assert len(list(rf.progress(range(3)))) == 3
+    files.write_error(ValueError("no luck"))
+    assert f"{folder} cannot be written" in capsys.readouterr().err
+
+
+def test_the_rank_is_that_of_torchrun_else_that_of_slurm(folder, monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    assert files.rank() == 0
+    monkeypatch.delenv("RANK")
+    assert files.job_folder() == folder / "rank-3"
 
 
 def test_a_file_is_not_a_job(tmp_path):

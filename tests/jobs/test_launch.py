@@ -88,12 +88,12 @@ ENDLESS = """
 import os, time
 import rfnb as rf
 
-def wait():
+def copy():
     print("waits", os.getpid(), flush=True)
     time.sleep(600)
 
 if __name__ == "__main__":
-    rf.launch(wait)
+    rf.launch(copy)  # its script is no module of Python
 """
 
 

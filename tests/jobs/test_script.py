@@ -73,6 +73,7 @@ def test_a_script_has_what_the_function_uses_and_gives_the_same(tmp_path):
 
 REFUSED = """
 import threading, types
+from pathlib import Path
 import rfnb as rf
 lock = threading.Lock()
 module = types.ModuleType("made_here")
@@ -99,6 +100,11 @@ if __name__ == "__main__":
             rf.launch(function, *given)
         except rf.errors.LaunchError as error:
             print(str(error).splitlines()[0])
+    Path("circle_of.py").write_text("print('mine')")
+    try:
+        rf.launch(circle_of, folder=".")
+    except rf.errors.LaunchError as error:
+        print(str(error).splitlines()[0], Path("circle_of.py").read_text())
     for count in (0, True, 1.5):
         try:
             rf.launch(circle_of, num_processes=count)
@@ -118,5 +124,6 @@ def test_what_cannot_go_along_is_named_before_the_start(tmp_path):
         "launch: `function` cannot be called by name in other processes",
         "launch: argument 1 cannot go to other processes",
         "launch: `function` cannot be called by name in other processes",
+        "launch: 'circle_of.py' in the folder is not a script of rf.launch, which would replace it print('mine')",
         *["launch: `num_processes` is not a number of processes"] * 3,
     ], done.stderr

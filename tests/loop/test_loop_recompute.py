@@ -9,6 +9,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, Tensor, batch_dim
+from rfnb.errors import ParameterError
 
 STEPS, hidden, wide = 24, Dim(6, name="hidden"), Dim(500, name="wide")
 Result = tuple[Tensor, list[torch.Tensor]]
@@ -105,6 +106,7 @@ def test_loops_that_end_and_loops_inside_are_computed_again() -> None:
     assert torch.equal(last_state(0), last_state(4))
 
 
-def test_a_negative_number_of_steps_is_an_error() -> None:
-    with pytest.raises(rf.errors.ParameterError, match="recompute"):
-        rf.Loop(recompute=-1)
+@pytest.mark.parametrize("steps", [2.5, "x", None, True, -1])
+def test_recompute_is_a_number_of_steps(steps: Any) -> None:
+    with pytest.raises(ParameterError, match="Loop: `recompute` is not a count"):
+        rf.Loop(max_seq_len=4, recompute=steps)

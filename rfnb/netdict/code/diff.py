@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -165,8 +166,8 @@ def _renamed(a: Mapping[str, dict[str, Any]], b: Mapping[str, dict[str, Any]]) -
         for path in old:
             described = _with_names(a[path], path, renamed)
             for other in new:
-                score = _likeness(path, other, described, b[other])
-                if score > best[0] and (score >= 1.0 if exact else score >= ALIKE):
+                score = _likeness(path, other, described, b[other], exact=exact)
+                if score > best[0] and score >= ALIKE:
                     best = score, path, other
         if best[1]:
             renamed[best[1]] = best[2]
@@ -177,15 +178,22 @@ def _renamed(a: Mapping[str, dict[str, Any]], b: Mapping[str, dict[str, Any]]) -
             return renamed
 
 
-def _likeness(path: str, other: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
-    """1 and more for equal options; less for a part of them, of layers with similar names."""
+def _likeness(path: str, other: str, a: Mapping[str, Any], b: Mapping[str, Any], *, exact: bool) -> float:
+    """1 and more for equal options; less for a part of them, of layers with similar names, or 0 if exact."""
     if a.get("class") != b.get("class") or path.rpartition("/")[0] != other.rpartition("/")[0]:
         return 0.0
     options = {*a, *b} - {"class"}
     equal = sum(_equal(a.get(option), b.get(option)) for option in options)
     share = equal / len(options) if options else 1.0
-    names = SequenceMatcher(None, path, other).ratio()
+    if exact and share < 1.0:
+        return 0.0
+    names = _likeness_of_names(path, other)
     return 1.0 + names if share == 1.0 else share * 0.5 + names * 0.5 if names >= ALIKE else 0.0
+
+
+@lru_cache(2**16)
+def _likeness_of_names(path: str, other: str) -> float:
+    return SequenceMatcher(None, path, other).ratio()
 
 
 def _with_names(described: Mapping[str, Any], path: str, renamed: Mapping[str, str]) -> dict[str, Any]:
@@ -230,7 +238,7 @@ def _changes(path: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Opti
 
 
 def _merged(a: Mapping[str, Any], b: Mapping[str, Any], after: Mapping[str, str]) -> list[str]:
-    """The layers of the second net, and each one that is gone behind the one before it."""
+    """The layers of the second net, and each one that is gone after the one before it."""
     order, place = list(b), 0
     for path in a:
         if after[path] in b:

@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from linecache import getline
 from pathlib import Path
 from time import time
@@ -31,8 +31,19 @@ KERNEL = "RFNB_KERNEL"
 
 def rank() -> int:
     """The number of this process among those of a job."""
-    number = os.environ.get("RANK", "0")
+    number = os.environ.get("RANK") or os.environ.get("SLURM_PROCID", "0")  # of torchrun, else of srun
     return int(number) if number.isdigit() else 0
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine runs."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def job_folder() -> Path | None:
@@ -59,9 +70,10 @@ def _prepared(folder: Path) -> Path:
 
 def write_error(error: BaseException) -> None:
     """Writes the error that ends this process, with its place in the user's code."""
-    folder = job_folder()
-    if folder is None:
-        return
+    in_job(partial(_write_error, error))
+
+
+def _write_error(error: BaseException, folder: Path) -> None:
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     frames = [(code, line) for code, line in frames if is_users(code)] or frames
     places = [
@@ -87,9 +99,8 @@ def write_json(path: Path, data: Any) -> None:
 
 def in_job(write: Callable[[Path], object]) -> None:
     """Calls `write` with the folder of this process, if it belongs to a job. A full disk does not end the training."""
-    folder = job_folder()
-    if folder is not None:
-        try:
+    try:
+        if (folder := job_folder()) is not None:
             write(folder)
-        except OSError as error:
-            print(f"rfnb: {folder} cannot be written: {error_text(error)}", file=sys.stderr)
+    except OSError as error:
+        print(f"rfnb: {os.environ.get(JOB)} cannot be written: {error_text(error)}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """`rf.diff`: what was added, removed, renamed and changed, and what follows; `rf.compare` of two nets."""
 
 import rfnb as rf
+from rfnb.netdict.code import diff as diff_module
 
 LAYERS = {
     "conv": {"class": "conv", "from": "data", "filter_size": (3,), "padding": "same", "n_out": 4},
@@ -25,6 +26,17 @@ def test_a_renamed_layer_is_no_new_one():
     difference = rf.diff(LAYERS, renamed)
     assert difference.renamed == {"ff": "hidden"}
     assert not (difference.added or difference.gone or difference.changes)
+
+
+def test_names_of_a_long_chain_are_compared_once(monkeypatch):
+    compared = []
+    similar = diff_module.SequenceMatcher
+    monkeypatch.setattr(diff_module, "SequenceMatcher", lambda *names: compared.append(names) or similar(*names))
+    a, b = (
+        {f"{x}{i}": {"class": "linear", "from": f"{x}{i - 1}" if i else "data"} for i in range(20)} for x in ("p", "q")
+    )
+    assert rf.diff(a, b).renamed == {f"p{i}": f"q{i}" for i in range(20)}
+    assert 0 < len(compared) == len(set(compared))
 
 
 def test_what_follows_is_told_for_networks():
