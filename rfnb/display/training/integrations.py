@@ -96,7 +96,7 @@ def _of_transformers() -> type:
         """Follows a `Trainer` of Hugging Face: `Trainer(…, callbacks=[rf.integrations.TransformersCallback()])`.
 
         `.progress` has the history: what the trainer logs, and gradient norms after clipping every few steps, as in
-        `FollowedTraining`, which has the arguments. To pause, record its loop: `rf.record_loops(Trainer._inner_training_loop)`.
+        `FollowedTraining`. To pause, record its loop: `rf.record_loops(Trainer._inner_training_loop)`.
         """
 
         def __init__(self, every: int | None = 10, name: str = "training"):
