@@ -59,12 +59,12 @@ class FollowedTraining:
         """A step begins, and the one before is done."""
         next(self._steps, None)
 
-    def before_optimizer(self, model: Any) -> None:
-        """The gradients of a step are there."""
+    def before_optimizer(self, model: Any, measure: str = "gradient_norm") -> None:
+        """The gradients of a step are there. measure: the name of their norm."""
         if self.progress is None or self.every is None or self.progress.step % self.every:
             return
         norms = gradient_norms(model)
-        self.progress.report(gradient_norm=norms.total)
+        self.progress.report(**{measure: norms.total})
         bad = {path: word for path, word in norms.bad.items() if word in ("NaN", "Inf")}
         if bad and not self._warned:
             self._warned = True
@@ -103,7 +103,7 @@ def _of_transformers() -> type:
                 self._training.begin(state.max_steps)
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-            self._training.before_optimizer(model)
+            self._training.before_optimizer(model, "clipped_gradient_norm")
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
             self._training.before_step()
@@ -163,7 +163,8 @@ def TransformersCallback(every: int | None = 10, name: str = "training") -> Any:
     >>> callback.progress is None  # before the training
     True
 
-    What the trainer logs has curves, and probes follow its steps. To step through its batches or pause it, record its
+    What the trainer logs has curves, among them `grad_norm`; `clipped_gradient_norm` is the norm that is left after
+    clipping. Probes follow the steps. To step through its batches or pause it, record its
     loop: `rf.record_loops(Trainer._inner_training_loop)`.
 
     Args:
