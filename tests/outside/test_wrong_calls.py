@@ -49,7 +49,7 @@ WRONG_DATA: Wrong = {
 }
 """For parameters that take tensors or dims, too."""
 
-DATA = ("Tensor", "Dim", "Ax", "Value", "Any", "Condition", "Offset")
+DATA = ("Tensor", "Dim", "Ax", "Value", "Any", "object", "Condition", "Offset")
 """What is in the annotations of such parameters."""
 
 TAKEN = ("Tensor", "Dim", "Ax", "Value", "Module")

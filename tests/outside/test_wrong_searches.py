@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import GenerationMixin
 
 import rfnb as rf
 from rfnb import batch_dim
@@ -156,6 +157,10 @@ METHODS: dict[str, Row] = {
     "found.nbest": lambda f: (search().nbest, {"n": 2}),
     "found.best": lambda f: (search().best, {"x": search().scores}),
     "found.rerank": lambda f: (search().rerank, {"scales": {"length": 0.2}, "more": None}),
+    "found.force": lambda f: (
+        rf.search.from_generate(**of_generate()).force,
+        {"model": GenerationMixin(), "tokenizer": None},
+    ),
     "found.same_hypotheses": lambda f: (search().same_hypotheses, {"other": search(), "pairs": [(0, 0)]}),
     "found.save": lambda f: (search().save, {"path": f / "y.rfbeam"}),
     "found.tree[…]": lambda f: (search().tree.__getitem__, {"which": 0}),

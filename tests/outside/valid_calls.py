@@ -89,6 +89,10 @@ BY_NAME: dict[str, Callable[[World], Any]] = {
 }
 
 FUNCTIONS: dict[str, Call] = {
+    "average_parameters": lambda w: {"optimizer": torch.optim.SGD(rf.torch_parameters(rf.Linear(w.feat, w.out)))},
+    "distributed.average_parameters": lambda w: {
+        "optimizer": torch.optim.SGD(rf.torch_parameters(rf.Linear(w.feat, w.out)))
+    },
     "assert_": lambda w: {"condition": w.mask, "message": "true"},
     "audio.log_mel_filterbank_from_raw": lambda w: {
         "raw_audio": rf.ones([rf.Dim(800, name="t")]),

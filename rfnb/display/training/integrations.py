@@ -3,18 +3,18 @@
 >>> sorted(rf.integrations.__all__)
 ['LightningCallback', 'TransformersCallback']
 
-The classes are made when first asked for, as their libraries are imported then.
+The libraries are imported when a callback is made.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rfnb.core.ground.source import warn
 from rfnb.core.ground.text import count_of
@@ -24,10 +24,6 @@ from rfnb.errors import ParameterError
 
 __all__ = ["LightningCallback", "TransformersCallback"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
-
-if TYPE_CHECKING:
-    LightningCallback: Callable[..., Any]
-    TransformersCallback: Callable[..., Any]
 
 
 class FollowedTraining:
@@ -63,12 +59,12 @@ class FollowedTraining:
         """A step begins, and the one before is done."""
         next(self._steps, None)
 
-    def before_optimizer(self, model: Any) -> None:
-        """The gradients of a step are there."""
+    def before_optimizer(self, model: Any, measure: str = "gradient_norm") -> None:
+        """The gradients of a step are there. measure: the name of their norm."""
         if self.progress is None or self.every is None or self.progress.step % self.every:
             return
         norms = gradient_norms(model)
-        self.progress.report(gradient_norm=norms.total)
+        self.progress.report(**{measure: norms.total})
         bad = {path: word for path, word in norms.bad.items() if word in ("NaN", "Inf")}
         if bad and not self._warned:
             self._warned = True
@@ -92,15 +88,11 @@ class FollowedTraining:
 def _of_transformers() -> type:
     from transformers import TrainerCallback
 
-    class TransformersCallback(TrainerCallback):
-        """Follows a `Trainer` of Hugging Face: `Trainer(…, callbacks=[rf.integrations.TransformersCallback()])`.
+    class OfTransformers(TrainerCallback):
+        """What `TransformersCallback` gives."""
 
-        `.progress` has the history: what the trainer logs, and gradient norms every few steps. Arguments are those of
-        `FollowedTraining`. To pause, record its loop: `rf.record_loops(Trainer._inner_training_loop)`.
-        """
-
-        def __init__(self, every: int | None = 10, name: str = "training"):
-            self._training = FollowedTraining(every, name)
+        def __init__(self, training: FollowedTraining):
+            self._training = training
 
         @property
         def progress(self) -> Progress[None] | None:
@@ -111,7 +103,7 @@ def _of_transformers() -> type:
                 self._training.begin(state.max_steps)
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-            self._training.before_optimizer(model)
+            self._training.before_optimizer(model, "clipped_gradient_norm")
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
             self._training.before_step()
@@ -122,7 +114,7 @@ def _of_transformers() -> type:
         def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
             self._training.end()
 
-    return TransformersCallback
+    return OfTransformers
 
 
 @cache
@@ -130,15 +122,11 @@ def _of_lightning() -> type:
     name = "lightning.pytorch" if find_spec("lightning") else "pytorch_lightning"
     Callback: Any = import_module(name).Callback
 
-    class LightningCallback(Callback):
-        """Follows a `Trainer` of Lightning: `Trainer(callbacks=[rf.integrations.LightningCallback()])`.
+    class OfLightning(Callback):
+        """What `LightningCallback` gives."""
 
-        `.progress` has the history: what `self.log` logs, and gradient norms every few steps. Arguments are those of
-        `FollowedTraining`.
-        """
-
-        def __init__(self, every: int | None = 10, name: str = "training"):
-            self._training = FollowedTraining(every, name)
+        def __init__(self, training: FollowedTraining):
+            self._training = training
             self._done = -1  # steps of the optimizer when the newest one began
 
         @property
@@ -165,12 +153,41 @@ def _of_lightning() -> type:
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             self._training.end()
 
-    return LightningCallback
+    return OfLightning
 
 
-def __getattr__(name: str) -> Any:
-    """A callback, whose library is imported. Raises AttributeError for other names."""
-    makers = {"TransformersCallback": _of_transformers, "LightningCallback": _of_lightning}
-    if name not in makers:
-        raise AttributeError(f"rf.integrations has no {name!r}: {', '.join(__all__)}", name=name)
-    return makers[name]()
+def TransformersCallback(every: int | None = 10, name: str = "training") -> Any:
+    """A callback that follows a `Trainer` of Hugging Face, and has its history as `.progress`.
+
+    >>> callback = rf.integrations.TransformersCallback(every=5)  # for Trainer(…, callbacks=[callback])
+    >>> callback.progress is None  # before the training
+    True
+
+    What the trainer logs has curves, among them `grad_norm`; `clipped_gradient_norm` is the norm that is left after
+    clipping. Probes follow the steps. To step through its batches or pause it, record its
+    loop: `rf.record_loops(Trainer._inner_training_loop)`.
+
+    Args:
+        every: after how many steps of the optimizer the norm of all gradients is reported; NaN and Inf are warned of
+            once; None: never.
+        name: before the bar.
+
+    Raises ParameterError for another `every`, ImportError without transformers.
+    """
+    return _of_transformers()(FollowedTraining(every, name))
+
+
+def LightningCallback(every: int | None = 10, name: str = "training") -> Any:
+    """A callback that follows a `Trainer` of Lightning, and has its history as `.progress`.
+
+    >>> callback = rf.integrations.LightningCallback(every=5)  # doctest: +SKIP
+    >>> lightning.Trainer(callbacks=[callback]).fit(module, loader)  # doctest: +SKIP
+
+    What `self.log` logs has curves, and probes follow the steps of the optimizer.
+
+    Args:
+        every, name: as for `TransformersCallback`.
+
+    Raises ParameterError for another `every`, ImportError without Lightning.
+    """
+    return _of_lightning()(FollowedTraining(every, name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -23,16 +23,14 @@ from rfnb.trace.run.options import recording
 
 
 @guarded
-def to_code(
-    net: Network, *, target: Literal["rf"] = "rf", batch: Mapping[str, Any] | None = None, check: bool = False
-) -> str:
+def to_code(net: Network, *, batch: Mapping[str, Any] | None = None, check: bool = False) -> str:
     """The file that computes what a net of layers computes: dims, and modules with the parameters of its checkpoints.
 
     The net is called on a batch, in training and in evaluation, and the ops of each layer are written down. They are
     the same for smaller batches, or it is an error. `Net()` of the file gives outputs and losses by layer.
 
     Args:
-        net: with all its layers. target: "rf". batch: data that fits; default: random data.
+        net: with all its layers. batch: data that fits; default: random data.
         check: whether to run the file in a process of its own, and to compare outputs, losses and gradients.
 
     >>> net = rf.Network(name="tiny", extern_data=rf.ExternData({"data": {"dim": 5}}))

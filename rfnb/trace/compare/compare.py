@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -465,7 +466,13 @@ def compare(
         if type(a) in OTHERS:
             more = {"sequence": sequence} if sequence is not None else {}
             more |= {"batch": b} if kind is not None and b is not None else {}
-            return OTHERS[type(a)](a, b if kind is None else kind, **more)
+            others = OTHERS[type(a)]
+            if unknown := more.keys() - inspect.signature(others).parameters.keys():
+                raise ParameterError(
+                    f"compare: `{'b' if 'batch' in unknown else 'sequence'}` means nothing for {called(a)}",
+                    hint="rf.compare(a, b)",
+                )
+            return others(a, b if kind is None else kind, **more)
         raise ParameterError(
             "compare: `kind` says how two tensors are compared",
             got=called(kind),
