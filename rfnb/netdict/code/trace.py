@@ -21,8 +21,7 @@ from rfnb.loop.loop import Loop
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, run_node
 from rfnb.netdict.holder import LossHolder, holders_of, penalties_of, reduced
-from rfnb.netdict.layer import Layer
-from rfnb.netdict.layers.conv import Sliding
+from rfnb.netdict.layer import LAYERS, Layer
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.own_layers import OwnLayer
 from rfnb.nn.cells.cell import RecCell
@@ -115,8 +114,8 @@ class Tracer(Listener):
             result = super().call(row, args, kwargs)
         if first:
             call = self.add("op", row.name, row.fn, args, kwargs, result)
-            layer = self.layers[-1] if self.layers else None
-            if row.name in ("conv", "pool") and isinstance(layer, Sliding) and layer.same:
+            layer: Any = self.layers[-1] if self.layers else None
+            if row.name in ("conv", "pool") and _is_a(layer, "conv", "pool") and layer.same:
                 windows = zip(layer.sizes, layer.steps, layer.dilations, strict=True)
                 call.windows = [] if layer.spec.batch_independent else list(windows)
         return result
@@ -327,13 +326,16 @@ class TracedRun(RecRun):
         return y
 
 
+def _is_a(layer: Any, *names: str) -> bool:
+    """Whether a layer is of one of these classes of net dicts; none is of a class whose file was not imported."""
+    return isinstance(layer, tuple(LAYERS[name] for name in names if name in LAYERS))
+
+
 def trace_of(net: Any, batch: Mapping[str, Any], *, train: bool) -> Trace:
     """What a call of a net does with a batch, and its losses."""
-    from rfnb.netdict.layers.rec.cell import Rec  # only now: other nets need none of its layers
-
     tensors = net.extern_data.tensors(batch)
     trace = Trace(tensors, Dim(1).serial)
-    trace.cells = {id(layer.cell.cell): layer.cell for layer in net.modules() if isinstance(layer, Rec)}
+    trace.cells = {id(layer.cell.cell): layer.cell for layer in net.modules() if _is_a(layer, "rec")}
     tracer = Tracer(trace)
     run = type("TracedRun", (TracedRun,), {"tracer": tracer})
     values = {f"data:{key}": x for key, x in tensors.items()}

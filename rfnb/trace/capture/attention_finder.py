@@ -22,9 +22,8 @@ from rfnb.ops.attention import attention_weights
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.run.run import Run
 
-SAME = frozenset(
-    {"dropout", "cast", "copy", "copy_masked", "copy_transpose", "where", "mul", "expand_dim", "set_sparse_dim"}
-)
+SAME = frozenset({"dropout", "cast", "copy", "copy_masked", "copy_transpose", "where", "mul", "expand_dim"})
+SAME |= {"set_sparse_dim", "squeeze"}
 """Ops whose results still are attention weights."""
 
 SUMS = frozenset({"reduce_sum", "reduce"})

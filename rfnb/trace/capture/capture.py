@@ -386,7 +386,7 @@ def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
             of_values = other_dims if node.op == "matmul" else dims[at] - (set(weights) - {reduced[0]})
             yield _InStep(number, reduced[0], query_dims(weights, reduced[0], of_values), _place(origin, module))
             marks = {n: mark for n, mark in marks.items() if mark[0] != number}
-        elif node.op in SAME and not reduced:
+        elif node.op in SAME and (not reduced or node.op == "squeeze"):
             values = node.op == "mul" and bool(other_dims - set(weights))
             marks[node.outputs[0]] = number, origin, module, with_values or values
 

@@ -1,6 +1,8 @@
 """Each class of layers computes what numpy computes; what recorded cases cover has no row here."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -140,12 +142,15 @@ APART = {"forward", "hidden", "rand_int", "random", "random_state_init", "istft"
 APART |= {"hdf_dump", "rec:unit"}
 """Classes with a test of their own below, and other names of linear."""
 
+ALIGNED = set(re.findall(r'"class": "(\w+)"', Path(__file__).with_name("test_lattice.py").read_text()))
+"""Classes of which the tests of alignments have a layer."""
+
 
 def test_each_class_is_tested():
     files = [*FOLDER.glob("*.json"), *(FOLDER.parent / "search").glob("*.json")]
     recorded = {kind for file in files for kind in json.loads(file.read_text())["classes"]}
     rows = {described["class"] for described, _ in ROWS.values()}
-    assert {name for names in CLASSES.values() for name in names.split()} <= recorded | rows | APART
+    assert {name for names in CLASSES.values() for name in names.split()} <= recorded | rows | APART | ALIGNED
 
 
 @pytest.mark.parametrize("batch_major", [True, False])

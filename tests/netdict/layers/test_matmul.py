@@ -5,6 +5,7 @@ import pytest
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.errors import NetworkError
 
 X = np.random.default_rng(0).normal(size=(3, 6, 5)).astype("float32")
 LENGTHS = [6, 4, 0]
@@ -53,7 +54,12 @@ def test_features_of_one_size_are_different_dims(version):
 )
 def test_other_layers_match_sizes_before_version_16(layer, version, matches):
     _, extern = of_the_user("mine", "other")
-    net, found = computed({"output": {**layer, "from": ["data:a", "data:b"]}}, extern, version)
+    layer = {**layer, "from": ["data:a", "data:b"]}
+    if not matches:  # each source lacks the features of the other one
+        with pytest.raises(NetworkError, match="all sources need broadcasting"):
+            computed({"output": layer}, extern, version)
+        layer["allow_broadcast_all_sources"] = True
+    net, found = computed({"output": layer}, extern, version)
     names = [dim.name for dim in net.template("output").dims]
     assert names == ["batch", "time", "mine", *([] if matches else ["other"])]
     assert net.template("output").feature_dim.name == names[-1]
@@ -65,13 +71,16 @@ def test_other_layers_match_sizes_before_version_16(layer, version, matches):
 @pytest.mark.parametrize(("version", "count"), [(15, 3), (16, 4)])
 def test_sides_of_a_switch_match_as_sources_do(version, count):
     _, extern = of_the_user("mine", "other")
-    net, found = computed({
-        "condition": {"class": "compare", "kind": "greater", "value": 0.0, "from": "data:a"},
-        "output": {"class": "switch", "condition": "condition", "true_from": "data:a", "false_from": "data:b"},
-    }, extern, version)  # fmt: skip
+    condition = {"class": "compare", "kind": "greater", "value": 0.0, "from": "data:a"}
+    switch = {"class": "switch", "condition": "condition", "true_from": "data:a", "false_from": "data:b"}
+    if count == 4:  # each side lacks the features of the other one
+        with pytest.raises(NetworkError, match="all sources need broadcasting"):
+            computed({"condition": condition, "output": switch}, extern, version)
+        switch["allow_broadcast_all_sources"] = True
+    net, found = computed({"condition": condition, "output": switch}, extern, version)
     assert len(net.template("output").dims) == count
-    if count == 3:
-        np.testing.assert_array_equal(found[0], X[0])
+    expected = X[0] if count == 3 else np.where(X[0, ..., None] > 0, X[0, ..., None], X[0, :, None])
+    np.testing.assert_array_equal(found[0], expected)
 
 
 LINEAR = {"class": "linear", "n_out": 4, "activation": None, "from": "data"}

@@ -226,6 +226,19 @@ def test_products_and_sums_count_others_do_not():
     assert torch.equal(seen[0].weights.raw_tensor[0], weights.raw_tensor)
 
 
+def test_weights_may_lose_an_axis_of_size_1_before_the_sum():
+    enc, feat, one = rf.Dim(None, name="enc"), rf.Dim(4, name="feat"), rf.Dim(1, name="one")
+    keys = random(B, enc, feat, lens=[3, 2])
+    with rf.capture() as seen:
+        weights = rf.softmax(rf.expand_dim(rf.reduce_sum(keys, axis=feat), one), axis=enc)
+        rf.matmul(rf.squeeze(weights, one), keys, reduce=enc)  # attention
+        alone = rf.softmax(keys, axis=feat)
+        rf.matmul(rf.squeeze(rf.expand_dim(alone, one), one), keys, reduce=enc)  # sums over another axis
+    assert seen.names() == ["weights"]
+    found, expected = (x.copy_masked(0.0).raw_tensor.flatten() for x in (seen[0].weights, weights))
+    assert torch.equal(found, expected)
+
+
 def test_weights_that_are_used_twice_count_once():
     enc, feat = rf.Dim(None, name="enc"), rf.Dim(4, name="feat")
     keys = random(B, enc, feat, lens=[3, 2])
