@@ -41,8 +41,8 @@ ROOMS = {
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
     "jobs": "worker script job launch public",
-    "netdict": "versions axes resolve options layer_call spec layer own_layers extern_data losses losses_of_layers holder "
-    "params build loops builder inner_net config report network folder stages weights layers code views public",
+    "netdict": "versions axes resolve options layer_call spec layer own_layers extern_data losses losses_of_layers "
+    "holder params build loops builder inner_net config report network folder stages weights layers code views public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""
