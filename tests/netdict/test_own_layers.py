@@ -57,7 +57,7 @@ def test_a_function_is_a_layer_and_stays_a_function():
     assert net.report() and "scaled" in repr(rf.show(net))
 
 
-def test_a_module_gets_dims_and_options_and_its_parameters_belong_to_the_layer():
+def test_a_module_gets_dims_and_options_and_gives_its_parameters():
     define_block()
     net = one_layer("block", n_out=3, wider=4, target="classes", loss="ce", L2=0.1)
     assert net.get_num_params() == 5 + 5 + 5 * 20 + 20 + 20 * 3 + 3
