@@ -19,10 +19,11 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.op import guarded
 from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Page, bold, chip, mono, quiet
+from rfnb.display.kit.note import reason
 from rfnb.display.kit.view import View
 from rfnb.display.markup import style
 from rfnb.display.training.schema import ProgressView
-from rfnb.errors import LaunchError, RfError, RunFileError
+from rfnb.errors import LaunchError, RunFileError
 from rfnb.printable import error_message
 from rfnb.trace.probe.probe import Probe
 from rfnb.trace.run.file.fields import conform
@@ -152,8 +153,8 @@ class Job(Shown):
             try:
                 run = load_run(path)
                 run.name = f"{run.name} · rank {path.parts[-3][5:]}"
-            except RfError as error:
-                self._unreadable[path] = error.what
+            except Exception as error:  # whatever is in the file, the others are read
+                self._unreadable[path] = reason(error)
                 run = None
             self._runs[path] = written, run
         return self._runs[path][1]

@@ -78,7 +78,7 @@ class Script:
 
     Args:
         function: the function that the processes call.
-        arguments: those of the call, positional ones and those with names.
+        arguments: of the call, positional and by name.
 
     Raises LaunchError for what cannot go along.
     """
@@ -90,6 +90,10 @@ class Script:
         self._definitions: dict[str, Definition] = {}
         self._literals: dict[str, str] = {}
         self._values: dict[str, Any] = {}
+        try:
+            inspect.signature(function).bind(*arguments[0], **arguments[1])
+        except TypeError as error:
+            raise LaunchError(f"launch: {self.name!r} cannot be called with these arguments", got=error) from error
         self._needs: set[str] = set()  # of the notebook, when the values are read
         new = {self.name: "rf.launch"}
         while new:
@@ -252,7 +256,7 @@ _ANNOTATIONS = 0x1000000  # of `from __future__ import annotations`
 class Pickling(ModuleType):
     """The module pickle for `torch.save`, which also notes what is pickled.
 
-    names: those of the notebook by which classes and functions are pickled. objects: all that are pickled. known: the
+    names: classes and functions of the notebook, which are pickled by name. objects: all that are pickled. known: the
     numbers of objects in an earlier pickle, by `id`, which are pickled as such.
     """
 
@@ -292,7 +296,7 @@ def _name_of(function: Any) -> str:
     ):
         raise LaunchError(
             "launch: `function` cannot be called by name in other processes", got=f"{function!r:.80}",
-            expected="a function that a cell or a module defines by `def`",
+            expected="a function that a cell or a module defines by `def`", hint="def train(): …",
         )  # fmt: skip
     if inspect.unwrap(function).__closure__:
         raise LaunchError(

@@ -28,7 +28,7 @@ class Process:
 
     @cached_property
     def first(self) -> dict[str, Any]:
-        """Values of the notebook by name, without those of classes that it defines."""
+        """Values of the notebook by name, but for instances of classes that it defines."""
         loaded = _load(self.folder / "first.pt")
         _first_objects.extend(loaded["objects"])
         return dict(loaded["values"])

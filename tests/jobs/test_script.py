@@ -95,7 +95,7 @@ def uses(x=node): return Node
 Node.again = staticmethod(uses)
 if __name__ == "__main__":
     for function, given in [(locked, ()), (other, ()), (inner, ()), (unknown, ()), (len, ()), (Node(), ()),
-                            (circle_of, (lock,)), (7, ())]:
+                            (circle_of, (lock,)), (circle_of, (1, 2)), (7, ())]:
         try:
             rf.launch(function, *given)
         except rf.errors.LaunchError as error:
@@ -123,6 +123,7 @@ def test_what_cannot_go_along_is_named_before_the_start(tmp_path):
         "launch: `function` cannot be called by name in other processes",
         "launch: `function` cannot be called by name in other processes",
         "launch: argument 1 cannot go to other processes",
+        "launch: 'circle_of' cannot be called with these arguments",
         "launch: `function` cannot be called by name in other processes",
         "launch: 'circle_of.py' in the folder is not a script of rf.launch, which would replace it print('mine')",
         *["launch: `num_processes` is not a number of processes"] * 3,

@@ -133,7 +133,7 @@ class BodyWriter:
         if isinstance(x, dict):
             entries = "{" + ", ".join(f"{self.value(key)}: {self.value(part)}" for key, part in x.items()) + "}"
             return (f"rf.State({entries})" if isinstance(x, State) else entries), ATOM
-        raise unwritten(self.owner, "an argument is no plain value", got=type(x).__name__)
+        raise unwritten(self.owner, "an argument is not a plain value", got=type(x).__name__)
 
     def tensor(self, x: Tensor) -> tuple[str, int]:
         """A tensor: a variable, a parameter, or a small constant."""
@@ -301,7 +301,7 @@ class BodyWriter:
         elif hasattr(sys.modules["rfnb"], call.name):
             self.assign(call, f"rf.{call.name}({self.arguments(call)})", ATOM, following)
         else:
-            raise unwritten(call.owner, f"the op {call.name!r} is no public function")
+            raise unwritten(call.owner, f"the op {call.name!r} is not a public function")
 
     def arguments(self, call: Call, start: int = 0) -> str:
         """The arguments of a call, without those that are the defaults."""

@@ -122,7 +122,7 @@ class _Side:
 
     @classmethod
     def of(cls, given: Any, name: str) -> _Side:
-        """Raises NetworkError for what is no net."""
+        """Raises NetworkError for what is not a net."""
         if isinstance(given, Network):
             return cls(given.name, dict(_flat(given._builder.scope.layers)), given)
         if isinstance(given, Config):

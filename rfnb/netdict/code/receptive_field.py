@@ -49,7 +49,7 @@ def receptive_field(net: Network, path: str) -> ReceptiveField:
 
 
 def _through(node: NetNode, field: ReceptiveField, net: Network) -> ReceptiveField:
-    """The field behind a layer."""
+    """The field of a layer, from that of its source."""
     layer: Any = node.layer
     kind = (layer.layer_class or "").partition(":")[0] if layer is not None else ""
     if kind == "reduce" or kind == "softmax_over_spatial":
