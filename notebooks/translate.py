@@ -52,7 +52,7 @@ def sentence(chance: random.Random) -> tuple[str, str]:
 
 
 def words() -> list[str]:
-    """The labels of both languages; the first three are no words."""
+    """The labels of both languages; the first three are not words."""
     chance = random.Random(0)
     several = {word for _ in range(5_000) for text in sentence(chance) for word in text.split()}
     return ["<pad>", "</s>", "<unk>", *sorted(several)]

@@ -29,7 +29,7 @@ PLAIN = (bool, int, float, str, list, tuple, dict)
 
 @dataclass(eq=False)
 class Called:
-    """What a layer calls. It is no module, so that the parameters belong to the layer alone.
+    """What a layer calls. It is not an rf.Module, so that the parameters belong to the layer alone.
 
     places: each parameter as a module, its attribute there, and the name that the layer has for it.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rfnb.search.tree import Tree
     from rfnb.trace.run.run import Run
 
-NO_RUN = "rf.search.decode runs a search again, but its steps are no run"
+NO_RUN = "rf.search.decode runs a search again, but records no steps of Python"
 """Why a search of `decode` that is recorded has none."""
 
 HINT = "rf.Loop(…, debug=True) records; loop.run holds the run; or rf.search.decode(…, record=True)"
