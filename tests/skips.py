@@ -7,7 +7,7 @@ import re
 KNOWN = {
     r"root may write everywhere": "CI runs as root",
     r"sys\.monitoring is newer": "Python 3.11; 3.14 runs in tests/trace/plain/test_events.py under Node",
-    r"could not import '(datasets|lightning|accelerate)'.*": "large packages; their loops were recorded by hand",
+    r"could not import '(datasets|lightning)'.*": "large packages; their loops were recorded by hand",
     r"RFNB_IPYKERNEL_6 names no Python with ipykernel 6": "needs an environment of its own",
     r"tests/nn/bridge/test_distributed\.py does it on the CPU": "the same on a GPU",
     r".*RFNB_DEVICE=cpu runs the same tests on the CPU\.": "CI has no accelerator",
