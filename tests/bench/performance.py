@@ -320,9 +320,8 @@ HEAD = """# Performance
 CPU time on one thread, medians or least times of blocks that run in turn, so that other programs on the machine disturb
 less. A number that misses its goal is in bold. `make bench` measures these rows on your machine, and prints more.
 
-The machine has two cores, on which a dozen other programs ran, so that what is mostly Python looks worse than alone:
-the loop of 16 units takes 1.4 times the time of torch there. It has no GPU: `python tests/bench/bench_gpu.py` measures
-loops and models on one, beside plain torch, in bf16, as CUDA graphs, and how often they wait for it.
+The machine has two cores, on which nothing else ran, and no GPU: `python tests/bench/bench_gpu.py` measures loops and
+models on one, beside plain torch, in bf16, as CUDA graphs, and how often they wait for it.
 """
 
 
