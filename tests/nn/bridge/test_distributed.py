@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from torch.testing import assert_close
 import rfnb as rf
 from rfnb.errors import ParameterError
 from tests.nn.bridge import ddp_worker
+from tests.torchrun import run_in_two_processes
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
@@ -31,13 +29,7 @@ def whole(batches):
 def found(tmp_path_factory):
     """What both processes found."""
     folder = tmp_path_factory.mktemp("ranks")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    root = str(WORKER.parents[3])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    command += [str(WORKER), str(folder)]
-    done = subprocess.run(command, check=False, env=env, timeout=120, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-6000:]
+    run_in_two_processes(WORKER, folder)
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
 
 
