@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import count
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -206,7 +206,7 @@ class Progress(Shown, Generic[B]):
             record_loop(sys._getframe(1), name, caller=caller, stores=stores, pausing=self._draw_now)
         return self.unrecorded()
 
-    def unrecorded(self) -> Iterator[B]:
+    def unrecorded(self) -> Generator[B]:
         """Iterates over the batches, for a loop that belongs to another library, which is not recorded."""
         self.epoch += 1
         self.running = self.stopped = True
