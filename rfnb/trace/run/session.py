@@ -80,7 +80,8 @@ def _write(run: Run, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     name = file_name(run.name)
     write_run_file(run, folder / f"{name}-{run.serial:06d}.rfrun", limit=None, states=options.trace_budget)
-    for path in sorted(folder.glob(f"{escape(name)}-{'[0-9]' * 6}.rfrun"))[: -options.keep]:
+    paths = folder.glob(f"{escape(name)}-{'[0-9]' * 6}.rfrun")
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns)[: -options.keep]:  # also of an earlier start
         path.unlink()
 
 

@@ -69,6 +69,18 @@ def test_parameters_and_statistics_are_averaged_every_few_steps(found):
         assert_same(process["at the end"], net.state_dict())
 
 
+@pytest.mark.slow
+def test_a_step_that_one_scaler_skips_is_counted_in_all_processes(found):
+    (steps, first), (other_steps, second) = (process["scaled"] for process in found)
+    assert steps == other_steps == 4
+    assert_same(first, second)
+
+
+@pytest.mark.slow
+def test_processes_that_are_out_of_step_are_told(found):
+    assert [process["out of step"] for process in found] == ["`now()` and step 2"] * 2
+
+
 def average(nets):
     """Sets all floating-point values of both to their mean."""
     for first, second in zip(*(net.state_dict().values() for net in nets), strict=True):
@@ -82,7 +94,9 @@ def assert_same(state, expected):
         assert_close(state[name], raw, msg=name)
 
 
-@pytest.mark.parametrize("wrong", [{"optimizer": 3}, {"every": 0}, {"every": True}, {"model": "net"}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"optimizer": 3}, {"every": 0}, {"every": True}, {"model": "net"}, {"scaler": 1}], ids=str
+)
 def test_wrong_arguments_of_average_parameters_are_named(wrong):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
     with pytest.raises(ParameterError, match=f"`{next(iter(wrong))}` is of the wrong kind"):
