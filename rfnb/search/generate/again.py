@@ -139,7 +139,7 @@ class ModelAgain:
 AFTER = {
     "attention_mask": (0, 1, 0), "token_type_ids": (1, 0, 0), "mm_token_type_ids": (0, 0, 0), "position_ids": (1, 0, 1),
 }  # fmt: skip
-"""Inputs with an entry for each label of a prompt; that of the n-th one after it is factor * last + first + step * n."""
+"""Inputs with an entry for each label of a prompt: the n-th one after it is last * factor + first + n * step."""
 
 
 def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Sequence[int]) -> Iterator[Any]:
