@@ -39,8 +39,7 @@ from rfnb.loop.steps.beams import first_nan
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import DeferredGradients, Hoist
 from rfnb.printable import terminal_text
-from rfnb.trace.pause.hold import Paused, Resume, hold
-from rfnb.trace.pause.pauses import pauses
+from rfnb.trace.pause import Paused, Resume, hold, pauses
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure
@@ -146,7 +145,7 @@ class BodyRun:
             if record:
                 loop.run = pauses.completed(outcome, [] if step.hypotheses is None else step.hypotheses.steps)
                 if pauses.has_paused or session.should_store(loop.debug):
-                    session.store(loop.run)
+                    session.store(loop.run, wanted=pauses.has_paused or session.is_wanted(loop.debug))
         warn_of_end(step, outcome)
         return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)
 

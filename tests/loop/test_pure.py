@@ -155,8 +155,8 @@ def changed_class(cell, names):
 
 SETTINGS = SimpleNamespace(factor=1.0)
 CHANGES = [
-    changed_namespace, changed_class, changed_number, changed_parameter, changed_module, changed_global, changed_closure,
-    unfrozen,
+    changed_namespace, changed_class, changed_number, changed_parameter, changed_module, changed_global,
+    changed_closure, unfrozen,
 ]  # fmt: skip
 
 
