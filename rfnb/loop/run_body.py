@@ -39,8 +39,7 @@ from rfnb.loop.steps.beams import first_nan
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import DeferredGradients, Hoist
 from rfnb.printable import terminal_text
-from rfnb.trace.pause.hold import Paused, Resume, hold
-from rfnb.trace.pause.pauses import pauses
+from rfnb.trace.pause import Paused, Resume, hold, pauses
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure
