@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
-from rfnb.checkpoint.bundle.reader import Bundle, index_of
+from rfnb.checkpoint.bundle import Bundle, index_of
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import public_function
 from rfnb.core.ground.text import did_you_mean
