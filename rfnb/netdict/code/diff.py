@@ -50,7 +50,7 @@ class Consequence:
     after: str
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NetDiff(Shown):
     """The result of `rf.diff`. It is true if there is a difference.
 
@@ -111,7 +111,7 @@ def diff(a: Any, b: Any) -> NetDiff:
     return result
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _Side:
     """One of the two nets. layers: their options by path, without nets inside. net: if it can be constructed."""
 
