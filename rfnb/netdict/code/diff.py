@@ -111,7 +111,7 @@ def diff(a: Any, b: Any) -> NetDiff:
     return result
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class _Side:
     """One of the two nets. layers: their options by path, without nets inside. net: if it can be constructed."""
 
