@@ -71,8 +71,12 @@ def test_gradients_that_are_not_finite_are_told_once(tmp_path):
     assert len([each for each in told if "not finite" in str(each.message)]) == 1
 
 
-def trained_by_lightning(folder, callback, last=None):
-    lightning = pytest.importorskip("lightning")
+@pytest.fixture
+def lightning():
+    return pytest.importorskip("lightning")
+
+
+def trained_by_lightning(lightning, folder, callback, last=None):
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -100,9 +104,9 @@ OF_LIGHTNING = pytest.mark.filterwarnings("ignore::FutureWarning")  # about torc
 
 
 @OF_LIGHTNING
-def test_a_trainer_of_lightning_has_curves(tmp_path):
+def test_a_trainer_of_lightning_has_curves(lightning, tmp_path):
     callback = rf.integrations.LightningCallback(every=2)
-    trained_by_lightning(tmp_path, callback)
+    trained_by_lightning(lightning, tmp_path, callback)
     progress = callback.progress
     assert (progress.step, len(progress), progress.stopped) == (5, 6, False)
     assert {row["step"] for row in progress.history if "loss" in row} == set(range(6))
@@ -110,7 +114,7 @@ def test_a_trainer_of_lightning_has_curves(tmp_path):
 
 
 @OF_LIGHTNING
-def test_a_trainer_of_lightning_pauses_before_the_step_of_the_optimizer(tmp_path, monkeypatch):
+def test_a_trainer_of_lightning_pauses_before_the_step_of_the_optimizer(lightning, tmp_path, monkeypatch):
     callback, held = rf.integrations.LightningCallback(every=None), []
 
     def hold(paused):
@@ -121,7 +125,7 @@ def test_a_trainer_of_lightning_pauses_before_the_step_of_the_optimizer(tmp_path
     monkeypatch.setattr("rfnb.trace.plain.pause.hold", hold)
     pause = rf.pause_when(rf.when.not_finite("loss"))
     try:
-        trained_by_lightning(tmp_path, callback, last=3)
+        trained_by_lightning(lightning, tmp_path, callback, last=3)
     finally:
         pause.remove()
     step, shape, loss, names = held[0]
@@ -130,10 +134,10 @@ def test_a_trainer_of_lightning_pauses_before_the_step_of_the_optimizer(tmp_path
 
 
 @OF_LIGHTNING
-def test_the_bar_of_a_trainer_of_lightning_ends_with_an_error(tmp_path):
+def test_the_bar_of_a_trainer_of_lightning_ends_with_an_error(lightning, tmp_path):
     callback = rf.integrations.LightningCallback()
     with pytest.raises(ValueError):
-        trained_by_lightning(tmp_path, callback, last="raises")
+        trained_by_lightning(lightning, tmp_path, callback, last="raises")
     assert (callback.progress.running, callback.progress.stopped, callback.progress.step) == (False, True, 1)
 
 
