@@ -10,6 +10,8 @@ from itertools import pairwise
 from rfnb.display.markup.html import Html, el
 
 FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',Verdana,sans-serif"
+WORDS = "#666666"
+"""Colour of words that stand on the page itself, outside of boxes."""
 NARROW = frozenset("ijlI.,:;'|!ft()[]{} -/\\·")
 WIDE = frozenset("mwMW@%—")
 Point = tuple[float, float]
@@ -132,5 +134,7 @@ def of_png(uri: str) -> Html:
 
 
 def data_uri(svg: str) -> str:
-    """An SVG as a data URI, for the `src` of an image."""
+    """An SVG as a data URI, for the `src` of an image, where words on the page itself are lighter if it is dark."""
+    dark = el("style", f"@media (prefers-color-scheme:dark){{[fill='{WORDS}']{{fill:#a0a0a0}}}}")
+    svg = svg.replace(">", f">{dark}", 1)
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
