@@ -71,17 +71,18 @@ def check_python(arguments: list[str]) -> dict[str, str]:
         return {"pytest": check("pytest", *arguments)}
     by_file = ["--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20"]
     return {
-        "pytest": check("pytest", "-n", "auto", "--maxprocesses", "8", *by_file, "-m", "not browser and not wheel"),
-        "browser": check_browser("pytest", "tests", "-n", "3", *by_file, "-m", "browser or wheel"),
+        "pytest": check_tests("not browser and not wheel", "-n", "auto", "--maxprocesses", "8", *by_file),
+        "browser": check_tests("browser or wheel", "tests", "-n", "3", *by_file),
     }
 
 
-def check_browser(*command: str) -> str:
-    """As `check`; what failed runs once more, one test after the other: a busy machine can keep a browser waiting."""
-    first = check(*command)
+def check_tests(marks: str, *options: str) -> str:
+    """As `check`; what failed runs once more, one test after the other: a busy machine keeps programs waiting."""
+    command = "pytest", "-m", marks
+    first = check(*command, *options)
     if not first.startswith("failed"):
         return first
-    again = check("pytest", "tests", "-m", "browser or wheel", "--last-failed", "--last-failed-no-failures", "none")
+    again = check(*command, "--last-failed", "--last-failed-no-failures", "none")
     return f"{again}, the second time; the first time {first}"
 
 

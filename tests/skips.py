@@ -17,6 +17,7 @@ KNOWN = {
     r"its state has the frames of each sequence": "a module without single steps",
     r"labels are never NaN": "a case of labels",
     r"needs the tests of all rows": "a part of the tests runs",
+    r"all tests skipped by \+SKIP option": "an example of Lightning's, which is not installed",
     r"the time is over": "make quick",
 }
 """By pattern of the reason, why the skip is right."""

@@ -190,6 +190,7 @@ def show_attention(
     seconds: float | tuple[float | None, float | None] | None = None,
     sort: Literal["entropy", "monotonicity", "coverage", "diagonal"] | None = None,
     tokenizer: object = None,
+    audio: tuple[object, float] | None = None,
 ) -> View:
     """Attention of one sequence: small pictures of all layers and heads, and one large: `rows` attend to `cols`.
 
@@ -221,8 +222,10 @@ def show_attention(
             another measure.
         tokenizer: of Hugging Face or another library, or an `rf.Vocab`: for the labels of `generate`, whose numbers
             `rf.capture` saw.
+        audio: the sound that the columns stand for, from the first to the last: (samples from −1 to 1, samples a
+            second). Its spectrogram is drawn above them; a click on a column plays from there, also in a saved page.
 
-    Raises ViewError if there are no two sides, or no such sequence, layer or head.
+    Raises ViewError if there are no two sides, no such sequence, layer or head, or `audio` is not a sound.
     """
     from rfnb.display.attention import view as attention_view
 
@@ -230,6 +233,6 @@ def show_attention(
         return View(
             attention_view.describe(
                 weights, rows=rows, cols=cols, batch=batch, layer=layer, head=head, dims=dims, lengths=lengths,
-                seconds=seconds, sort=sort, tokenizer=tokenizer,
+                seconds=seconds, sort=sort, tokenizer=tokenizer, audio=audio,
             )
         )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from rfnb.trace.probe.probe import Probe
 from rfnb.trace.run.file.fields import conform
 from rfnb.trace.run.file.load import load_run
 from rfnb.trace.run.job import is_alive
+from rfnb.trace.run.options import options
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.runs import runs
 
@@ -36,6 +38,8 @@ MOST_BYTES = 2**22
 """Largest size of a file of JSON that is read."""
 MOST_RANKS = 64
 """Largest number of processes whose files are read."""
+MOST_RUNS = 12
+"""Largest number of runs of a process that are loaded."""
 PAUSE = 1.0
 """Seconds between two looks for new runs."""
 
@@ -47,6 +51,7 @@ class JobProcess:
     Args:
         rank: its number.
         pid, host: where it runs.
+        began: when, as `beginning` gives it.
         error: what ended it, with its place and time; None if nothing did.
         step: how far its training loop is, in words.
         quiet_for: seconds since it last wrote something.
@@ -55,6 +60,7 @@ class JobProcess:
     rank: int
     pid: int
     host: str
+    began: str
     error: dict[str, Any] | None
     step: str
     quiet_for: float
@@ -69,7 +75,12 @@ class JobProcess:
         """Whether it has ended. On another machine, only an error tells."""
         if self.error is not None or not self.is_here:
             return self.error is not None
-        return self.pid > 0 and not is_alive(self.pid)
+        return self.pid > 0 and not is_alive(self.pid, self.began)
+
+    @property
+    def may_run(self) -> bool:
+        """Whether it writes, or may write, to its folder. On another machine, if it did so in the last minute."""
+        return self.pid > 0 and not self.ended and (self.is_here or self.quiet_for < 60)
 
 
 class Job(Shown):
@@ -99,12 +110,13 @@ class Job(Shown):
         return sorted((int(number), path) for number, path in folders)[:MOST_RANKS]
 
     def _process(self, rank: int, folder: Path) -> JobProcess:
-        process = self._read(folder / "process.json", {"pid": int, "host": str}) or {"pid": 0, "host": ""}
+        unknown = {"pid": 0, "host": "", "began": ""}
+        process = self._read(folder / "process.json", {"pid": int, "host": str, "began": str}) or unknown
         error = self._read(folder / "error.json", {"error": str, "at": str, "traceback": str, "time": float})
         views = [view for _, view in self.progress(rank)]
         written = max(map(_written, [folder, *folder.glob("*.json")])) / 1e9
         step = ", ".join(f"{view['name'] or 'training'}: step {view['steps']}" for view in views)
-        return JobProcess(rank, process["pid"], process["host"], error, step, time() - written)
+        return JobProcess(rank, **process, error=error, step=step, quiet_for=time() - written)
 
     def progress(self, rank: int) -> list[tuple[str, ProgressView]]:
         """The curves of each training loop of a process, by the name of their file."""
@@ -136,16 +148,32 @@ class Job(Shown):
 
     @property
     def runs(self) -> list[Run]:
-        """The runs of loops, and of pauses, of all processes; the newest last. Their names have the rank."""
-        paths = [
-            path
-            for _, folder in self._ranks()
-            for part in ("runs", "pauses")
-            for path in folder.glob(f"{part}/*.rfrun")
-        ]
+        """The newest runs of loops, and of pauses; the newest last. Their names have the rank.
+
+        Those are the last 12 of each process, as far as all fit into `rf.options.trace_budget`.
+        """
+        paths, _ = self._files()
         with self._lock:
             self._runs = {path: entry for path, entry in self._runs.items() if path in paths}
-            return [run for path in sorted(paths, key=_written) if (run := self._run(path)) is not None]
+            return [run for path in paths if (run := self._run(path)) is not None]
+
+    @property
+    def older_runs(self) -> list[Path]:
+        """The files of the runs that `runs` has no longer, for `rf.load_run`; the newest last."""
+        return self._files()[1]
+
+    def _files(self) -> tuple[list[Path], list[Path]]:
+        """The files of the newest runs, and those of others, by age."""
+        ranks, parts = self._ranks(), ("runs", "pauses")
+        paths = [path for _, folder in ranks for part in parts for path in folder.glob(f"{part}/*.rfrun")]
+        newest, older, counts, free = list[Path](), list[Path](), Counter[str](), options.trace_budget
+        for path in sorted(paths, key=_written, reverse=True):
+            counts[path.parts[-3]] += 1
+            if counts[path.parts[-3]] <= MOST_RUNS and (n_bytes := _size(path)) <= free:
+                newest, free = [path, *newest], free - n_bytes
+            else:
+                older = [path, *older]
+        return newest, older
 
     def _run(self, path: Path) -> Run | None:
         written = _written(path)
@@ -193,6 +221,13 @@ def _read_bytes(path: Path) -> bytes:
     if len(content) > MOST_BYTES:
         raise RunFileError(f"{path.name} has more than {MOST_BYTES} bytes")
     return content
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _written(path: Path) -> int:
@@ -251,6 +286,8 @@ def describe(job: Job) -> Page:
     recorded = job.runs
     if recorded:
         blocks.append(Grid([[run.name, f"{len(run)} steps"] for run in recorded[-12:]], ["run", ""]))
+    if older := job.older_runs:
+        blocks.append(Note(f"{count_of(len(older), 'older run')} in files: rf.load_run(job.older_runs[-1])"))
     if probes := job.probes:
         blocks.append(Grid([[probe.name, count_of(len(probe), "shot")] for probe in probes], ["probe", ""]))
     blocks += [Note(f"{path.name}: {why}") for path, why in [*job._unreadable.items()][:5]]

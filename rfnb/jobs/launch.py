@@ -62,8 +62,8 @@ def launch(
         group: the backend of the process group that is made before the call and destroyed after it, as for
             `torch.distributed.init_process_group`; "auto": gloo, and NCCL for CUDA. None: the function makes its own.
 
-    Raises LaunchError before the start for a function or value that cannot go along, and after the first failure of a
-    process, with its rank and place.
+    Raises LaunchError before the start for a function or value that cannot go along and for a folder in which a job
+    still runs, and after the first failure of a process, with its rank and place.
     """
     if isinstance(num_processes, bool) or not isinstance(num_processes, int) or num_processes < 1:
         raise ParameterError(
@@ -73,16 +73,30 @@ def launch(
     if folder is not None:
         path = Path(folder).absolute()
         path.mkdir(parents=True, exist_ok=True)
-        return Launched(script.write(path), num_processes, group).result()
+        _check_free(path)
+        return Launched(script.name, script.write(path), num_processes, group).result()
     with tempfile.TemporaryDirectory(prefix="rfnb-launch-") as temporary:
-        return Launched(script.write(Path(temporary)), num_processes, group).result()
+        return Launched(script.name, script.write(Path(temporary)), num_processes, group).result()
+
+
+def _check_free(folder: Path) -> None:
+    """Raises LaunchError if a job runs in the folder: a second one would replace its files."""
+    running = [process for process in Job(folder).processes if process.may_run]
+    if running:
+        pids = " ".join(str(process.pid) for process in running if process.is_here)
+        raise LaunchError(
+            f"launch: a job still runs in the folder {folder}",
+            got="\n".join(f"rank {process.rank}: process {process.pid} on {process.host}" for process in running),
+            expected="a folder without a job that runs",
+            hint="another folder; rf.attach(folder) follows that job" + (f"; `kill {pids}` ends it" if pids else ""),
+        )
 
 
 class Launched:
     """Processes that run a script."""
 
-    def __init__(self, script: Path, count: int, group: str | None):
-        self.name, self.folder, self.count = script.stem, script.parent, count
+    def __init__(self, name: str, script: Path, count: int, group: str | None):
+        self.name, self.folder, self.count = name, script.parent, count
         for name in ("result.pt", "no-result.txt"):
             (self.folder / name).unlink(missing_ok=True)
         for process in self.folder.glob("rank-*/process.json"):

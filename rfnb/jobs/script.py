@@ -8,11 +8,13 @@ import dis
 import inspect
 import io
 import linecache
+import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 from types import CodeType, FunctionType, ModuleType
@@ -237,8 +239,12 @@ class Script:
                     yield f"import {chain}"
 
     def write(self, folder: Path) -> Path:
-        """Writes the script and its values to a folder; returns the path of the script."""
+        """Writes the script and its values to a folder; returns its path. No module has the name of the script, which
+        would hide it where the script runs alone.
+        """
         path = folder / f"{self.name}.py"
+        if _is_module(self.name, path):
+            path = folder / f"run_{self.name}.py"
         if path.exists() and BEGIN not in path.read_text(encoding="utf-8", errors="replace"):
             raise LaunchError(
                 f"launch: {path.name!r} in the folder is not a script of rf.launch, which would replace it", got=path,
@@ -320,6 +326,15 @@ def _from_module(name: str, value: Any) -> str | None:
     if getattr(sys.modules.get(module), path, None) is not value:
         return None
     return f"from {module} import {path}" + ("" if path == name else f" as {name}")
+
+
+def _is_module(name: str, path: Path) -> bool:
+    """Whether a file other than this one, or Python itself, has a module of the name."""
+    try:
+        spec = find_spec(name)
+    except ValueError:  # of a module that is no file
+        return True
+    return spec is not None and spec.origin != os.fspath(path)
 
 
 def _literal(value: Any) -> str | None:

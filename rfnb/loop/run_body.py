@@ -144,7 +144,7 @@ class BodyRun:
             if record:
                 loop.run = pauses.completed(outcome, [] if step.hypotheses is None else step.hypotheses.steps)
                 if pauses.has_paused or session.should_store(loop.debug):
-                    session.store(loop.run)
+                    session.store(loop.run, wanted=pauses.has_paused or session.is_wanted(loop.debug))
         warn_of_end(step, outcome)
         return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)
 

@@ -218,3 +218,22 @@ def test_a_saved_page_works_alone(page: Page, tmp_path: Path, missing, kind, sch
     assert said == []
     assert [url for url in asked if not url.startswith("data:")] == [page.url]
     page.screenshot(path=tmp_path / f"{kind}.png")
+
+
+def test_a_saved_page_plays_its_sound_from_a_column(page: Page, tmp_path: Path, missing):
+    if not (STATIC / "views.js").exists():
+        missing("the scripts of views are not built (make test builds them where there is Node)")
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    shown = rf.show_attention(torch.full((4, 5), 0.2), audio=(torch.sin(torch.arange(16_000) / 3), 8_000))
+    page.goto(shown.save(tmp_path / "x.html").as_uri())
+    plot, sound = page.locator(".rfnb-Matrix-plot"), page.locator("audio")
+    page.wait_for_function("() => document.querySelector('audio').duration === 2")
+    plot.focus()
+    press(page, "ArrowRight", "ArrowRight")
+    assert sound.evaluate("audio => [audio.currentTime, audio.paused]") == [0.8, True]
+    picture = plot.locator("image").first.bounding_box()
+    page.mouse.click(picture["x"] + picture["width"] * 0.7, picture["y"] + 5)
+    page.wait_for_function("() => document.querySelector('audio').currentTime > 1.2")
+    page.wait_for_function("() => document.querySelector('.rfnb-Matrix-heard').getAttribute('x') > 1")
+    assert said == []

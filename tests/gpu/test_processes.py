@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from tests.nn.bridge import ddp_worker
 from tests.nn.bridge.test_distributed import WORKER, whole
+from tests.torchrun import run_in_two_processes
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
 @pytest.mark.skipif("RFNB_DEVICE" not in os.environ, reason="tests/nn/bridge/test_distributed.py does it on the CPU")
 def test_two_processes_train_as_one_with_the_device(device, tmp_path, note):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(WORKER)]
-    path = os.pathsep.join(filter(None, [str(WORKER.parents[3]), os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    done = subprocess.run(
-        [*command, str(tmp_path), device], env=env, timeout=300, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_in_two_processes(WORKER, tmp_path, device, timeout=300)
     ranks = [torch.load(tmp_path / f"{rank}.pt", map_location="cpu") for rank in (0, 1)]
     net, data = ddp_worker.model(device), ddp_worker.batches(device)
     expected = ddp_worker.train(net, [whole(data[:2]), data[2], data[3]]).cpu()

@@ -82,6 +82,44 @@ def test_runs_come_into_the_list_and_old_ones_are_removed(folder, job):
     rf.runs.clear()
 
 
+def test_runs_beyond_a_number_or_the_memory_stay_files(folder, job, monkeypatch):
+    monkeypatch.setattr("rfnb.jobs.job.MOST_RUNS", 3)
+    with rf.recording("last"):
+        for number in range(1, 6):
+            counted(number, f"count{number}")
+    job.stop()
+    for number, path in enumerate(sorted(folder.glob("rank-0/runs/*.rfrun"))):
+        os.utime(path, (number, number))
+    assert [len(run) for run in job.runs] == [3, 4, 5]
+    assert [len(rf.load_run(path)) for path in job.older_runs] == [1, 2]
+    assert "2 older runs in files: rf.load_run(job.older_runs[-1])" in str(rf.show(job).text)
+    size = max(path.stat().st_size for path in folder.glob("rank-0/runs/*.rfrun"))
+    monkeypatch.setattr(rf.options, "trace_budget", 2 * size)
+    assert [len(run) for run in job.runs] == [4, 5]
+    assert len(job.older_runs) == 3
+
+
+def test_the_files_of_an_earlier_start_are_removed_first(folder, job):
+    job.stop()
+    with rf.recording("last"):
+        counted(1)
+        [first] = folder.glob("rank-0/runs/*.rfrun")
+        earlier = [first.with_name(f"count-9{n:05d}.rfrun") for n in range(rf.options.keep)]
+        for path in earlier:
+            path.write_bytes(first.read_bytes())
+            os.utime(path, (0, 0))
+        counted(2)
+    assert [len(run) for run in job.runs][-2:] == [1, 2]
+
+
+def test_a_process_with_the_number_of_an_earlier_one_is_another(folder, job):
+    assert files.job_folder() == folder / "rank-0"
+    facts = json.loads((folder / "rank-0" / "process.json").read_text())
+    assert not job.processes[0].ended and job.processes[0].may_run
+    (folder / "rank-0" / "process.json").write_text(json.dumps({**facts, "began": "1"}))
+    assert job.processes[0].ended and not job.processes[0].may_run
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"kind": "progress"}', json.dumps({"kind": 3}), "[" * 10**5])
 def test_damaged_files_are_named_and_nothing_is_lost(folder, job, content):
     counted(1)
@@ -120,7 +158,7 @@ def test_strange_files_neither_end_nor_stop_the_page(folder, job):
     (rank / "progress-2.json").symlink_to("/nowhere")
     os.mkfifo(rank / "error.json")
     for pid in (2**70, -1, 0):
-        (rank / "process.json").write_text(json.dumps({"pid": pid, "host": platform.node()}))
+        (rank / "process.json").write_text(json.dumps({"pid": pid, "host": platform.node(), "began": ""}))
         [process] = job.processes
         assert process.ended == (pid == 2**70)
         assert 0 <= process.quiet_for < 60
@@ -140,6 +178,22 @@ def test_the_rank_is_that_of_torchrun_else_that_of_slurm(folder, monkeypatch):
     assert files.rank() == 0
     monkeypatch.delenv("RANK")
     assert files.job_folder() == folder / "rank-3"
+
+
+def train():
+    """Nothing."""
+
+
+def test_a_folder_whose_job_still_runs_is_not_launched_in(folder):
+    files.job_folder()
+    (folder / "result.pt").write_text("kept")
+    words = (
+        rf"a job still runs in the folder(.|\n)*rank 0: process {os.getpid()} on (.|\n)*`kill {os.getpid()}` ends it"
+    )
+    with pytest.raises(LaunchError, match=words):
+        rf.launch(train, folder=folder)
+    assert (folder / "rank-0" / "process.json").exists()
+    assert [path.name for path in folder.glob("*.p*")] == ["result.pt"]
 
 
 def test_a_file_is_not_a_job(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.jobs.scripts import run_script
 
 MAKE = """
@@ -111,6 +113,16 @@ if __name__ == "__main__":
         except rf.errors.ParameterError as error:
             print(str(error).splitlines()[0])
 """
+
+
+@pytest.mark.parametrize(("name", "file"), [("copy", "run_copy.py"), ("train", "train.py")])
+def test_no_script_has_the_name_of_a_module(tmp_path, name, file):
+    code = f"import rfnb as rf\ndef {name}(): pass\nfrom rfnb.jobs.script import Script\n"
+    code += f"print(Script({name}, ((), {{}})).write(__import__('pathlib').Path('.').absolute()).name)"
+    done = run_script(code, tmp_path)
+    assert done.stdout == f"{file}\n", done.stderr
+    again = run_script(code, tmp_path)  # beside the first script
+    assert again.stdout == f"{file}\n", again.stderr
 
 
 def test_what_cannot_go_along_is_named_before_the_start(tmp_path):

@@ -5,9 +5,6 @@ That the notebook runs is tested by `test_run_all`.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ import g2p
 import g2p_data
 import rfnb as rf
 from rfnb import batch_dim
+from tests.torchrun import run_in_two_processes
 
 ROOT = Path(__file__).parents[2]
 CHECKPOINT = ROOT / "notebooks" / "data" / "g2p_large.safetensors"
@@ -182,15 +180,9 @@ g2p.main()
 def test_two_processes_of_torchrun_end_with_the_same_weights(tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
     file = tmp_path / "model.safetensors"
-    path = os.pathsep.join([str(ROOT), str(ROOT / "notebooks")])
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     options = ["--steps", "6", "--checks", "2", "--batch", "32", "--save", file]
-    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*launch, tmp_path / "worker.py", *options], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("part   words") == 1
+    printed = run_in_two_processes(tmp_path / "worker.py", *options, paths=(ROOT / "notebooks",), timeout=300)
+    assert printed.count("part   words") == 1
     first, second = (torch.load(tmp_path / f"{number}.pt") for number in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert file.exists()

@@ -68,7 +68,7 @@ describe('attention', () => {
   /** By the end of its address: what is in a picture. */
   const pictures: { [end: string]: number[] } = { AAAA: [0, 255, 128, 128, 255, 0], BBBB: [0, 255, 255, 0, 255, 255] };
 
-  function attentionRoot(): HTMLElement {
+  function attentionRoot(spectrum = ''): HTMLElement {
     vi.spyOn(Image.prototype, 'decode' as never).mockImplementation((() => Promise.resolve()) as never);
     let drawn: number[] = [];
     const context = {
@@ -78,7 +78,7 @@ describe('attention', () => {
     };
     vi.spyOn(HTMLCanvasElement.prototype, 'getContext').mockReturnValue(context as never);
     vi.spyOn(HTMLCanvasElement.prototype, 'toDataURL').mockReturnValue(PNG);
-    const svg = `<svg xmlns="http://www.w3.org/2000/svg"><image data-rfnb-head="0,0" data-rfnb-large="" href="${PNG}AAAA"/></svg>`;
+    const svg = `<svg xmlns="http://www.w3.org/2000/svg"><image data-rfnb-head="0,0" data-rfnb-large="" href="${PNG}AAAA"/>${spectrum}</svg>`;
     const heads = ['AAAA', 'BBBB'].map((end, i) => `<div><img data-rfnb-head="0,${i}" src="${PNG}${end}"></div>`);
     return rootOf(
       `${heads.join('')}<p data-rfnb-still="">head 0</p><img src="data:image/svg+xml;base64,${btoa(svg)}">`
@@ -213,6 +213,45 @@ describe('attention', () => {
     const last = painted.slice(-5);
     expect(last[0]).toEqual(pictures.AAAA); // each row has a weight of 0.5
     expect(last[3][0]).toBe(128); // a weight of 0.5 is half of 1
+  });
+
+  it('plays the sound from the column that is chosen, and goes to a column in a sound that is still', async () => {
+    const root = attentionRoot(`<image data-rfnb-spectrum="" href="${PNG}CCCC"/>`);
+    const audio = document.createElement('audio');
+    audio.src = 'data:audio/wav;base64,';
+    const [play, pause] = [vi.fn(), vi.fn()];
+    const isPaused = vi.fn(() => true);
+    Object.defineProperties(audio, {
+      duration: { value: 6 },
+      currentTime: { value: 0, writable: true },
+      paused: { get: isPaused },
+      play: { value: play },
+      pause: { value: pause }
+    });
+    root.append(audio);
+    const dispose = enhance(root, scripts as never);
+    await settle();
+    const plot = root.querySelector<SVGElement>('.rfnb-Matrix-plot')!;
+    expect(plot.querySelector('image')?.getAttribute('href')).toBe(`${PNG}CCCC`);
+    plot.focus();
+    press(plot, 'ArrowRight');
+    expect([audio.currentTime, play.mock.calls.length]).toEqual([2, 0]);
+    press(plot, 'Enter');
+    expect([audio.currentTime, play.mock.calls.length]).toEqual([2, 1]);
+    isPaused.mockReturnValue(false);
+    press(plot, 'ArrowRight');
+    expect(audio.currentTime).toBe(2);
+    press(plot, 'Escape');
+    expect(pause).toHaveBeenCalledOnce();
+    isPaused.mockReturnValue(true);
+    const left = Number(/\((.*),/.exec(plot.querySelector('g')!.getAttribute('transform')!)![1]);
+    const width = Number(plot.querySelector('image')!.getAttribute('width')) / 3;
+    plot.dispatchEvent(new MouseEvent('click', { clientX: left + 2.5 * width, clientY: 20 })); // in the spectrogram
+    expect([audio.currentTime, play.mock.calls.length]).toEqual([4, 2]);
+    expect(root.querySelector('[data-locked="true"]')).toBeNull();
+    audio.dispatchEvent(new Event('seeked'));
+    expect(Number(plot.querySelector('.rfnb-Matrix-heard')?.getAttribute('x'))).toBeCloseTo(2 * width - 1);
+    dispose();
   });
 
   it('stays as it is if pictures cannot be read', async () => {

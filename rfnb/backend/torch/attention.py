@@ -239,6 +239,11 @@ class AttentionMode(TorchDispatchMode):
                 continue
             if out.shape == x.shape:
                 self._mark(out, out.dim() + axis, _weights(x, mark))
+            elif name == "mul" and others and out.numel() > x.numel() and mark.size == 1:  # one key: nothing to sum
+                del self._marks[x.untyped_storage()._cdata]
+                axis = next((-i for i in range(1, x.dim() + 1) if x.shape[-i] == others[0].shape[-i] == 1), axis)
+                weights = _weights(x, mark) if len(mark.shape) > 2 else _with_batch(x, axis, others[0])
+                self._weighted(weights, others[0].expand(out.shape).movedim(axis, -2))
             elif name == "mul" and others and out.numel() > x.numel():
                 weights = _with_batch(x, axis, others[0])
                 self._mark(out, out.dim() + axis, weights, values=others[0].expand(out.shape).movedim(axis, -2))

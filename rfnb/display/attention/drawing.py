@@ -35,6 +35,8 @@ MARGIN = 12
 PATH = style.PALETTE[1]
 FONT = "font-family:ui-monospace,monospace;font-size:11px"
 WIDTH, HEIGHT = 640, 420
+SPECTRUM = 64
+"""The height of the picture above the columns."""
 CELLS = (options.ATTENTION_CELLS, options.ATTENTION_CELLS)
 
 
@@ -94,31 +96,40 @@ def large(
     marks: dict[str, str],
     alt: str,
     square: bool,
+    spectrum: str = "",
 ) -> Html:
-    """The large picture, an `<img>` of an SVG. rows, cols: labels of cells. marks: attributes of the inner picture."""
+    """The large picture, an `<img>` of an SVG. rows, cols: labels of cells. marks: attributes of the inner picture.
+
+    spectrum: a picture above the columns.
+    """
+    top = 2 + (SPECTRUM + 4 if spectrum else 0)
     wide, high = _cell(cols, len(cols) + padding[1], WIDTH), _cell([""], len(rows) + padding[0], HEIGHT)
     if square:
         wide = high = min(wide, max(high, 3.0) if len(rows) > 100 else high)
     gutter = 8 + 6.7 * max((len(_cut(label)) for label in _thin(rows, high, 12)[0]), default=1)
     foot, names = _below(cols, wide)
     width, height = wide * (len(cols) + padding[1]), high * (len(rows) + padding[0])
-    size = {"width": _px(gutter + width + 24), "height": _px(height + foot + 4)}
-    line = [f"{_px(gutter + wide * (col + 0.5))},{_px(2 + high * (row + 0.5))}" for row, col in enumerate(path)]
+    size = {"width": _px(gutter + width + 24), "height": _px(top + height + foot + 2)}
+    line = [f"{_px(gutter + wide * (col + 0.5))},{_px(top + high * (row + 0.5))}" for row, col in enumerate(path)]
     drawing = el(
         "svg",
         el("style", "@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}"),
         el(
-            "image", href=picture, x=_px(gutter), y=2, width=_px(width), height=_px(height),
+            "image", href=spectrum, x=_px(gutter), y=2, width=_px(wide * len(cols)), height=SPECTRUM,
+            preserveAspectRatio="none", data_rfnb_spectrum="",
+        ) if spectrum else None,
+        el(
+            "image", href=picture, x=_px(gutter), y=top, width=_px(width), height=_px(height),
             preserveAspectRatio="none", style="image-rendering:pixelated", **marks,
         ),
         el(
-            "rect", x=_px(gutter), y=2, width=_px(width), height=_px(height), fill="none",
+            "rect", x=_px(gutter), y=top, width=_px(width), height=_px(height), fill="none",
             stroke=style.GREY, stroke_opacity=0.5,
         ),
-        _hatching(gutter + wide * len(cols), 2, wide * padding[1], height),
-        _hatching(gutter, 2 + high * len(rows), wide * len(cols), high * padding[0]),
-        _left(rows, high, gutter),
-        join([el("g", word, transform=f"translate({_px(gutter + x)} {_px(height + 2)})") for x, word in names]),
+        _hatching(gutter + wide * len(cols), top, wide * padding[1], height),
+        _hatching(gutter, top + high * len(rows), wide * len(cols), high * padding[0]),
+        _left(rows, high, gutter, top),
+        join([el("g", word, transform=f"translate({_px(gutter + x)} {_px(height + top)})") for x, word in names]),
         el(
             "polyline", points=" ".join(line), fill="none", stroke=PATH, stroke_width=1.2, stroke_opacity=0.9,
             stroke_linejoin="round",
@@ -149,11 +160,11 @@ def _hatching(x: float, y: float, width: float, height: float) -> Html | None:
     return el("svg", path, x=_px(x), y=_px(y), width=_px(width), height=_px(height))
 
 
-def _left(labels: Sequence[str], high: float, left: float) -> Html:
+def _left(labels: Sequence[str], high: float, left: float, top: float) -> Html:
     picks, every = _thin(labels, high, 12)
     return join(
         [
-            el("text", _cut(label), x=_px(left - 5), y=_px(2 + high * (i * every + 0.5) + 3.8), text_anchor="end")
+            el("text", _cut(label), x=_px(left - 5), y=_px(top + high * (i * every + 0.5) + 3.8), text_anchor="end")
             for i, label in enumerate(picks)
         ]
     )
@@ -407,6 +418,7 @@ def _picture(view: AttentionView, head: AttentionHead) -> Html:
         marks={"data-rfnb-head": f"{head['layer']},{head['head']}", "data-rfnb-large": ""},
         alt=f"weights of {rows} rows on {cols} columns, 0 to {short(head['scale'])}; the strongest are listed below",
         square=rows == cols and not any(view["padding"]),
+        spectrum=view["audio"]["spectrum"] if "audio" in view else "",
     )
 
 

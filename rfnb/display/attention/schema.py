@@ -62,6 +62,14 @@ class AttentionScripts(AttentionShape):
     special: dict[str, str]  # "nan", "inf", "-inf": six digits
 
 
+class AttentionSound(TypedDict):
+    """The sound that the columns stand for."""
+
+    spectrum: str  # data URI of a picture, which is as wide as all columns
+    sound: str  # data URI of a WAV file
+    duration: float  # in seconds
+
+
 class AttentionView(AttentionShape):
     """Weights of one sequence, where rows attend to columns: one head in large, and an overview of all heads."""
 
@@ -78,6 +86,7 @@ class AttentionView(AttentionShape):
     grid: bool  # whether there is a line of pictures for each layer
     row_labels: list[str] | None  # of all entries; None: their numbers
     col_labels: list[str] | None
+    audio: NotRequired[AttentionSound]
     note: str | None
 
 

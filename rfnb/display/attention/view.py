@@ -40,6 +40,7 @@ from rfnb.display.attention.drawing import (
 )
 from rfnb.display.attention.heads import best_path, describe_heads
 from rfnb.display.attention.schema import AttentionHead, AttentionScripts, AttentionShape, AttentionView
+from rfnb.display.attention.sound import describe_sound, player
 from rfnb.display.attention.weights import SEVERAL, Side, choose, read_weights
 from rfnb.display.kit import options
 from rfnb.display.kit.dims import describe_axes, dim_word
@@ -164,6 +165,7 @@ def describe(
     seconds: object = None,
     sort: Sort = None,
     tokenizer: object = None,
+    audio: object = None,
 ) -> AttentionView:
     """The JSON of the weights with which `rows` attend to `cols`. Raises ViewError if there are no such two sides."""
     if sort not in (None, *MEASURES):
@@ -225,6 +227,8 @@ def describe(
     }
     if every.unit != "head":
         view["unit"] = every.unit
+    if audio is not None:
+        view["audio"] = describe_sound(audio)
     return view
 
 
@@ -287,6 +291,7 @@ def to_html(view: AttentionView) -> Html:
         el("div", el("span", name, style=style.NAME), quiet(" ", " ".join(words)), style=style.HEAD),
         overview(view) if many else None,
         large_head(view, view["heads"][0]) if view["heads"] else quiet(f"(no {_several(view)})", tag="div"),
+        player(view["audio"]) if "audio" in view else None,
         note_html(view["note"]),
         fold(f"all {_several(view)}", table_html(to_table(view))) if many else None,
         strongest_html(view),
@@ -305,6 +310,7 @@ def head_words(view: AttentionView) -> list[str]:
         product = f"× {heads // layers}" if heads % layers == 0 else f"with {heads}"
         words.append(f"· {layers} layers {product} {_several(view)}" if layers > 1 else f"· {heads} {_several(view)}")
         words += [f"· by {view['sort']}"] if view["sort"] else []
+    words += [f"· {short(view['audio']['duration'])} s of sound"] if "audio" in view else []
     return words
 
 

@@ -45,7 +45,7 @@ def asset(name: str) -> Path:
 LIMIT = 2_000_000
 """Largest size of a page with scripts, in bytes: small enough to send by mail."""
 
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """Content security policy: nothing is fetched, whatever the page contains."""
 
 FRAME = "body{max-width:70em;margin:2em auto;padding:0 1em;font-family:sans-serif;background:Canvas;color:CanvasText}"

@@ -73,8 +73,8 @@ def visible_in(data: object) -> Any:
     return data
 
 
-PICTURES = frozenset({"picture", "pictures"})
-"""The entries of plain data that hold drawings as text, of any length."""
+PICTURES = frozenset({"picture", "pictures", "spectrum", "sound"})
+"""The entries of plain data that hold drawings and sounds as text, of any length."""
 
 
 def bounded_in(data: object, drawn: bool = False) -> Any:

@@ -9,11 +9,14 @@ The libraries are imported when a callback is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from numbers import Real
+from threading import current_thread, main_thread
 from typing import Any
 
 from rfnb.core.ground.source import warn
@@ -42,12 +45,15 @@ class FollowedTraining:
             )
         self.every, self.name = every, name
         self.progress: Progress[None] | None = None
-        self._steps: Iterator[None] = iter(())
+        self._steps: Generator[None] | None = None
         self._ended = self._warned = False
 
     def begin(self, total: int | None) -> None:
-        """The training begins, of so many steps."""
+        """The training begins, of so many steps. One that was interrupted has ended."""
+        self.interrupt()
         self._ended = self._warned = False
+        if (events := cell_events()) is not None and current_thread() is main_thread():
+            events.register("post_run_cell", self.interrupt)
         self.progress = Progress(self._until_the_end(), total=total, name=self.name)
         self._steps = self.progress.unrecorded()
 
@@ -57,7 +63,8 @@ class FollowedTraining:
 
     def before_step(self) -> None:
         """A step begins, and the one before is done."""
-        next(self._steps, None)
+        if self._steps is not None:
+            next(self._steps, None)
 
     def before_optimizer(self, model: Any, measure: str = "gradient_norm") -> None:
         """The gradients of a step are there. measure: the name of their norm."""
@@ -81,7 +88,23 @@ class FollowedTraining:
     def end(self) -> None:
         """The training ends."""
         self._ended = True
-        next(self._steps, None)
+        self.before_step()
+        self.interrupt()
+
+    def interrupt(self, *cell: Any) -> None:
+        """The training ends where it is, by an error or an interrupt: its bar stays there."""
+        steps, self._steps = self._steps, None
+        if steps is not None:
+            steps.close()
+            if (events := cell_events()) is not None:
+                with suppress(ValueError):  # of a training in another thread
+                    events.unregister("post_run_cell", self.interrupt)
+
+
+def cell_events() -> Any:
+    """The events of the notebook, in which a cell may end while the trainer says nothing; None elsewhere."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return None if shell is None else shell.events
 
 
 @cache
@@ -152,6 +175,9 @@ def _of_lightning() -> type:
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             self._training.end()
+
+        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+            self._training.interrupt()
 
     return OfLightning
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from itertools import count
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -207,7 +207,7 @@ class Progress(Shown, Generic[B]):
             record_loop(sys._getframe(1), name, caller=caller, stores=stores, pausing=self._draw_now)
         return self.unrecorded()
 
-    def unrecorded(self) -> Iterator[B]:
+    def unrecorded(self) -> Generator[B]:
         """Iterates over the batches, for a loop that belongs to another library, which is not recorded."""
         self.epoch += 1
         self.running = self.stopped = True

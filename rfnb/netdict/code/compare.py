@@ -16,6 +16,7 @@ from rfnb.netdict.code.diff import diff
 from rfnb.netdict.code.to_code import as_data
 from rfnb.netdict.network import Network
 from rfnb.ops.random import get_random_state, set_random_state
+from rfnb.trace.compare.compare import distance
 
 RTOL, ATOL = 1e-4, 1e-5
 
@@ -40,12 +41,14 @@ class NetComparison(Shown):
 
     Attributes:
         names: of the nets. differences: the layers with other values, in the order in which they are computed.
-        agree: the paths of the layers that agree. only_a, only_b: layers that only one of them has.
+        agree: the paths of the layers that agree. not_numbers: those of them that have NaN in both nets.
+        only_a, only_b: layers that only one of them has.
     """
 
     names: tuple[str, str]
     differences: list[LayerDifference] = field(default_factory=list)
     agree: list[str] = field(default_factory=list)
+    not_numbers: list[str] = field(default_factory=list)
     only_a: list[str] = field(default_factory=list)
     only_b: list[str] = field(default_factory=list)
 
@@ -82,6 +85,7 @@ def compare_nets(a: Network, b: Network, batch: Mapping[str, Any] | None = None)
             result.differences.append(LayerDifference(path, other, what, largest))
         else:
             result.agree.append(path)
+            result.not_numbers += [path] if np.isnan(mine).any() else []
     known = {renamed.get(path, path) for path in values[0]}
     result.only_b = [path for path in values[1] if path not in known]
     return result
@@ -99,11 +103,11 @@ def _difference(a: np.ndarray, b: np.ndarray) -> tuple[str, float | None]:
     """In words; "" if they agree."""
     if a.shape != b.shape:
         return f"{list(a.shape)} and {list(b.shape)}", None
-    if a.dtype.kind != "f" or b.dtype.kind != "f":
+    if a.dtype.kind not in "fc" or b.dtype.kind not in "fc":
         wrong = int((a != b).sum())
         return (f"{wrong} of {a.size} entries differ", float(wrong)) if wrong else ("", None)
     if np.allclose(a, b, rtol=RTOL, atol=ATOL, equal_nan=True):
         return "", None
-    largest = float(np.nanmax(np.abs(a - b)))
-    where = np.unravel_index(int(np.nanargmax(np.abs(a - b))), a.shape)
+    far = np.where(np.isnan(a) & np.isnan(b), 0.0, distance(a, b))
+    largest, where = float(far.max()), np.unravel_index(int(far.argmax()), a.shape)
     return f"by {largest:.3g} at {list(map(int, where))}: {a[where]:.4g} and {b[where]:.4g}", largest

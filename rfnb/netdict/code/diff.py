@@ -224,7 +224,7 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, Dim) and isinstance(b, Dim):
         return a is b or (a.name, a.dimension) == (b.name, b.dimension)
     try:
-        return (type(a) is type(b) and bool(a == b)) or (isinstance(a, int | float) and a == b)
+        return (type(a) is type(b) and bool(a == b or (a != a and b != b))) or (isinstance(a, int | float) and a == b)
     except Exception:  # of a value of the user
         return repr(a) == repr(b)
 

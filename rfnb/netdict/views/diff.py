@@ -90,7 +90,11 @@ def describe_comparison(shown: NetComparison) -> Page:
             look=style.HEAD,
         ),
         Grid(rows[:MOST], ["layer", "in the other net", "difference"]) if rows else None,
-        Facts([(f"only in {x}", ", ".join(paths)) for x, paths in ((a, shown.only_a), (b, shown.only_b)) if paths]),
+        Facts([
+            (words, ", ".join(paths)) for words, paths in (
+                (f"only in {a}", shown.only_a), (f"only in {b}", shown.only_b), ("NaN in both", shown.not_numbers),
+            ) if paths
+        ]),
     ]  # fmt: skip
     table = Table(["layer", "other", "difference"], [[x.layer, x.other, x.what] for x in shown.differences])
     return Page("net_comparison", f"{a} and {b}", blocks, table)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import distributed
@@ -11,7 +11,7 @@ from torch import distributed
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import ParameterError
+from rfnb.errors import LoopError, ParameterError
 from rfnb.ops.reduce import reduce_sum
 
 Batch = TypeVar("Batch")
@@ -70,21 +70,54 @@ def in_step(batches: Iterable[Batch], *, empty: Batch) -> Iterator[Batch]:
 class ParameterAverage:
     """Parameters that are averaged over all processes every few steps of their optimizer: see `average_parameters`."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, every: int, buffers: Sequence[torch.Tensor]):
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        every: int,
+        buffers: Sequence[torch.Tensor],
+        scaler: torch.amp.GradScaler | None,
+    ):
         self.every, self.step = every, 0
-        self._optimizer, self._buffers = optimizer, buffers
-        self._hook = optimizer.register_step_post_hook(lambda *_: self._after_step())
+        self._optimizer, self._buffers, self._scaler = optimizer, buffers, scaler
+        if scaler is None:
+            self._hook = optimizer.register_step_post_hook(lambda *_: self._after_step())
+        else:
+            scaler.step = self._counted(scaler.step)  # type: ignore[method-assign]
+
+    def _counted(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """The method `step` of the scaler, with each call counted: also one that takes no step of the optimizer."""
+
+        def counted(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+            result = step(optimizer, *args, **kwargs)
+            if optimizer is self._optimizer and self._scaler is not None:
+                self._after_step()
+            return result
+
+        return counted
 
     def _after_step(self) -> None:
         self.step += 1
-        if self.step % self.every == 0:
-            self.now()
+        if self.step % self.every == 0 and _several_processes():
+            self._average(self.step)
 
-    @torch.no_grad()
     def now(self) -> None:
         """Averages them now; all processes must call it. For the end of an epoch, before the model is saved."""
-        if not _several_processes():
-            return
+        if _several_processes():
+            self._average(0)
+
+    @torch.no_grad()
+    def _average(self, step: int) -> None:
+        """step: at which all processes have to be. Raises LoopError in all of them if they are not."""
+        steps = torch.tensor([step, -step], device=_device())
+        distributed.all_reduce(steps, distributed.ReduceOp.MAX)
+        last, first = steps[0].item(), -steps[1].item()
+        if first != last:
+            raise LoopError(
+                "average_parameters: the processes do not average at the same step",
+                got=" and ".join("`now()`" if number == 0 else f"step {number}" for number in (first, last)),
+                expected="the same number of steps in all processes",
+                hint="scaler=… if a GradScaler skips steps; rf.distributed.in_step(batches, empty=…) for other batches",
+            )
         parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
         for value in [*parameters, *self._buffers]:
             exact = value.detach().to(torch.promote_types(value.dtype, torch.float32))  # sums of float16 overflow
@@ -93,12 +126,18 @@ class ParameterAverage:
 
     def remove(self) -> None:
         """Averages no more."""
-        self._hook.remove()
+        if self._scaler is None:
+            self._hook.remove()
+        self._scaler = None
 
 
 @guarded
 def average_parameters(
-    optimizer: torch.optim.Optimizer, *, every: int = 100, model: torch.nn.Module | None = None
+    optimizer: torch.optim.Optimizer,
+    *,
+    every: int = 100,
+    model: torch.nn.Module | None = None,
+    scaler: torch.amp.GradScaler | None = None,
 ) -> ParameterAverage:
     """Averages parameters over all processes after every few steps, in place of gradients in each step.
 
@@ -122,6 +161,8 @@ def average_parameters(
         every: the number of steps between two averages.
         model: of torch, such as `rf.to_torch(model)`; its floating-point buffers, such as the statistics of batch norm,
             are averaged too.
+        scaler: the GradScaler that takes the steps. It skips one where gradients overflow, perhaps in one process only,
+            so that its calls are counted instead of the steps.
 
     Raises ParameterError for other arguments.
     """
@@ -129,6 +170,7 @@ def average_parameters(
         ("optimizer", optimizer, isinstance(optimizer, torch.optim.Optimizer), "an optimizer of torch"),
         ("every", every, isinstance(every, int) and not isinstance(every, bool) and every > 0, "a number of steps"),
         ("model", model, isinstance(model, torch.nn.Module | None), "a module of torch, or None"),
+        ("scaler", scaler, isinstance(scaler, torch.amp.GradScaler | None), "a torch.amp.GradScaler, or None"),
     ):
         if not fits:
             raise ParameterError(
@@ -136,7 +178,7 @@ def average_parameters(
                 expected=expected, hint="rf.to_torch(model)" if name == "model" else None,
             )  # fmt: skip
     buffers = [] if model is None else [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-    return ParameterAverage(optimizer, every, buffers)
+    return ParameterAverage(optimizer, every, buffers, scaler)
 
 
 _end = object()

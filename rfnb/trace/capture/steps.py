@@ -81,19 +81,30 @@ def joined(items: list[Seen]) -> Iterator[Seen]:
 
 
 def _steps(items: list[Seen]) -> Iterator[_Step]:
-    """The calls of the model: one begins where a place comes again, or `generate` calls the model again."""
+    """The calls of the model: one begins where a place comes again, or `generate` calls the model again.
+
+    What the same call computed before that place, such as a layer that the call before did not have, begins it too.
+    """
     step: _Step | None = None
     for item in items:
         if item.step is None:
             continue
         place = item.path, item.source, item.variable
         if step is None or place in step.items or item.decoded is not step.decoded:
+            begun = {} if step is None or item.decoded is not step.decoded else _of_call(step, item.step.call)
+            if place in begun:  # the same call comes to a place twice
+                begun = {}
             if step is not None:
+                step.items = {key: old for key, old in step.items.items() if key not in begun}
                 yield step
-            step = _Step(item.decoded)
+            step = _Step(item.decoded, begun)
         step.items[place] = item
     if step is not None:
         yield step
+
+
+def _of_call(step: _Step, call: int) -> dict[Any, Seen]:
+    return {place: item for place, item in step.items.items() if item.step is not None and item.step.call == call}
 
 
 def _runs(steps: Iterator[_Step]) -> Iterator[list[_Step]]:

@@ -505,6 +505,10 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
         *uneven,
         *(f"{x} and {y}: the tolerance is that of the less precise dtype" for x, y in context.types),
     ]
+    notes += [
+        f"{name}: NaN in both runs{'' if step < 0 else f', first at step {step}'}"
+        for name, step in context.not_numbers.items()
+    ]
     notes += [f"{beam.name}: {beam.words}" for beam in result.beams if not beam.agree]
     result.same_steps, result.complete = not uneven, not pairs.forgotten
     result.notes = [*sequences.notes, *notes, *pairs.notes, *_checks(a, b)]
@@ -529,6 +533,7 @@ class _Context:
     hypotheses: SameHypotheses | None = None
     earliest: _Earliest = field(default_factory=_Earliest)
     types: dict[tuple[str, str], None] = field(default_factory=dict)  # pairs of different dtypes, in order
+    not_numbers: dict[str, int] = field(default_factory=dict)  # the first step at which both have NaN, by value
 
     def parts(self, stretch: Stretch) -> tuple[MaskedPart, MaskedPart] | str:
         """The two parts to compare, with the same axes; or the reason why they cannot be compared."""
@@ -580,6 +585,9 @@ def _look(value: Compared, stretch: Stretch, context: _Context) -> None:
     dtypes = [value.dtype for value in (stretch.first.a, stretch.first.b) if isinstance(value, Tensor)]
     if len({*dtypes}) > 1:
         context.types[dtypes[0], dtypes[1]] = None
+    if (alike := counts & (a.array != a.array) & (b.array != b.array)).any():
+        step = stretch.steps[int(alike.any(axis=tuple(range(1, alike.ndim))).argmax())]
+        context.not_numbers[value.name] = min(step, context.not_numbers.get(value.name, step))
     differs = counts & ~context.tolerance.agree(a.array, b.array, counts, dtypes)
     if differs.any():
         far = np.where(differs, distance(a.array, b.array), -1.0)

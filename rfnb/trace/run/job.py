@@ -35,15 +35,29 @@ def rank() -> int:
     return int(number) if number.isdigit() else 0
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process of this machine runs."""
+def is_alive(pid: int, began: str = "") -> bool:
+    """Whether a process of this machine runs. began: as `beginning` gave it, if its number may be that of another."""
     try:
         os.kill(pid, 0)
     except PermissionError:
         return True
     except (OSError, OverflowError):
         return False
-    return True
+    facts = _facts(pid)
+    return not facts or (facts[0] != "Z" and began in ("", facts[19]))
+
+
+def beginning(pid: int) -> str:
+    """When a process of this machine began, in ticks of Linux; "" where that is not known."""
+    return "".join(_facts(pid)[19:20])
+
+
+def _facts(pid: int) -> list[str]:
+    """What Linux tells of a process, from its state on."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def job_folder() -> Path | None:
@@ -57,7 +71,8 @@ def _prepared(folder: Path) -> Path:
     """The folder, with `process.json`. What ends this process is written there too."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "error.json").unlink(missing_ok=True)  # of an earlier start
-    write_json(folder / "process.json", {"pid": os.getpid(), "host": os.uname().nodename, "began": time()})
+    pid = os.getpid()
+    write_json(folder / "process.json", {"pid": pid, "host": os.uname().nodename, "began": beginning(pid)})
     before = sys.excepthook
 
     def write_and_print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -43,6 +43,11 @@ def should_store(debug: bool | None) -> bool:
         return bool(debug)
     if _receiver.get() is not None or _observer.get() is not None:
         return True
+    return is_wanted(debug)
+
+
+def is_wanted(debug: bool | None) -> bool:
+    """Whether a loop with this `debug` is recorded for `rf.runs`, whatever else observes it."""
     return bool(recording_mode()) if debug is None else debug
 
 
@@ -51,14 +56,17 @@ def is_drawing() -> bool:
     return _draw.get() is not None
 
 
-def store(run: Run) -> Run:
-    """Adds a run to `rf.runs`, or passes it to the active `redirecting_runs` and `observing_runs`; returns it."""
+def store(run: Run, *, wanted: bool = True) -> Run:
+    """Adds a run to `rf.runs`, or passes it to the active `redirecting_runs` and `observing_runs`; returns it.
+
+    wanted: whether it is more than the run that an `observing_runs` asked for.
+    """
     receiver, observer = _receiver.get(), _observer.get()
     if (meter := current_meter()) is not None:
         meter.loop_ran(run)
     if observer is not None:
         observer(run)
-    if receiver is not None or observer is None or recording_mode():
+    if receiver is not None or observer is None or wanted:
         (receiver or runs.add)(run)
     if JOB in os.environ:
         in_job(lambda folder: _write(run, folder / "runs"))
@@ -72,7 +80,8 @@ def _write(run: Run, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     name = file_name(run.name)
     write_run_file(run, folder / f"{name}-{run.serial:06d}.rfrun", limit=None, states=options.trace_budget)
-    for path in sorted(folder.glob(f"{escape(name)}-{'[0-9]' * 6}.rfrun"))[: -options.keep]:
+    paths = folder.glob(f"{escape(name)}-{'[0-9]' * 6}.rfrun")
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns)[: -options.keep]:  # also of an earlier start
         path.unlink()
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from torch import nn
 
 import rfnb as rf
 from rfnb.backend.torch.module_state import evaluating, is_sharded, modules_of
+from tests.torchrun import run_in_two_processes
 
 WORKER = Path(__file__).with_name("evaluation_worker.py")
 NET = nn.Linear(2, 2)
@@ -80,10 +78,7 @@ def test_sharded_models_are_known():
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
 def test_the_first_of_two_processes_runs_the_probe_and_neither_notices(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    path = os.pathsep.join(filter(None, [str(WORKER.parents[3]), os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    subprocess.run([*command, str(WORKER), str(tmp_path)], check=True, env=env, timeout=120, capture_output=True)
+    run_in_two_processes(WORKER, tmp_path)
     for rank in (0, 1):
         probed, plain = torch.load(tmp_path / f"{rank}.pt")
         assert all(probed[name].equal(raw) for name, raw in plain.items()), rank

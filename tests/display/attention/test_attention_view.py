@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import io
 import itertools
 import json
 import re
+import wave
 from html import unescape
 from xml.etree import ElementTree
 
@@ -461,6 +463,35 @@ def test_golden(golden):
         dim["serial"] = 0
     for ending, text in (("txt", view.text), ("json", json.dumps(view.data, indent=1))):
         golden(f"attention.{ending}", text + "\n")
+
+
+SOUND = np.sin(np.arange(4000) * 2 * np.pi * 1000 / 8000)
+"""Half a second of 1,000 Hz."""
+
+
+@pytest.mark.parametrize(
+    "samples", [SOUND, SOUND.astype("float32"), np.rint(SOUND * 32767).astype("int16"), torch.tensor(SOUND)]
+)
+def test_a_sound_is_played_and_its_spectrum_stands_above_the_columns(samples):
+    shown = show_attention(np.full((3, 4), 0.25), audio=(samples, 8000))
+    [address] = re.findall(r'<audio controls src="data:audio/wav;base64,([^"]+)"', shown.html)
+    with wave.open(io.BytesIO(base64.b64decode(address))) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getnframes()) == (8000, 1, 4000)
+        played = np.frombuffer(file.readframes(4000), "<i2") / 32767
+    np.testing.assert_allclose(played, SOUND, atol=1e-4)
+    large = re.findall(r'data:image/svg.xml;base64,([^"]+)', shown.html)[-1]
+    [picture] = re.findall(r'href="([^"]+)"[^>]*data-rfnb-spectrum', base64.b64decode(large).decode())
+    loudness = shares(picture)  # from 4,000 Hz at the top to 0
+    assert abs(loudness[:, 5].argmax() / len(loudness) - 0.75) < 0.05 and loudness[:, 5].min() == 0
+    assert "0.5 s of sound" in shown.text and "audio" not in show_attention(np.full((3, 4), 0.25)).html
+
+
+@pytest.mark.parametrize(
+    "audio", [SOUND, (SOUND, 0), (np.stack([SOUND, SOUND]), 8000), ([np.nan], 8000), ([], 8000), (["a"], 8000), 3, "x"]
+)
+def test_what_is_not_a_sound_is_refused(audio):
+    with pytest.raises(ViewError, match="`audio` is not a sound"):
+        show_attention(np.full((3, 4), 0.25), audio=audio)
 
 
 def test_what_the_first_axis_was_taken_for_is_said():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from IPython.core.events import EventManager
 
 import rfnb as rf
 from rfnb.errors import ParameterError
@@ -87,6 +90,34 @@ def test_a_trainer_of_lightning_has_curves(tmp_path):
     assert (progress.step, len(progress), progress.stopped) == (5, 6, False)
     assert {row["step"] for row in progress.history if "loss" in row} == set(range(6))
     assert {row["step"] for row in progress.history if "gradient_norm" in row} == {0, 2, 4}
+
+
+class Interrupted(Model):
+    """One that is interrupted at its last call."""
+
+    def forward(self, x):
+        loss = super().forward(x)
+        if self.calls == self.last:
+            raise KeyboardInterrupt
+        return loss
+
+
+@pytest.mark.parametrize("by", ["the cell", "the next training"])
+def test_the_bar_of_an_interrupted_training_stays_where_it_is(tmp_path, monkeypatch, by):
+    shell = SimpleNamespace(events=EventManager(None, ["post_run_cell"])) if by == "the cell" else None
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    callback = rf.integrations.TransformersCallback()
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path, callback, Interrupted(last=5))
+    first = callback.progress
+    if shell is None:
+        trained(tmp_path, callback, Model())
+        assert not callback.progress.stopped
+    else:
+        assert first.running
+        shell.events.trigger("post_run_cell", None)
+        assert shell.events.callbacks["post_run_cell"] == []
+    assert (first.running, first.stopped, first.step) == (False, True, 4)
 
 
 @pytest.mark.parametrize("every", [0, True, 1.5])

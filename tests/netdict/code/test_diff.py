@@ -57,6 +57,13 @@ def test_the_view_escapes_names_of_layers():
     assert "1 added" in view.text
 
 
+def test_an_option_that_is_not_a_number_is_equal_to_itself():
+    net = {"output": {"class": "eval", "from": "data", "eval": "source(0)", "value": float("nan")}}
+    same = {"output": {**net["output"], "value": float("nan") * 2}}
+    assert not rf.diff(net, same)
+    assert rf.diff(net, {"output": {**net["output"], "value": 1.0}})
+
+
 def test_compare_finds_the_first_layer_that_differs():
     a, b = network(LAYERS, "a"), network(LAYERS, "b")
     b.set_param_values_by_dict(a.get_param_values_dict())
@@ -65,3 +72,15 @@ def test_compare_finds_the_first_layer_that_differs():
     comparison = rf.compare(a, b, a.extern_data.example())
     assert not comparison and comparison.first.layer == "ff" and comparison.agree == ["conv", "pool"]
     assert "ff is the first layer that differs" in rf.show(comparison).text
+
+
+def test_layers_that_are_not_a_number_in_both_nets_agree():
+    a, b = network(LAYERS, "a"), network(LAYERS, "b")
+    b.set_param_values_by_dict(a.get_param_values_dict())
+    b.get_layer("ff").params["b"].assign_add(float("nan"))
+    comparison = rf.compare(a, b, a.extern_data.example())
+    assert comparison.first.layer == "ff" and "by inf" in comparison.first.what
+    a.get_layer("ff").params["b"].assign_add(float("nan"))
+    comparison = rf.compare(a, b, a.extern_data.example())
+    assert comparison and comparison.not_numbers[0] == "ff"
+    assert "NaN in both" in rf.show(comparison).text

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
+from rfnb.errors import LoopError
 
 time, feat, hidden = Dim(None, name="time"), Dim(4, name="feat"), Dim(3, name="hidden")
 EMPTY = (torch.zeros(1, 1, 4), torch.zeros(1, dtype=torch.int64))
@@ -80,6 +81,35 @@ def train_locally(net, rank, steps, after_step):
         yield average
 
 
+def train_scaled(rank, overflow):
+    """Steps with a GradScaler, of which one process skips the first. Yields after each step."""
+    net = local_model(rank)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    average = rf.average_parameters(optimizer, every=2, scaler=scaler)
+    draw = torch.Generator().manual_seed(rank)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = net(torch.randn(5, 4, generator=draw)).pow(2).mean()
+        scaler.scale(loss * (float("inf") if step == 0 and overflow else 1.0)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return average.step, {name: raw.detach().clone() for name, raw in net.named_parameters()}
+
+
+def average_out_of_step(rank):
+    """What the processes say where one of them takes a step less."""
+    optimizer = torch.optim.SGD(local_model(rank).parameters(), 0.1)
+    average = rf.average_parameters(optimizer, every=2)
+    try:
+        for _ in range(2 - rank):
+            optimizer.step()
+        average.now()
+    except LoopError as error:
+        return error.got
+    return ""
+
+
 def in_shards(net):
     """Each part, and what is left, in shards of their own."""
     kind = next(net.parameters()).device.type
@@ -122,6 +152,8 @@ def main(folder, device="cpu"):
     found["averaged"] = {key: raw.clone() for key, raw in net.state_dict().items()}
     average.now()
     found["at the end"] = net.state_dict()
+    found["scaled"] = train_scaled(rank, overflow=rank == 1)
+    found["out of step"] = average_out_of_step(rank)
     torch.save(found, f"{folder}/{rank}.pt")
     distributed.barrier()  # the other process still needs this one
     os._exit(0)  # threads of gloo that outlive the interpreter now and then abort the process

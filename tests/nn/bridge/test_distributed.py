@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from torch.testing import assert_close
 import rfnb as rf
 from rfnb.errors import ParameterError
 from tests.nn.bridge import ddp_worker
+from tests.torchrun import run_in_two_processes
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
@@ -31,13 +29,7 @@ def whole(batches):
 def found(tmp_path_factory):
     """What both processes found."""
     folder = tmp_path_factory.mktemp("ranks")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    root = str(WORKER.parents[2])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    command += [str(WORKER), str(folder)]
-    done = subprocess.run(command, check=False, env=env, timeout=120, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-6000:]
+    run_in_two_processes(WORKER, folder)
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
 
 
@@ -77,6 +69,18 @@ def test_parameters_and_statistics_are_averaged_every_few_steps(found):
         assert_same(process["at the end"], net.state_dict())
 
 
+@pytest.mark.slow
+def test_a_step_that_one_scaler_skips_is_counted_in_all_processes(found):
+    (steps, first), (other_steps, second) = (process["scaled"] for process in found)
+    assert steps == other_steps == 4
+    assert_same(first, second)
+
+
+@pytest.mark.slow
+def test_processes_that_are_out_of_step_are_told(found):
+    assert [process["out of step"] for process in found] == ["`now()` and step 2"] * 2
+
+
 def average(nets):
     """Sets all floating-point values of both to their mean."""
     for first, second in zip(*(net.state_dict().values() for net in nets), strict=True):
@@ -90,7 +94,9 @@ def assert_same(state, expected):
         assert_close(state[name], raw, msg=name)
 
 
-@pytest.mark.parametrize("wrong", [{"optimizer": 3}, {"every": 0}, {"every": True}, {"model": "net"}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"optimizer": 3}, {"every": 0}, {"every": True}, {"model": "net"}, {"scaler": 1}], ids=str
+)
 def test_wrong_arguments_of_average_parameters_are_named(wrong):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
     with pytest.raises(ParameterError, match=f"`{next(iter(wrong))}` is of the wrong kind"):

@@ -226,6 +226,40 @@ def test_a_beam_search_by_hand_follows_its_hypotheses(keeps):
     torch.testing.assert_close(seen[0].weights.raw_tensor, wanted.detach())
 
 
+class EinsumLayer(torch.nn.Module):
+    """Attention by einsum, which multiplies without a sum where there is one key."""
+
+    def forward(self, q, k, v):
+        weights = torch.einsum("bhid,bhjd->bhij", q, k).softmax(-1)
+        return torch.einsum("bhij,bhjd->bhid", weights, v), weights
+
+
+class TwoLayers(torch.nn.Module):
+    """Self-attention of the labels so far, then attention to a source; `late` leaves the first out at one label."""
+
+    def __init__(self, late) -> None:
+        super().__init__()
+        self.own, self.source, self.late = EinsumLayer(), EinsumLayer(), late
+
+    def forward(self, x, source):
+        q = x[:, :, -1:]
+        y, own = (q, None) if self.late and x.shape[2] == 1 else self.own(q, x, x)
+        return self.source(y, source, source)[1], own
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_einsum_over_one_key_is_the_first_step(late):
+    model, source, x = TwoLayers(late), torch.randn(2, 2, 5, 4), torch.randn(2, 2, 4, 4)
+    with torch.no_grad(), rf.capture(model) as seen:
+        steps = [model(x[:, :, :count], source) for count in range(1, 5)]
+    assert seen.names() == (["source", "own", "source#2"] if late else ["own", "source"])
+    to_source = torch.cat([weights for weights, _ in steps], 2)
+    got = torch.cat([each.weights.raw_tensor for each in seen if each.path == "source"], 2)
+    assert torch.equal(got, to_source)
+    own = next(item.weights.raw_tensor for item in seen if item.path == "own")
+    assert torch.equal(own[:, :, -1], steps[-1][1][:, :, 0]) and own.shape[-2:] == ((3, 4) if late else (4, 4))
+
+
 def test_the_same_batch_twice_is_two_calls():
     torch.manual_seed(0)
     layer, x = CachedLayer(), torch.randn(2, 4, 8)

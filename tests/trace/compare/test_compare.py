@@ -50,6 +50,14 @@ def names(comparison):
     return [value.name for value in comparison.differing]
 
 
+def test_not_a_number_in_both_is_equal_and_told():
+    rows = [[1.0, NAN, 2.0], [2.0], [3.0, 3.0]]
+    compared = rf.compare(sums(rows), sums(rows))
+    assert compared
+    assert "h: NaN in both runs, first at step 1" in compared.notes
+    assert rf.compare(sums(rows), sums()).notes == []
+
+
 def test_the_same_twice():
     found = rf.compare(sums(), sums(), exact=True)
     assert found

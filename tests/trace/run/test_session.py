@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 
@@ -294,3 +296,20 @@ def test_training_steps_in_a_kernel_take_no_more_memory():
         client.stop_channels()
         manager.shutdown_kernel(now=True)
     assert late - early < 24 * 2**20
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_runs_that_are_wanted_stay_beside_a_capture(wanted):
+    loop = rf.Loop(max_seq_len=2, name="count", debug=wanted)
+    loop.state.n = rf.zeros([])
+
+    def count(n):
+        for _ in range(3):
+            n = n + 1
+        return n
+
+    with rf.recording(False), rf.capture(), rf.record_loops(count) if wanted else contextlib.nullcontext():
+        count(0)
+        with loop:
+            loop.state.n = loop.state.n + 1.0
+    assert sorted(run.name for run in rf.runs) == (["count", "count"] if wanted else [])

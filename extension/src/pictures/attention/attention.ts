@@ -9,7 +9,7 @@ const LARGE = 'img[src^="data:image/svg+xml;base64,"]';
 /** Lets the user choose a head in the overview; the chosen head is shown large, and each weight can be read. */
 export function enhanceAttention(root: HTMLElement, scripts: AttentionScripts, words: Words): () => void {
   const still = root.querySelector<HTMLImageElement>(LARGE);
-  const inside = still && imageIn(still);
+  const inside = still && imageIn(still, 'large');
   if (!still || !inside) {
     return () => undefined;
   }
@@ -29,7 +29,9 @@ class Attention {
     this._stills = [...root.querySelectorAll<HTMLElement>('[data-rfnb-still]')];
     this._images = [...root.querySelectorAll<HTMLImageElement>('img[data-rfnb-head]')];
     this._frames = this._images.map(image => image.parentElement?.style.border ?? '');
-    this._matrix = new Matrix(_scripts, words);
+    const spectrum = imageIn(_still, 'spectrum');
+    const audio = root.querySelector<HTMLAudioElement>('audio[src^="data:audio/wav;base64,"]');
+    this._matrix = new Matrix(_scripts, words, audio && spectrum ? { audio, spectrum } : null);
     this._chosen = _scripts.chosen.join(',');
   }
 
@@ -45,6 +47,7 @@ class Attention {
 
   dispose(): void {
     this._isDisposed = true;
+    this._matrix.dispose();
     this._matrix.element.replaceWith(this._still);
     this._stills.forEach(still => (still.hidden = false));
     for (const image of this._images) {
@@ -133,11 +136,11 @@ class Attention {
   private _isDisposed = false;
 }
 
-/** The picture of the weights inside the picture with labels. */
-function imageIn(still: HTMLImageElement): string | null {
+/** The picture of the weights, or of the sound, inside the picture with labels. */
+function imageIn(still: HTMLImageElement, name: 'large' | 'spectrum'): string | null {
   const bytes = Uint8Array.from(atob(still.src.split(',')[1]), character => character.charCodeAt(0));
   const drawing = new DOMParser().parseFromString(new TextDecoder().decode(bytes), 'image/svg+xml');
-  const source = drawing.querySelector('image[data-rfnb-large]')?.getAttribute('href') ?? '';
+  const source = drawing.querySelector(`image[data-rfnb-${name}]`)?.getAttribute('href') ?? '';
   return source.startsWith('data:image/png;base64,') ? source : null;
 }
 

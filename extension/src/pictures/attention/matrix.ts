@@ -15,10 +15,17 @@ export interface Head {
   path: number[];
 }
 
+/** The sound that the columns stand for, and its picture, which is as wide as they are. */
+export interface Sound {
+  audio: HTMLAudioElement;
+  spectrum: string;
+}
+
 type Scale = 'head' | 'row' | 'all' | 'one' | 'root';
 
 const [WIDTH, HEIGHT, CELL] = [760, 560, 36];
 const TOP = 6;
+const SPECTRUM = 64;
 const STRIP = 512;
 /** The table has so many rows and columns. */
 const ROWS = 64;
@@ -27,8 +34,12 @@ const ROWS = 64;
 export class Matrix {
   constructor(
     private _scripts: AttentionScripts,
-    private _words: Words
+    private _words: Words,
+    private _sound: Sound | null = null
   ) {
+    this._top = TOP + (_sound ? SPECTRUM + 4 : 0);
+    _sound?.audio.addEventListener('play', this._follow);
+    _sound?.audio.addEventListener('seeked', this._follow);
     this._colours = coloursOf(_scripts.colours);
     this._sides = new Sides(_scripts);
     this._title = make('div', { class: 'rfnb-Facts' });
@@ -48,6 +59,11 @@ export class Matrix {
   }
 
   readonly element: HTMLElement;
+
+  dispose(): void {
+    this._sound?.audio.removeEventListener('play', this._follow);
+    this._sound?.audio.removeEventListener('seeked', this._follow);
+  }
 
   show(head: Head): void {
     this._head = head;
@@ -125,7 +141,8 @@ export class Matrix {
     const picture = draw('image', { width, height, preserveAspectRatio: 'none', href: this._painted() });
     const plot = draw(
       'g',
-      { transform: `translate(${down.room},${TOP})` },
+      { transform: `translate(${down.room},${this._top})` },
+      ...this._spectrum(cols * cell.w),
       picture,
       hatching(cols * cell.w, 0, (pixels.width - cols) * cell.w, height),
       hatching(0, rows * cell.h, cols * cell.w, (pixels.height - rows) * cell.h),
@@ -138,7 +155,7 @@ export class Matrix {
       draw('g', { transform: `translate(0,${height})` }, ...across.drawn)
     );
     const { row_name, col_name } = this._scripts;
-    const size = { width: down.room + width + 24, height: height + across.room + TOP + 4 };
+    const size = { width: down.room + width + 24, height: height + across.room + this._top + 4 };
     const name = this._words.__('Attention weights: rows are %1, columns are %2', row_name, col_name);
     const hadFocus = this._svg !== null && this._svg === this._svg.ownerDocument.activeElement;
     this._svg = draw(
@@ -157,6 +174,39 @@ export class Matrix {
     this._drawLegend();
     this._markCell(false);
     this.markStep(this._step);
+    this._follow();
+  }
+
+  /** The picture of the sound above the columns, and the place that is heard. */
+  private _spectrum(width: number): SVGElement[] {
+    if (!this._sound) {
+      return [];
+    }
+    const y = -SPECTRUM - 4;
+    const href = this._sound.spectrum;
+    this._heard = draw('rect', { class: 'rfnb-Matrix-heard', y, width: 2, height: SPECTRUM });
+    return [draw('image', { y, width, height: SPECTRUM, preserveAspectRatio: 'none', href }), this._heard];
+  }
+
+  /** Marks the place of the sound that is heard, as long as it plays. */
+  private _follow = (): void => {
+    const audio = this._sound?.audio;
+    if (audio && this._head) {
+      const share = audio.duration ? audio.currentTime / audio.duration : 0;
+      this._heard?.setAttribute('x', String(share * this._head.cols * this._cell.w - 1));
+      if (!audio.paused && this.element.isConnected) {
+        requestAnimationFrame(this._follow);
+      }
+    }
+  };
+
+  /** Goes to the column in the sound; a sound that plays is left alone, unless it is to play from there. */
+  private _seek(isPlaying: boolean): void {
+    const audio = this._sound?.audio;
+    if (audio?.duration && (isPlaying || audio.paused)) {
+      audio.currentTime = (this._col / this._head!.cols) * audio.duration;
+      void (isPlaying && audio.play());
+    }
   }
 
   /** Marks the row of a step of a loop; null: no row. */
@@ -221,24 +271,38 @@ export class Matrix {
   private _listen(svg: SVGSVGElement): void {
     svg.addEventListener('pointermove', event => {
       const at = this._cellAt(event);
-      if (at && (at.row !== this._row || at.col !== this._col || !this._isPointing)) {
-        [this._row, this._col] = [at.row, at.col];
+      const row = at?.row ?? this._row;
+      if (at && (row !== this._row || at.col !== this._col || !this._isPointing)) {
+        [this._row, this._col] = [row, at.col];
         this._markCell(true);
+        this._seek(false);
       }
     });
     svg.addEventListener('pointerleave', () => this._markCell(svg === svg.ownerDocument.activeElement));
     svg.addEventListener('focus', () => this._markCell(true));
     svg.addEventListener('blur', () => this._markCell(false));
-    svg.addEventListener('click', event => this._cellAt(event) && this._toggleLock());
+    svg.addEventListener('click', event => this._onClick(event));
     svg.addEventListener('keydown', event => this._onKey(event));
   }
 
-  private _cellAt(event: MouseEvent): { row: number; col: number } | null {
+  private _onClick(event: MouseEvent): void {
+    const at = this._cellAt(event);
+    if (at) {
+      this._seek(true);
+    }
+    if (at && at.row !== null) {
+      this._toggleLock();
+    }
+  }
+
+  /** The weight under the pointer; without a row: the place in the sound. */
+  private _cellAt(event: MouseEvent): { row: number | null; col: number } | null {
     const { rows, cols } = this._head!;
     const box = this._svg!.getBoundingClientRect();
     const col = Math.floor((event.clientX - box.left - this._cell.left) / this._cell.w);
-    const row = Math.floor((event.clientY - box.top - TOP) / this._cell.h);
-    return row >= 0 && row < rows && col >= 0 && col < cols ? { row, col } : null;
+    const row = Math.floor((event.clientY - box.top - this._top) / this._cell.h);
+    const isSound = this._sound !== null && event.clientY - box.top < this._top;
+    return (isSound || (row >= 0 && row < rows)) && col >= 0 && col < cols ? { row: isSound ? null : row, col } : null;
   }
 
   private _onKey(event: KeyboardEvent): void {
@@ -257,9 +321,12 @@ export class Matrix {
     if (move) {
       [this._row, this._col] = [clamp(this._row + move[0], rows), clamp(this._col + move[1], cols)];
       this._markCell(true);
+      this._seek(false);
     } else if (event.key === 'Enter' || event.key === ' ') {
+      this._seek(true);
       this._toggleLock();
     } else if (event.key === 'Escape') {
+      this._sound?.audio.pause();
       this._locked = null;
       this._markCell(true);
     } else {
@@ -290,7 +357,8 @@ export class Matrix {
     const { rows, cols, pool } = this._head!;
     if (row === null) {
       const hint = words.__('Point at a weight or move with the arrow keys. Click or press Enter to pin the row.');
-      this._said.replaceChildren(hint);
+      const sound = this._sound ? ` ${words.__('The sound plays from there.')}` : '';
+      this._said.replaceChildren(hint + sound);
       this._strip.replaceChildren();
       return;
     }
@@ -346,6 +414,8 @@ export class Matrix {
   private _stepBand: SVGRectElement | null = null;
   private _step: number | null = null;
   private _colBand: SVGRectElement | null = null;
+  private _heard: SVGRectElement | null = null;
+  private _top: number;
   private _cell = { w: 1, h: 1, left: 0 };
   private _head: Head | null = null;
   private _row = 0;
