@@ -159,9 +159,10 @@ class Found(InWords):
     def force(self, model: Any, tokenizer: Any = None, **inputs: Any) -> Found:
         """The same search of Hugging Face's `generate` with its model, which is run for what the search does not hold.
 
-        `found.tree[0].where("…")` then has the score of any reference, and of each of its labels; and
-        `found.tree[0].keep(3, "…")` goes on from any label. Raises SearchError if the search is not one of `generate`,
-        or was read from a file.
+        `found.tree[0].where("…")` then has the score of any reference, and of each of its labels, by one pass of the
+        model; and `found.tree[0].keep(3, "…")` goes on from any label. Models that cannot score all labels in one pass,
+        as XLNet, run once for each label. Raises SearchError if the search is not one of `generate`, or was read from a
+        file.
 
         Args:
             model: the model of the call.

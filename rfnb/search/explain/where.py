@@ -38,8 +38,8 @@ class Where(InWords):
         score: the final score of the reference, if it is known.
         verdict: "correct"; "search error": the reference has a better score than the output; "model error": the output
             has a better score; "tie"; "over the limit": the reference needs more steps than are allowed, or the output
-            did not end within them, and the reference is not known to have a better score; "no hypothesis": none is
-            left; "undecided": the score of the reference is not known.
+            did not end within them, and the score of the reference is not known; "no hypothesis": none is left;
+            "undecided": the score of the reference is not known.
         because: the verdict's reason, as a sentence.
         label_scores: what the model gives to each label of the reference and to its end, where the model was run for
             it: pairs of text and score; none after −inf.
@@ -147,18 +147,20 @@ def _verdict(
     if limit is not None and length > limit:
         return "over the limit", f"the reference needs {length} steps, {limit} are allowed"
     score = "a score that is not known" if forced is None else f"the score {number(forced)}"
-    scores = f"the reference has {score}, {_output(output)}"
+    unended = "" if output.complete or tree.own.framewise else f"the limit of {tree.steps} steps without an end"
+    better = _output(output) + (f", which reached {unended}" if unended else "")
+    scores = f"the reference has {score}, {better}"
     if forced is not None and forced - output.score > rounding(forced, output.score):
         return "search error", scores
-    if not output.complete and not tree.own.framewise:
-        return "over the limit", f"the output reached the limit of {tree.steps} steps without an end"
     if forced is not None and output.score - forced <= rounding(forced, output.score):
         return "tie", f"both have the score {number(output.score)}"
     if forced is not None:
         return "model error", scores
     bound = most_possible(tree, life, length)
     if bound is not None and output.score - bound > rounding(bound, output.score):
-        return "model error", f"scores only fall: the reference has at most {number(bound)}, {_output(output)}"
+        return "model error", f"scores only fall: the reference has at most {number(bound)}, {better}"
+    if unended:
+        return "over the limit", f"the output reached {unended}"
     return "undecided", f"{scores}; {_how_to_decide(tree.trace)}"
 
 

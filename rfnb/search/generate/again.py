@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -13,35 +12,11 @@ from rfnb.errors import SearchError
 from rfnb.search.generate.join import joined_at
 from rfnb.search.generate.scores import KeptScores
 from rfnb.search.generate.settings import DEFAULTS, Settings
-from rfnb.trace.capture.generate import GenerateWatch, KeptSearch, Searches, replaced
+from rfnb.trace.capture.generate import GenerateWatch, Searches, replaced
 
 if TYPE_CHECKING:
     from rfnb.search.trace import Sums, Trace
     from rfnb.search.tree import Tree
-
-
-class _Done(Exception):
-    """All labels have their scores."""
-
-
-@dataclass
-class _Forced:
-    """A last logits processor that takes given labels, and keeps their scores. total: whether the scores are not
-    normalized, as those of searches without beams."""
-
-    labels: tuple[int, ...]
-    total: bool
-    scores: list[float] = field(default_factory=list)
-
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
-        label = self.labels[len(self.scores)]
-        logs = scores.log_softmax(-1) if self.total else scores
-        self.scores.append(float(logs[0, label]))
-        if len(self.scores) == len(self.labels):
-            raise _Done
-        others = scores.new_full(scores.shape, -float("inf"))
-        others[:, label] = 0.0
-        return others
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,16 +48,21 @@ class ModelAgain:
 
     def scores(self, row: int, labels: tuple[int, ...]) -> list[float]:
         """The score of each of some labels of a sequence, which follow its prompt."""
+        scores: list[float] = []
         beams = self.settings.beams > 1
-        forced = _Forced(labels, not beams)
-        with contextlib.suppress(_Done):
-            self._generate(
-                self._of_row(row) | {"num_beams": 2 if beams else 1, "num_return_sequences": 1, "do_sample": False},
-                forced,
-            )
-        if len(forced.scores) < len(labels):
-            raise SearchError(f"`generate` ended after {len(forced.scores)} labels", expected=f"{len(labels)}")
-        return forced.scores
+
+        def forced_pass(
+            model: Any, input_ids: Any, *, logits_processor: Any, generation_config: Any, **keywords: Any
+        ) -> Any:
+            for at, logits in enumerate(_logits_before(model, input_ids, keywords, labels)):
+                logits = logits.float().log_softmax(-1) if beams else logits.float()
+                logits = logits_processor(_followed(input_ids, labels[:at]), logits)[0]
+                scores.append(float((logits if beams else logits.log_softmax(-1))[labels[at]]))
+            return input_ids
+
+        two = {"num_beams": 2 if beams else 1, "num_return_sequences": 1, "do_sample": False}  # logits processors ask
+        self._generate(self._of_row(row) | two | {"custom_generate": forced_pass})
+        return scores
 
     def keep(self, tree: Tree, step: int, label: int, parent: int | None) -> Trace:
         """The search with a branch for a candidate that was pruned: what `generate` gives after its labels."""
@@ -104,7 +84,10 @@ class ModelAgain:
             raise SearchError(f"keep: {tree.label(label)!r} has a place at step {step}", hint=f"tree.pruned({step})")
         labels = (*(tree.prefix(step - 1, parent) if step else ()), label)
         score = sum(self.scores(tree.sequence, labels))
-        branch = Searches(self._generate(self._after(tree.sequence, labels)))[0].trace
+        watch = GenerateWatch(lambda model: model is self.model, search=True)
+        with watch.watching():
+            self._generate(self._after(tree.sequence, labels))
+        branch = Searches(watch.searches)[0].trace
         return joined_at(tree.trace, tree.sequence, step, label, parent, score, branch)
 
     def _setting(self, name: str) -> Any:
@@ -118,8 +101,7 @@ class ModelAgain:
         others = [each for each in keywords.get("logits_processor") or () if not isinstance(each, KeptScores)]
         return keywords | {"logits_processor": others}
 
-    def _generate(self, keywords: dict[str, Any], last: Any = None) -> list[KeptSearch]:
-        """What another call keeps of its search. last: a logits processor for the end of all."""
+    def _generate(self, keywords: dict[str, Any]) -> None:
         from transformers import GenerationMixin  # without what Whisper's own `generate` does before and after
 
         config = copy.deepcopy(self.model.generation_config if self.config is None else self.config)
@@ -132,18 +114,14 @@ class ModelAgain:
             like.do_sample = self.settings.sampled  # those of samples, also where labels are not drawn
             return processors_of(like, *args, **others)
 
-        watch = GenerateWatch(lambda model: model is self.model, search=True, last=last)
-        with replaced(self.model, {"_get_logits_processor": processors}), watch.watching():
+        with replaced(self.model, {"_get_logits_processor": processors}):
             GenerationMixin.generate(self.model, generation_config=config, **keywords)
-        return watch.searches
 
     def _after(self, row: int, labels: tuple[int, ...]) -> dict[str, Any]:
         """The keywords for one sequence that goes on after some labels."""
         keywords = self._of_row(row)
         prompt = self.prompts[row : row + 1]
-        more = prompt.new_tensor([labels])
-        ids = prompt.new_empty(1, prompt.shape[1] + len(labels))
-        ids[:, : prompt.shape[1]], ids[:, prompt.shape[1] :] = prompt, more
+        ids = _followed(prompt, labels)
         if self.model.config.is_encoder_decoder:
             keywords["decoder_input_ids"] = ids
         else:
@@ -151,12 +129,66 @@ class ModelAgain:
             keywords["input_ids"] = ids
             mask = keywords.get("attention_mask")
             if mask is not None:
-                keywords["attention_mask"] = mask.new_ones(ids.shape)
-                keywords["attention_mask"][:, : mask.shape[1]] = mask
+                keywords["attention_mask"] = _joined(mask, mask.new_ones(1, len(labels)))
         for name in ("max_new_tokens", "min_new_tokens"):
             if (count := self._setting(name)) is not None:
                 keywords[name] = count - len(labels) if name[1] == "a" else max(count - len(labels), 0)
         return keywords
+
+
+AFTER = {
+    "attention_mask": (0, 1, 0), "token_type_ids": (1, 0, 0), "mm_token_type_ids": (0, 0, 0), "position_ids": (1, 0, 1),
+}  # fmt: skip
+"""Inputs with an entry for each label of a prompt: the n-th one after it is last * factor + first + n * step."""
+
+
+def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Sequence[int]) -> Iterator[Any]:
+    """The logits from which each of some labels follows, raw tensors [rows, labels].
+
+    One pass of the model gives all of them. Where that is impossible, each has its own: XLNet changes the labels so
+    that the last one alone is right, and BERT may read those that follow.
+    """
+    side = "decoder_" if model.config.is_encoder_decoder else ""
+    keywords = {name: value for name, value in keywords.items() if name not in ("cache", "past_key_values")}
+
+    def inputs_of(count: int) -> tuple[dict[str, Any], bool]:
+        """The inputs of the model with the first of the labels, and whether it reads them as they are."""
+        whole, longer = _followed(ids, labels[:count]), keywords | {"use_cache": False}
+        more = whole[:, ids.shape[1] :]
+        for name, (factor, first, step) in AFTER.items():
+            if (value := keywords.get(side + name)) is not None:
+                after = value[..., -1:] * factor + first + (more[0] * 0 + step).cumsum(0)
+                longer[side + name] = _joined(value, after)
+        embeds = None if side else keywords.get("inputs_embeds")
+        if embeds is not None:
+            longer["inputs_embeds"] = _joined(embeds.mT, model.get_input_embeddings()(more).mT).mT
+        if "logits_to_keep" in keywords:
+            longer["logits_to_keep"] = count + 1
+        inputs = model.prepare_inputs_for_generation(whole, is_first_iteration=True, **longer)
+        read = inputs.get(f"{side}input_ids")
+        return inputs, embeds is not None or (read is not None and whole.tolist() == read.tolist())
+
+    inputs, at_once = inputs_of(len(labels) - 1)
+    if at_once:
+        logits = model(**inputs, return_dict=True).logits[:, -len(labels) :]
+        if not side and not getattr(model.config, "is_decoder", True):  # as those of BERT, and of some that are causal
+            first = model(**inputs_of(0)[0], return_dict=True).logits[:, -1]
+            at_once = bool(logits[:, 0].isclose(first, rtol=1e-4, atol=1e-4).all())
+    for count in range(len(labels)):
+        yield logits[:, count] if at_once else model(**inputs_of(count)[0], return_dict=True).logits[:, -1]
+
+
+def _followed(ids: Any, labels: Sequence[int]) -> Any:
+    """Rows of labels with others after each."""
+    return _joined(ids, ids.new_tensor([labels] * len(ids)))
+
+
+def _joined(raw: Any, more: Any) -> Any:
+    """A raw tensor with more entries on its last axis."""
+    size = raw.shape[-1]
+    whole = raw.new_empty(*raw.shape[:-1], size + more.shape[-1])
+    whole[..., :size], whole[..., size:] = raw, more
+    return whole
 
 
 def _goes_on(node: Any) -> tuple[bool, float]:

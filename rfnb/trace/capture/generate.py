@@ -104,14 +104,13 @@ class Searches(Sequence[Any]):
 class GenerateWatch:
     """Follows the calls of `generate` of some modules, in this thread.
 
-    now: the call of the model that is running. searches: of each call, if they are kept. last: a logits processor for
-    the end of the others in place of the one that keeps candidates.
+    now: the call of the model that is running. searches: of each call, if they are kept.
     """
 
-    def __init__(self, counts: Callable[[Any], bool], *, search: bool = False, last: Any = None):
+    def __init__(self, counts: Callable[[Any], bool], *, search: bool = False):
         self.now: Decoded | None = None
         self.searches: list[KeptSearch] = []
-        self._search, self._last = search, last
+        self._search = search
         self._counts, self._thread = counts, threading.get_ident()
 
     def decoded(self, outer: int) -> Decoded | None:
@@ -163,7 +162,7 @@ class GenerateWatch:
         def processors(generation_config: Any, *args: Any, **others: Any) -> Any:
             every = processors_of(generation_config, *args, **others)
             with suppress(Exception):
-                processor = self._last or keep_candidates(generation_config)
+                processor = keep_candidates(generation_config)
                 settings = {name: kwargs[name] for name in OTHERS if kwargs.get(name)}
                 settings["logits_processor"] = kwargs.get("logits_processor") or []
                 kept.append(KeptSearch(processor, copy.copy(generation_config), settings, kwargs.get("tokenizer")))

@@ -70,11 +70,11 @@ def test_the_verdict_with_and_without_the_forced_score(beam, limit, seed, expone
         expected = "over the limit"
     elif score > best.score + 1e-9:
         expected = "search error"
-    elif not best.complete:
-        expected = "over the limit"
     else:
         expected = "tie" if score > best.score - 1e-9 else "model error"
     assert known.verdict == expected and known.because
+    if expected in ("search error", "model error"):
+        assert ("without an end" in known.because) == (not best.complete)
     unknown = tree.where(labels).verdict
     assert unknown in {expected, "undecided"} or (unknown == "over the limit" and not best.complete)
     assert repr(known).startswith("sequence 0")
@@ -96,6 +96,7 @@ def test_without_a_bound_nothing_is_said():
     parts = {1: {"model": -1.0, "length": 3.0}, 2: {"model": -2.5, "length": 3.0}, END: {"model": -0.1, "length": 0.0}}
     tree = Tree(traced([lambda prefix: parts], 1, 3, {"model": 1.0, "length": 1.0}, candidates=3), 0)
     assert tree.where([2, 1]).verdict == "over the limit"  # the output is
+    assert tree.where([2, 1], -9.0).verdict == "model error"  # though it has no end
     with_end = Tree(traced([lambda prefix: parts if len(prefix) < 2 else {END: parts[END]}], 1, 3, candidates=3), 0)
     assert with_end.where([1]).verdict in ("correct", "model error", "undecided")
 

@@ -1,8 +1,11 @@
 """The model of a search of `generate`, run again: forced scores, and candidates that are kept."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
+from transformers import BertConfig, BertLMHeadModel, GenerationMixin, LogitsProcessor, XLNetConfig, XLNetLMHeadModel
 
 import rfnb as rf
 from rfnb.errors import SearchError
@@ -30,6 +33,76 @@ def test_the_forced_score_of_a_hypothesis_is_its_own(name, options):
             [sums] = tree.trace.model.forced({tree.sequence: [labels]})[tree.sequence]
             steps = [tree.scores[step, place] for step, place in enumerate(hypothesis.places)][: len(labels)]
             assert sums == pytest.approx(steps, rel=1e-4, abs=1e-5)
+
+
+class Forcing(LogitsProcessor):
+    """The scores of given labels, step by step: each is the only one that the next step may follow."""
+
+    def __init__(self, labels):
+        self.labels, self.scores = list(labels), []
+
+    def __call__(self, input_ids, scores):
+        label = self.labels[len(self.scores)]
+        self.scores.append(scores[0].clone())
+        if len(self.scores) == len(self.labels):
+            raise StopIteration
+        return torch.full_like(scores, -np.inf).index_fill(1, torch.tensor([label]), 0.0)
+
+
+def by_step(model, inputs, row, labels, options):
+    forcing, beams = Forcing(labels), options.get("num_beams", 1) > 1
+    one = {name: value[row : row + 1] for name, value in inputs.items()}
+    with suppress(StopIteration):
+        GenerationMixin.generate(
+            model, **one, **options | {"num_beams": 2 if beams else 1, "logits_processor": [forcing]}
+        )
+    scores = forcing.scores if beams else [step.log_softmax(-1) for step in forcing.scores]
+    return [float(step[label]) for step, label in zip(scores, labels, strict=True)]
+
+
+def xlnet():
+    return XLNetLMHeadModel(XLNetConfig(vocab_size=40, d_model=16, n_layer=1, n_head=2, d_inner=32)).eval()
+
+
+def bert(causal):
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = BertLMHeadModel(BertConfig(vocab_size=40, **sizes, is_decoder=causal)).eval()
+    model.get_output_embeddings().weight.data.mul_(20.0)
+    return model
+
+
+@pytest.mark.parametrize("options", [BEAMS, {**ENDS, "no_repeat_ngram_size": 2, "repetition_penalty": 1.3}])
+@pytest.mark.parametrize("name", ["t5", "gpt2", "bart", "whisper", "bert", "xlnet", "bert of both directions"])
+def test_one_pass_gives_the_forced_scores_of_single_steps(name, options):
+    others = {"xlnet": xlnet, "bert": lambda: bert(True), "bert of both directions": lambda: bert(False)}
+    model, inputs = others[name]() if name in others else make_model(name), {"input_ids": IDS, "attention_mask": MASK}
+    if name == "whisper":
+        inputs = {"input_features": torch.randn(2, 8, 60, generator=torch.Generator().manual_seed(2))}
+    out = generate(model, inputs, **options)
+    kept = [] if name == "whisper" else None  # without what its own `generate` adds
+    more = {} if kept is None else {"logits_processor": kept}
+    found = rf.search.from_generate(out, None, model.generation_config, **options).force(model, **inputs, **more)
+    decoder = getattr(getattr(model, "model", model), "decoder", model)
+    calls = []
+    hook = decoder.register_forward_hook(lambda *of: calls.append(of))
+    for row, labels in [(0, (8, 12, 30, 8, 12)), (1, (12, 9, 12, 26))]:
+        calls.clear()
+        scores = found.trace.model.scores(row, labels)
+        passes = {"xlnet": len(labels), "bert of both directions": len(labels) + 2}
+        assert len(calls) == passes.get(name, 1)
+        assert scores == pytest.approx(by_step(model, inputs, row, labels, options), rel=1e-5, abs=1e-5)
+    hook.remove()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_a_prompt_of_embeddings_is_forced_in_one_pass(name):
+    model, inputs = make_model(name), {"attention_mask": MASK}
+    inputs["inputs_embeds"] = model.get_input_embeddings()(IDS)
+    options = {**BEAMS, "repetition_penalty": 1.0}
+    out = generate(model, inputs, **options)
+    found = rf.search.from_generate(out, None, model.generation_config, **options).force(model, **inputs)
+    scores = found.trace.model.scores(0, (8, 12, 30))
+    assert scores == pytest.approx(by_step(model, inputs, 0, (8, 12, 30), options), rel=1e-5, abs=1e-5)
 
 
 def test_a_reference_that_was_not_found_is_an_error_of_model_or_search():
