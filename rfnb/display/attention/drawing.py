@@ -19,11 +19,12 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Axis, read
 from rfnb.display.kit.dims import dim_pill
 from rfnb.display.kit.note import Notes
-from rfnb.display.markup import png, style, svg
+from rfnb.display.markup import png, style
 from rfnb.display.markup.elements import chip, fold, quiet, wide
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for
+from rfnb.display.markup.svg import WORDS, data_uri
 from rfnb.display.tensor.describe import sequence
 from rfnb.display.tensor.entries import shown, tokens
 from rfnb.errors import ViewError
@@ -111,7 +112,7 @@ def large(
     width, height = wide * (len(cols) + padding[1]), high * (len(rows) + padding[0])
     size = {"width": _px(gutter + width + 24), "height": _px(top + height + foot + 2)}
     line = [f"{_px(gutter + wide * (col + 0.5))},{_px(top + high * (row + 0.5))}" for row, col in enumerate(path)]
-    drawing = el(
+    svg = el(
         "svg",
         el("style", "@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}"),
         el(
@@ -134,11 +135,10 @@ def large(
             "polyline", points=" ".join(line), fill="none", stroke=PATH, stroke_width=1.2, stroke_opacity=0.9,
             stroke_linejoin="round",
         ) if line else None,
-        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {size['width']} {size['height']}", style=FONT,
-        fill=svg.WORDS, **size,
+        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {size['width']} {size['height']}", style=FONT, fill=WORDS,
+        **size,
     )  # fmt: skip
-    look = "display:block;max-width:100%;height:auto;margin:4px 0"
-    return el("img", src=svg.data_uri(drawing), alt=alt, style=look, **size)
+    return el("img", src=data_uri(svg), alt=alt, style="display:block;max-width:100%;height:auto;margin:4px 0", **size)
 
 
 def scale_bar(top: object) -> Html:
