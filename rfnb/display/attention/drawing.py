@@ -146,7 +146,7 @@ def scale_bar(top: object) -> Html:
     strip = png.picture(np.linspace(0, 1, 64)[None, :], scale="sequential")
     look = f"width:64px;height:9px;border:1px solid {style.tint(style.GREY, 0.5)};display:inline;margin:0 4px"
     return el(
-        "span", "0", el("img", src=strip, alt="to", width=64, height=9, style=look, data_rfnb_bright=""), short(top),
+        "span", "0", el("img", src=strip, alt=" to ", width=64, height=9, style=look, data_rfnb_bright=""), short(top),
         style=f"{style.QUIET};{style.NUMBERS};white-space:nowrap", data_rfnb_still="",
     )  # fmt: skip
 
@@ -387,7 +387,7 @@ def rounded(number: Any) -> Any:
 
 def _which(view: AttentionView) -> Html | None:
     words = which_head(view)
-    return el("span", words, style=f"{style.NAME};margin-right:10px", **STILL) if words else None
+    return el("span", words, " ", style=f"{style.NAME};margin-right:10px", **STILL) if words else None
 
 
 def which_head(view: AttentionView) -> str:

@@ -136,5 +136,4 @@ def of_png(uri: str) -> Html:
 def data_uri(svg: str) -> str:
     """An SVG as a data URI, for the `src` of an image, where words on the page itself are lighter if it is dark."""
     dark = el("style", f"@media (prefers-color-scheme:dark){{[fill='{WORDS}']{{fill:#a0a0a0}}}}")
-    svg = svg.replace(">", f">{dark}", 1)
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.replace(">", f">{dark}", 1).encode()).decode()
