@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Child, Html, el
 
 FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',Verdana,sans-serif"
 NARROW = frozenset("ijlI.,:;'|!ft()[]{} -/\\·")
@@ -58,10 +58,10 @@ def number(x: float) -> str:
     return f"{round(x + 1e-9, 1):g}"
 
 
-def group(*children: object, at: Point | None = None, **attrs: object) -> Html:
+def group(*children: Child, at: Point | None = None, **attrs: object) -> Html:
     """Parts that share one translation."""
     moved = None if at is None else f"translate({number(at[0])},{number(at[1])})"
-    return el("g", *children, **attrs, transform=moved)  # type: ignore[arg-type]
+    return el("g", *children, **attrs, transform=moved)
 
 
 def rect(x: float, y: float, w: float, h: float, **attrs: object) -> Html:

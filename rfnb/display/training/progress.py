@@ -232,7 +232,8 @@ class Progress(Shown, Generic[B]):
 
     def __len__(self) -> int:
         """Number of batches in an epoch. Raises TypeError if it is unknown."""
-        return len(self.batches) if self.total is None else self.total  # type: ignore[arg-type]
+        batches: Any = self.batches
+        return len(batches) if self.total is None else self.total
 
     def report(self, **measures: Any) -> None:
         """Reports measures of this step: numbers, Tensors (by their mean), or torch tensors with one entry.
