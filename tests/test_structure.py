@@ -33,7 +33,7 @@ ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run_ctx",
     "data": "dataset examples configs public",
     "trace": "record run pause plain observe compare graph capture probe public",
-    "loop": "program step ends steps body replay check run_body choice loop breakpoint functional public",
+    "loop": "program step ends steps body replay check run_body choice loop breakpoint pure functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants repeated "
     "found corpus frames score choice ctc with_tensors decoding generate register public",

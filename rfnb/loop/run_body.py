@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 class BodyRun:
     """The phases from the traced step to its results: judge, hoist, run, settle, record.
 
-    failed: the node of the error that a step raised.
+    failed: the node of the error that a step raised. forgets: whether the step is of no use afterwards.
     """
 
-    def __init__(self, loop: Loop, step: TracedStep):
-        self.loop, self.step = loop, step
+    def __init__(self, loop: Loop, step: TracedStep, forgets: bool = True):
+        self.loop, self.step, self._forgets = loop, step, forgets
         self.failed: Node | None = None
 
     def run(self) -> None:
@@ -75,7 +75,8 @@ class BodyRun:
         except BaseException:
             self._restore()
             raise
-        step.recorder.forget()
+        if self._forgets:
+            step.recorder.forget()
 
     def _restore(self) -> None:
         """Restores the loop, and all outside values that its steps have changed."""
@@ -83,7 +84,8 @@ class BodyRun:
         with untaped():
             self.step.tape.restore(self.step.backend.overwrite_raw)
         self.loop.state._values = self.step.originals
-        self.step.recorder.forget()
+        if self._forgets:
+            self.step.recorder.forget()
 
     # -- a loop that is not nested
 

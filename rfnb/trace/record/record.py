@@ -191,6 +191,10 @@ class Recorder(Listener):
         self._sides.clear()
         self.op_calls.clear()
         self._traced.clear()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Releases what was needed only while lines ran."""
         self._generator = self.choose = None
 
     def of_plain(self, plain: Tensor) -> Traced | None:
