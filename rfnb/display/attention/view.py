@@ -48,10 +48,10 @@ from rfnb.display.kit.dims import describe_axes, dim_word
 from rfnb.display.kit.note import Notes
 from rfnb.display.markup import png, style
 from rfnb.display.markup.elements import Table, fold, note_html, note_text, quiet, table_html
-from rfnb.display.markup.figures import figure_class, literal
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp
+from rfnb.display.markup.svg import figure_class, literal
 from rfnb.display.tensor.entries import shown
 from rfnb.errors import ViewError
 

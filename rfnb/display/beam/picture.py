@@ -10,8 +10,8 @@ from typing import Any
 from rfnb.display.beam.schema import BeamFall, BeamNode, BeamStep, BeamView
 from rfnb.display.markup import svg
 from rfnb.display.markup.elements import quiet
-from rfnb.display.markup.figures import figure_class, literal
 from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.svg import figure_class, literal
 from rfnb.errors import ViewError
 
 ROW, GAP, HEAD, FOOT = 24.0, 22.0, 20.0, 6.0
