@@ -1,4 +1,4 @@
-"""The random generators that all code shares: their states, and whether they have changed."""
+"""What has a state that a copy must set: random generators that all code shares, and iterators of Python."""
 
 from __future__ import annotations
 
