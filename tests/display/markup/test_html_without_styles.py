@@ -61,7 +61,7 @@ def test_words_that_only_a_style_holds_apart_have_a_space_between_them(pages):
     assert {name: words for name, words in found.items() if words} == {}
 
 
-def test_nothing_depends_on_a_style_that_hides_it_and_each_picture_has_words(pages):
+def test_no_style_hides_anything_and_each_picture_has_words(pages):
     for name, html in pages.items():
         assert "display:none" not in html, name
         assert read(html).nameless == [], name
