@@ -33,6 +33,8 @@ class PlainSteps:
     sequences: tuple[None, None] = (None, None)
     lineages: tuple[()] = ()
     is_search = False
+    shown: Callable[..., Any]
+    variable: Callable[..., Any]
 
     def in_order(self) -> AbstractContextManager[None]:
         """Nothing is computed again."""
