@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from rfnb.search.variants.constraints import forced
 if TYPE_CHECKING:
     from rfnb.search.beam import BeamState
     from rfnb.search.found import Found
+    from rfnb.trace.run.run import Run
 
 
 @dataclass
@@ -51,7 +53,7 @@ class Injection:
         return np.concatenate([np.insert(others[: beam - 1], self.place, found[0]), behind])
 
 
-injected: ContextVar[Injection | None] = ContextVar("injected", default=None)
+injected: ContextVar[tuple[Injection, ...]] = ContextVar("injected", default=())
 """What the search that runs now changes."""
 
 
@@ -92,13 +94,23 @@ class Repeated:
         changed: whether a function changes its scores.
     """
 
-    run = None
-
     def __init__(self, again: Callable[..., Found], trace: Trace, rules: BeamRules, constraints: Any, changed: bool):
         self._again, self._trace, self.rules, self.constraints, self.changed = again, trace, rules, constraints, changed
         self._ranked: dict[int, Candidates] = {}
+        self._injected = injected.get()
+        self._run: Callable[[], Run | None] = lambda: None
 
     why_not: str | None = None
+
+    @property
+    def run(self) -> Run | None:
+        """The run of its steps, if it is still kept."""
+        return self._run()
+
+    def take_run(self, run: Run | None) -> None:
+        """Takes the run, which it does not keep alive."""
+        if run is not None:
+            self._run = weakref.ref(run)
 
     def pruned(self) -> Candidates | None:
         """The best pruned candidates of each step."""
@@ -149,12 +161,15 @@ class Repeated:
         beam = self._trace.labels.shape[2]
         place = self.rules.last_place(beam, step, label, parent, copy=False)
         injection = Injection(sequence, step, label, parent, place)
-        found = self._repeated(injection)
+        found = self._repeated(injection, record=True)
+        run = found.trace.again.run if found.trace.again is not None else None
+        if run is not None:
+            run.parent, run.forked_at = self.run, step
         return Kept(found) if injection.scores[parent] > -np.inf else None
 
     def _repeated(self, injection: Injection | None, **options: Any) -> Found:
         """The search again. Raises SearchError if it is another one up to the step where it is changed."""
-        token = injected.set(injection)
+        token = injected.set((*self._injected, *([injection] if injection else [])))
         try:
             found = self._again(**options)
         finally:
