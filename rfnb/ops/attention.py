@@ -16,7 +16,7 @@ from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DimRebound
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import add, compare_bc, mul, where
 from rfnb.ops.matmul import matmul
@@ -167,7 +167,19 @@ def relative_scores(
 
     {…, queries, key_dim}, {axis, …, key_dim} → {…, queries, keys}. `axis` are the distances, from that of the
     last query and the first key on, as in `rf.relative_positional_encoding`; `like` has `keys`.
+
+    Raises DimRebound if the distances are those of another batch.
     """
+    if queries in query.sig.index:
+        sizes = [size_in(query, queries), size_in(like, keys), size_in(positions, axis)]
+        if not any(size.traced for size in sizes) and sizes[0].max + sizes[1].max - 1 not in (sizes[2].max, -1):
+            raise DimRebound(
+                f"relative positions: {queries.name} has the lengths of a later batch",
+                got=f"{sizes[2].max} distances for {sizes[0].max} queries and {sizes[1].max} keys",
+                expected="tensors of the batch that was made last",
+                hint=f"make the batch again, or give {queries.name} its lengths: rf.convert_to_tensor(…, lengths=…)",
+                dims=[queries],
+            )
     backend = backend_of_raw(query._raw)
     return backend.relative_scores(query, positions, like, key_dim=key_dim, axis=axis, queries=queries, keys=keys)
 

@@ -18,11 +18,10 @@ from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, top_k
 from rfnb.ops.math import cast, equal, greater, logical_and, where
 from rfnb.ops.reduce import reduce_all
 from rfnb.ops.shape import expand_dim, expand_dims, merge_dims, replace_dim
-from rfnb.ops.sort import top_k
 from rfnb.search.places import Places, above, best_apart, best_of_groups
 from rfnb.search.rules import BeamRules, Combine
 

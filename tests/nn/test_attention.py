@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.errors import DimRebound
 from tests.examples import examples
 from tests.nn.encoder.plain_transformer import decoder as plain_decoder, sines, weights_of
 
@@ -422,3 +423,22 @@ def test_states_of_other_modules():
     ]:
         with pytest.raises(rf.errors.ParameterError, match=words):
             call_it()
+
+
+@pytest.mark.parametrize("kind", [rf.RelPosSelfAttention, rf.RelPosCausalSelfAttention])
+@pytest.mark.parametrize("later", [(2, 2), (7, 4), (3,)])
+def test_relative_positions_of_another_batch_are_an_error(kind, later):
+    time, model = rf.Dim(None, name="time"), rf.Dim(8, name="model")
+    attention = kind(model, model, key_dim_total=model, value_dim_total=model, num_heads=2)
+
+    def batch(*lengths):
+        return rf.convert_to_tensor([torch.ones(n, 8) for n in lengths], dims=[batch_dim, time, model])
+
+    first = batch(5, 3)
+    attention(first, axis=time)
+    batch(*later)
+    with pytest.raises(DimRebound, match="time has the lengths of a later batch"):
+        attention(first, axis=time)
+    attention(batch(5, 3), axis=time)
+    batch(5, 4)  # as many distances
+    attention(batch(5, 3), axis=time)

@@ -49,6 +49,11 @@ class DataOps:
         return nullcontext()
 
     @staticmethod
+    def shapes_only() -> AbstractContextManager[object]:
+        """Inside, what tensors without numbers need is their shapes: the backend may take a short way to them."""
+        return nullcontext()
+
+    @staticmethod
     def mixes_dtypes() -> bool:
         """Whether kernels accept operands of different dtypes at the moment, as under `torch.autocast`."""
         return False

@@ -7,11 +7,11 @@ import torch
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.torch import plain  # noqa: F401, to be registered
 from rfnb.backend.torch.attention import TorchAttention
-from rfnb.backend.torch.conv import TorchConv
+from rfnb.backend.torch.conv import TorchConv, TorchSignal
 from rfnb.backend.torch.data import TorchData, TorchMeasure
 from rfnb.backend.torch.fuse import TorchFuse
 from rfnb.backend.torch.grad import TorchGrad
-from rfnb.backend.torch.index import TorchIndex, TorchScatter
+from rfnb.backend.torch.index import TorchIndex, TorchScatter, TorchSort, TorchTopK
 from rfnb.backend.torch.loss import TorchCtc, TorchLoss
 from rfnb.backend.torch.mask import TorchMask
 from rfnb.backend.torch.math import TorchMath
@@ -21,8 +21,6 @@ from rfnb.backend.torch.random import TorchRandom
 from rfnb.backend.torch.rec import TorchRec
 from rfnb.backend.torch.reduce import TorchReduce
 from rfnb.backend.torch.shape import TorchShape
-from rfnb.backend.torch.signal import TorchSignal
-from rfnb.backend.torch.sort import TorchSort, TorchTopK
 from rfnb.backend.torch.tape import TorchTape
 from rfnb.core.ground.raw import register_backend_by_tensor_type, select
 

@@ -14,6 +14,7 @@ import torch
 from rfnb.backend.base.data import Magnitude
 from rfnb.backend.base.tape import untaped
 from rfnb.backend.torch.module_state import without_numbers
+from rfnb.backend.torch.shapes import shapes_only
 from rfnb.core.ground.source import public_function
 from rfnb.errors import BackendError, DtypeError
 
@@ -90,6 +91,7 @@ class TorchData:
 
     without_numbers_raw = staticmethod(without_numbers)
     outside_modes = staticmethod(outside)
+    shapes_only = staticmethod(shapes_only)
 
     @staticmethod
     def mixes_dtypes() -> bool:

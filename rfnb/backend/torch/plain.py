@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rfnb.core.ground.tracers import drop_numbers, keep_state, record_calls, trace_call
+from rfnb.core.ground.hook import drop_numbers, keep_state, record_calls, trace_call
 
 if TYPE_CHECKING:
     from rfnb.core.graph.call_recorder import CallRecorder

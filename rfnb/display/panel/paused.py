@@ -15,8 +15,7 @@ from rfnb.display.run import view as history_view
 from rfnb.display.run.schema import RunView
 from rfnb.display.run.step import of_sequence
 from rfnb.errors import ViewError
-from rfnb.trace.pause.hold import Paused, Resume
-from rfnb.trace.pause.pauses import Pause, pauses
+from rfnb.trace.pause import Pause, Paused, Resume, pauses
 from rfnb.trace.run.options import options
 from rfnb.trace.run.variables import PlainSteps
 

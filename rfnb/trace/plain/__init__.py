@@ -7,5 +7,5 @@ recording   The recording of a thread for its clients: it has a `recorder` for e
 variables   The values of a frame, which go into its `log` within a budget; `iterations`: where in it each begins.
 values      Values as they were: by reference, as copies, or as statistics.
 remembered  What a Run reads from the log; `fork`: the loop compiled anew; `pause`, `pause_call`: at a line, and edits.
-cells       `%%record_loops`; `last_iteration` of a loop that raises; `skipped_functions` that ran; `user_code`.
+cells       `%%record_loops`; `skipped_functions` that ran; `user_code`.
 """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rfnb.core.ground.source import warn
 from rfnb.printable import error_text
-from rfnb.trace.pause.pauses import pauses
+from rfnb.trace.pause import pauses
 from rfnb.trace.plain.hidden import Around, Hidden, Moment
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Raised, Summary, Tested

@@ -8,8 +8,9 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import LoopError, LoopWarning
-from rfnb.trace.pause import hold
-from tests.trace.pause.test_pauses import run
+from rfnb.trace import pause as hold
+from tests.trace.holding import no_pauses as no_pauses
+from tests.trace.test_pause import run
 
 
 def written() -> list[str]:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rfnb.checkpoint.bundle.table import crc32c, masked
-from tests.checkpoint.bundle.writer import masked_crc
+from rfnb.checkpoint.bundle import crc32c, masked
+from tests.checkpoint.bundle_writer import masked_crc
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 2047, 2048, 2049, 4095, 70_000, 300_001])

@@ -8,10 +8,10 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import LoopWarning
-from rfnb.trace.pause import hold
-from rfnb.trace.pause.hold import Resume
-from tests.trace.pause.holding import user
-from tests.trace.pause.test_pauses import run
+from rfnb.trace import pause as hold
+from rfnb.trace.pause import Resume
+from tests.trace.holding import no_pauses as no_pauses, user
+from tests.trace.test_pause import run
 
 
 def test_a_loop_of_another_thread_does_not_wait():

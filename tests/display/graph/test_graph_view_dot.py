@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rfnb as rf
-from rfnb.display.graph import dot
+from rfnb.display.graph import view as dot
 from rfnb.errors import ViewError
 from tests.display.graph.graph_models import Model, Stack, batch, describe, failing, feat, time
 

@@ -6,8 +6,8 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import ExpressionError, LoopError, LoopWarning, ParameterError
-from rfnb.trace.pause.hold import Resume
-from tests.trace.pause.holding import user
+from rfnb.trace.pause import Resume
+from tests.trace.holding import no_pauses as no_pauses, user
 
 
 def run(steps: int = 3, name: str = "counting", **options) -> rf.Run:

@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 
-from rfnb.checkpoint.bundle.reader import index_of
+from rfnb.checkpoint.bundle import index_of
 from rfnb.errors import CheckpointError
-from tests.checkpoint.bundle.test_reader import GOLDEN
-from tests.checkpoint.bundle.writer import write
+from tests.checkpoint.bundle_writer import write
+from tests.checkpoint.test_bundle import GOLDEN
 
 
 def test_prefix_files_and_folder(tmp_path):

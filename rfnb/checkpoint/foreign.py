@@ -1,4 +1,7 @@
-"""Finds the weights of other libraries that the parameters of a module are made of, and converts them."""
+"""The weights of torch, Hugging Face and Llama that the parameters of a module are made of, converted by tables.
+
+Settings besides weights that change results, such as the eps of norms, are compared or taken over.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,200 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from rfnb.checkpoint.entries import Checkpoint, Layout, StoredEntry
-from rfnb.checkpoint.foreign.tables import TableRow, rows_for
 from rfnb.checkpoint.mapping import Owners, Target, fits
 from rfnb.checkpoint.report import ValueOrigin
 from rfnb.core.ground.source import public_function
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.errors import CheckpointError
+from rfnb.nn.attention import CrossAttention, RotaryPosCausalSelfAttention, RotaryPosSelfAttention, SelfAttentionBase
 from rfnb.nn.bridge.from_torch import TorchPart
+from rfnb.nn.bridge.mirror import Mirror
+from rfnb.nn.cells.simple import GRU
+from rfnb.nn.decoder.transformer import TransformerDecoder, TransformerDecoderLayer
+from rfnb.nn.encoder.transformer import TransformerEncoderLayer
+from rfnb.nn.layers.conv import Conv1d, Conv2d, Conv3d, TransposedConv1d, TransposedConv2d, TransposedConv3d
 from rfnb.nn.layers.linear import Linear
+from rfnb.nn.layers.norm import BatchNorm, GroupNorm, LayerNorm, RMSNorm
+from rfnb.nn.layers.rec import LSTM
+from rfnb.nn.layers.transformer import FeedForwardGated
+from rfnb.nn.module.module import Module
+
+
+class TableRow(NamedTuple):
+    """One row of a table: `transform` makes the parameter `target` from the weights `sources`.
+
+    Names are relative to a module; "{i}" in them stands for a number. Several rows with the same target are
+    alternatives: the first whose sources all exist is used.
+    """
+
+    target: str
+    sources: tuple[str, ...]
+    transform: str = "same"
+
+
+def below(prefix: str, source: str, rows: tuple[TableRow, ...]) -> tuple[TableRow, ...]:
+    """The rows for a submodule that is named `prefix` in rfnb and `source` in the other library."""
+    return tuple(
+        TableRow(f"{prefix}.{row.target}", tuple(f"{source}.{name}" for name in row.sources), row.transform)
+        for row in rows
+    )
+
+
+LINEAR = (
+    TableRow("weight", ("weight",), "transposed"),
+    TableRow("bias", ("bias",)),
+)
+NORM = (
+    TableRow("scale", ("weight",)),
+    TableRow("bias", ("bias",)),
+)
+BATCH_NORM = (
+    TableRow("gamma", ("weight",)),
+    TableRow("beta", ("bias",)),
+    TableRow("running_mean", ("running_mean",)),
+    TableRow("running_variance", ("running_var",)),
+)
+CONV = (
+    TableRow("filter", ("weight",)),
+    TableRow("bias", ("bias",)),
+)
+LSTM_CELL = (  # `unfold_lstms` gives the layers of an LSTM these names. torch has two biases, which are added
+    TableRow("ff_weight", ("weight_ih",)),
+    TableRow("rec_weight", ("weight_hh",)),
+    TableRow("bias", ("bias_ih", "bias_hh"), "sum"),
+)
+GRU_CELL = (  # `unfold_lstms` gives the layers of a GRU these names. For `rf.GRU` with `reset_after`
+    TableRow("ff_weight", ("weight_ih",), "transposed"),
+    TableRow("rec_weight", ("weight_hh",), "gates"),
+    TableRow("candidate_weight", ("weight_hh",), "candidate"),
+    TableRow("bias", ("bias_ih", "bias_hh"), "bias of GRU"),
+    TableRow("candidate_bias", ("bias_hh",), "candidate"),
+)
+
+
+def _three(names: str) -> tuple[str, ...]:
+    return tuple(names.format(x) for x in "qkv")
+
+
+_PROJ = (
+    *below("proj", "out_proj", LINEAR),
+    *below("proj", "o_proj", LINEAR),
+    *below("proj", "wo", LINEAR),
+)
+_FUSED = (
+    TableRow("qkv.weight", ("in_proj_weight",), "heads"),
+    TableRow("qkv.weight", _three("{}_proj_weight"), "heads"),
+    TableRow("qkv.bias", ("in_proj_bias",), "heads"),
+    TableRow("qkv.weight", _three("w{}.weight"), "heads"),
+    TableRow("qkv.weight", ("qkv.weight",), "in one"),
+    TableRow("qkv.bias", ("qkv.bias",), "in one"),
+)
+SELF_ATTENTION = (
+    *_FUSED,
+    TableRow("qkv.weight", _three("{}_proj.weight"), "heads"),
+    TableRow("qkv.bias", _three("{}_proj.bias"), "heads"),
+    *_PROJ,
+)
+ROTARY_SELF_ATTENTION = (
+    *_FUSED,
+    TableRow("qkv.weight", _three("{}_proj.weight"), "heads, halves"),
+    TableRow("qkv.bias", _three("{}_proj.bias"), "heads, halves"),
+    *_PROJ,
+)
+CROSS_ATTENTION = (
+    TableRow("q.weight", ("in_proj_weight",), "queries"),
+    TableRow("q.weight", ("q_proj_weight",), "transposed"),
+    TableRow("q.bias", ("in_proj_bias",), "queries"),
+    TableRow("kv.weight", ("in_proj_weight",), "keys and values"),
+    TableRow("kv.weight", ("k_proj_weight", "v_proj_weight"), "heads"),
+    TableRow("kv.bias", ("in_proj_bias",), "keys and values"),
+    *below("q", "q_proj", LINEAR),
+    TableRow("kv.weight", ("k_proj.weight", "v_proj.weight"), "heads"),
+    TableRow("kv.bias", ("k_proj.bias", "v_proj.bias"), "heads"),
+    TableRow("kv.weight", ("kv.weight",), "in one"),
+    TableRow("kv.bias", ("kv.bias",), "in one"),
+    *_PROJ,
+)
+FEED_FORWARD_GATED = (
+    TableRow("linear_ff.weight", ("gate_proj.weight", "up_proj.weight"), "joined"),
+    TableRow("linear_ff.weight", ("w1.weight", "w3.weight"), "joined"),
+    *below("linear_out", "down_proj", LINEAR),
+    *below("linear_out", "w2", LINEAR),
+)
+TRANSFORMER_ENCODER_LAYER = (
+    *below("self_att", "self_attn", SELF_ATTENTION),
+    *below("self_att_layer_norm", "norm1", NORM),
+    *below("ff.linear_ff", "linear1", LINEAR),
+    *below("ff.linear_out", "linear2", LINEAR),
+    *below("ff_layer_norm", "norm2", NORM),
+)
+TRANSFORMER_DECODER_LAYER = (
+    *below("self_att", "self_attn", SELF_ATTENTION),
+    *below("self_att_layer_norm", "norm1", NORM),
+    *below("cross_att", "multihead_attn", CROSS_ATTENTION),
+    *below("cross_att_layer_norm", "norm2", NORM),
+    *below("ff.linear_ff", "linear1", LINEAR),
+    *below("ff.linear_out", "linear2", LINEAR),
+    *below("ff_layer_norm", "norm3", NORM),
+)
+LLAMA = (
+    TableRow("input_embedding.weight", ("model.embed_tokens.weight",)),
+    *below("layers.{i}.self_att", "model.layers.{i}.self_attn", ROTARY_SELF_ATTENTION),
+    *below("layers.{i}.self_att_layer_norm", "model.layers.{i}.input_layernorm", NORM),
+    *below("layers.{i}.ff", "model.layers.{i}.mlp", FEED_FORWARD_GATED),
+    *below("layers.{i}.ff_layer_norm", "model.layers.{i}.post_attention_layernorm", NORM),
+    *below("final_layer_norm", "model.norm", NORM),
+    TableRow("logits.weight", ("lm_head.weight",), "transposed"),
+    TableRow(
+        "logits.weight", ("model.embed_tokens.weight",), "transposed"
+    ),  # tied there, but a separate parameter here
+)
+LLAMA_OF_META = (
+    TableRow("input_embedding.weight", ("tok_embeddings.weight",)),
+    *below("layers.{i}.self_att", "layers.{i}.attention", ROTARY_SELF_ATTENTION),
+    *below("layers.{i}.self_att_layer_norm", "layers.{i}.attention_norm", NORM),
+    *below("layers.{i}.ff", "layers.{i}.feed_forward", FEED_FORWARD_GATED),
+    *below("layers.{i}.ff_layer_norm", "layers.{i}.ffn_norm", NORM),
+    *below("final_layer_norm", "norm", NORM),
+    TableRow("logits.weight", ("output.weight",), "transposed"),
+)
+
+
+TABLES: dict[type[Module], tuple[TableRow, ...]] = {
+    Linear: LINEAR,
+    LayerNorm: NORM,
+    RMSNorm: NORM,
+    GroupNorm: NORM,
+    BatchNorm: BATCH_NORM,
+    **dict.fromkeys(
+        (Conv1d, Conv2d, Conv3d, TransposedConv1d, TransposedConv2d, TransposedConv3d),
+        CONV,
+    ),
+    LSTM: LSTM_CELL,
+    GRU: GRU_CELL,
+    SelfAttentionBase: SELF_ATTENTION,
+    RotaryPosSelfAttention: ROTARY_SELF_ATTENTION,
+    RotaryPosCausalSelfAttention: ROTARY_SELF_ATTENTION,
+    CrossAttention: CROSS_ATTENTION,
+    FeedForwardGated: FEED_FORWARD_GATED,
+    TransformerEncoderLayer: TRANSFORMER_ENCODER_LAYER,
+    TransformerDecoderLayer: TRANSFORMER_DECODER_LAYER,
+    TransformerDecoder: (*LLAMA, *LLAMA_OF_META),
+}
+"""The table for a class and for its subclasses, unless these have their own."""
+
+
+def rows_for(module: Module) -> tuple[TableRow, ...]:
+    """The table of the nearest class that has one; none for a GRU with reset before the product, which torch lacks."""
+    if isinstance(module, GRU) and not module.reset_after:
+        return ()
+    return next((TABLES[cls] for cls in type(module).__mro__ if cls in TABLES), ())
+
 
 IN_ONE = "in one"
 """Queries, keys and values in one weight, head by head as in rfnb, or, which is not known, in three blocks."""
@@ -399,3 +583,165 @@ def unfold_lstms(state: Mapping[str, T], keep: Collection[str] = ()) -> dict[str
         return f"{prefix}{number}{direction}{weight}"
 
     return {new_name(*parts[name].groups()) if name in parts else name: value for name, value in state.items()}
+
+
+def adopted(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> dict[str, float]:
+    """The eps of norms and the bases of rotary positions that differ in `source`, by name.
+
+    pairs: from the names of parameters to those of the weights that they are made of. Raises CheckpointError if the
+    angles of rotary positions do not follow from a base.
+    """
+    settings = {}
+    bases = [_base(x, name) for name, x in source.named_buffers() if name.rpartition(".")[2] == "inv_freq"]
+    for name, weight in pairs.items():
+        path, part = name.rpartition(".")[0], _part(source, weight.rpartition(".")[0])
+        eps = getattr(module.get_deep(path), "eps", None)
+        new_eps = getattr(part, "eps", getattr(part, "variance_epsilon", None))
+        if eps is not None and new_eps is not None and eps != new_eps:
+            settings[f"{path}.eps".lstrip(".")] = float(new_eps)
+        outer = path.rpartition(".")[0]
+        ours = module.get_deep(outer)
+        if isinstance(ours, RotaryPosSelfAttention | RotaryPosCausalSelfAttention) and bases and ours.base != bases[0]:
+            settings[f"{outer}.base".lstrip(".")] = bases[0]
+    return settings
+
+
+def _base(angles: torch.Tensor, name: str) -> float:
+    """The base of the angles of the first position, which are base to the power of 0, -1/count, -2/count, …"""
+    angles, count = angles.detach().cpu().double(), len(angles)
+    exact = float(angles[1]) ** -count if count > 1 else 10_000.0
+    for base in (float(f"{exact:.4g}"), exact):
+        if torch.allclose(angles, base ** (-torch.arange(count, dtype=torch.float64) / count), rtol=1e-4, atol=0):
+            return base
+    raise CheckpointError(f"import_weights: {name} has other angles", expected="angles that follow from a base")
+
+
+def check_resets(module: Module, names: Collection[str]) -> None:
+    """Raises CheckpointError if weights of torch's GRU, which resets after the product, are for one that resets before.
+
+    names: the weights that were not used.
+    """
+    for path, part in module.named_modules():
+        if isinstance(part, GRU) and not part.reset_after and f"{path}.weight_hh".lstrip(".") in names:
+            raise CheckpointError(
+                f"import_weights: {path or 'the GRU'} resets the state before the product, but torch's GRU after it",
+                got="reset_after=False",
+                expected="reset_after=True",
+                hint="rf.GRU(…, reset_after=True)",
+            )
+
+
+def check_settings(pairs: Mapping[str, str], module: Module, source: torch.nn.Module) -> None:
+    """Raises CheckpointError if `source` computes something different from `module`."""
+    for name, weight in pairs.items():
+        _check_norms(_norm_first(module, name), source, weight)
+        for title, ours, value in _compared(module, name, [part for _, part in _around(source, weight)][:2]):
+            if ours is not None and value is not None and ours != value:
+                raise CheckpointError(
+                    f"import_weights: {name} has a different {title}", got=f"{value} in {weight}", expected=ours
+                )
+
+
+def _check_norms(here: bool | None, source: torch.nn.Module, weight: str) -> None:
+    for path, part in _around(source, weight):
+        norm_first = getattr(part, "norm_first", here)
+        if here is not None and norm_first != here:
+            raise CheckpointError(
+                f"import_weights: {path or 'the layer'} has its norms {'before' if norm_first else 'after'} the parts",
+                got=f"norm_first={norm_first}",
+                expected=f"norm_first={here}",
+            )
+
+
+def _norm_first(module: Module, name: str) -> bool | None:
+    """The `norm_first` of the innermost layer around a parameter; None if there is no such layer."""
+    while name:
+        name = name.rpartition(".")[0]
+        value = getattr(module.get_deep(name), "norm_first", None)
+        if value is not None:
+            return bool(value)
+    return None
+
+
+def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, Any]]:
+    """The modules around a weight with their names, innermost first."""
+    path = weight
+    while path:
+        path = path.rpartition(".")[0]
+        yield path, _part(source, path)
+
+
+def _part(source: torch.nn.Module, path: str) -> Any:
+    """The part of a torch module with that name; if it mirrors an rfnb module, that one."""
+    part = source.get_submodule(path)
+    return part.rf_module if isinstance(part, Mirror) else part
+
+
+def _compared(
+    module: Module, name: str, theirs: Sequence[object]
+) -> Iterator[tuple[str, int | str | None, int | str | None]]:
+    """Settings of the module around a weight: title, value here, value there; None where the value is unknown."""
+    ours = module.get_deep(".".join(name.split(".")[:-2]))
+    heads = getattr(ours, "num_heads", None)
+    if heads is not None:
+        configs = [getattr(owner, "config", None) for owner in theirs]
+        numbers = _value_of_first(theirs, "num_heads"), _value_of_first(configs, "num_attention_heads")
+        counts = (getattr(number, "dimension", number) for number in numbers)
+        yield "number of heads", heads.dimension, next((n for n in counts if isinstance(n, int)), None)
+    if hasattr(ours, "activation"):
+        function = _value_of_first(theirs, "activation") or _value_of_first(theirs, "act_fn")
+        yield "activation", function_name(ours.activation), function_name(function)
+
+
+def _value_of_first(owners: Sequence[object], attribute: str) -> Any:
+    return next((getattr(owner, attribute) for owner in owners if hasattr(owner, attribute)), None)
+
+
+def function_name(function: object) -> str | None:
+    """The name of an activation: "relu" for torch.nn.ReLU() and functions of that name; None if it has no name."""
+    name = getattr(function, "__name__", type(function).__name__).lower().removesuffix("activation")
+    return None if function is None or "lambda" in name else name
+
+
+_AS_LLAMA = ("llama", "mistral")
+
+
+def from_config(config: Mapping[str, Any], names: Iterable[str], module: Module) -> dict[str, float]:
+    """The eps of norms and the bases of rotary positions that differ in the config, by the name of the attribute here.
+
+    names: of the imported parameters. Raises CheckpointError if the model there computes something different.
+    """
+    settings: dict[str, float] = {}
+    for path, ours in _owners(names, module).items():
+        eps = config.get("rms_norm_eps", config.get("layer_norm_eps"))
+        if eps is not None and getattr(ours, "eps", eps) != eps:
+            settings[f"{path}.eps".lstrip(".")] = float(eps)
+        if isinstance(ours, RotaryPosSelfAttention | RotaryPosCausalSelfAttention):
+            _check("model", config.get("model_type"), _AS_LLAMA)
+            base = _configured_base(config)
+            if ours.base != base:
+                settings[f"{path}.base".lstrip(".")] = base
+        if hasattr(ours, "num_heads"):
+            _check("number of heads", config.get("num_attention_heads"), (ours.num_heads.dimension,))
+        if hasattr(ours, "activation"):
+            _check("activation", config.get("hidden_act"), (function_name(ours.activation),))
+    return settings
+
+
+def _owners(names: Iterable[str], module: Module) -> dict[str, object]:
+    """The modules that own the parameters, and the modules around these, by name."""
+    paths = [name.rpartition(".")[0] for name in names]
+    return {path: module.get_deep(path) for part in paths for path in (part, part.rpartition(".")[0])}
+
+
+def _check(what: str, there: object, here: tuple[object, ...]) -> None:
+    if there is not None and None not in here and there not in here:
+        raise CheckpointError(
+            f"import_weights: the config has a different {what}", got=there, expected=" or ".join(map(str, here))
+        )
+
+
+def _configured_base(config: Mapping[str, Any]) -> float:
+    options = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    _check("kind of rotary positions", options.get("rope_type", options.get("type")), ("default",))
+    return float(options.get("rope_theta", config.get("rope_theta", 10_000.0)))

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from rfnb.checkpoint.bundle.messages import key_of_slice
-from rfnb.checkpoint.bundle.reader import Bundle
+from rfnb.checkpoint.bundle import Bundle, key_of_slice
 from rfnb.errors import CheckpointError
-from tests.checkpoint.bundle import writer
-from tests.checkpoint.bundle.writer import block, entry, field, header, masked_crc, number, sealed, table, write
+from tests.checkpoint import bundle_writer as writer
+from tests.checkpoint.bundle_writer import block, entry, field, header, masked_crc, number, sealed, table, write
 
-GOLDEN = Path(__file__).parents[2] / "golden/checkpoint/tensorflow"
+GOLDEN = Path(__file__).parents[1] / "golden/checkpoint/tensorflow"
 
 
 def bits(x):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rfnb.trace.pause import hold
-from rfnb.trace.pause.hold import Paused, Resume
+import pytest
+
+import rfnb as rf
+from rfnb.trace import pause as hold
+from rfnb.trace.pause import Paused, Resume
 
 
 @contextmanager
@@ -25,3 +28,13 @@ def user(answer: Callable[[Paused], Resume] = lambda paused: Resume()) -> Iterat
         yield seen
     finally:
         hold.can_hold.fn, hold.show_and_wait.fn = before
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(tmp_path, monkeypatch) -> Iterator[None]:
+    """No conditions, and files in a folder of the test."""
+    monkeypatch.setattr(hold, "_written", [])
+    monkeypatch.setattr(rf.options, "pause_folder", tmp_path / "pauses")
+    yield
+    rf.pauses.clear()
+    rf.pauses.cell_ended()
