@@ -34,10 +34,9 @@ from rfnb.search.beam import (
     first_label_only,
     raw_in_order,
 )
-from rfnb.search.decode_steps import RecordedSteps, decode_steps
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
-from rfnb.search.repeated import Repeated, copied, injected
+from rfnb.search.repeated import RecordedSteps, Repeated, copied, injected
 from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
@@ -179,7 +178,7 @@ def decode(
         decode_steps(search, step, prev, state)
         return search.found(tags)
     label = label_dim if label_dim is not None or vocab is None else Dim(len(vocab), name="labels", vocab=vocab)
-    recorded = RecordedSteps(label)
+    recorded = RecordedSteps(decode_steps, label)
     with recorded:
         decode_steps(search, step, prev, state)
     found = search.found(tags)
@@ -193,6 +192,14 @@ def decode(
     found = replace(found, trace=replace(found.trace, again=repeated))
     repeated.take_run(recorded.run_of(found, batch, tags))
     return found
+
+
+def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: Any) -> None:
+    """Makes all steps of a search. prev: the label before, of each hypothesis. [batch · beam]"""
+    while search.goes_on():
+        scores, state = search.made(prev, step, state)
+        prev, rows = search.extend(scores)
+        state = search.followed(rows, state)
 
 
 OTHER_NAMES = {

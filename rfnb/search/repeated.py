@@ -1,4 +1,4 @@
-"""A search of `rf.search.decode` that is run again, for what it did not keep: other candidates, forced scores."""
+"""A search of `rf.search.decode` that is recorded: the run of its steps, and what it did not keep, by running again."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.search.rules import BeamRules
 from rfnb.search.trace import DEPTH, Candidates, Sums, Trace
 from rfnb.search.variants.constraints import forced
+from rfnb.trace.plain.record import record_loops
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.runs import runs
 
 if TYPE_CHECKING:
     from rfnb.search.beam import BeamState
     from rfnb.search.found import Found
-    from rfnb.trace.run.run import Run
 
 
 @dataclass
@@ -182,3 +187,38 @@ class Repeated:
                     hint="the model has changed since, draws random numbers, or changes what is not in its state",
                 )  # fmt: skip
         return found
+
+
+class RecordedSteps(record_loops):
+    """Records the steps of the search inside the block.
+
+    Args:
+        function: the one whose loop makes the steps.
+        labels: their dim, if it is known.
+    """
+
+    def __init__(self, function: Callable[..., None], labels: Dim | None):
+        names: dict[str, list[str | Dim]] = {
+            "scores": ["hypotheses", labels or "labels"],
+            "prev": ["hypotheses", *([labels] if labels else [])],
+            "rows": ["hypotheses"],
+        }
+        super().__init__(function, dims=names)
+        self.warns = False  # of a search without steps
+        self._code = function.__code__
+        self._before = self._newest()
+
+    def run_of(self, found: Found, batch: Dim, tags: Sequence[str] | None) -> Run | None:
+        """The run of the search, which has its tree; None if it was not recorded."""
+        run = self._newest()
+        if run is None or run is self._before:
+            return None
+        replay: Any = run.replay
+        replay.searched, replay.sequences = found, (batch, Size([], len(found), tags=tags))
+        return run
+
+    def _newest(self) -> Run | None:
+        return next((run for run in runs if run.name == self._code.co_name), None)
+
+    def _chosen(self, code: CodeType) -> bool:
+        return code is self._code
