@@ -258,6 +258,8 @@ class Decoding:
         self.dims, self.labels = (batch, Dim(places, name="beam")), labels or Dim(None, name="labels")
         self.of_batch = current_lengths([batch])
         self.going = rules.living or places
+        self._in_order = np.arange(shape[0] * self.going)
+        self._first_going = np.arange(shape[0])[:, None] * self.going
         scores = np.full(shape, -np.inf, "float32")
         scores[:, :: places // rules.groups] = 0
         last, counts = np.repeat(start[:, None], places, axis=1), np.ones(shape, "float32")
@@ -273,16 +275,16 @@ class Decoding:
         self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change)
         self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
         self.injections = {injection.step: injection for injection in injected.get()}
+        self._is_by_rank = rules.by_rank
+        self._checked: Any = None  # type, dtype and shape of the scores of a step
+        self._is_quick = False  # whether arrays of the model's scores are all that a step needs
         self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
-        self._over: Any = np.zeros(shape[0], bool)  # sequences none of whose hypotheses goes on
         self._look()
 
     def _look(self) -> None:
-        """Finds which hypotheses have ended, or have as many labels as their sequence may have. The step after the last
-        of a sequence still puts them in order; then they stay as they are."""
-        before, self.past = self._over, self.state.ended | (self.steps >= self.limits)[:, None]
-        self._over = self.past.all(axis=1)
-        self.done, self._still = bool(self._over.all()), before & self._over
+        """Finds which hypotheses have ended, or have as many labels as their sequence may have."""
+        self.past = self.state.ended | (self.steps >= self.limits)[:, None]
+        self.done = bool(self.past.all())
 
     def goes_on(self) -> bool:
         """Whether there is another step."""
@@ -292,20 +294,25 @@ class Decoding:
         """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
         beam, past, going = self.past.shape[1], self.past, self.going
         wide, parts = self._injected(raw) if self.steps in self.injections else self._best(raw)
-        labels, parents, scores, counts = (part[:, :beam] for part in wide[:4])
+        labels, parents = wide.labels[:, :beam], wide.parents[:, :beam]
+        scores, counts = wide.scores[:, :beam], wide.counts[:, :beam]
         rows = parents + self._first
-        had, was, lengths = (array.take(rows) for array in (past, self.state.ended, self.lengths))
-        goes_on, end_label = ~had, self._is_end.take(labels)
+        had, end_label = past.take(rows), self._is_end.take(labels)
         if self.rules.sure:
             scores = self._stopped(BeamState(labels, parents, scores, counts, had))
         elif self.rules.most_ended is not None:
             over = had | end_label
             stops = (over & (scores != -np.inf)).sum(axis=1) >= self.rules.most_ended
-            scores = np.where(stops[:, None] & ~over, np.float32(-np.inf), scores)
+            if stops.any():
+                scores = np.where(stops[:, None] & ~over, np.float32(-np.inf), scores)
+        goes_on = ~had
         ends = goes_on & np.isfinite(scores) & end_label
-        scores = self._with_finals(parents, scores, ends, parts)
-        self.lengths = lengths + (goes_on if self.include_eos else goes_on & ~ends)
-        self.state = BeamState(labels, parents, scores, counts, was | ends | (scores == -np.inf))
+        if self.scorers.finals:
+            scores = self._with_finals(parents, scores, ends, parts)
+        self.lengths = self.lengths.take(rows) + (goes_on if self.include_eos else goes_on & ~ends)
+        self.state = BeamState(
+            labels, parents, scores, counts, self.state.ended.take(rows) | ends | (scores == -np.inf)
+        )
         arrays = {"labels": wide.labels, "parents": wide.parents, "scores": scores, "ended": past, "ends": ends}
         arrays["pruned scores"] = wide.scores[:, beam:]
         for name, part in (arrays | parts).items():
@@ -321,8 +328,7 @@ class Decoding:
             for name, worth in self._settled(labels).items():
                 self.kept.setdefault(FINAL + name, [np.zeros_like(scores)] * (self.steps - 1)).append(worth)
         if going < beam:  # only those that go on; they extend such ones
-            labels = labels[:, :going]
-            rows = np.minimum(parents[:, :going], going - 1) + np.arange(len(parents))[:, None] * going
+            labels, rows = labels[:, :going], np.minimum(parents[:, :going], going - 1) + self._first_going
         return labels.reshape(-1), rows.reshape(-1)
 
     def made(self, prev: np.ndarray, step: Step, state: Any) -> tuple[Any, Any]:
@@ -339,7 +345,7 @@ class Decoding:
 
     def followed(self, rows: np.ndarray, state: Any) -> Any:
         """The state of the hypotheses that extend these rows; the first step also checks it."""
-        moves = self.steps == 1 or (rows != np.arange(len(rows))).any()
+        moves = self.steps == 1 or not (rows == self._in_order).all()
         return map_leaves(_Rows(rows, len(rows)).of, state) if moves else state
 
     def _settled(self, last: np.ndarray, *, empty: bool = False) -> dict[str, np.ndarray]:
@@ -388,18 +394,12 @@ class Decoding:
         self._check(raw)
         (last, _, sums, counts, _), backend = self.state, self.backend
         state = BeamState(last, None, sums, counts, self.past)
-        if self._as_they_are and self.options.input_type == "logits" and backend.get_dtype_name_raw(raw) == "float32":
-            scores = raw.reshape(len(self.past), self.going, -1)
-            if self.rules.by_rank and self._still.any():
-                return self._best_of_others(scores, state), {}
-            if self.rules.by_rank:
-                return self._best_of(backend.log_probs_raw(scores, 2), state), {}
-            if self._is_apart:
-                dims: Any = {"is_end": self._is_end, "places": self._candidates}
-                scores = backend.log_probs_raw(scores, 2)
-                return advance_apart(
-                    state, scores, self.rules, backend, step=self.steps, device=self.device, **dims
-                ), {}
+        if self._is_quick:
+            scores = backend.array_raw(backend.log_probs_raw(raw.reshape(len(self.past), self.going, -1), 2))
+            if self._is_by_rank:
+                return self._best_of(scores, state), {}
+            dims: Any = {"is_end": self._is_end, "places": self._candidates}
+            return advance_apart(state, scores, self.rules, backend, step=self.steps, device=self.device, **dims), {}
         scored, log_probs = None, log_scores(self._scores(raw), self.labels, self.options.input_type)
         if not self._as_they_are:
             scored = self.scorers.add_up(log_probs, self._tensor(state.labels, self.labels), self.dims, self.labels)
@@ -408,7 +408,7 @@ class Decoding:
             raise not_a_tensor("decode: the result of `change`", log_probs)
         check_step(log_probs, self._tensor(state.scores), self.labels, self.dims[1], Dim(1, name="beam"))
         best = self._best_of(raw_in_order(log_probs, [*self.dims, self.labels]), state)
-        if not self.rules.by_rank:
+        if not self._is_by_rank:
             best = self._placed(log_probs, state, best)
         return best, {} if scored is None or self.change is not None else self._parts_of(scored, best)
 
@@ -438,25 +438,12 @@ class Decoding:
         return BeamState(*map(ordered, wide)), {name: ordered(part) for name, part in parts.items()}
 
     def _best_of(self, scores: object, state: BeamState) -> BeamState:
-        if self._first_label is None:
+        if self._first_label is None and not isinstance(scores, np.ndarray):
             self._first_label = first_label_only(self.backend, self.labels, scores)
         return advance_arrays(
             state, scores, self.rules, self.backend, first_label=self._first_label, places=self._candidates,
             step=self.steps, device=self.device,
         )  # fmt: skip
-
-    def _best_of_others(self, scores: object, state: BeamState) -> BeamState:
-        """The best candidates, where the hypotheses of some sequences stay as they are. scores: of the model."""
-        rows = np.flatnonzero(~self._still)
-        scores = self.backend.index_raw(scores, self.backend.from_numpy_raw(rows, self.device), 0)
-        others = BeamState(*(None if array is None else array[rows] for array in state))
-        best = self._best_of(self.backend.log_probs_raw(scores, 2), others)
-        beam, shape = self.past.shape[1], (len(self.past), best.labels.shape[1])
-        labels, parents, scores, counts = (np.zeros(shape, part.dtype) for part in best[:4])
-        parents[:, :beam], scores[:, :beam], counts[:, :beam] = np.arange(beam), state.scores, state.counts
-        scores[:, beam:] = -np.inf
-        labels[rows], parents[rows], scores[rows], counts[rows] = best[:4]
-        return BeamState(labels, parents, scores, counts)
 
     def _placed(self, log_probs: Tensor, state: BeamState, best: BeamState) -> BeamState:
         """Candidates that get their places in another way, and behind them the best of the others."""
@@ -476,8 +463,11 @@ class Decoding:
         arrays = {name: of_chosen(x, self.labels, self.dims[1], labels, parents) for name, x in parts.items()}
         return {f"part {name}": numpy(x.copy_transpose(dims)._raw).copy() for name, x in arrays.items()}
 
-    def _check(self, raw: object) -> None:
+    def _check(self, raw: Any) -> None:
         """Refuses scores of another shape; the first ones tell how many labels there are, and the device."""
+        kind = type(raw), getattr(raw, "dtype", None), getattr(raw, "shape", None)
+        if kind == self._checked:
+            return
         shape, hypotheses = tuple(getattr(raw, "shape", ())), len(self.limits) * self.going
         usable = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
         if not usable or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
@@ -505,6 +495,12 @@ class Decoding:
             places = self.past.shape[1]
             self._candidates = min(places + self.options.candidates, places * shape[1])
             self.device = self.backend.get_device_raw(raw)
+        plain = (
+            self._as_they_are
+            and self.options.input_type == "logits"
+            and raw.dtype is self.backend.as_dtype_raw("float32")
+        )
+        self._checked, self._is_quick = kind, plain and (self._is_by_rank or self._is_apart)
 
     def _scores(self, raw: Any) -> Tensor:
         """The scores of the model, {batch, beam, labels}."""

@@ -405,8 +405,9 @@ def which_head(view: AttentionView) -> str:
 
 
 def _picture(view: AttentionView, head: AttentionHead) -> Html:
+    facts: Mapping[str, object] = view
     row_unit, col_unit = (
-        " s" if view[seconds] is not None and view[labels] is None else ""  # type: ignore[literal-required]
+        " s" if facts[seconds] is not None and facts[labels] is None else ""
         for seconds, labels in (("row_seconds", "row_labels"), ("col_seconds", "col_labels"))
     )
     rows, cols = view["shape"]
@@ -496,7 +497,8 @@ def _small_head(view: AttentionView, head: AttentionHead, picture: str, look: st
     is_chosen = [head["layer"], head["head"]] == view["chosen"]
     edge = f"2px solid {style.PALETTE[1]}" if is_chosen else f"1px solid {style.tint(style.GREY, 0.35)}"
     alarm = f";{style.MARKED if head['flags'] else style.QUIET}"
-    value = short(rounded(head[view["sort"] or "entropy"]))  # type: ignore[literal-required]
+    measures: Mapping[str, Any] = head
+    value = short(rounded(measures[view["sort"] or "entropy"]))
     title = ", ".join([measured(head), *head["flags"]])
     image = el(
         "img", src=picture, style=look, alt=f"layer {head['layer']} {view.get('unit', 'head')} {head['head']}",

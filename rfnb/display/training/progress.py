@@ -21,10 +21,9 @@ from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.kit.words import Span
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import Table, chip, quiet
-from rfnb.display.markup.figures import figure_class, literal
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, plain, real, short
-from rfnb.display.markup.svg import Point, data_uri
+from rfnb.display.markup.svg import Point, data_uri, figure_class, literal
 from rfnb.display.training.history import BinnedCurve, History
 from rfnb.display.training.schema import LossCurve, ProgressView
 from rfnb.errors import ParameterError
@@ -232,7 +231,8 @@ class Progress(Shown, Generic[B]):
 
     def __len__(self) -> int:
         """Number of batches in an epoch. Raises TypeError if it is unknown."""
-        return len(self.batches) if self.total is None else self.total  # type: ignore[arg-type]
+        batches: Any = self.batches
+        return len(batches) if self.total is None else self.total
 
     def report(self, **measures: Any) -> None:
         """Reports measures of this step: numbers, Tensors (by their mean), or torch tensors with one entry.

@@ -37,6 +37,8 @@ class PlainSteps:
     sequences: tuple[Dim | None, Size | None] = (None, None)
     lineages: tuple[()] = ()
     searched: Any = None
+    shown: Callable[..., Any]
+    variable: Callable[..., Any]
 
     @property
     def is_search(self) -> bool:
