@@ -50,7 +50,7 @@ import importlib as _importlib
 import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from rfnb.core.ground.gc_pause import not_searched as _not_searched
+from rfnb.core.ground.scope import not_searched as _not_searched
 
 with _not_searched():
     import rfnb.nn.bridge.symbolic as _symbolic  # sizes where torch traces

@@ -120,7 +120,7 @@ NAMES = {
         Loop
         TensorArray
         check
-        pause profile
+        pause profile pure
         scan
         watch while_loop
     """,
@@ -148,7 +148,7 @@ NAMES = {
         SpatialDim
         diff
         layer
-        preload pure
+        preload
         read_config
         set_behavior_version
         to_code

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import rfnb as rf
-from rfnb.trace.pause import hold
-from rfnb.trace.probe.progress_probes import followers
+from rfnb.trace import pause as hold
+from rfnb.trace.probe.probe import followers
 
 PAGE = (Path(__file__).parents[1] / "docs" / "debugging.md").read_text(encoding="utf-8")
 

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 import rfnb as rf
 from rfnb.display.kit.view import View
 from rfnb.errors import LoopWarning
-from rfnb.trace.pause import hold
+from rfnb.trace import pause as hold
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -31,13 +31,13 @@ ORDER = "printable errors core backend ops data trace loop nn search checkpoint 
 ORDER += ["public_names", "module_paths", "as_returnn", "__main__"]
 ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run_ctx",
-    "data": "dataset writing examples configs public",
+    "data": "dataset examples configs public",
     "trace": "record run pause plain observe compare graph capture probe public",
-    "loop": "program step ends steps body replay check run_body choice loop breakpoint functional public",
+    "loop": "program step ends steps body replay check run_body choice loop breakpoint pure functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
     "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants repeated "
     "found corpus frames score choice ctc with_tensors decoding generate register public",
-    "checkpoint": "bundle entries mapping training report foreign save average load pretrained public",
+    "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",
     "jobs": "worker script job launch public",
@@ -46,7 +46,8 @@ ROOMS = {
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""
-TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge", "rfnb.netdict.weights")
+TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge", "rfnb.netdict.weights",
+                    "rfnb.netdict.code.torch_")  # fmt: skip
 ONLY_IN_DISPLAY = {"IPython", "ipywidgets", "anywidget", "matplotlib", "graphviz"}
 LONGEST_FILE = 800
 

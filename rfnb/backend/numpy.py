@@ -541,7 +541,7 @@ def _descending(raw: Array, axis: int) -> Array:
 
 
 class NumpySort:
-    """The raw part of `backend.base.sort`."""
+    """The raw part of `backend.base.index`."""
 
     @staticmethod
     def top_k_raw(raw: Array, axis: int, k: int, sorted: bool) -> tuple[Array, Array]:

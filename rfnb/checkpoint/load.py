@@ -12,10 +12,16 @@ import torch
 
 from rfnb.checkpoint import training as training_state
 from rfnb.checkpoint.entries import TRAINING, Checkpoint, Source, StoredEntry, config_of, opened
-from rfnb.checkpoint.foreign import settings
-from rfnb.checkpoint.foreign.convert import Converted, converted, unfold_lstms
-from rfnb.checkpoint.foreign.settings import from_config
-from rfnb.checkpoint.foreign.tables import TableRow
+from rfnb.checkpoint.foreign import (
+    Converted,
+    TableRow,
+    adopted,
+    check_resets,
+    check_settings,
+    converted,
+    from_config,
+    unfold_lstms,
+)
 from rfnb.checkpoint.mapping import (
     Choice,
     Match,
@@ -312,7 +318,7 @@ def import_weights(
         choice = chooser(only, skip, [*entries, *targeted])
         rows = [TableRow(*row) for row in table]
         weights = converted(checkpoint, entries, parameters, choice, importing=True, table=rows)
-        settings.check_resets(module, list(filter(choice, weights.entries)))
+        check_resets(module, list(filter(choice, weights.entries)))
         values = _other_settings(source, {name: names[weight] for name, weight in weights.pairs.items()}, module)
         report = assign(weights, module, parameters, choice, strict=strict)
     report = replace(report, path=checkpoint.name if model is None else type(model).__name__)
@@ -323,8 +329,8 @@ def _other_settings(source: Any, pairs: Mapping[str, str], module: Module) -> di
     """The settings besides weights that must be set. Raises CheckpointError if `source` computes differently."""
     if isinstance(source, torch.nn.Module):
         config: Any = getattr(source, "config", None)
-        settings.check(pairs, module, source)
+        check_settings(pairs, module, source)
         if hasattr(config, "model_type") and hasattr(config, "to_dict"):
             from_config(config.to_dict(), pairs, module)
-        return settings.adopted(pairs, module, source)
+        return adopted(pairs, module, source)
     return {} if isinstance(source, Mapping) else from_config(config_of(Path(source)), pairs, module)

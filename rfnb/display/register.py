@@ -133,8 +133,7 @@ def register_view(cls: type | str, make: Callable[..., Page]) -> None:
 
     Raises ViewError if `cls` is neither a class nor the full name of one.
     """
-    from rfnb.display.kit.own_views import own_view
-    from rfnb.display.kit.view import OWN_VIEWS
+    from rfnb.display.kit.view import OWN_VIEWS, own_view
 
     if not (inspect.isclass(cls) or (isinstance(cls, str) and "." in cls)):
         raise ViewError(

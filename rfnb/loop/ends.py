@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
     from rfnb.loop.replay.replay import Replay
     from rfnb.loop.step import Carried, Step
-    from rfnb.trace.record.op_call import OpCall
+    from rfnb.trace.record.record import OpCall
 
 
 # -- which have ended

@@ -16,7 +16,7 @@ from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, TraceError
 from rfnb.loop.body.array import TensorArray
-from rfnb.loop.loop import Loop
+from rfnb.loop.pure import NO_AXIS, Keeping, kept_steps, key_of, loop_to_keep
 from rfnb.ops.control import cond as branch
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
@@ -63,7 +63,12 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
 def _while_traced(cond: Callable[[S], object], body: Callable[[S], S], initial: S, first: bool) -> S:
     """first: whether `cond` may be false for `initial`. In no case does a step run `body` on a state that `cond`
     refuses, such as an index after the last entry."""
-    loop = Loop(max_seq_len=FOREVER, name="while_loop")
+    key = None if first else key_of((cond, body), NO_AXIS, "while_loop", None, initial)
+    if key is not None and (step := kept_steps.find(key, (cond, body), initial, None)) is not None:
+        kept: S = step.run(initial, None)[1]
+        return kept
+    keeping = None if key is None else Keeping(key, (cond, body), initial, None)
+    loop = loop_to_keep(keeping, max_seq_len=FOREVER, name="while_loop")
     loop.state.s = initial
     with loop:
         state = loop.state.s
@@ -75,6 +80,8 @@ def _while_traced(cond: Callable[[S], object], body: Callable[[S], S], initial: 
             loop.state.s = new = body(state)
             loop.end(_not_again(cond(new)), include_eos=True)
     final: S = loop.state.s
+    if keeping is not None:
+        keeping.done(loop, None, initial)
     return final
 
 
@@ -206,11 +213,17 @@ class _Scan:
 
     def traced(self) -> tuple[Any, Any]:
         """Runs the scan as a Loop. Raises TraceError if its functions depend on values."""
+        before = self.before and not self.all_begin()
+        functions, trees, key = (self.cond, self.body), (self.initial, self.xs), None
+        if self.max_seq_len is None and self.ys is None:
+            key = key_of(functions, self.dim, "scan", before, *trees)
+        if key is not None and (step := kept_steps.find(key, functions, *trees)) is not None:
+            return step.run(*trees)
+        keeping = None if key is None else Keeping(key, functions, *trees)
         longest = FOREVER if self.max_seq_len is None and self.cond is not None else self.max_seq_len
-        loop = Loop(axis=self.dim, max_seq_len=longest, name="scan")
+        loop = loop_to_keep(keeping, axis=self.dim, max_seq_len=longest, name="scan")
         if self.initial is not None:
             loop.state.s = self.initial
-        before = self.before and not self.all_begin()
         with loop:
             x = _map(loop.unstack, self.xs)
             state = loop.state.s if self.initial is not None else None
@@ -222,6 +235,8 @@ class _Scan:
             if self.cond is not None and not before:
                 loop.end(logical_not(self.goes_on(x, new)), include_eos=True)
             stacked = _map(loop.stack, outputs)
+        if keeping is not None:
+            keeping.done(loop, stacked, new)
         return stacked, _map_pairs(_in_order_of, loop.state.s, new) if self.initial is not None else None
 
     def all_begin(self) -> bool:
@@ -281,7 +296,7 @@ class _Scan:
         """Which sequences are longer than `number`; None if all are."""
         mask = None
         if self.xs is not None and self.dim.size.ragged:
-            mask = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())  # type: ignore[attr-defined]
+            mask = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())
         if isinstance(self.max_seq_len, Tensor):
             mask = _both(mask, less(full(dims=(), fill_value=number), self.max_seq_len))
         return mask

@@ -65,6 +65,8 @@ class Loop:
         name: shown in the list of runs and in errors.
     """
 
+    is_kept = False  # whether the traced step is used again
+
     @guarded
     def __init__(
         self,

@@ -27,7 +27,7 @@ from rfnb.core.tensor.tensor import RawTensor, tensors_in
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.core.dims.lengths import Size
-    from rfnb.trace.record.op_call import OpCall
+    from rfnb.trace.record.record import OpCall
 
 
 @dataclass(frozen=True)

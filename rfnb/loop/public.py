@@ -9,5 +9,6 @@ from rfnb.loop.functional import (
     while_loop as while_loop,
 )
 from rfnb.loop.loop import Loop as Loop
+from rfnb.loop.pure import pure as pure
 from rfnb.loop.replay.gradients import Gradients as Gradients
 from rfnb.loop.replay.profile import profile as profile

@@ -39,8 +39,7 @@ from rfnb.loop.steps.beams import first_nan
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import DeferredGradients, Hoist
 from rfnb.printable import terminal_text
-from rfnb.trace.pause.hold import Paused, Resume, hold
-from rfnb.trace.pause.pauses import pauses
+from rfnb.trace.pause import Paused, Resume, hold, pauses
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure
@@ -56,11 +55,11 @@ if TYPE_CHECKING:
 class BodyRun:
     """The phases from the traced step to its results: judge, hoist, run, settle, record.
 
-    failed: the node of the error that a step raised.
+    failed: the node of the error that a step raised. forgets: whether the step is of no use afterwards.
     """
 
-    def __init__(self, loop: Loop, step: TracedStep):
-        self.loop, self.step = loop, step
+    def __init__(self, loop: Loop, step: TracedStep, forgets: bool = True):
+        self.loop, self.step, self._forgets = loop, step, forgets
         self.failed: Node | None = None
 
     def run(self) -> None:
@@ -76,7 +75,8 @@ class BodyRun:
         except BaseException:
             self._restore()
             raise
-        step.recorder.forget()
+        if self._forgets:
+            step.recorder.forget()
 
     def _restore(self) -> None:
         """Restores the loop, and all outside values that its steps have changed."""
@@ -84,7 +84,8 @@ class BodyRun:
         with untaped():
             self.step.tape.restore(self.step.backend.overwrite_raw)
         self.loop.state._values = self.step.originals
-        self.step.recorder.forget()
+        if self._forgets:
+            self.step.recorder.forget()
 
     # -- a loop that is not nested
 

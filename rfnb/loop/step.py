@@ -19,7 +19,7 @@ import numpy as np
 from rfnb.backend.base.tape import Call, External, Tape, Var, current_tape, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY, Size, frame_numbers
+from rfnb.core.dims.lengths import EMPTY, Lengths, Size, frame_numbers
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import MeasuredLoop, Meter
 from rfnb.core.ground.default import has_fractions
@@ -191,6 +191,12 @@ def first_frame(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool 
         raw = backend.alias_raw(backend.select_raw(source._raw, position, 0))
     frame = tensor_of(raw, align.without(source.sig, [axis]), source.lengths)
     return _zeros_if_empty(backend, frame, size) if size.max and going_on is None else frame
+
+
+def without_axis(lengths: Lengths, axis: Dim) -> Lengths:
+    """The lengths of the other dims."""
+    others = Lengths({serial: size for serial, size in lengths.sizes.items() if serial != axis.serial})
+    return others if lengths.finite else others.infinite()
 
 
 class Unstacked(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.default import set_default_device_ctx
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
@@ -239,7 +239,7 @@ def on_meta(*parameters: Parameter) -> Iterator[None]:
     try:
         for parameter in parameters:
             parameter._raw = backend_of_raw(parameter._raw).without_numbers_raw(parameter._raw)
-        with listening(None), set_default_device_ctx("meta"):
+        with listening(None), set_default_device_ctx("meta"), selected().shapes_only():
             yield
     finally:
         for parameter, raw in zip(parameters, raws, strict=True):

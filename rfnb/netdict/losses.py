@@ -15,7 +15,6 @@ from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
 from rfnb.netdict.axes import time_of, with_dim
-from rfnb.ops.activation import relu
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.grad import stop_gradient, stop_gradient_scope
@@ -32,6 +31,7 @@ from rfnb.ops.math import (
     maximum,
     minimum,
     not_equal,
+    relu,
     square,
     where,
 )

@@ -12,16 +12,27 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.losses import LayerLoss, as_axis, feature, loss_by_name, on_frames_of
-from rfnb.ops.activation import softplus
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.grad import stop_gradient
-from rfnb.ops.index import gather
-from rfnb.ops.math import cast, compare_bc, exp, expm1, log, log1p, logical_and, logical_not, logical_or, maximum, where
+from rfnb.ops.index import gather, top_k
+from rfnb.ops.math import (
+    cast,
+    compare_bc,
+    exp,
+    expm1,
+    log,
+    log1p,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    softplus,
+    where,
+)
 from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import log_softmax, reduce_logsumexp, reduce_mean, reduce_min, reduce_sum
 from rfnb.ops.shape import set_sparse_dim
-from rfnb.ops.sort import top_k
 
 NEVER = -1e30
 """The logit of a label that was not drawn."""

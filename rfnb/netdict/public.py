@@ -4,7 +4,6 @@ from rfnb.netdict.axes import FeatureDim as FeatureDim, SpatialDim as SpatialDim
 from rfnb.netdict.code.compare import compare_nets as _compare_nets
 from rfnb.netdict.code.diff import diff as diff
 from rfnb.netdict.code.to_code import to_code as to_code
-from rfnb.netdict.config.compute import pure as pure
 from rfnb.netdict.config.read import Config as Config, read_config as read_config
 from rfnb.netdict.extern_data import ExternData as ExternData
 from rfnb.netdict.holder import LossHolder as LossHolder

@@ -14,9 +14,8 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.nn.module.module import Module
 from rfnb.ops.convert import convert_to_tensor
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, search_sorted
 from rfnb.ops.math import cast, clip_by_value, equal, lerp, maximum, minimum, sub, true_divide, where
-from rfnb.ops.sort import search_sorted
 
 Points = Mapping[float, float] | Sequence[tuple[float, float]]
 

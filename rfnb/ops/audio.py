@@ -16,15 +16,15 @@ from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
+from rfnb.ops.conv import stft
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
+from rfnb.ops.index import top_k
 from rfnb.ops.math import abs, add, cast, compare_bc, floor, log, logical_and, maximum, mul, square, sub, where
 from rfnb.ops.matmul import matmul
 from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.shape import squeeze
-from rfnb.ops.signal import stft
-from rfnb.ops.sort import top_k
 
 __all__ = ["log_mel_filterbank_from_raw", "mask", "mel_filterbank", "random_mask", "specaugment"]
 __dir__ = __all__.copy  # names offered for completion, without imports

@@ -26,9 +26,8 @@ from rfnb.ops.grad import scaled_gradient_ext
 from rfnb.ops.index import one_hot, scatter, scatter_count
 from rfnb.ops.math import add, cast, equal, logical_and, maximum, mul, neg, not_equal, sub, where
 from rfnb.ops.reduce import reduce_argmax, reduce_sum
-from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import set_sparse_dim
-from rfnb.ops.slice import shift_right
+from rfnb.ops.slice import cumsum, shift_right
 
 
 @op(frames="any")

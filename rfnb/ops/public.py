@@ -108,21 +108,12 @@ from rfnb.ops.random import (
 
 # isort: split
 # maths
-from rfnb.ops.activation import (
-    elu as elu,
-    gating as gating,
-    gelu as gelu,
-    identity as identity,
-    log_sigmoid as log_sigmoid,
-    relu as relu,
-    relu_square as relu_square,
-    selu as selu,
-    sigmoid as sigmoid,
-    silu as silu,
-    softplus as softplus,
-    softsign as softsign,
-    swish as swish,
-    tanh as tanh,
+from rfnb.ops.index import (
+    search_sorted as search_sorted,
+    sort as sort,
+    top_k as top_k,
+    top_k_mask as top_k_mask,
+    top_p_mask as top_p_mask,
 )
 from rfnb.ops.math import (
     abs as abs,
@@ -136,13 +127,17 @@ from rfnb.ops.math import (
     compare_bc as compare_bc,
     complex_as_real as complex_as_real,
     cos as cos,
+    elu as elu,
     equal as equal,
     exp as exp,
     expm1 as expm1,
     floor as floor,
     floor_divide as floor_divide,
+    gating as gating,
+    gelu as gelu,
     greater as greater,
     greater_equal as greater_equal,
+    identity as identity,
     is_finite as is_finite,
     is_infinite as is_infinite,
     is_neg_infinite as is_neg_infinite,
@@ -152,6 +147,7 @@ from rfnb.ops.math import (
     log as log,
     log1p as log1p,
     log_add_exp as log_add_exp,
+    log_sigmoid as log_sigmoid,
     logical_and as logical_and,
     logical_not as logical_not,
     logical_or as logical_or,
@@ -167,15 +163,24 @@ from rfnb.ops.math import (
     pow as pow,
     real_as_complex as real_as_complex,
     reciprocal as reciprocal,
+    relu as relu,
+    relu_square as relu_square,
     round as round,
     rsqrt as rsqrt,
     safe_log as safe_log,
+    selu as selu,
+    sigmoid as sigmoid,
     sign as sign,
+    silu as silu,
     sin as sin,
+    softplus as softplus,
+    softsign as softsign,
     sqrt as sqrt,
     square as square,
     squared_difference as squared_difference,
     sub as sub,
+    swish as swish,
+    tanh as tanh,
     true_divide as true_divide,
     where as where,
 )
@@ -199,16 +204,9 @@ from rfnb.ops.reduce import (
     reduce_sum as reduce_sum,
     softmax as softmax,
 )
-from rfnb.ops.sequence import (
+from rfnb.ops.slice import (
     cumsum as cumsum,
     reverse_sequence as reverse_sequence,
-)
-from rfnb.ops.sort import (
-    search_sorted as search_sorted,
-    sort as sort,
-    top_k as top_k,
-    top_k_mask as top_k_mask,
-    top_p_mask as top_p_mask,
 )
 
 # isort: split
@@ -241,7 +239,6 @@ from rfnb.ops.mask import (
     pad_packed as pad_packed,
     unpack as unpack,
 )
-from rfnb.ops.sequence import repeat as repeat
 from rfnb.ops.shape import (
     expand_dim as expand_dim,
     expand_dims as expand_dims,
@@ -257,6 +254,7 @@ from rfnb.ops.shape import (
 )
 from rfnb.ops.slice import (
     pad as pad,
+    repeat as repeat,
     shift_left as shift_left,
     shift_right as shift_right,
     slice as slice,
@@ -276,9 +274,10 @@ from rfnb.ops.conv import (
     pool1d as pool1d,
     pool2d as pool2d,
     pool3d as pool3d,
+    stft as stft,
     transposed_conv as transposed_conv,
+    window as window,
 )
-from rfnb.ops.signal import stft as stft, window as window
 
 # isort: split
 # building blocks of networks
@@ -301,7 +300,7 @@ from rfnb.ops.rec import lstm as lstm
 
 # isort: split
 # losses, gradients, precision
-from rfnb.ops.amp import (
+from rfnb.ops.control import (
     AmpPolicy as AmpPolicy,
     amp_cast_compute as amp_cast_compute,
     amp_cast_float32 as amp_cast_float32,

@@ -22,11 +22,11 @@ from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError, ParameterError, TraceError
+from rfnb.ops.index import search_sorted, top_k
 from rfnb.ops.math import add, log, minimum, mul, neg
 from rfnb.ops.reduce import reduce_argmax, reduce_sum
-from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import set_sparse_dim
-from rfnb.ops.sort import search_sorted, top_k
+from rfnb.ops.slice import cumsum
 
 Number = float | Tensor
 Seed = int | Sequence[int] | np.ndarray

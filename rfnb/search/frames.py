@@ -17,7 +17,7 @@ from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import ParameterError
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.index import gather, scatter
+from rfnb.ops.index import gather, scatter, top_k
 from rfnb.ops.math import (
     cast,
     compare_bc,
@@ -34,7 +34,6 @@ from rfnb.ops.math import (
 )
 from rfnb.ops.reduce import reduce_all, reduce_any, reduce_argmax
 from rfnb.ops.shape import expand_dim, merge_dims, replace_dim, set_sparse_dim, split_dims
-from rfnb.ops.sort import top_k
 from rfnb.search.rules import BeamRules, ChoiceOptions, Merge
 
 if TYPE_CHECKING:

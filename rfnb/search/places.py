@@ -14,7 +14,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather, scatter
+from rfnb.ops.index import gather, scatter, top_k
 from rfnb.ops.math import (
     cast,
     compare_bc,
@@ -32,7 +32,6 @@ from rfnb.ops.math import (
 )
 from rfnb.ops.reduce import reduce_all, reduce_max, reduce_sum
 from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
-from rfnb.ops.sort import top_k
 from rfnb.search.rules import BeamRules, check_groups
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from rfnb.core.tensor.arguments import FloatTensor
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, top_k
 from rfnb.ops.math import cast, log, neg
 from rfnb.ops.random import random_uniform
 from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
-from rfnb.ops.sort import top_k
 
 InputType = Literal["prob", "log_prob", "logits"]
 

@@ -5,7 +5,7 @@ from rfnb.trace.capture.capture import Captured as Captured, capture as capture
 from rfnb.trace.compare.compare import compare as compare
 from rfnb.trace.compare.comparison import Comparison as Comparison
 from rfnb.trace.graph.model_graph import model_graph as model_graph
-from rfnb.trace.pause.pauses import Pause as Pause, pause_when as pause_when, pauses as pauses
+from rfnb.trace.pause import Pause as Pause, pause_when as pause_when, pauses as pauses
 from rfnb.trace.plain.record import record_calls as record_calls, record_loops as record_loops, steps as steps
 from rfnb.trace.probe.probe import Probe as Probe, load_probe as load_probe, probe as probe
 from rfnb.trace.record.record import (

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import CheckpointError
-from tests.checkpoint.foreign.llama import Llama
+from tests.checkpoint.llama import Llama
 
 MODEL, VOCAB, FF = rf.Dim(16, name="model"), rf.Dim(11, name="vocab"), rf.Dim(24, name="ff")
 CONFIG = {

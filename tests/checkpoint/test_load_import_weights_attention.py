@@ -11,7 +11,7 @@ from torch import nn
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import CheckpointError
-from tests.checkpoint.foreign.llama import Llama
+from tests.checkpoint.llama import Llama
 
 MODEL, ENC, VOCAB = rf.Dim(16, name="model"), rf.Dim(6, name="enc"), rf.Dim(11, name="vocab")
 LENGTHS, ENC_LENGTHS = [5, 1, 3], [2, 4, 1]

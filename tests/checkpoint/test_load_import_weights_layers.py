@@ -8,7 +8,7 @@ from torch import nn
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.checkpoint.foreign.convert import unfold_lstms
+from rfnb.checkpoint.foreign import unfold_lstms
 from rfnb.errors import CheckpointError
 
 IN, OUT = rf.Dim(6, name="in"), rf.Dim(8, name="out")

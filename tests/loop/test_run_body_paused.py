@@ -9,9 +9,11 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.errors import DimError, LoopError, LoopWarning
-from rfnb.trace.pause.hold import Resume
-from tests.trace.pause.conftest import no_pauses  # noqa: F401, an autouse fixture
-from tests.trace.pause.holding import user
+from rfnb.trace.pause import Resume
+from tests.trace.holding import (
+    no_pauses,  # noqa: F401, an autouse fixture
+    user,
+)
 
 FEAT, OUT = Dim(3, name="feat"), Dim(2, name="out")
 

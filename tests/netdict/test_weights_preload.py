@@ -7,7 +7,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import CheckpointError
-from tests.checkpoint.bundle.writer import write
+from tests.checkpoint.bundle_writer import write
 from tests.netdict.test_weights_restore import network, randomized, saved, values_of
 
 LINEAR = {"class": "linear", "n_out": 2, "from": "data"}

@@ -11,7 +11,7 @@ import torch
 import rfnb as rf
 from rfnb.errors import CheckpointError
 from rfnb.netdict.weights import TRANSFORMS, made_from
-from tests.checkpoint.bundle.writer import write
+from tests.checkpoint.bundle_writer import write
 
 FEATURES, UNITS = 3, 4
 RANDOM = np.random.default_rng(3)

@@ -14,7 +14,7 @@ from typing import Any
 import rfnb as rf
 import tour_cells
 from rfnb.errors import LoopWarning
-from rfnb.trace.pause import hold
+from rfnb.trace import pause as hold
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 

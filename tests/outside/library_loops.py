@@ -40,6 +40,16 @@ def _gpt2(layers: int = 2) -> Any:
     return GPT2LMHeadModel(config).eval()
 
 
+def _mistral() -> Any:
+    """Heads that share their keys, of which only the last four are kept."""
+    from transformers import MistralConfig, MistralForCausalLM
+
+    torch.manual_seed(1)
+    size = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    labels = {"vocab_size": 40, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    return MistralForCausalLM(MistralConfig(num_key_value_heads=1, sliding_window=4, **size, **labels)).eval()
+
+
 def _t5() -> Any:
     from transformers import T5Config, T5ForConditionalGeneration
 

@@ -24,13 +24,14 @@ class RawStep:
     """How a call of attention continues the last one at the same place in the code.
 
     call: number of the call of the outermost module that it is in. keys: "same" if its keys are those of the last call,
-    "more" if some came behind them, "written" if some were written into the same tensor, "again" if all of them were
-    computed again with some behind them, else "new". parents: of each sequence of the batch, its place in the batch of
-    the last call, where its keys say so. alike: whether several sequences of that batch have the same keys.
+    "more" if some came after them, "slid" if some came after the last ones of them, "written" if some were written into
+    the same tensor, "again" if all of them were computed again with some after them, else "new". parents: of each
+    sequence of the batch, its place in the batch of the last call, where its keys say so. alike: whether several
+    sequences of that batch have the same keys.
     """
 
     call: int
-    keys: Literal["same", "more", "written", "again", "new"] = "new"
+    keys: Literal["same", "more", "slid", "written", "again", "new"] = "new"
     parents: tuple[int, ...] | None = None
     alike: bool = False
 
@@ -76,12 +77,13 @@ class AttentionOps:
     turn_pairs_raw: Callable[[RawTensor, RawTensor, RawTensor], RawTensor]
 
     @classmethod
-    def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[Any]:
+    def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[list[str]]:
         """Inside, `see` is called with each attention that other code than rfnb computes on raw tensors.
 
-        model: the module to observe; None observes everything.
+        model: the module to observe; None observes everything. The list has, after the block, the paths of modules for
+        attention whose softmax was not seen to weight values.
         """
-        return nullcontext()
+        return nullcontext([])
 
     @classmethod
     def fused_attention(

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from rfnb.backend.base.random import random_stream
 from rfnb.backend.torch.module_state import uncompiled
 from rfnb.backend.torch.random import TorchRandom
 from rfnb.errors import ViewError
+
+See = Callable[[RawAttention], None]
 
 
 class TorchAttention:
@@ -74,11 +77,11 @@ class TorchAttention:
         return turned.flatten(-2).to(x.dtype)
 
     @classmethod
-    def watching_attention(cls, see: Callable[[RawAttention], None], model: object) -> AbstractContextManager[Any]:
+    def watching_attention(cls, see: See, model: object) -> AbstractContextManager[list[str]]:
         """Inside, `see` is called with each attention that plain torch computes."""
 
         if model is not None and not isinstance(model, torch.nn.Module):
-            return nullcontext()
+            return nullcontext([])
         return AttentionMode(see, model).watching()
 
 
@@ -104,8 +107,6 @@ def _in_steps(
     weights = torch.softmax(energy, -1)
     return torch.matmul(TorchRandom.dropout_raw(weights, dropout, weights.shape, stream), values)
 
-
-See = Callable[[RawAttention], None]
 
 _TORCH, _OWN = str(Path(torch.__file__).parent) + "/", str(Path(__file__).parents[2]) + "/"
 SOFTMAX = frozenset({"_softmax", "_safe_softmax", "softmax", "special_softmax"})
@@ -155,6 +156,7 @@ class AttentionMode(TorchDispatchMode):
         self._calls = 0  # of outermost modules
         self._steps = StepFinder()
         self._marks: dict[int, _TensorMark] = {}  # by storage
+        self._seen: dict[str, bool] = {}  # by path of a module for attention: whether its weights were seen
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -175,18 +177,20 @@ class AttentionMode(TorchDispatchMode):
         return result
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Starts to observe."""
+    def watching(self) -> Iterator[list[str]]:
+        """Starts to observe; afterwards, the list has the modules whose attention was not seen."""
+        unseen: list[str] = []
         handles = [
             modules.register_module_forward_pre_hook(self._enter_module),
             modules.register_module_forward_hook(self._leave_module, always_call=True),
         ]
         try:
             with uncompiled(), self:
-                yield
+                yield unseen
         finally:
             for handle in handles:
                 handle.remove()
+            unseen += [path for path, seen in self._seen.items() if not seen]
 
     def _enter_module(self, module: torch.nn.Module, args: object) -> None:
         if self._inside or self._model is None or id(module) in self._own:
@@ -207,6 +211,8 @@ class AttentionMode(TorchDispatchMode):
         if name in SOFTMAX:
             axis = args[1] if len(args) > 1 else kwargs["dim"]
             self._mark(result, result.dim() and axis % result.dim(), None)
+            if self._inside and _is_attention(self._inside[-1][0]):
+                self._seen.setdefault(self._inside[-1][1], False)
         elif "scaled_dot_product" in name and "backward" not in name:
             self._kernel(_named(func, args, kwargs), _of_dot_product)
         elif name == "_native_multi_head_attention":
@@ -311,13 +317,13 @@ class AttentionMode(TorchDispatchMode):
         values = values if how is _of_dot_product else None
         tensors = {name: x for name, x in given.items() if isinstance(x, torch.Tensor) and name in KEPT}
         numbers = {name: x for name, x in given.items() if not isinstance(x, torch.Tensor)}
-        names, shape = [*tensors], _shape(tensors, numbers)
+        names, shape = [*tensors], _unpacked(_shape(tensors, numbers), self._inside[-1][0] if self._inside else None)
         count = sum(x.nbytes for name, x in tensors.items() if name in ("query", "key", "src"))
         give = _kept(*tensors.values())
 
         def make() -> torch.Tensor:
             with torch.no_grad():
-                return how(dict(zip(names, give(), strict=True)), numbers)
+                return how(dict(zip(names, give(), strict=True)), numbers).reshape(shape)
 
         if values is not None and shape[-2] < shape[-1] and math.prod(shape) * values.element_size() < count:
             weights = make()
@@ -336,6 +342,7 @@ class AttentionMode(TorchDispatchMode):
         is_own, place = _caller()
         if not is_own and len(shape) in (2, 3, 4):
             path = (self._inside[-1][1] if self._inside else "") + behind
+            self._seen[path] = True
             step = None
             if values is not None and values.dim() > 2 and shape[-1] > 0:
                 step = self._steps.next((path, place), self._calls, shape[-2], values)
@@ -397,6 +404,19 @@ def _names_below(module: torch.nn.Module, root: str) -> dict[int, str]:
 def _heads_of(module: torch.nn.Module | None) -> int:
     counts = [getattr(module, name, None) for name in HEADS]
     return next((count for count in counts if isinstance(count, int)), 0)
+
+
+def _is_attention(module: torch.nn.Module) -> bool:
+    return any(word in type(module).__name__.lower() for word in ("attention", "attn", "mha")) or _heads_of(module) > 1
+
+
+def _unpacked(shape: tuple[int, ...], module: torch.nn.Module | None) -> tuple[int, ...]:
+    """The shape with all heads, where transformers packs those that share their keys into the queries of one step."""
+    groups = getattr(module, "num_key_value_groups", 1)
+    heads = getattr(getattr(module, "config", None), "num_attention_heads", 0)
+    if groups > 1 and len(shape) == 4 and shape[2] == groups and shape[1] * groups == heads:
+        return (shape[0], heads, 1, shape[3])
+    return shape
 
 
 def _shape(tensors: dict[str, torch.Tensor], numbers: dict[str, Any]) -> tuple[int, ...]:
@@ -472,12 +492,12 @@ def _softmax(scores: torch.Tensor) -> torch.Tensor:
 
 def _caller() -> tuple[bool, tuple[object, int] | None]:
     """Whether rfnb itself makes this call, and the innermost place outside torch."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(_TORCH) and file != __file__:
             return file.startswith(_OWN), (frame.f_code, frame.f_lasti)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False, None
 
 
@@ -493,9 +513,9 @@ BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 @dataclass(frozen=True)
 class _Call:
-    """A call at a place: numbers for the values up to each position [batch, keys], and how many queries came so far."""
+    """A call at a place: numbers for the values at each position [batch, keys], and how many queries came so far."""
 
-    sums: torch.Tensor
+    numbers: torch.Tensor
     sample: torch.Tensor
     position: int
 
@@ -510,25 +530,32 @@ class StepFinder:
         """How a call with so many queries continues the last one. values: [batch, …, keys, features]"""
         sample = values.detach().flatten(1, -3)[:, 0] if values.dim() > 3 else values.detach()
         sample = sample[..., :FEATURES].contiguous()
-        last, sums = self._last.get(place), _sums(sample)
-        count = sums.shape[1]
-        same = last is not None and last.sums.shape[1] == count
-        step = RawStep(call) if last is None else _compare(last, sums, sample, rows, call)
+        last, numbers = self._last.get(place), _numbers(sample)
+        count = numbers.shape[1]
+        same = last is not None and last.numbers.shape[1] == count
+        step = RawStep(call) if last is None else _compare(last, numbers, sample, rows, call)
         before = 0 if last is None or step.keys == "new" else last.position
-        self._last[place] = _Call(sums, sample, before + rows if same or last is None else count)
+        self._last[place] = _Call(numbers, sample, before + rows if same or last is None else count)
         return step
 
 
-def _compare(last: _Call, sums: torch.Tensor, sample: torch.Tensor, rows: int, call: int) -> RawStep:
-    count, before = sums.shape[1], last.sums.shape[1]
-    if count == before and (found := _parents(last.sums[:, -1], sums[:, -1])) is not None:
+def _compare(last: _Call, numbers: torch.Tensor, sample: torch.Tensor, rows: int, call: int) -> RawStep:
+    count, before = numbers.shape[1], last.numbers.shape[1]
+
+    def parents(ends: int, size: int) -> tuple[tuple[int, ...], bool] | None:
+        """By the values at the first `size` positions, which were before position `ends` of the last call."""
+        if not 0 < size <= ends <= before:
+            return None
+        return _parents(_sum(last.numbers[:, ends - size : ends]), _sum(numbers[:, :size]))
+
+    if count == before and (found := parents(before, count)) is not None:
         return RawStep(call, "same", *found)
-    old = count - rows
-    if 0 < old <= before and (found := _parents(last.sums[:, old - 1], sums[:, old - 1])) is not None:
+    if (found := parents(count - rows, count - rows)) is not None:
         return RawStep(call, "more", *found)
-    old = last.position
-    if count == before and 0 < old < count and (found := _parents(last.sums[:, old - 1], sums[:, old - 1])) is not None:
+    if count == before and last.position < count and (found := parents(last.position, last.position)) is not None:
         return RawStep(call, "written", *found)
+    if (found := parents(before, count - rows)) is not None:
+        return RawStep(call, "slid", *found)
     if rows == count > before and _are_near(last.sample[:, -1], sample[:, before - 1]):
         return RawStep(call, "again")
     return RawStep(call)
@@ -552,12 +579,19 @@ def _are_near(last: torch.Tensor, now: torch.Tensor) -> bool:
     return bool((difference.amin(1) <= NEAR * (1 + last.float().abs().amax())).all())
 
 
-def _sums(sample: torch.Tensor) -> torch.Tensor:
-    """A whole number for the values up to each position, by their bits: the same for copies. [batch, keys]"""
+def _numbers(sample: torch.Tensor) -> torch.Tensor:
+    """A whole number for the values at each position, by their bits: the same for copies. [batch, keys]"""
     bits = sample.view(BITS[sample.element_size()]).long()
-    count = bits.shape[1]
-    factors = torch.from_numpy(_factors(1 << (FEATURES + count).bit_length())).to(bits.device)
-    return ((bits * factors[: bits.shape[2]]).sum(-1) * factors[FEATURES : FEATURES + count]).cumsum(1)
+    return (bits * _factors_on(bits, bits.shape[2])).sum(-1)
+
+
+def _sum(numbers: torch.Tensor) -> torch.Tensor:
+    """A whole number for the values at these positions, in this order. [batch]"""
+    return (numbers * _factors_on(numbers, FEATURES + numbers.shape[1])[FEATURES:]).sum(-1)
+
+
+def _factors_on(numbers: torch.Tensor, count: int) -> torch.Tensor:
+    return torch.from_numpy(_factors(1 << count.bit_length())[:count]).to(numbers.device)
 
 
 @cache

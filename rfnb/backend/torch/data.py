@@ -14,6 +14,7 @@ import torch
 from rfnb.backend.base.data import Magnitude
 from rfnb.backend.base.tape import untaped
 from rfnb.backend.torch.module_state import without_numbers
+from rfnb.backend.torch.shapes import shapes_only
 from rfnb.core.ground.source import public_function
 from rfnb.errors import BackendError, DtypeError
 
@@ -90,6 +91,7 @@ class TorchData:
 
     without_numbers_raw = staticmethod(without_numbers)
     outside_modes = staticmethod(outside)
+    shapes_only = staticmethod(shapes_only)
 
     @staticmethod
     def mixes_dtypes() -> bool:
@@ -157,6 +159,11 @@ class TorchData:
                 expected="sizes that follow from those of the arguments",
                 hint="bounds that are int; compile only parts without it: rf.from_torch(torch.compile(part), …)",
             ) from None
+
+    @staticmethod
+    def array_raw(raw: torch.Tensor) -> Any:
+        """An array that shares the memory of a tensor on the CPU, of a dtype that numpy has; others as they are."""
+        return raw.detach().numpy() if raw.device.type == "cpu" and raw.dtype is not torch.bfloat16 else raw
 
     @staticmethod
     def is_ready_raw(value: object) -> bool:

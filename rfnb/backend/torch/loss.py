@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.nn import functional
 from torch.overrides import handle_torch_function, has_torch_function
@@ -33,7 +34,7 @@ class TorchLoss:
     @staticmethod
     def edit_distance_raw(a: torch.Tensor, a_len: torch.Tensor, b: torch.Tensor, b_len: torch.Tensor) -> torch.Tensor:
         """[…, a], […], […, b], […] → […]. Computed one row of the table at a time."""
-        shape = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1], a_len.shape, b_len.shape)
+        shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1], a_len.shape, b_len.shape)  # torch's loads its compiler
         b_len = b_len.expand(shape).unsqueeze(-1)
         columns = torch.arange(b.shape[-1] + 1, device=b.device)
         row = columns.expand(*shape, -1)

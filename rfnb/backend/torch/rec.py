@@ -43,7 +43,9 @@ class TorchRec:
         padding [time, batch…, 1] comes in as one more feature, whose weights open the forget gate and close the input
         gate: so the fused kernel keeps the cell of the last frame. last [1, batch…, 1]: where the output is final.
         """
-        shape = torch.broadcast_shapes(inputs.shape[1:-1], h.shape[:-1], c.shape[:-1])
+        shape = inputs.shape[1:-1]
+        if any(state.shape[:-1] not in (shape, ()) for state in (h, c)):
+            shape = torch.broadcast_shapes(shape, h.shape[:-1], c.shape[:-1])  # which loads torch's compiler
         if padding is not None:
             inputs = torch.cat([inputs, padding.to(inputs.dtype).expand(*inputs.shape[:-1], 1)], -1)
             ff_weight = torch.cat([ff_weight, _keep_cell(rec_weight)], -1)

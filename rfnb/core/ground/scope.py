@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from rfnb.core.graph.meter import Meter
+
 
 T = TypeVar("T")
 _path: ContextVar[tuple[str, ...]] = ContextVar("rfnb_path", default=())
@@ -100,3 +102,15 @@ def random_stream(device: str) -> Any:
 def random_from(stream: Callable[[str], object] | None) -> AbstractContextManager[None]:
     """Makes random ops inside the block draw from `stream(device)`."""
     return within(_stream, stream)
+
+
+@contextmanager
+def not_searched() -> Iterator[None]:
+    """Garbage collection is off inside the block: it would take longer than the imports themselves."""
+    searches = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searches:
+            gc.enable()

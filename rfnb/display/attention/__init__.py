@@ -1,5 +1,5 @@
 """Views of attention weights.
 
-Read `view` first, then `weights` (which axes are layers, heads, rows and columns), `heads` (numbers about heads) and
-`drawing` (pictures). `list_view` shows what `rf.capture` saw.
+Read `view` first, then `weights` (which axes are layers, heads, rows and columns), and `drawing` (pictures).
+`list_view` shows what `rf.capture` saw.
 """

@@ -17,8 +17,7 @@ from rfnb.display.panel.commands import Dispatcher, Later, RunList
 from rfnb.display.panel.paused import holder
 from rfnb.display.panel.schema import Event
 from rfnb.display.run import list_view as runs_view
-from rfnb.trace.pause.hold import Holding, can_hold, show_and_wait
-from rfnb.trace.pause.pauses import pauses
+from rfnb.trace.pause import Holding, can_hold, pauses, show_and_wait
 from rfnb.trace.plain.cells import has_loop
 from rfnb.trace.run.run import Run, open_in_panel
 from rfnb.trace.run.runs import runs

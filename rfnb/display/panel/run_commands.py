@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.display import comparison as comparison_view
+from rfnb.display.attention import view as attention_view
 from rfnb.display.beam.schema import NodeAt
 from rfnb.display.beam.view import PRUNED, tree_of
 from rfnb.display.comparison import ComparisonView
+from rfnb.display.kit.data import Data, read, to_numpy
 from rfnb.display.markup.numbers import plain
-from rfnb.display.panel.axes import axes_typed
-from rfnb.display.panel.conditions import conditions_of
-from rfnb.display.panel.edit import edited
-from rfnb.display.panel.rows import describe_rows
+from rfnb.display.panel.paused import conditions_of, edited
 from rfnb.display.panel.schema import FoundView, RowsView, RunAtView, Where
 from rfnb.display.run import (
     gradients_view as gradients_view,
@@ -23,14 +29,18 @@ from rfnb.display.run import (
     view as history_view,
 )
 from rfnb.display.run.schema import Curve, GradientsView, OtherFunction, RunItem, RunView
-from rfnb.display.run.step import choose
-from rfnb.errors import ViewError
+from rfnb.display.run.step import choose, of_sequence
+from rfnb.display.tensor.value import axis_of_weights, one_entry, valid_weights
+from rfnb.errors import ExpressionError, ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
-from rfnb.trace.plain.skipped_functions import add_file_of
+from rfnb.trace.plain.record import add_file_of
 from rfnb.trace.run.find import of_step, steps_begun
 
 if TYPE_CHECKING:
     from rfnb.display.panel.commands import Dispatcher
+    from rfnb.trace.run.run import Run
+    from rfnb.trace.run.step import RunStep
+
 
 SLICE = 0.05
 """Longest part of a search, in seconds; between two parts the kernel does other work."""
@@ -172,3 +182,125 @@ TRAVEL: dict[str, Any] = {
     "gradients": gradients,
     "compare": compare,
 }
+
+
+MOST_STEPS = 500
+MOST_ROWS = 16
+"""At most so many rows of a step, which are shown as heads."""
+
+
+def describe_rows(run: Run, name: str, sequence: int | None) -> RowsView:
+    """The JSON of the rows of a value at all steps. Raises ViewError if it is not a row of weights."""
+    sequence = 0 if sequence is None and run.batch else sequence
+    columns: Dim | None = None
+    rows: dict[int, np.ndarray] = {}
+    for step, data in _values(run, name, sequence):
+        axis = axis_of_weights(data, least=1)
+        if axis is not None:
+            columns = columns or data.axes[axis].dim
+            weights = np.moveaxis(valid_weights(data), axis, -1)
+            rows[step] = weights.reshape(-1, weights.shape[-1])[:MOST_ROWS]
+    if columns is None:
+        raise ViewError(f"{name} is not a row of weights with the sum 1", got=f"loop {run.name}")
+    count, width = (max(row.shape[axis] for row in rows.values()) for axis in (0, 1))
+    matrix = np.zeros((count, max(rows) + 1, width), np.float32)
+    for step, weights in rows.items():
+        matrix[: len(weights), step, : weights.shape[1]] = weights
+    side = columns if columns.vocab is not None else None
+    view = attention_view.describe(matrix, dims=["head", run.axis.name or "step", _other(columns, run)], cols=side)
+    return {
+        "name": name,
+        "sequence": sequence,
+        "pictures": view["pictures"] or [view["picture"]],
+        "scripts": attention_view.to_scripts(view),
+    }
+
+
+def _other(columns: Dim, run: Run) -> str:
+    return columns.name if columns.name and columns.name != run.axis.name else "column"
+
+
+def _values(run: Run, name: str, sequence: int | None) -> Iterator[tuple[int, Data]]:
+    """The value at each step that has it."""
+    steps = run.steps if sequence is None or run.lengths is None else int(run.lengths[sequence])
+    for step in range(min(run.steps, steps, MOST_STEPS)):
+        at = run[step]
+        value = next((entry.tensor for entry in reversed(at.values()) if entry.name == name), None)
+        if value is None and name in run.states:
+            value = at.after[name]
+        if isinstance(value, Tensor):
+            yield step, one_entry(value, of_sequence(run, sequence))
+
+
+BETWEEN = re.compile(r",(?![^()\[\]]*[)\]])")
+"""Commas, but those inside of brackets."""
+
+
+def axes_typed(run: Run, name: str, text: str, step: int) -> list[str | Dim] | None:
+    """The axes of a variable, as `Run.name_axes` takes them; None for an empty text.
+
+    After a colon are the lengths of an axis, or its labels: an expression of the step, a variable of the notebook, or
+    numbers. One more name, with labels, is what the numbers are labels of. Raises ViewError for what does not fit.
+    """
+    if not text.strip():
+        return None
+    parts = [tuple(map(str.strip, part.partition(":")[::2])) for part in BETWEEN.split(text)]
+    if not all(word for word, _ in parts):
+        raise ViewError("an axis has no name", got=text[:40], expected="names with commas between them")
+    value = run[int(step)][name]
+    sizes = [axis.size for axis in read(value).axes] if isinstance(value, Tensor) else []
+    axes: list[str | Dim] = [word for word, _ in parts]
+    for axis, (word, known) in enumerate(parts):
+        if known:
+            axes[axis] = _dim(run, axes, sizes, axis, word, _value(run[int(step)], known))
+    return axes
+
+
+def _dim(run: Run, axes: list[str | Dim], sizes: list[int], axis: int, word: str, value: object) -> Dim:
+    """The dim of an axis with lengths, whose sequences then have a dim too, or with labels."""
+    size = sizes[axis] if axis < len(sizes) else None
+    numbers = None if isinstance(value, str | dict) else _whole_numbers(value)
+    if numbers is None:
+        dim = Dim(None, name=word, vocab=list(value) if isinstance(value, str) else value)
+        if size not in (None, dim.dimension):
+            raise ViewError(f"{word} has {dim.dimension} labels, and its axis {size} entries")
+        return dim
+    longest = max(numbers, default=0)
+    if size is None or longest > size:
+        raise ViewError(f"the longest of the lengths of {word} is {longest}", expected=f"at most {size or 0}")
+    owner = next((i for i, other in enumerate(sizes) if i != axis and other == len(numbers)), None)
+    if owner is None or owner >= len(axes):
+        raise ViewError(f"{word} has {len(numbers)} lengths, and no other axis has as many entries")
+    axis_of_sequences = axes[owner]
+    if isinstance(axis_of_sequences, str):
+        axis_of_sequences = axes[owner] = run.replay.names.dim(axis_of_sequences, sizes[owner])  # type: ignore[attr-defined]
+    dim = Dim(None, name=word)
+    dim.bind(Size([axis_of_sequences], numbers, capacity=size))
+    return dim
+
+
+def _value(at: RunStep, text: str) -> Any:
+    """The value of what was typed."""
+    if all(word.isdigit() for word in text.split()):
+        return [int(word) for word in text.split()]
+    try:
+        return at.eval(text)
+    except ExpressionError:
+        value = vars(sys.modules["__main__"]).get(text)
+        if value is None:
+            raise
+        return value
+
+
+def _whole_numbers(value: object) -> list[int] | None:
+    """A list of lengths; None for other values."""
+    raw = value._raw if isinstance(value, Tensor) else value
+    if isinstance(raw, list | tuple) and not all(type(entry) is int for entry in raw):
+        return None
+    if not isinstance(raw, list | tuple) and not hasattr(raw, "shape"):
+        return None
+    numbers = to_numpy(raw)
+    is_list = numbers.ndim == 1 and numbers.dtype.kind in "iuf" and bool((numbers == numbers.astype(int)).all())
+    if not is_list:
+        raise ViewError("lengths are whole numbers, one for each sequence", got=f"{numbers.dtype} {numbers.shape}")
+    return [int(number) for number in numbers]

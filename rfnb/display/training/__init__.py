@@ -1,5 +1,5 @@
 """Training loops: what they report, and how it is drawn.
 
-Read `train` first (`rf.progress`, `rf.gradient_norms`), then `progress` with `history` (the data) and `plot` (the
-drawings), and `gradient_norms`. `probe_view` shows a `rfnb.trace.probe`.
+Read `progress` first (`rf.progress` and its curves) with `history` (the data), then `gradient_norms`. `probe_view`
+shows a `rfnb.trace.probe`.
 """

@@ -42,13 +42,14 @@ from rfnb.loop.step import (
     first_frame,
     mixed_seed,
     place_of,
+    without_axis,
 )
 from rfnb.ops.create import full
 from rfnb.ops.grad import makes_constants
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
 from rfnb.ops.random import random as draw_numbers
-from rfnb.trace.pause.pauses import warn_of_inner
+from rfnb.trace.pause import warn_of_inner
 from rfnb.trace.record.record import LoopRecord, Recorder, current_recorder, current_side, unwrap
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
@@ -287,7 +288,9 @@ def _add_state(body: Body, name: str, leaf: object, grown: dict[Dim, Dim]) -> No
     dims = [grown.get(dim, dim) for dim in plain.dims]
     sizes = {new: Size([], plain.size_of(dim).max) for dim, new in grown.items() if dim in plain.dims}
     lengths = plain.lengths.bind(sizes) if sizes else plain.lengths
-    frame = tensor_of(body.backend.alias_raw(plain._raw), align.sig(dims, plain.sparse_dim, plain.feature_dim), lengths)
+    raw = body.backend.alias_raw(plain._raw)
+    raw = body.backend.copy_raw(raw) if body.loop.is_kept else raw
+    frame = tensor_of(raw, align.sig(dims, plain.sparse_dim, plain.feature_dim), lengths)
     body.carried.append(Carried(name, "state", body.recorder.input(name, frame), body.var(frame), plain._raw))
 
 
@@ -345,6 +348,8 @@ def unstack(body: Body, source: Tensor, axis: Dim | None) -> Traced:
         _agree(body, plain, axis)
         kind = Unstacked(axis, body.recorder.recorded)
         frame = first_frame(body.backend, plain, *kind)
+        if loop.is_kept:  # for other batches too
+            frame = tensor_of(body.backend.copy_raw(frame._raw), frame.sig, without_axis(frame.lengths, axis))
     loop.axis = loop.axis or axis
     traced = body.recorder.input("", frame)
     body.frames.append(FrameInput(body.var(frame), kind, plain))

@@ -22,8 +22,7 @@ from rfnb.errors import DimError, DtypeError, LoopError
 from rfnb.loop.program import Compiled, Program
 from rfnb.loop.step import current_inspection, is_replaying
 from rfnb.ops.convert import convert_to_tensor
-from rfnb.trace.record.op_call import OpCall
-from rfnb.trace.record.record import Recorder, unwrap
+from rfnb.trace.record.record import OpCall, Recorder, unwrap
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body

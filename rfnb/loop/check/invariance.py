@@ -25,11 +25,11 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.model_graph import owner
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import has_fractions
+from rfnb.core.ground.hook import keep_state
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
-from rfnb.core.ground.tracers import keep_state
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.tensor import Tensor, plain_tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts

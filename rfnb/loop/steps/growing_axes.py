@@ -13,8 +13,7 @@ from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
 from rfnb.errors import LoopError
-from rfnb.trace.record.op_call import OpCall
-from rfnb.trace.record.record import Recorder
+from rfnb.trace.record.record import OpCall, Recorder
 
 RENAMING = ("cum_concat_step", "replace_dim", "replace_dim_v2")
 """Ops that give an axis another dim, `out_dim` or `out_spatial_dim`."""

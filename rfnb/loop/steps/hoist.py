@@ -32,7 +32,7 @@ from rfnb.loop.program import Schedule
 from rfnb.loop.step import Outcome, frames_dim, one_step
 from rfnb.loop.steps.explain import OpPlacement, Place, note_step
 from rfnb.loop.steps.growing_axes import grows
-from rfnb.trace.record.op_call import OpCall
+from rfnb.trace.record.record import OpCall
 
 if TYPE_CHECKING:
     from rfnb.loop.step import TracedStep

@@ -6,7 +6,7 @@ import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from rfnb.core.dims.dim import Dim
@@ -24,31 +24,7 @@ from rfnb.ops.shape import set_feature_dim
 
 LONGEST = 4000
 """Longest expression, in characters."""
-Given = TypeVar("Given", bound=Callable[..., Any])
 _INTERPRETERS: WeakKeyDictionary[NetworkDims, Interpreter] = WeakKeyDictionary()
-
-
-def pure(function: Given) -> Given:
-    """Marks a function for a net dict: its result depends on its arguments alone, and it changes nothing else.
-
-    The mark is for readers: each call of a network calls all functions, marked or not. Returns the function.
-
-    >>> @rf.pure
-    ... def halved(source, **options):
-    ...     return source(0) * 0.5
-    >>> net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}}))
-    >>> _ = net.construct_from_dict({"output": {"class": "eval", "eval": halved, "from": "data"}})
-    >>> net.forward({"data": (np.ones((1, 1, 2)), [1])})["output"].raw_tensor.tolist()
-    [[[0.5, 0.5]]]
-
-    Raises ParameterError if it cannot be marked.
-    """
-    try:
-        function.is_pure = True  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):
-        fault = "pure: this cannot be marked"
-        raise ParameterError(fault, got=repr(function)[:60], expected="a function that is written with def") from None
-    return function
 
 
 class Own:

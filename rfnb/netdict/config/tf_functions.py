@@ -29,15 +29,13 @@ from rfnb.netdict.config.tf_names import (
 from rfnb.netdict.config.values import Known
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim, zeros_like
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, top_k
 from rfnb.ops.math import cast, combine_bc
 from rfnb.ops.matmul import matmul
 from rfnb.ops.random import dropout
 from rfnb.ops.reduce import reduce_sum
-from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dim, merge_dims, reshape, squeeze
-from rfnb.ops.slice import pad
-from rfnb.ops.sort import top_k
+from rfnb.ops.slice import cumsum, pad
 
 
 def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: Any) -> Any:

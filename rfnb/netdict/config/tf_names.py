@@ -13,7 +13,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.axes import NetworkDims, time_of, with_dim
 from rfnb.netdict.layer_call import safe_log
-from rfnb.ops import activation, math, reduce as reductions
+from rfnb.ops import math, reduce as reductions
 from rfnb.ops.concat import concat, split
 from rfnb.ops.create import full, ones_like, range_over_dim, zeros_like
 from rfnb.ops.grad import stop_gradient
@@ -552,7 +552,7 @@ def functions() -> dict[str, Any]:
         **{name: _unary(getattr(math, name), of) for name, of in _PLAIN.items() if hasattr(math, name)},
         **{name: _unary(op) for name, op in _LIKE.items()},
         **{name: _like(number) for name, number in (("zeros_like", 0), ("ones_like", 1))},
-        **{name: _unary(getattr(activation, name)) for name in _ACTIVATIONS},
+        **{name: _unary(getattr(math, name)) for name in _ACTIVATIONS},
         **{name: binary(kind) for name, kind in _BINARY.items()},
         **{f"reduce_{mode}": _reduction(mode) for mode in "sum mean max min logsumexp any all".split()},
         **{name: _reduction(name) for name in ("argmax", "argmin")},

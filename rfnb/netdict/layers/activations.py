@@ -12,7 +12,7 @@ from rfnb.errors import DimError, NetworkError
 from rfnb.netdict.config.compute import computed_by
 from rfnb.netdict.config.values import Function
 from rfnb.netdict.layer_call import safe_log
-from rfnb.ops import activation, math
+from rfnb.ops import math
 from rfnb.ops.reduce import log_softmax, softmax
 
 Activation = Callable[[Tensor], Tensor]
@@ -38,7 +38,7 @@ def _one_minus(x: Tensor) -> Tensor:
 
 ACTIVATIONS: dict[str, Activation] = {
     **{
-        name: getattr(activation, name)
+        name: getattr(math, name)
         for name in "tanh sigmoid log_sigmoid relu elu selu silu swish gelu softplus softsign identity".split()
     },
     **{
@@ -57,7 +57,7 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-LOGS = {"softmax": ACTIVATIONS["log_softmax"], "sigmoid": activation.log_sigmoid}
+LOGS = {"softmax": ACTIVATIONS["log_softmax"], "sigmoid": math.log_sigmoid}
 """The logarithms of activations, without rounding to 0 before."""
 
 

@@ -14,11 +14,11 @@ from rfnb.errors import NetworkError
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.options import REQUIRED, axis, value
 from rfnb.ops.concat import concat, split, stack
+from rfnb.ops.index import top_k
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
-from rfnb.ops.sort import top_k
 
 
 class Concat(Layer, layer_class="concat", joins=False):

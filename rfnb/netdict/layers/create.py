@@ -17,8 +17,8 @@ from rfnb.ops.create import full, range_over_dim, zeros
 from rfnb.ops.mask import sequence_mask
 from rfnb.ops.math import where
 from rfnb.ops.random import random
-from rfnb.ops.sequence import repeat
 from rfnb.ops.shape import expand_dim, set_sparse_dim
+from rfnb.ops.slice import repeat
 
 
 class Constant(Layer, layer_class="constant", sourceless=True):

@@ -13,9 +13,8 @@ from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import OPTIONS, BatchNormCall
 from rfnb.netdict.layers.activations import activation_of
 from rfnb.netdict.options import axes, axis, layer, value
-from rfnb.ops.activation import gating
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.math import cast, rsqrt, where
+from rfnb.ops.math import cast, gating, rsqrt, where
 from rfnb.ops.norm import layer_norm, moments
 from rfnb.ops.reduce import log_softmax, softmax
 

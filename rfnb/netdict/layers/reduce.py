@@ -18,13 +18,13 @@ from rfnb.netdict.axes import NetworkDims, with_padding
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.options import REQUIRED, axes, axis, layers, value
 from rfnb.ops import reduce as reductions
+from rfnb.ops.conv import window
 from rfnb.ops.create import zeros
 from rfnb.ops.grad import stop_gradient
 from rfnb.ops.math import abs as abs_, cast, pow as pow_
 from rfnb.ops.reduce import reduce_mean, reduce_out, reduce_sum
-from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
-from rfnb.ops.signal import window
+from rfnb.ops.slice import cumsum
 
 MODES = {"avg": "mean", **{name: name for name in "sum mean max min argmax argmin logsumexp any all".split()}}
 

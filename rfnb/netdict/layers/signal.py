@@ -15,13 +15,13 @@ from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.options import REQUIRED, value
 from rfnb.ops.audio import mel_filterbank
+from rfnb.ops.conv import stft
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import scatter
 from rfnb.ops.math import combine_bc, complex_as_real
 from rfnb.ops.matmul import matmul
 from rfnb.ops.shape import set_sparse_dim, squeeze
-from rfnb.ops.signal import stft
 
 
 class Stft(Layer, layer_class="stft"):

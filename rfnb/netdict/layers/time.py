@@ -20,16 +20,15 @@ from rfnb.netdict.layers.shape import with_lengths
 from rfnb.netdict.options import REQUIRED, axes, axis, layer, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.concat import concat
+from rfnb.ops.conv import window
 from rfnb.ops.create import full, range_over_dim, zeros
 from rfnb.ops.index import gather, scatter
 from rfnb.ops.mask import get_size_tensor, masked_select, pack_padded, pad_packed, sequence_mask
 from rfnb.ops.math import abs as abs_, cast, compare_bc, equal, logical_and, logical_or, maximum, minimum, mod, where
 from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_sum
-from rfnb.ops.sequence import repeat
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
-from rfnb.ops.signal import window
-from rfnb.ops.slice import pad, shift_left, slice as slice_
+from rfnb.ops.slice import pad, repeat, shift_left, slice as slice_
 
 
 class WindowLayer(SteppingLayer, layer_class="window"):

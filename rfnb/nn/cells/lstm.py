@@ -16,8 +16,8 @@ from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.layers.linear import to_input, weight
 from rfnb.nn.layers.norm import LayerNorm
 from rfnb.nn.layers.rec import LstmState, lstm_over
-from rfnb.ops.activation import identity, sigmoid, tanh
 from rfnb.ops.concat import split
+from rfnb.ops.math import identity, sigmoid, tanh
 from rfnb.ops.matmul import linear
 from rfnb.ops.random import dropout
 from rfnb.ops.rec import lstm_in_order

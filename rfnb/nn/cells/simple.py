@@ -13,8 +13,8 @@ from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.layers.linear import Linear, weight
 from rfnb.nn.module.container import ModuleList
 from rfnb.nn.module.module import layer_numbers
-from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import split
+from rfnb.ops.math import sigmoid, tanh
 from rfnb.ops.matmul import linear
 
 

@@ -26,8 +26,8 @@ from rfnb.nn.layers.transformer import Activation, FeedForward, build_pos_enc
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import ModuleList, Sequential
 from rfnb.nn.module.module import Module, NotSpecified, layer_numbers
-from rfnb.ops.activation import gating, relu, silu
 from rfnb.ops.conv import make_conv_out_spatial_dims, pool2d
+from rfnb.ops.math import gating, relu, silu
 from rfnb.ops.shape import merge_dims, split_dims
 
 __all__ = [

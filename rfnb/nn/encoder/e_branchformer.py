@@ -18,8 +18,8 @@ from rfnb.nn.layers.norm import LayerNorm
 from rfnb.nn.layers.transformer import Activation
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.module import Module
-from rfnb.ops.activation import gelu, identity
 from rfnb.ops.concat import concat, split
+from rfnb.ops.math import gelu, identity
 
 __all__ = ["EBranchformerLayer", "FeedForwardConvGated", "Merge"]
 __dir__ = __all__.copy  # what is offered for completion: no imports

@@ -14,10 +14,9 @@ from rfnb.nn.layers.dropout import WithDropout
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
-from rfnb.ops.activation import identity, relu, silu
 from rfnb.ops.concat import split
 from rfnb.ops.index import gather
-from rfnb.ops.math import add, clip_by_value, combine_bc
+from rfnb.ops.math import add, clip_by_value, combine_bc, identity, relu, silu
 from rfnb.ops.position import Offset, frame_numbers, relative_positions
 from rfnb.ops.shape import set_sparse_dim
 

@@ -12,10 +12,9 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather, scatter
+from rfnb.ops.index import gather, scatter, top_k
 from rfnb.ops.math import equal, is_neg_infinite, where
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_feature_dim, set_sparse_dim
-from rfnb.ops.sort import top_k
 from rfnb.search.score.scorer import ChangingScorer, PartialScorer, ScorePart, SearchState
 from rfnb.search.sources import InputType, log_scores
 

@@ -18,9 +18,8 @@ from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import equal, is_neg_infinite, log_add_exp, where
 from rfnb.ops.reduce import reduce_logsumexp, reduce_sum
-from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dims, set_sparse_dim
-from rfnb.ops.slice import shift_right
+from rfnb.ops.slice import cumsum, shift_right
 
 NONE = -1
 """In place of the last label of a hypothesis that has none yet."""

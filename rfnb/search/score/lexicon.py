@@ -19,7 +19,7 @@ from rfnb.errors import DimError, ParameterError
 from rfnb.ops.concat import concat
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, search_sorted, top_k
 from rfnb.ops.math import (
     compare_bc,
     equal,
@@ -34,7 +34,6 @@ from rfnb.ops.math import (
 )
 from rfnb.ops.reduce import reduce_any, reduce_max
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_feature_dim, set_sparse_dim
-from rfnb.ops.sort import search_sorted, top_k
 from rfnb.search.score.ngram import NGram
 from rfnb.search.score.scorer import PartialScorer, SearchState, parts_of, state_after
 from rfnb.search.variants.constraints import number_of, numbers_of

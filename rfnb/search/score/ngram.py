@@ -21,10 +21,9 @@ from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, SearchError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, search_sorted
 from rfnb.ops.math import equal, less, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
-from rfnb.ops.sort import search_sorted
 
 SECTION, COUNT = re.compile(r"\\(\d+)-grams:"), re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
 LN10 = math.log(10.0)

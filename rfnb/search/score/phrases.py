@@ -16,10 +16,9 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import ParameterError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, search_sorted
 from rfnb.ops.math import equal, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
-from rfnb.ops.sort import search_sorted
 
 Phrase = str | Sequence[str] | Sequence[int]
 

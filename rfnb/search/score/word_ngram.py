@@ -18,10 +18,9 @@ from rfnb.core.vocab import SPACES
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, search_sorted
 from rfnb.ops.math import equal, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
-from rfnb.ops.sort import search_sorted
 from rfnb.search.score.ngram import NGram, read_arpa
 from rfnb.search.variants.constraints import number_of
 

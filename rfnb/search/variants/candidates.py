@@ -13,12 +13,11 @@ from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.vocab import Vocab
 from rfnb.ops.create import range_over_dim
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, top_k
 from rfnb.ops.math import cast, compare_bc, is_neg_infinite, where
 from rfnb.ops.reduce import reduce_any
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import slice as slice_along
-from rfnb.ops.sort import top_k
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body

@@ -18,7 +18,7 @@ from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.convert import convert_to_tensor, copy_to_device
 from rfnb.ops.create import range_over_dim, zeros
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, search_sorted
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import (
     cast,
@@ -33,7 +33,6 @@ from rfnb.ops.math import (
     where,
 )
 from rfnb.ops.reduce import reduce_any
-from rfnb.ops.sort import search_sorted
 from rfnb.search.places import among
 
 

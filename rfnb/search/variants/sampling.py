@@ -14,7 +14,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import DimError, ParameterError
 from rfnb.ops.create import range_over_dim, zeros
-from rfnb.ops.index import gather
+from rfnb.ops.index import gather, top_k_mask, top_p_mask
 from rfnb.ops.math import (
     abs as magnitude,
     equal,
@@ -30,7 +30,6 @@ from rfnb.ops.math import (
 )
 from rfnb.ops.reduce import log_softmax, reduce_argmax, reduce_max
 from rfnb.ops.shape import expand_dim
-from rfnb.ops.sort import top_k_mask, top_p_mask
 from rfnb.search.sources import gumbel
 
 

@@ -8,6 +8,7 @@ them when they are read. For a loop, a replay computes the weights of all steps 
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -124,6 +125,7 @@ class Captured(Shown):
         self.calls = self.outside = self._bytes = 0
         self.search = Searches([])
         self._watch: GenerateWatch | None = None
+        self._unseen: list[list[str]] = []  # paths of modules, for each backend
 
     def __len__(self) -> int:
         return len(self._items)
@@ -163,7 +165,8 @@ class Captured(Shown):
         if self._items:
             return None
         if self.left_out:
-            return f"all of it was left out: {', '.join(dict.fromkeys(self.left_out))}; the limit is {BUDGET} bytes"
+            limit = "" if all(":" in reason for reason in self.left_out) else f"; the limit is {BUDGET} bytes"
+            return f"all of it was left out: {', '.join(dict.fromkeys(self.left_out))}{limit}"
         if self.outside:
             return (
                 "all attention was outside of calls of the model's modules: rf.capture() without a model finds that too"
@@ -196,6 +199,8 @@ class Captured(Shown):
     def _finish(self) -> None:
         """Merges the steps of Python loops, and names all items."""
         self._items = list(joined(list(_merged(self._items))))
+        for path in itertools.chain(*self._unseen):
+            self.left_out.append(f"{path or 'attention'}: its softmax was not seen to weight values")
         variables: dict[str, set[str]] = {}
         for item in self._items:
             variables.setdefault(item.path, set()).add(item.variable)
@@ -250,7 +255,7 @@ def capture(model: object = None, *, attention: bool = True, search: bool = Fals
     The results and gradients of the model do not change in any bit. (Only in `torch.inference_mode` torch may round
     some products differently.) Loops are recorded for it. If a kernel does not return the weights, they
     are recomputed from queries and keys when they are read, without dropout. At most a gigabyte is kept in all; what
-    exceeds it is listed in `seen.left_out`.
+    exceeds it is listed in `seen.left_out`, and so are modules for attention whose weights were not found.
 
     >>> time, key, value = rf.Dim(4, name="time"), rf.Dim(2, name="key"), rf.Dim(1, name="value")
     >>> with rf.capture() as seen:
@@ -295,7 +300,7 @@ def capture(model: object = None, *, attention: bool = True, search: bool = Fals
         stack.enter_context(session.observing_runs(lambda run: finder.loop_done(run, captured._add_run)))
         stack.enter_context(modules_described_by(finder.facts_of))
         for backend in dict.fromkeys(BACKENDS.values()):
-            stack.enter_context(backend.watching_attention(finder.raw_attention, model))
+            captured._unseen.append(stack.enter_context(backend.watching_attention(finder.raw_attention, model)))
         stack.enter_context(listening(finder))
         try:
             yield captured

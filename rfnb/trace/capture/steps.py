@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 UNKNOWN = "the batch has several sequences with the same keys; each row of it is taken for one hypothesis at all steps"
 
+OWN_KEYS = frozenset(("more", "slid", "written", "again"))
+"""Kinds of keys of the labels so far: self-attention."""
+
 Labels = list[list[int]]
 """Numbers of labels, for each sequence."""
 
@@ -163,7 +166,7 @@ def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joi
                 table.setdefault(key, _Cell(number, row, position - count + queries))
     keys = [(item.shape[1], _labels(steps[number]).shape[1]) for number, item in parts.items()]
     kinds = {item.step.keys for item in parts.values() if item.step is not None}
-    is_self = bool(kinds & {"more", "written", "again"}) or all(size == count for size, count in keys)
+    is_self = bool(kinds & OWN_KEYS) or all(size == count for size, count in keys)
     sequences = generated.sequences.astype(_labels(steps[0]).dtype)
     start, prompt = min(position for _, position, _ in table), _labels(steps[0]).shape[1]
     rows: list[list[_Cell]] = []
@@ -206,7 +209,7 @@ def _of_loop(steps: list[_Step], place: object) -> Joined | None:
     if len(parts) < len(steps):
         return None
     own = {item.step.keys for item in parts.values() if item.step is not None}
-    is_self = bool(own & {"more", "written", "again"})
+    is_self = bool(own & OWN_KEYS)
     firsts = _positions(steps)
     last = len(steps) - 1
     count = firsts[last] + parts[last].shape[0]
@@ -221,9 +224,13 @@ def _of_loop(steps: list[_Step], place: object) -> Joined | None:
             at = _parents(steps[number], at)
         rows.append([cell for cell in cells if cell is not None])
     width = count if is_self else parts[last].shape[1]
-    cols = [[*range(min(width, parts[last].shape[1]))] for _ in rows]
+    if "slid" not in own:
+        width = min(width, parts[last].shape[1])
+    cols = [[*range(width)] for _ in rows]
+    ends = {number: firsts[number] + item.shape[0] if is_self else 0 for number, item in parts.items()}
+    offsets = {number: max(0, ends[number] - item.shape[1]) for number, item in parts.items()}
     guess = all(_is_guess(step) for step in steps[1:]) and any(len(row) > 1 for row in rows)
-    return _join(parts, rows, cols, dict.fromkeys(parts, 0), is_self, (None, None), None, UNKNOWN if guess else None)
+    return _join(parts, rows, cols, offsets, is_self, (None, None), None, UNKNOWN if guess else None)
 
 
 def _positions(steps: list[_Step]) -> list[int]:

@@ -48,11 +48,11 @@ from rfnb.core.graph.meter import SUMMED, Bad, Meter, NodeMeasure, NodeMeasures,
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import set_default_device_ctx
+from rfnb.core.ground.hook import TraceCall, drop_numbers, keep_state, trace_call
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import metering, modules_described_by
 from rfnb.core.ground.source import user_source
-from rfnb.core.ground.tracers import TraceCall, drop_numbers, keep_state, trace_call
 from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.listener import Listener, listening
 from rfnb.core.tensor.op import OpRow

@@ -18,8 +18,7 @@ from rfnb.core.tensor.listener import Listener
 from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.trace.record.op_call import OpCall
-from rfnb.trace.record.record import LoopRecord
+from rfnb.trace.record.record import LoopRecord, OpCall
 from rfnb.trace.record.traced import Traced
 
 WITH_BODY = ("module", "cond", "side")

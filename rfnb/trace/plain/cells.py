@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.core.ground.source import parsed
 from rfnb.errors import ParameterError
 from rfnb.printable import printable
-from rfnb.trace.plain.last_iteration import last_iteration
+from rfnb.trace.plain.iterations import last_iteration
 from rfnb.trace.plain.record import record_loops
 from rfnb.trace.plain.syntax import LOOPS, SCOPES
 from rfnb.trace.run.options import options, recording_mode

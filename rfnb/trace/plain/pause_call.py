@@ -7,14 +7,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from rfnb.core.ground.source import Source, user_frame
-from rfnb.trace.pause.hold import can_hold
-from rfnb.trace.pause.pauses import pauses
-from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.last_iteration import variables_at
+from rfnb.trace.pause import can_hold, pauses
+from rfnb.trace.plain.iterations import Iterations, variables_at
 from rfnb.trace.plain.pause import pauses_of
 from rfnb.trace.plain.record import OneLoop
-from rfnb.trace.plain.recorder import FrameRecorder
-from rfnb.trace.plain.recording import Recording, recording_here
+from rfnb.trace.plain.recorder import FrameRecorder, Recording, recording_here
 from rfnb.trace.plain.syntax import Outline, outline, outline_of_calls
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from rfnb.core.ground.show import Shown
@@ -27,7 +29,6 @@ from rfnb.printable import error_message, error_text
 from rfnb.trace.capture.capture import capture
 from rfnb.trace.compare.compare import compare
 from rfnb.trace.compare.comparison import Comparison
-from rfnb.trace.probe.progress_probes import followers
 from rfnb.trace.probe.shot import STEP, Material, Shot, read_shot, size_of
 from rfnb.trace.run.job import file_name, job_folder
 from rfnb.trace.run.options import recording_mode
@@ -149,7 +150,7 @@ class ShotFolder:
         path.mkdir(parents=True, exist_ok=True)
         steps = self.steps()
         for step in steps:
-            target.write(step, lambda to, step=step: shutil.copytree(self._of(step), to, dirs_exist_ok=True))  # type: ignore[misc]
+            target.write(step, partial(shutil.copytree, self._of(step), dirs_exist_ok=True))
         for step in set(target.steps()) - set(steps):
             target.remove(step)
 
@@ -508,3 +509,52 @@ def _measure(name: str, value: Any) -> float:
         raise ParameterError(
             f"probe: the measure {name!r} is not a number", got=f"{type(value).__name__}: {error_message(error)}"
         ) from error
+
+
+class Driven(Protocol):
+    """What follows training steps. loop: the name of the only `rf.progress` that counts; None: all count."""
+
+    loop: str | None
+
+    def after_step(self, measures: Callable[[], Mapping[str, float]]) -> None:
+        """A training step is done; `measures` gives what was reported."""
+
+
+class Followers:
+    """The probes, one for each place in the code, and the number of training steps so far.
+
+    count: tells an outer loop that a step of an inner one has been counted, so that a loop over epochs is none of
+    training steps.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._probes: dict[Hashable, Driven] = {}
+
+    def add(self, key: Hashable, probe: Driven) -> None:
+        """Follows from now on; replaces the probe with the same key."""
+        self._probes[key] = probe
+
+    def remove(self, probe: Driven) -> None:
+        """Follows no more."""
+        self._probes = {key: follower for key, follower in self._probes.items() if follower is not probe}
+
+    def after_step(self, before: int, name: str | None, measures: Callable[[], Mapping[str, float]]) -> None:
+        """A step of an `rf.progress` called `name` is done; `before` is the count when it began.
+
+        It is no training step if an inner loop has counted since, or gradients are off.
+        """
+        if self.count != before or not _gradients():
+            return
+        self.count += 1
+        for probe in list(self._probes.values()):
+            if probe.loop in (None, name):
+                probe.after_step(measures)
+
+
+def _gradients() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is None or bool(torch.is_grad_enabled())
+
+
+followers = Followers()

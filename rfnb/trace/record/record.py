@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.tape import Tape, Var
 from rfnb.core.dims.align import Sig
@@ -27,8 +27,11 @@ from rfnb.core.tensor.op import OpRow, guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError
 from rfnb.ops.grad import as_constants, makes_constants
-from rfnb.trace.record.op_call import OpCall
 from rfnb.trace.record.traced import Traced
+
+if TYPE_CHECKING:
+    from rfnb.core.graph.graph import Node
+    from rfnb.core.tensor.op import OpRow
 
 
 class Recorder(Listener):
@@ -188,6 +191,10 @@ class Recorder(Listener):
         self._sides.clear()
         self.op_calls.clear()
         self._traced.clear()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Releases what was needed only while lines ran."""
         self._generator = self.choose = None
 
     def of_plain(self, plain: Tensor) -> Traced | None:
@@ -519,3 +526,18 @@ def walk_tensor_consumers(
 def _values(x: Traced, numbers: list[int] | tuple[int, ...]) -> list[Tensor]:
     by_number: dict[int, Tensor] = {traced.value.number: traced for traced in x.recorder.traced()}
     return [by_number[number] for number in dict.fromkeys(numbers)]
+
+
+@dataclass(slots=True, eq=False)
+class OpCall:
+    """A call of an op in the body, kept to repeat it for all steps, or when its raw calls depend on a growing size.
+
+    given: the tensors among its arguments.
+    """
+
+    row: OpRow
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    given: list[Tensor]
+    result: Any
+    node: Node

@@ -24,9 +24,7 @@ _seed: ContextVar[tuple[str, int] | None] = ContextVar("rfnb_seed", default=None
 _observer: ContextVar[Callable[[Run], None] | None] = ContextVar("rfnb_observer", default=None)
 
 
-waits_for: Hook[[str], bool] = Hook(
-    "trace.run.session.waits_for", by="trace.pause.pauses", otherwise=lambda loop: False
-)
+waits_for: Hook[[str], bool] = Hook("trace.run.session.waits_for", by="trace.pause", otherwise=lambda loop: False)
 """Whether there is a condition under which loops of this name pause."""
 
 

@@ -20,8 +20,7 @@ from hypothesis.extra.numpy import arrays
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.display.attention import view as attention_view
-from rfnb.display.attention.heads import best_path
-from rfnb.display.attention.view import shares
+from rfnb.display.attention.view import best_path, shares
 from rfnb.display.kit import options
 from rfnb.display.show import show_attention
 from rfnb.errors import ViewError

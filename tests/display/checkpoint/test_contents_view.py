@@ -10,7 +10,7 @@ import torch
 
 import rfnb as rf
 from rfnb.checkpoint.entries import Checkpoint, CheckpointFile, StoredEntry
-from tests.checkpoint.bundle.writer import write
+from tests.checkpoint.bundle_writer import write
 
 
 def hostile_views(word):

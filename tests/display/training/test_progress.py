@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display.training import plot, progress as progress_file
+from rfnb.display.training import progress as progress_file
 from rfnb.display.training.history import MOST, UNREAD, BinnedCurve
 from rfnb.errors import RfError, ViewError
 
@@ -245,7 +245,7 @@ def test_any_values_are_drawn(values):
     assert len(view.html) < 40_000
     assert len(progress.history) == len(values)
     for curve in view.data["curves"]:
-        assert not curve["steps"] or str(plot.plot(curve, "#000000")).startswith("<svg")
+        assert not curve["steps"] or str(progress_file.plot(curve, "#000000")).startswith("<svg")
 
 
 def test_the_figure():
@@ -274,7 +274,7 @@ def test_one_value_is_a_dot():
         if i == 59:
             progress.report(loss=3.1)
     (curve,) = rf.show(progress).data["curves"]
-    picture = str(plot.plot(curve, "#000000"))
+    picture = str(progress_file.plot(curve, "#000000"))
     (dot,) = set(re.findall(r'd="M(\S+)L\1"', picture))
     (tick,) = re.findall(r'<text x="(\S+)"[^>]*>59<', picture)
     assert dot.partition(",")[0] == tick  # the step is below it

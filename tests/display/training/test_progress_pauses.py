@@ -9,9 +9,8 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopWarning
-from rfnb.trace.pause.hold import Resume
-from tests.trace.pause.conftest import no_pauses as no_pauses
-from tests.trace.pause.holding import user
+from rfnb.trace.pause import Resume
+from tests.trace.holding import no_pauses as no_pauses, user
 
 
 @pytest.fixture(autouse=True)

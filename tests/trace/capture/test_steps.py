@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from tests.outside.library_loops import _bart, _gpt2, _t5, _whisper
+from tests.outside.library_loops import _bart, _gpt2, _mistral, _t5, _whisper
 
 pytest.importorskip("transformers")
 IDS = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 3, 11, 12]])
@@ -29,7 +29,8 @@ def expected(out, attentions, sequence, prompt, count, *, is_self):
         weights = np.stack([layer[row].numpy() for layer in layers])
         new = weights[:, :, -1:] if step else weights
         width = count - 1 if is_self else new.shape[-1]
-        steps.append(np.pad(new, [(0, 0)] * 3 + [(0, width - new.shape[-1])]))
+        before = max(0, prompt + step - new.shape[-1]) if is_self else 0  # of a sliding window
+        steps.append(np.pad(new, [(0, 0)] * 3 + [(before, width - before - new.shape[-1])]))
     return np.concatenate(steps, 2)
 
 
@@ -45,13 +46,13 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("make", [_t5, _bart, _gpt2])
+@pytest.mark.parametrize("make", [_t5, _bart, _gpt2, _mistral])
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_each_matrix_is_what_the_model_gave_for_its_hypothesis(setting, make):
-    lengths, moves = set(), 0
+    lengths, moves, has_prompt = set(), 0, make in (_gpt2, _mistral)
     for seed in range(4):
         model, ends = random_model(make, seed), [*range(3 + seed, 40, 5)]
-        mask = torch.tensor([[0, 0, 1, 1, 1], [1] * 5]) if make is _gpt2 else torch.tensor([[1] * 5, [1, 1, 1, 0, 0]])
+        mask = torch.tensor([[0, 0, 1, 1, 1], [1] * 5]) if has_prompt else torch.tensor([[1] * 5, [1, 1, 1, 0, 0]])
         given = {
             "max_new_tokens": 7,
             "no_repeat_ngram_size": 1,
@@ -68,10 +69,10 @@ def test_each_matrix_is_what_the_model_gave_for_its_hypothesis(setting, make):
             same = model.generate(IDS, **given)
         assert torch.equal(same, out.sequences)
         moves += sum(len({*row} - {-1}) > 1 for row in getattr(out, "beam_indices", torch.zeros(0, 0)).tolist())
-        prompt = 5 if make is _gpt2 else 1
+        prompt = 5 if has_prompt else 1
         kinds = [("SelfAttention", "decoder"), ("EncDecAttention", "cross")] if make is _t5 else [
             ("self_attn", "decoder"), ("encoder_attn", "cross")]  # fmt: skip
-        kinds = [("attn", None)] if make is _gpt2 else kinds
+        kinds = [("attn", None)] if has_prompt else kinds
         for name, kind in kinds:
             items = [each for each in seen if each.name.endswith(name) and "encoder." not in each.name]
             assert len(items) == 2
@@ -82,7 +83,7 @@ def test_each_matrix_is_what_the_model_gave_for_its_hypothesis(setting, make):
                 lengths.add(count)
                 source = number * 2 // len(out.sequences)
                 wanted = expected(out, truth, number, prompt, count, is_self=kind != "cross")
-                before = 2 if make is _gpt2 and source == 0 else 0  # padding on the left
+                before = 2 if has_prompt and source == 0 else 0  # padding on the left
                 cols = wanted.shape[-1] - 2 if kind == "cross" and source == 1 else wanted.shape[-1]
                 for layer, item in enumerate(items):
                     found = item.weights.raw_tensor[number, :, : count - 1 - before, : cols - before].numpy()
@@ -191,14 +192,15 @@ def test_a_loop_of_a_recurrent_decoder_is_steps_by_source(inside):
 class CachedLayer(torch.nn.Module):
     """Self-attention by hand that keeps keys and values."""
 
-    def __init__(self) -> None:
+    def __init__(self, window=None) -> None:
         super().__init__()
-        self.heads, self.qkv = 2, torch.nn.Linear(8, 24)
+        self.heads, self.qkv, self.window = 2, torch.nn.Linear(8, 24), window
 
     def forward(self, x, past=None):
         q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+            k, v = (x[:, :, -self.window :] if self.window else x for x in (k, v))
         mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
         weights = (q @ k.transpose(-1, -2) / 2).masked_fill(~mask, -1e9).softmax(-1)
         return (weights @ v).transpose(1, 2).flatten(2), (k, v), weights
@@ -258,6 +260,34 @@ def test_einsum_over_one_key_is_the_first_step(late):
     assert torch.equal(got, to_source)
     own = next(item.weights.raw_tensor for item in seen if item.path == "own")
     assert torch.equal(own[:, :, -1], steps[-1][1][:, :, 0]) and own.shape[-2:] == ((3, 4) if late else (4, 4))
+
+
+def test_a_loop_that_keeps_the_last_keys_only():
+    layer, x, past, steps = CachedLayer(window=3), torch.randn(2, 6, 8), None, []
+    with torch.no_grad(), rf.capture(layer) as seen:
+        for begin, end in [(0, 2), (2, 3), (3, 4), (4, 5), (5, 6)]:
+            _, past, weights = layer(x[:, begin:end], past)
+            steps.append(torch.nn.functional.pad(weights, [end - weights.shape[-1], 6 - end]))
+    assert seen.names() == ["attention"] and seen[0].note is None
+    assert torch.equal(seen[0].weights.raw_tensor, torch.cat(steps, 2))
+
+
+class LocalAttention(torch.nn.Module):
+    """Weights of blocks, which no product with values follows."""
+
+    def forward(self, x):
+        return x.unfold(1, 2, 2).softmax(-1).amax(-1)
+
+
+def test_attention_of_another_form_is_named():
+    model = torch.nn.Sequential(LocalAttention(), CachedLayer())
+    with rf.capture(model) as seen:
+        model(torch.randn(2, 4, 8))
+    reason = "0: its softmax was not seen to weight values"
+    assert seen.names() == ["1"] and seen.left_out == [reason] and reason in repr(seen)
+    with rf.capture(model[0]) as seen:
+        model[0](torch.randn(2, 4, 8))
+    assert "all of it was left out: attention: its softmax" in repr(seen) and "bytes" not in repr(seen)
 
 
 def test_the_same_batch_twice_is_two_calls():

@@ -13,12 +13,11 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopWarning
-from rfnb.trace.pause.hold import Paused, Resume
+from rfnb.trace.pause import Paused, Resume
 from rfnb.trace.plain.pause import names_read, root
-from tests.trace.pause.conftest import no_pauses as no_pauses
-from tests.trace.pause.holding import user
-from tests.trace.pause.test_pauses import run as counting
+from tests.trace.holding import no_pauses as no_pauses, user
 from tests.trace.plain.test_record import run_text
+from tests.trace.test_pause import run as counting
 
 
 class Looks:

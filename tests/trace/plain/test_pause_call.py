@@ -8,10 +8,9 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopError, LoopWarning
-from rfnb.trace.pause.hold import Resume
+from rfnb.trace.pause import Resume
 from tests.display.training.test_progress_pauses import train
-from tests.trace.pause.conftest import no_pauses as no_pauses
-from tests.trace.pause.holding import user
+from tests.trace.holding import no_pauses as no_pauses, user
 from tests.trace.plain.test_pause import Looks, line_of
 from tests.trace.plain.test_record import run_text
 

@@ -11,9 +11,8 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import DtypeError, ExpressionError, LoopError, LoopNameError
-from rfnb.trace.pause.hold import Paused, Resume
-from tests.trace.pause.conftest import no_pauses as no_pauses
-from tests.trace.pause.holding import user
+from rfnb.trace.pause import Paused, Resume
+from tests.trace.holding import no_pauses as no_pauses, user
 from tests.trace.plain.test_record import run_text
 
 

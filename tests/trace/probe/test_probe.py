@@ -12,7 +12,7 @@ from torch import nn
 
 import rfnb as rf
 from rfnb.errors import DtypeError, LoopError, LoopWarning, ParameterError, RunFileError
-from rfnb.trace.probe.progress_probes import followers
+from rfnb.trace.probe.probe import followers
 from rfnb.trace.probe.shot import FILE
 
 BATCH = rf.Dim(2, name="batch", kind="batch")

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import rfnb as rf
 from rfnb.core.run_ctx import get_run_ctx
-from rfnb.trace.probe.progress_probes import followers
+from rfnb.trace.probe.probe import followers
 
 
 class Noisy(Dataset):

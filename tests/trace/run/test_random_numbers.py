@@ -11,8 +11,10 @@ import torch
 
 import rfnb as rf
 from rfnb.trace.run.random_numbers import OwnNumbers, uses_torch_only, with_own_numbers
-from tests.trace.pause.conftest import no_pauses  # noqa: F401, an autouse fixture
-from tests.trace.pause.holding import user
+from tests.trace.holding import (
+    no_pauses,  # noqa: F401, an autouse fixture
+    user,
+)
 
 DRAWS = {
     "torch": lambda *_: torch.rand(1).item(),

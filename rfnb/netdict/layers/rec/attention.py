@@ -14,10 +14,9 @@ from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.initializers import initial_values
 from rfnb.netdict.options import REQUIRED, layer, value
-from rfnb.ops.activation import tanh
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
-from rfnb.ops.math import cast, combine_bc, exp, round, square
+from rfnb.ops.math import cast, combine_bc, exp, round, square, tanh
 from rfnb.ops.matmul import matmul
 from rfnb.ops.reduce import reduce_sum, softmax
 from rfnb.ops.shape import replace_dim, set_feature_dim, set_sparse_dim, squeeze

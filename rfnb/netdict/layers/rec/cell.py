@@ -28,8 +28,8 @@ from rfnb.ops.dims import dim_match_priority_when_needed, last_frame_position_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout
-from rfnb.ops.sequence import reverse_sequence
 from rfnb.ops.shape import expand_dim, replace_dim, replace_dim_v2, set_feature_dim
+from rfnb.ops.slice import reverse_sequence
 
 CELLS: dict[str, type[Cell]] = {}
 """What makes a cell, by its name in net dicts."""

@@ -24,8 +24,8 @@ from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
 from rfnb.ops.mask import masked_select
 from rfnb.ops.math import cast, where
-from rfnb.ops.sequence import cumsum
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
+from rfnb.ops.slice import cumsum
 
 MASKED = "masked by"
 """Marks an axis that has only the frames where a mask is true."""

@@ -13,13 +13,12 @@ from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import SteppingLayer
 from rfnb.netdict.layers.initializers import initial_values
 from rfnb.netdict.options import value
-from rfnb.ops.activation import sigmoid, tanh
 from rfnb.ops.concat import split
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.dims import last_frame_position_of_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
-from rfnb.ops.math import cast, combine_bc, greater_equal, less, logical_and, where
+from rfnb.ops.math import cast, combine_bc, greater_equal, less, logical_and, sigmoid, tanh, where
 from rfnb.ops.matmul import matmul
 from rfnb.ops.reduce import reduce_max, reduce_mean, softmax
 from rfnb.ops.shape import replace_dim, set_feature_dim, set_sparse_dim

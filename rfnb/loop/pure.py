@@ -1,0 +1,501 @@
+"""`rf.pure` marks functions whose results depend on their arguments alone; a loop keeps their step for its next calls.
+
+`KeptStep` is a traced step that runs on other states and frames. `References` are what functions refer to: if something
+else stands there in a later call, the step is traced again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import unwrap
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any, TypeVar
+
+from rfnb.backend.base.tape import External, current_tape
+from rfnb.core.dims.binding import bind_again
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
+from rfnb.core.ground.default import get_default_device, get_default_float_dtype, get_default_int_dtype
+from rfnb.core.ground.nested import leaves, map_leaves, same_structure
+from rfnb.core.ground.raw import selected
+from rfnb.core.ground.scope import current_meter
+from rfnb.core.ground.source import warn
+from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.listener import active_listener
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import ParameterError
+from rfnb.loop.body.body import GlobalGenerators
+from rfnb.loop.loop import Loop, StateHolder
+from rfnb.loop.program import Program
+from rfnb.loop.run_body import BodyRun
+from rfnb.loop.step import TracedStep, Unstacked, has_steps
+from rfnb.trace.record.traced import Pending
+from rfnb.trace.run import session
+
+Given = TypeVar("Given", bound=Callable[..., Any])
+MOST_STEPS = 16
+"""Largest number of steps that are kept, with the tensors that they read."""
+MOST_REFERENCES = 2000
+"""Largest number of objects that functions may refer to."""
+
+
+def pure(function: Given) -> Given:
+    """Marks a function, or a module: its result depends on its arguments alone, and it changes nothing else.
+
+    A loop of `rf.scan` or `rf.while_loop` whose functions are all marked runs their Python code the first two times for
+    inputs of one structure, and then steps that it has kept. Modules and tensors that the functions refer to may be
+    trained; if others stand in their place, or other numbers, the functions run again. So they do in each call if they
+    draw random numbers or write into tensors, which a warning tells. Returns the function.
+
+    >>> time = rf.Dim(4, name="time")
+    >>> @rf.pure
+    ... def step(x, total):
+    ...     return total + x, total + x
+    >>> sums, total, _ = rf.scan(spatial_dim=time, xs=rf.range_over_dim(time), initial=rf.zeros([], "int32"), body=step)
+    >>> sums.raw_tensor.tolist(), total.item()
+    ([0, 1, 3, 6], 6)
+
+    In net dicts the mark has no effect.
+
+    Raises ParameterError if it cannot be marked.
+    """
+    try:
+        function.is_pure = True  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        fault = "pure: this cannot be marked"
+        raise ParameterError(fault, got=repr(function)[:60], expected="a function that is written with def") from None
+    return function
+
+
+class References:
+    """What functions refer to: their closures, global names and default values, and what is in these.
+
+    Of objects that are neither containers nor modules, it is the attributes whose names occur in the functions.
+
+    Args:
+        functions: some of them, made anew for each call, may only have the same code.
+
+    raws: the tensors among it. complete: whether it is all.
+    """
+
+    def __init__(self, functions: Sequence[Callable[..., Any]]):
+        self._cells: list[tuple[int, int, object]] = []  # function, number of the cell, content
+        self._names: list[tuple[Mapping[Any, Any], Any, object]] = []
+        self._others: list[tuple[CellType, object]] = []  # cells of other functions
+        self._lists: list[tuple[list[Any], tuple[Any, ...]]] = []
+        self._tensors: list[tuple[Tensor, object]] = []
+        self.raws: dict[int, Any] = {}
+        codes = filter(None, map(_code, functions))
+        self._words = {word for code in codes for word in _words(code)}
+        count = -1
+        while count < len(self._words):  # methods of objects add words
+            count, self._seen = len(self._words), dict[int, Any]()
+            for part in (self._cells, self._names, self._others, self._lists, self._tensors, self.raws):
+                part.clear()
+            for number, function in enumerate(functions):
+                self._start(number, function)
+        self.complete = len(self._seen) < MOST_REFERENCES
+
+    def _start(self, number: int, function: Callable[..., Any]) -> None:
+        if type(function) is FunctionType:
+            for place, cell in enumerate(function.__closure__ or ()):
+                self._cells.append((number, place, _content(cell)))
+                self._visit(_content(cell))
+            self._visit_globals(function)
+        else:
+            self._visit(function)
+
+    def _visit_globals(self, function: FunctionType) -> None:
+        for name in _words(function.__code__):
+            if name in function.__globals__:
+                self._name(function.__globals__, name)
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self._visit(default)
+
+    def _name(self, names: Mapping[Any, Any], name: Any) -> None:
+        self._names.append((names, name, names[name]))
+        self._visit(names[name])
+
+    def _visit(self, value: Any) -> None:
+        if id(value) in self._seen or len(self._seen) >= MOST_REFERENCES or type(value) in _PLAIN:
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, Tensor):
+            raw = value._raw
+            self._tensors.append((value, raw))
+            self.raws[id(raw)] = raw
+        elif isinstance(value, FunctionType):
+            if not _is_library(value.__module__):
+                self._words |= _words(value.__code__)
+                for cell in value.__closure__ or ():
+                    self._others.append((cell, _content(cell)))
+                    self._visit(_content(cell))
+                self._visit_globals(value)
+        elif isinstance(value, MethodType):
+            self._visit(value.__func__)
+            self._visit(value.__self__)
+        elif isinstance(value, partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self._visit(part)
+        elif isinstance(value, dict):
+            for key in [*value]:
+                self._name(value, key)
+        elif isinstance(value, list | tuple | set | frozenset):
+            if isinstance(value, list):
+                self._lists.append((value, tuple(value)))
+            for part in value:
+                self._visit(part)
+        elif isinstance(value, selected().RawTensorType):
+            self.raws[id(value)] = value
+        elif not isinstance(value, type | Dim) and type(getattr(value, "__dict__", None)) is dict:
+            self._visit_object(value)
+
+    def _visit_object(self, value: Any) -> None:
+        is_module = hasattr(value, "named_parameters")
+        if type(value).__module__.partition(".")[0] in LIBRARIES and not is_module:
+            return
+        for name in [*vars(value)]:
+            if is_module or name in self._words:
+                self._name(vars(value), name)
+        for cls in type(value).__mro__:
+            if not _is_library(cls.__module__):
+                for name in vars(cls):
+                    if is_module or name in self._words:
+                        self._name(vars(cls), name)
+
+    def same(self, functions: Sequence[Callable[..., Any]]) -> bool:
+        """Whether functions with the same code refer to the same."""
+        for number, place, content in self._cells:
+            closure: Any = functions[number].__closure__
+            if _content(closure[place]) is not content:
+                return False
+        missing = self
+        for names, name, value in self._names:
+            if names.get(name, missing) is not value:
+                return False
+        if any(_content(cell) is not content for cell, content in self._others):
+            return False
+        for tensor, raw in self._tensors:
+            if tensor._raw is not raw:
+                return False
+        return all(len(a) == len(b) and all(map(_is, a, b)) for a, b in self._lists)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The identities of all objects."""
+        return (*self._seen, *map(id, self.raws.values()))
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b
+
+
+_PLAIN = frozenset({int, float, bool, str, bytes, complex, type(None)})
+
+
+LIBRARIES = ("rfnb", "torch", "numpy")
+
+
+def _is_library(module: str | None) -> bool:
+    first = (module or "").partition(".")[0]
+    return first in LIBRARIES or (first in sys.stdlib_module_names and first != "__main__")
+
+
+def _content(cell: CellType) -> object:
+    """What is in a cell; the cell itself if that is nothing."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return cell
+
+
+def _code(function: Callable[..., Any]) -> CodeType | None:
+    """The code of a function, or of a module; None for others."""
+    called = unwrap(getattr(function, "__func__", function))
+    code = getattr(called, "__code__", None) or getattr(unwrap(type(called).__call__), "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _words(code: CodeType) -> set[str]:
+    """The names in a function, and in those inside of it."""
+    inner = [_words(part) for part in code.co_consts if isinstance(part, CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+class LoopToKeep(Loop):
+    """A loop whose traced step stays usable. kept: this step and its program, once it has run."""
+
+    is_kept = True
+    kept: tuple[TracedStep, Program] | None = None
+
+    def _run(self, step: TracedStep) -> None:
+        kept = step, _fresh(step.program)
+        values, step.tape.values = step.tape.values, [*step.tape.values]  # the loop adds some
+        BodyRun(self, step, forgets=False).run()
+        step.tape.values = values
+        self.kept = kept
+
+
+def _fresh(program: Program) -> Program:
+    """The program, for one run, which changes it."""
+    program = copy(program)
+    program.calls, program.externals, program.constants = [*program.calls], [*program.externals], {**program.constants}
+    return program
+
+
+@dataclass
+class KeptStep:
+    """A step, without the tensors that a call of the loop gives it.
+
+    Args:
+        loop, step, program: as they were before the steps ran.
+        references: of the functions.
+        externals: what the steps read from outside, whether gradients flow through it, and the versions of others.
+        initial, xs, outputs: the structures of the arguments and of what is stacked; in `outputs`, numbers of outputs.
+        new: for each state, the order of its dims at the end of the step.
+    """
+
+    loop: Loop
+    step: TracedStep
+    program: Program
+    references: References
+    externals: list[tuple[Any, bool, int | None]]
+    initial: Any
+    xs: Any
+    outputs: Any
+    new: list[Sequence[Dim] | None]
+
+    def fits(self, functions: Sequence[Callable[..., Any]], initial: object, xs: object) -> bool:
+        """Whether a call with this key can run the step."""
+        return (
+            same_structure(initial, self.initial)
+            and same_structure(xs, self.xs)
+            and self.references.same(functions)
+            and all(
+                raw.requires_grad == needs and (version is None or raw._version == version)
+                for raw, needs, version in self.externals
+            )
+        )
+
+    def run(self, initial: Any, xs: object) -> tuple[Any, Any]:
+        """The stacked outputs and the last state."""
+        kept, axis, states = self.step, self.step.axis, [leaf for leaf in leaves(initial) if leaf is not None]
+        sources = [leaf for leaf in leaves(xs) if leaf is not None]
+        loop = copy(self.loop)
+        loop._state = StateHolder(loop.name)
+        loop._state._values = {"s": initial} if states else {}
+        if has_steps(axis):
+            bind_again(axis.size.dims, axis.lengths)
+        size = _size(sources, axis)
+        raws, frames = iter(states), iter(sources)
+        step: TracedStep = object.__new__(TracedStep)  # quicker than `replace`
+        step.__dict__.update(
+            kept.__dict__,
+            program=_fresh(self.program),
+            carried=tuple([replace(c, initial=next(raws)._raw) if c.kind == "state" else c for c in kept.carried]),
+            frames=tuple(
+                [f._replace(source=next(frames)) if isinstance(f.kind, Unstacked) else f for f in kept.frames]
+            ),
+            size=size if sources else None,
+            frames_size=size,
+            limit=size or kept.limit,
+            originals=loop._state._values,
+            outputs=tuple([(traced, _pending(like)) for traced, like in kept.outputs]),
+            unstacked=tuple([(x, traced) for x, (_, traced) in zip(sources, kept.unstacked, strict=True)]),
+            recorder=copy(kept.recorder),
+        )
+        step.recorder.tape = copy(kept.tape)
+        step.tape.values = [*kept.tape.values]
+        step.backend.uncompiled(BodyRun(loop, step, forgets=False).run)
+        stacked = map_leaves(lambda n: None if n is None else step.outputs[n][1], self.outputs)
+        if not states:
+            return stacked, initial
+        before, order = iter(states), iter(self.new)
+        return stacked, map_leaves(
+            lambda leaf: None if leaf is None else _ended(leaf, next(before), next(order)), loop._state._values["s"]
+        )
+
+
+def _pending(like: Tensor) -> Pending:
+    pending = Pending.__new__(Pending)
+    pending._name, pending.sig, pending.lengths = like._name, like.sig, like.lengths
+    return pending
+
+
+def _ended(final: Tensor, initial: Tensor, dims: Sequence[Dim] | None) -> Tensor:
+    final.lengths = initial.lengths
+    return final if dims is None else final.copy_transpose(dims)
+
+
+def _size(sources: Sequence[Tensor], axis: Dim) -> Size | None:
+    """How many frames each sequence has; None if that is found by the loop."""
+    if sources:
+        return sources[0].size_of(axis)
+    return axis.size if has_steps(axis) else None
+
+
+class KeptSteps:
+    """The steps of pure functions in this process, by the code of the functions and the structure of the arguments."""
+
+    def __init__(self) -> None:
+        self._steps: OrderedDict[Hashable, KeptStep] = OrderedDict()
+        self._before: OrderedDict[Hashable, tuple[int, ...]] = OrderedDict()  # what the functions referred to
+        self._warned: set[CodeType] = set()
+
+    def find(
+        self, key: Hashable, functions: Sequence[Callable[..., Any] | None], initial: Any, xs: Any
+    ) -> KeptStep | None:
+        """The step for a call of a loop."""
+        step = self._steps.get(key)
+        given = [function for function in functions if function is not None]
+        return step if step is not None and step.fits(given, initial, xs) else None
+
+    def wait_for(self, key: Hashable, references: References) -> bool:
+        """Whether a step is worth keeping, because the functions referred to the same the last time."""
+        before = self._before.pop(key, None)
+        self._before[key] = references.numbers
+        while len(self._before) > MOST_STEPS:
+            self._before.popitem(last=False)
+        return references.complete and before == references.numbers
+
+    def add(self, key: Hashable, step: KeptStep) -> None:
+        """Keeps a step; the oldest is forgotten."""
+        self._steps.pop(key, None)
+        self._steps[key] = step
+        while len(self._steps) > MOST_STEPS:
+            self._steps.popitem(last=False)
+
+    def warn(self, function: Callable[..., Any], reason: str) -> None:
+        """Tells once why the steps of a function are not kept."""
+        if (code := _code(function)) is not None and code not in self._warned:
+            self._warned.add(code)
+            warn(f"pure: {code.co_name} runs in each call of its loop, because {reason}")
+
+
+kept_steps = KeptSteps()
+
+
+def key_of(
+    functions: Sequence[Callable[..., Any] | None], axis: Dim, name: str, how: Hashable, *trees: object
+) -> Hashable | None:
+    """What a kept step depends on besides the references of the functions; None where no step is kept: some function is
+    not marked, or the loop is observed, recorded or inside of another one.
+
+    Args:
+        functions: of the loop.
+        axis: of its steps.
+        name: of the loop. how: other arguments of it.
+        trees: structures of Tensors; of those that have the axis, its size is left open.
+    """
+    given = [function for function in functions if function is not None]
+    codes = [_code(function) if getattr(function, "is_pure", False) else None for function in given]
+    if None in codes:
+        return None
+    is_seen = active_listener() is not None or current_meter() is not None or current_tape() is not None
+    if is_seen or session.is_drawing() or session.should_record(None, name) or selected().is_observed():
+        return None
+    tensors = [leaf for tree in trees for leaf in leaves(tree) if leaf is not None]
+    if any(type(leaf) is not Tensor for leaf in tensors):
+        return None
+    sizes = [tensor.size_of(axis) for tensor in tensors if axis in tensor.sig.index]
+    if any(size.traced or size.min == 0 or not size.agrees(sizes[0]) for size in sizes):
+        return None
+    backend, ctx = selected(), get_run_ctx()
+    modes = backend.get_modes()
+    return (
+        len(functions), tuple(codes), axis, name, how,
+        tuple([_form(tensor, axis) for tensor in tensors]), has_steps(axis),
+        bool(sizes) and (sizes[0].ragged, sizes[0].dims), modes["gradients"], tuple(modes["autocast"].values()),
+        tuple(ctx._train_flags.items()), get_default_device(), get_default_float_dtype(), get_default_int_dtype(),
+    )  # fmt: skip
+
+
+def _form(tensor: Tensor, axis: Dim) -> Hashable:
+    raw, place = tensor._raw, tensor.sig.index.get(axis)
+    shape = tuple(raw.shape)
+    shape = shape if place is None else (*shape[:place], *shape[place + 1 :])
+    sizes = [(serial, size.dims, size.values.tobytes()) for serial, size in _others(tensor, axis)]
+    return tensor.sig, raw.dtype, raw.device, type(raw), shape, raw.requires_grad, tensor.lengths.finite, tuple(sizes)
+
+
+def _others(tensor: Tensor, axis: Dim) -> Iterator[tuple[int, Size]]:
+    return ((serial, size) for serial, size in tensor.lengths.sizes.items() if serial != axis.serial)
+
+
+NO_AXIS = Dim(1, name="no axis")
+
+
+def loop_to_keep(keeping: Keeping | None, **options: Any) -> Loop:
+    """A loop, whose step is kept if that is expected to be of use."""
+    return LoopToKeep(**options) if keeping is not None and keeping.expects else Loop(**options)
+
+
+class Keeping:
+    """Keeps the step of a loop that is traced now, if it can be kept.
+
+    Args:
+        key: of the call. functions: of the loop.
+        initial, xs: the arguments.
+    """
+
+    def __init__(self, key: Hashable, functions: Sequence[Callable[..., Any] | None], initial: Any, xs: Any):
+        self.functions = [function for function in functions if function is not None]
+        self._key, self._initial, self._xs = key, initial, xs
+        self._references = References(self.functions)
+        self.expects = kept_steps.wait_for(key, self._references)
+        self._generators = GlobalGenerators(selected(), look=self.expects)
+
+    def done(self, loop: Loop, stacked: Any, new: Any) -> None:
+        """The loop has run. new: the state as the functions gave it."""
+        if not isinstance(loop, LoopToKeep) or loop.kept is None:
+            return
+        step, program = loop.kept
+        if (reason := self._reason(step, program)) is not None:
+            kept_steps.warn(self.functions[-1], reason)
+            step.recorder.forget()
+            return
+        step.recorder.let_go()
+        place = {id(pending): number for number, (_, pending) in enumerate(step.outputs)}
+        outputs = map_leaves(lambda leaf: None if leaf is None else place[id(leaf)], stacked)
+        template = copy(loop)
+        template.__class__ = Loop  # type: ignore[assignment]
+        template._state, template.kept, template._explanation_data = StateHolder(loop.name), None, None
+        kept = replace(
+            step,
+            carried=tuple(replace(c, initial=None) if c.kind == "state" else c for c in step.carried),
+            frames=tuple(f._replace(source=None) if isinstance(f.kind, Unstacked) else f for f in step.frames),
+            outputs=tuple((traced, _pending(like)) for traced, like in step.outputs),
+            unstacked=tuple((None, traced) for _, traced in step.unstacked),  # type: ignore[misc]
+            originals={}, assigned={}, reads=None,
+        )  # fmt: skip
+        states = [leaf for leaf in leaves(new) if leaf is not None]
+        dims: list[Sequence[Dim] | None] = [leaf.dims if isinstance(leaf, Tensor) else None for leaf in states]
+        without = partial(map_leaves, lambda leaf: None if leaf is None else 0)
+        folded = any(type(read) is External for call in program.calls if set(call.made) & program.constants.keys()
+                     for read in call.reads)  # fmt: skip
+        version = step.backend.counted_version_raw
+        externals = [(raw, raw.requires_grad, version(raw) if folded else None) for raw in program.externals]
+        kept_steps.add(self._key, KeptStep(
+            template, kept, program, self._references, externals, without(self._initial), without(self._xs), outputs,
+            dims if self._initial is not None else [],
+        ))  # fmt: skip
+
+    def _reason(self, step: TracedStep, program: Program) -> str | None:
+        """Why the step cannot be kept."""
+        tape = step.tape
+        if tape.streams or self._generators.used():
+            return "it draws random numbers"
+        if tape._before or any(call.changes for call in program.calls):
+            return "it writes into tensors"
+        if any(call.effect for call in program.calls) or step.watchers or step.pauses:
+            return "it has effects, such as prints, or calls that are not ops"
+        if tape.grown or step.hypotheses is not None:
+            return "its states grow, or it is a search"
+        if any(id(raw) not in self._references.raws for raw in program.externals):
+            return "it reads a tensor that neither its arguments nor its modules have"
+        return None
