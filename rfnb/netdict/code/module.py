@@ -11,6 +11,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.netdict.code.blocks import folded
 from rfnb.netdict.code.body import BodyWriter, Place, has_form, inputs_of, new_dim, prune, uses_of
 from rfnb.netdict.code.comments import comments_of
 from rfnb.netdict.code.names import Names, assignment, attribute, class_name, identifier, literal, remark, wrapped
@@ -135,7 +136,7 @@ class ModuleWriter:
             for values in (outputs, trace.losses)
         )
         place.lines.append(f"        return {results}, {losses}")
-        self.bodies.append((arguments, place.lines))
+        self.bodies.append((arguments, folded(place.lines, " " * 8)))
 
     def global_dim(self, dim: Dim) -> str:
         """A dim of the file; one that each call makes anew is one of the file too."""

@@ -16,6 +16,7 @@ from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code import torch_helpers
+from rfnb.netdict.code.blocks import folded
 from rfnb.netdict.code.body import Place, inputs_of, prune, uses_of
 from rfnb.netdict.code.module import LayerClass, ModuleWriter, Part, called_in, in_module, read
 from rfnb.netdict.code.names import Names, assignment, attribute, class_name, identifier, literal, remark, wrapped
@@ -165,7 +166,7 @@ class TorchWriter(ModuleWriter):
             for values in (outputs, trace.losses)
         )
         place.lines.append(f"        return {results}, {losses}")
-        self.bodies.append((arguments, place.lines))
+        self.bodies.append((arguments, folded(place.lines, " " * 8)))
 
     def global_dim(self, dim: Dim) -> str:
         """The size of a dim."""

@@ -127,6 +127,36 @@ def test_names_of_strangers_are_names_in_the_code(name, target):
     assert not any(isinstance(node, ast.Global) for node in nodes)
 
 
+def stack(source):
+    rec = {"class": "rec", "unit": "nativelstm2", "n_out": 4}
+    part = {"f": {**rec, "from": "data"}, "b": {**rec, "direction": -1, "from": "data"}}
+    return {
+        "class": "subnetwork",
+        "from": source,
+        "subnetwork": {**part, "output": {"class": "copy", "from": ["f", "b"]}},
+    }
+
+
+@pytest.mark.parametrize("target", ["rf", "torch"])
+@pytest.mark.parametrize(
+    "more", [{}, {"block": {"class": "linear", "n_out": 8, "from": "l1"}}], ids=["", "named block"]
+)
+def test_blocks_that_follow_each_other_are_a_loop(target, more):
+    layers = {"l1": stack("data"), **more, "l2": stack("block" if more else "l1"), "l3": stack("l2"), "l4": stack("l3")}
+    softmax = {"class": "softmax", "loss": "ce", "target": "classes", "from": "l4"}
+    code = check_code_of(network({**layers, "output": softmax}), target=target)
+    first = "" if more else "self.l1, "
+    assert f" = [{first}self.l2, self.l3, self.l4]" in code and "self.l3 = " in code
+    assert code.count(".f(") == (1 if first else 2)
+
+
+def test_a_block_whose_value_is_used_later_is_not_in_a_loop():
+    layers = {"l1": stack("data"), "l2": stack("l1"), "l3": stack("l2")}
+    sum_of = {"class": "combine", "kind": "add", "from": ["l1", "l3"], "is_output_layer": True}
+    code = check_code_of(network({**layers, "output": sum_of}), target="torch")
+    assert "self.l1.f(" in code and " = [self.l2, self.l3]" in code
+
+
 COMMENTED = """
 extern_data = {"data": {"dim": 5}}
 # of nobody
