@@ -449,6 +449,12 @@ class TorchTape:
     @staticmethod
     def all_true_raw(raw: torch.Tensor) -> bool:
         """Whether all entries are true."""
+        if torch.compiler.is_exporting():
+            raise LoopError(
+                "to_torch: the model is traced, but has a loop that ends by a condition, without frames",
+                expected="a loop over the frames of the arguments, whose number bounds the steps",
+                hint="rf.Loop(axis=time)",
+            )
         return bool(raw.all())
 
     @staticmethod
