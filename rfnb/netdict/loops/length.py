@@ -116,7 +116,7 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
     max_seq_len: a number, or an expression with `max_len_from("base:layer")`, the length of the longest sequence.
     """
     layer: Any = rec.layer
-    if rec.known or rec.follows:
+    if rec.known or rec.follows is not None:
         return None
     if "max_seq_len_via" in rec.inputs:
         return max(0, int(values[rec.inputs["max_seq_len_via"]].item()))

@@ -77,9 +77,9 @@ class RecNet:
     lines: NetLines | None = None
 
     @property
-    def follows(self) -> bool:
-        """Whether this is a search in a training, as long as the target."""
-        return self.spoken is not None and get_run_ctx().is_train_flag_enabled()
+    def follows(self) -> Dim | None:
+        """The frames of the target if this is a search in a training."""
+        return self.spoken if get_run_ctx().is_train_flag_enabled() else None
 
     @property
     def found(self) -> Any:

@@ -220,8 +220,8 @@ class RecRun:
         self.source = layer.prepared(*sources)[0] if sources else None
         if not rec.known:
             rec.axis.reset_raw()  # no longer the made-up lengths of the template
-        if rec.follows:
-            rec.axis.bind(rec.spoken.size)
+        if (frames := rec.follows) is not None:
+            rec.axis.bind(frames.size)
         exact = rec.beam is None or not rec.known or layer.spec.batch_independent
         self.axis = rec.axis if exact else one_more(rec.axis)
         if rec.own_axis is not None:
@@ -285,7 +285,7 @@ class RecRun:
             for node in self.carried:
                 with self.lines.naming(loop.recorder, node):
                     loop.state[f"prev:{rec.name_of(node.of)}"] = like(self._in_step(node.of), node.template)
-            if rec.end is not None and not rec.follows:
+            if rec.end is not None and rec.follows is None:
                 loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))  # type: ignore[attr-defined]
             for path in rec.accumulated:
                 if path in self.whole or path in late:
@@ -295,7 +295,7 @@ class RecRun:
                 left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
             for node in own:
                 for name, x in of_losses(node) if node.layer is not None else ():
-                    more[node, name] = loop.stack(x, name=f"{rec.name_of(node.path)}: {name}", resolve=not rec.follows)
+                    more[node, name] = loop.stack(x, name=f"{rec.name_of(node.path)}: {name}", resolve=rec.follows is None)
         for item in rec.inside:
             forget_penalties(item)
         return left, more
