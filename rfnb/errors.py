@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 from rfnb.printable import bounded, encodable, terminal_text
 
@@ -24,6 +24,8 @@ class RfError(Exception):
         dims: the dims that do not fit; the error card highlights them.
         at: the `Source` of the user's line, if it is not the line that ran last.
     """
+
+    _render_traceback_: ClassVar[Callable[[RfError], list[str]]]  # set by display
 
     def __init__(
         self,

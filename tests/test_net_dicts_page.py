@@ -14,7 +14,8 @@ import rfnb as rf
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "net_dicts.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-LOOK, MASKED, DRAFT, TRAIN, STAGES, RECURRENT, EXPLAINED, SEARCHED, OWN, CODE, WIDER, COMPARED, TRAINED, SAVED = BLOCKS
+LOOK, MASKED, DRAFT, TRAIN, STAGES, RECURRENT, EXPLAINED, SEARCHED, OWN, CODE, PLAIN, WIDER, COMPARED, *REST = BLOCKS
+TRAINED, SAVED = REST
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_the_examples_run(names):
 
 @pytest.mark.slow
 def test_recurrent_nets(names):
-    for block in (RECURRENT, EXPLAINED, SEARCHED, OWN, CODE, WIDER, COMPARED):
+    for block in (RECURRENT, EXPLAINED, SEARCHED, OWN, CODE, PLAIN, WIDER, COMPARED):
         exec(block, names)
     assert names["found"].nbest(1)
 

@@ -46,7 +46,8 @@ ROOMS = {
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""
-TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge", "rfnb.netdict.weights")
+TORCH_AT_THE_TOP = ("rfnb.backend.torch", "rfnb.checkpoint", "rfnb.nn.bridge", "rfnb.netdict.weights",
+                    "rfnb.netdict.code.torch_")  # fmt: skip
 ONLY_IN_DISPLAY = {"IPython", "ipywidgets", "anywidget", "matplotlib", "graphviz"}
 LONGEST_FILE = 800
 

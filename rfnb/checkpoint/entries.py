@@ -325,8 +325,14 @@ def _reading(path: Path) -> Iterator[None]:
             f"{public_function()}: {path} cannot be read",
             got=f"{path.stat().st_size} bytes: {str(error).partition(chr(10))[0]}",
             expected="a complete safetensors file, or a state dict saved by torch.save",
-            hint="torch files are read as data only" if isinstance(error, pickle.UnpicklingError) else None,
+            hint=_hint(path, error),
         ) from error
+
+
+def _hint(path: Path, error: Exception) -> str | None:
+    if path.suffix in (".config", ".py"):
+        return f"a config of nets is read by rf.read_config({path.name!r}), its net is rf.Network.from_config(…)"
+    return "torch files are read as data only" if isinstance(error, pickle.UnpicklingError) else None
 
 
 def _of_safetensors(file: Any, path: Path) -> Checkpoint:

@@ -143,8 +143,8 @@ def of_type(node: ast.expr) -> str:
         return "null" if node.value is None else _quoted(node.value)
     if isinstance(node, ast.Name):
         return NAMES.get(node.id, node.id)
-    if isinstance(node, ast.Subscript):
-        return _generic(node.value.id, node.slice)  # type: ignore[attr-defined]
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        return _generic(node.value.id, node.slice)
     raise TypeError(f"no TypeScript for {ast.unparse(node)}")
 
 

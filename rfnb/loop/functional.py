@@ -296,7 +296,7 @@ class _Scan:
         """Which sequences are longer than `number`; None if all are."""
         mask = None
         if self.xs is not None and self.dim.size.ragged:
-            mask = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())  # type: ignore[attr-defined]
+            mask = less(full(dims=(), fill_value=number), self.dim.get_size_tensor())
         if isinstance(self.max_seq_len, Tensor):
             mask = _both(mask, less(full(dims=(), fill_value=number), self.max_seq_len))
         return mask

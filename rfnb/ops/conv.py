@@ -82,7 +82,8 @@ def calc_conv_out_length(
     [window] = windows(op_name, 1, _numbers(op_name, filter_size, 1), stride, dilation_rate, padding)
     if isinstance(in_length, Tensor):
         extra = window.left + window.right + 1 - window.span
-        return maximum((in_length + (extra + window.stride - 1)) // window.stride, 0)  # type: ignore[operator]
+        frames: Any = in_length
+        return maximum((frames + (extra + window.stride - 1)) // window.stride, 0)
     return _named(window.count(in_length), in_length, name)
 
 

@@ -163,8 +163,8 @@ def _dyn_size(self: Dim) -> RawTensor:
     return lengths_tensor(self).raw_tensor
 
 
-Dim.dyn_size_ext = property(_dyn_size_ext, _set_dyn_size_ext)  # type: ignore[attr-defined]
-Dim.dyn_size = property(_dyn_size, _set_dyn_size_ext)  # type: ignore[attr-defined]
+Dim.dyn_size_ext = property(_dyn_size_ext, _set_dyn_size_ext)
+Dim.dyn_size = property(_dyn_size, _set_dyn_size_ext)
 
 
 @op()

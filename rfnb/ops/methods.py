@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import method_of, op
+from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError, ParameterError
 from rfnb.ops.convert import copy, copy_to_device
@@ -195,8 +196,8 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """
     if not isinstance(requires_grad, bool):
         raise ParameterError("requires_grad_: not a bool", got=type(requires_grad).__name__, expected="True or False")
-    if hasattr(self, "trainable"):
-        self.trainable = requires_grad  # type: ignore[attr-defined]  # a Parameter
+    if isinstance(self, Parameter):
+        self.trainable = requires_grad
     else:
         self.requires_grad = requires_grad
     return self

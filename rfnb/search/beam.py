@@ -291,7 +291,7 @@ def first_label_only(backend: type[Backend], axis: Dim, like: object) -> Any:
 
 def advance_arrays(
     state: BeamState,
-    scores: object,
+    scores: Any,
     rules: BeamRules,
     backend: type[Backend],
     *,
@@ -305,24 +305,31 @@ def advance_arrays(
     As many as there were hypotheses get a place. Of candidates with the score -∞, any may be among the others.
 
     Args:
-        scores: those of the labels, a raw tensor [batch, beam, labels].
+        scores: those of the labels [batch, beam, labels], a raw tensor; or an array, which this overwrites.
         first_label: 0 for the first label, -∞ for the others, which is what hypotheses that have ended get. [labels]
         places: how many of the candidates are wanted.
         step: the number of this step.
         device: that of the scores.
     """
-    (batch, beam), compared, exponent = state.scores.shape, state.scores, rules.exponent
-    some_past = state.ended.any()
-    if some_past:
-        past = backend.expand_dims_raw(backend.from_numpy_raw(state.ended, device), -1)
-        scores = backend.where_raw(past, first_label, scores)
+    (batch, beam), count = state.scores.shape, scores.shape[2]
+    compared, past = state.scores, state.ended.ravel().nonzero()[0]
+    if len(past):
         compared = _compared(state, rules, backend, step, device)
-    total = backend.expand_dims_raw(backend.from_numpy_raw(compared, device), -1) + scores
-    best, index = backend.best_raw(total.reshape(batch, -1), places, beam)
-    parents, labels = np.divmod(index, total.shape[2])
+    if isinstance(scores, np.ndarray):
+        scores += compared[:, :, None]
+        if len(past):
+            by_hypothesis = scores.reshape(-1, count)
+            by_hypothesis[past], by_hypothesis[past, 0] = -np.inf, compared.take(past)
+    else:
+        if len(past):
+            ended = backend.expand_dims_raw(backend.from_numpy_raw(state.ended, device), -1)
+            scores = backend.where_raw(ended, first_label, scores)
+        scores = backend.expand_dims_raw(backend.from_numpy_raw(compared, device), -1) + scores
+    best, index = backend.best_raw(scores.reshape(batch, -1), places, beam)
+    parents, labels = np.divmod(index, count)
     counts = np.full(best.shape, step + 1, state.counts.dtype)
-    if some_past and exponent:
-        rows = parents + np.arange(batch)[:, None] * beam
+    if len(past) and rules.exponent:
+        rows = parents + np.arange(0, batch * beam, beam)[:, None]
         had = state.ended.take(rows) & (best != -np.inf)
         best = np.where(had, state.scores.take(rows), best)
         counts = np.where(had, state.counts.take(rows), counts)
@@ -348,41 +355,53 @@ def advance_apart(
     """
     (batch, beam), (_, living, count) = state.scores.shape, scores.shape
     past, sums, most = state.ended, state.scores, rules.most_ended
-    dead, zero = sums.dtype.type(-np.inf), np.zeros((batch, 1), "int64")
-    base = backend.from_numpy_raw(np.where(past[:, :living], dead, sums[:, :living]), device)
-    total = (backend.expand_dims_raw(base, -1) + scores).reshape(batch, -1)
-    best, index = backend.best_raw(total, min(places + living * len(rules.ends), total.shape[1]), 0)
+    dead = sums.dtype.type(-np.inf)
+    base = np.where(past[:, :living], dead, sums[:, :living])[:, :, None]
+    if isinstance(scores, np.ndarray):
+        scores += base
+    else:
+        scores = backend.from_numpy_raw(base, device) + scores
+    best, index = backend.best_raw(scores.reshape(batch, -1), min(places + living * len(rules.ends), living * count), 0)
     copies = np.where(past, _compared(state, rules, backend, step, device), dead)
-    numbers = np.concatenate([index, zero + np.arange(0, beam * count, count)], axis=1)
-    order = np.lexsort((numbers, -np.concatenate([best, copies], axis=1)))
-    is_copy = np.concatenate([zero + np.zeros(best.shape[1], bool), past], axis=1, dtype=bool, casting="unsafe")
-    best = np.concatenate([best, np.where(past, sums, dead)], axis=1)
-    counts = np.concatenate([np.full(index.shape, step + 1, state.counts.dtype), state.counts], axis=1)
-    order += np.arange(0, order.size, order.shape[1])[:, None]
-    best, numbers, copied, counts = (column.take(order) for column in (best, numbers, is_copy, counts))
-    parents, labels = np.divmod(numbers, count)
+    firsts = np.broadcast_to(np.arange(0, beam * count, count), (batch, beam))
+    best, numbers = np.concatenate([best, copies], axis=1), np.concatenate([index, firsts], axis=1)
+    order = np.lexsort((numbers, -best))
+    copied, row = order >= index.shape[1], np.arange(batch)[:, None]
+    order += row * order.shape[1]
+    best, numbers = best.take(order), numbers.take(order)
     alive = best != dead
     copied &= alive
-    ends = is_end.take(labels) & alive & ~copied
-    goes_on = alive & ~(copied | ends)
+    rows = numbers // count + row * beam
+    best, counts = (
+        np.where(copied, sums.take(rows), best),
+        np.where(copied, state.counts.take(rows), state.counts.dtype.type(step + 1)),
+    )
+    ends = (is_end.take(numbers % count) & alive) > copied
+    goes_on = alive > (copied | ends)
     number = goes_on.cumsum(axis=1)
     ends &= number < living  # among the candidates from the best one on, until enough of them go on
     if most is not None:
         ends &= ends.cumsum(axis=1) + copied.sum(axis=1, keepdims=True) <= most
     ended = copied | ends
-    place = np.where(goes_on, number - 1, living - 1 + ended.cumsum(axis=1))
-    without = ~(ended & (place < beam) | goes_on & (number <= living))
-    place = np.where(without, beam - 1 + without.cumsum(axis=1), place)
-    width, over = max(places, beam + place.shape[1]), past.all(axis=1)
-    place += np.arange(0, batch * width, width)[:, None]
-    columns = [np.zeros((batch, width), part.dtype) for part in (labels, parents, best, counts)]
-    columns[2][:], columns[3][:] = dead, step + 1
-    kept = 0, np.arange(beam), sums, state.counts
-    for column, part, before in zip(columns, (labels, parents, best, counts), kept, strict=True):
+    place = np.where(goes_on, number - 1, ended.cumsum(axis=1) + (living - 1))
+    without = (place >= np.where(goes_on, living, beam)) | ~(goes_on | ended)
+    place = np.where(without, without.cumsum(axis=1) + (beam - 1), place)
+    width = max(places, beam + place.shape[1])
+    place += row * width
+    columns = (
+        np.zeros((batch, width), numbers.dtype),
+        np.full((batch, width), dead),
+        np.full((batch, width), step + 1, counts.dtype),
+    )
+    over = past.all(axis=1).nonzero()[0]
+    kept = firsts, sums, state.counts
+    for column, part, before in zip(columns, (numbers, best, counts), kept, strict=True):
         column.put(place, part)
-        if over.any():
-            column[:, :beam] = np.where(over[:, None], before, column[:, :beam])
-    return BeamState(*(column[:, :places] for column in columns))
+        if len(over):
+            column[over, :beam] = before[over]
+    numbers, best, counts = (column[:, :places] for column in columns)
+    parents, labels = np.divmod(numbers, count)
+    return BeamState(labels, parents, best, counts)
 
 
 def _compared(state: BeamState, rules: BeamRules, backend: type[Backend], step: int, device: str | None) -> np.ndarray:

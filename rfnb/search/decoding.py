@@ -36,7 +36,7 @@ from rfnb.search.beam import (
 )
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
-from rfnb.search.repeated import Repeated, copied, injected
+from rfnb.search.repeated import RecordedSteps, Repeated, copied, injected
 from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
@@ -125,9 +125,9 @@ def decode(
         groups, diversity, threshold: as of `rf.search.beam_step`.
         ended: "apart": ended hypotheses have places of their own, beside those of the `beam` hypotheses that go on.
             patience, early_stop, most_gain: when a search stops, as of `loop.choice`.
-        record: whether it can be run again, from a copy of the first state, for `tree.keep`, pruned candidates of any
-            rank, and the scores of references. copy_state: makes the copies; by default, of tensors, arrays and numbers
-            in containers.
+        record: whether it is a run, `found.run`, as that of `rf.steps`; and can be run again, from a copy of the first
+            state, for `tree.keep`, pruned candidates of any rank, and the scores of references. copy_state: makes the
+            copies; by default, of tensors, arrays and numbers in containers.
 
     Raises SearchError if what `step` returns does not fit, ParameterError for numbers out of range.
     """
@@ -172,24 +172,34 @@ def decode(
         include_eos=include_eos,
     )  # fmt: skip
     prev = search.state.labels[:, :beam].reshape(-1)
-    device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
+    search.device_of_state = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
     state = map_leaves(_Rows(np.repeat(np.arange(sequences), beam), sequences).of, state)
-    while not search.done:
-        raw, state = _pair(step(search.backend.from_numpy_raw(prev, device), state))
-        prev, rows = search.extend(raw)
-        if search.steps == 1 or (rows != np.arange(len(rows))).any():  # the first step also checks the state
-            state = map_leaves(_Rows(rows, len(rows)).of, state)
-    found = search.found(tags)
     if not record:
-        return found
-    copies, first, constraints = copy_state or copied, own.pop("state"), tuple(constraints)
+        decode_steps(search, step, prev, state)
+        return search.found(tags)
+    label = label_dim if label_dim is not None or vocab is None else Dim(len(vocab), name="labels", vocab=vocab)
+    recorded = RecordedSteps(decode_steps, label)
+    with recorded:
+        decode_steps(search, step, prev, state)
+    found = search.found(tags)
+    copies, constraints = copy_state or copied, tuple(constraints)
 
     def again(**options: object) -> Found:
         with search.backend.no_gradients():
-            return decode(**{**own, **options, "state": copies(first)})
+            return decode(**{**own, **options, "state": copies(own["state"])})
 
     repeated = Repeated(again, found.trace, rules, constraints, changed=change is not None)
-    return replace(found, trace=replace(found.trace, again=repeated))
+    found = replace(found, trace=replace(found.trace, again=repeated))
+    repeated.take_run(recorded.run_of(found, batch, tags))
+    return found
+
+
+def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: Any) -> None:
+    """Makes all steps of a search. prev: the label before, of each hypothesis. [batch · beam]"""
+    while search.goes_on():
+        scores, state = search.made(prev, step, state)
+        prev, rows = search.extend(scores)
+        state = search.followed(rows, state)
 
 
 OTHER_NAMES = {
@@ -248,6 +258,8 @@ class Decoding:
         self.dims, self.labels = (batch, Dim(places, name="beam")), labels or Dim(None, name="labels")
         self.of_batch = current_lengths([batch])
         self.going = rules.living or places
+        self._in_order = np.arange(shape[0] * self.going)
+        self._first_going = np.arange(shape[0])[:, None] * self.going
         scores = np.full(shape, -np.inf, "float32")
         scores[:, :: places // rules.groups] = 0
         last, counts = np.repeat(start[:, None], places, axis=1), np.ones(shape, "float32")
@@ -255,42 +267,52 @@ class Decoding:
         self.lengths, self.steps = np.zeros(shape, "int64"), 0
         self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
         self.device: str | None = None  # of the scores
+        self.device_of_state: str | None = None
         self._first = np.arange(shape[0])[:, None] * places  # the row of the first hypothesis of each sequence
         self._candidates = 0  # with those without a place
         self._is_end = np.zeros(0, bool)  # of each label
         self._first_label: Any = None  # see `advance_arrays`
         self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change)
         self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
-        self.injection = injected.get()
+        self.injections = {injection.step: injection for injection in injected.get()}
+        self._is_by_rank = rules.by_rank
+        self._checked: Any = None  # type, dtype and shape of the scores of a step
+        self._is_quick = False  # whether arrays of the model's scores are all that a step needs
         self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
-        self._over: Any = np.zeros(shape[0], bool)  # sequences none of whose hypotheses goes on
         self._look()
 
     def _look(self) -> None:
-        """Finds which hypotheses have ended, or have as many labels as their sequence may have. The step after the last
-        of a sequence still puts them in order; then they stay as they are."""
-        before, self.past = self._over, self.state.ended | (self.steps >= self.limits)[:, None]
-        self._over = self.past.all(axis=1)
-        self.done, self._still = bool(self._over.all()), before & self._over
+        """Finds which hypotheses have ended, or have as many labels as their sequence may have."""
+        self.past = self.state.ended | (self.steps >= self.limits)[:, None]
+        self.done = bool(self.past.all())
+
+    def goes_on(self) -> bool:
+        """Whether there is another step."""
+        return not self.done
 
     def extend(self, raw: object) -> tuple[np.ndarray, np.ndarray]:
         """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
         beam, past, going = self.past.shape[1], self.past, self.going
-        wide, parts = self._injected(raw) if self.injection is not None else self._best(raw)
-        labels, parents, scores, counts = (part[:, :beam] for part in wide[:4])
+        wide, parts = self._injected(raw) if self.steps in self.injections else self._best(raw)
+        labels, parents = wide.labels[:, :beam], wide.parents[:, :beam]
+        scores, counts = wide.scores[:, :beam], wide.counts[:, :beam]
         rows = parents + self._first
-        had, was, lengths = (array.take(rows) for array in (past, self.state.ended, self.lengths))
-        goes_on, end_label = ~had, self._is_end.take(labels)
+        had, end_label = past.take(rows), self._is_end.take(labels)
         if self.rules.sure:
             scores = self._stopped(BeamState(labels, parents, scores, counts, had))
         elif self.rules.most_ended is not None:
             over = had | end_label
             stops = (over & (scores != -np.inf)).sum(axis=1) >= self.rules.most_ended
-            scores = np.where(stops[:, None] & ~over, np.float32(-np.inf), scores)
+            if stops.any():
+                scores = np.where(stops[:, None] & ~over, np.float32(-np.inf), scores)
+        goes_on = ~had
         ends = goes_on & np.isfinite(scores) & end_label
-        scores = self._with_finals(parents, scores, ends, parts)
-        self.lengths = lengths + (goes_on if self.include_eos else goes_on & ~ends)
-        self.state = BeamState(labels, parents, scores, counts, was | ends | (scores == -np.inf))
+        if self.scorers.finals:
+            scores = self._with_finals(parents, scores, ends, parts)
+        self.lengths = self.lengths.take(rows) + (goes_on if self.include_eos else goes_on & ~ends)
+        self.state = BeamState(
+            labels, parents, scores, counts, self.state.ended.take(rows) | ends | (scores == -np.inf)
+        )
         arrays = {"labels": wide.labels, "parents": wide.parents, "scores": scores, "ended": past, "ends": ends}
         arrays["pruned scores"] = wide.scores[:, beam:]
         for name, part in (arrays | parts).items():
@@ -306,9 +328,25 @@ class Decoding:
             for name, worth in self._settled(labels).items():
                 self.kept.setdefault(FINAL + name, [np.zeros_like(scores)] * (self.steps - 1)).append(worth)
         if going < beam:  # only those that go on; they extend such ones
-            labels = labels[:, :going]
-            rows = np.minimum(parents[:, :going], going - 1) + np.arange(len(parents))[:, None] * going
+            labels, rows = labels[:, :going], np.minimum(parents[:, :going], going - 1) + self._first_going
         return labels.reshape(-1), rows.reshape(-1)
+
+    def made(self, prev: np.ndarray, step: Step, state: Any) -> tuple[Any, Any]:
+        """The scores and the state that `step` gives for the last labels, [N]."""
+        made: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise SearchError(
+                "decode: `step` returns something other than two values",
+                got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
+                expected="scores, state",
+                hint="return scores, state; a step without a state: return scores, None",
+            )
+        return made
+
+    def followed(self, rows: np.ndarray, state: Any) -> Any:
+        """The state of the hypotheses that extend these rows; the first step also checks it."""
+        moves = self.steps == 1 or not (rows == self._in_order).all()
+        return map_leaves(_Rows(rows, len(rows)).of, state) if moves else state
 
     def _settled(self, last: np.ndarray, *, empty: bool = False) -> dict[str, np.ndarray]:
         """What the end of the search is worth to each hypothesis, by name. [batch, beam]
@@ -356,18 +394,12 @@ class Decoding:
         self._check(raw)
         (last, _, sums, counts, _), backend = self.state, self.backend
         state = BeamState(last, None, sums, counts, self.past)
-        if self._as_they_are and self.options.input_type == "logits" and backend.get_dtype_name_raw(raw) == "float32":
-            scores = raw.reshape(len(self.past), self.going, -1)
-            if self.rules.by_rank and self._still.any():
-                return self._best_of_others(scores, state), {}
-            if self.rules.by_rank:
-                return self._best_of(backend.log_probs_raw(scores, 2), state), {}
-            if self._is_apart:
-                dims: Any = {"is_end": self._is_end, "places": self._candidates}
-                scores = backend.log_probs_raw(scores, 2)
-                return advance_apart(
-                    state, scores, self.rules, backend, step=self.steps, device=self.device, **dims
-                ), {}
+        if self._is_quick:
+            scores = backend.array_raw(backend.log_probs_raw(raw.reshape(len(self.past), self.going, -1), 2))
+            if self._is_by_rank:
+                return self._best_of(scores, state), {}
+            dims: Any = {"is_end": self._is_end, "places": self._candidates}
+            return advance_apart(state, scores, self.rules, backend, step=self.steps, device=self.device, **dims), {}
         scored, log_probs = None, log_scores(self._scores(raw), self.labels, self.options.input_type)
         if not self._as_they_are:
             scored = self.scorers.add_up(log_probs, self._tensor(state.labels, self.labels), self.dims, self.labels)
@@ -376,7 +408,7 @@ class Decoding:
             raise not_a_tensor("decode: the result of `change`", log_probs)
         check_step(log_probs, self._tensor(state.scores), self.labels, self.dims[1], Dim(1, name="beam"))
         best = self._best_of(raw_in_order(log_probs, [*self.dims, self.labels]), state)
-        if not self.rules.by_rank:
+        if not self._is_by_rank:
             best = self._placed(log_probs, state, best)
         return best, {} if scored is None or self.change is not None else self._parts_of(scored, best)
 
@@ -390,9 +422,7 @@ class Decoding:
     def _injected(self, raw: object) -> tuple[BeamState, dict[str, np.ndarray]]:
         """The best candidates, of which another one has a place."""
         self._check(raw)
-        count, injection = self._candidates, self.injection
-        if injection is None or injection.step != self.steps:
-            return self._best(raw)
+        count, injection = self._candidates, self.injections[self.steps]
         self._candidates = self.past.shape[1] * self.labels.get_dim_value()
         wide, parts = self._best(raw)
         self._candidates = count
@@ -408,25 +438,12 @@ class Decoding:
         return BeamState(*map(ordered, wide)), {name: ordered(part) for name, part in parts.items()}
 
     def _best_of(self, scores: object, state: BeamState) -> BeamState:
-        if self._first_label is None:
+        if self._first_label is None and not isinstance(scores, np.ndarray):
             self._first_label = first_label_only(self.backend, self.labels, scores)
         return advance_arrays(
             state, scores, self.rules, self.backend, first_label=self._first_label, places=self._candidates,
             step=self.steps, device=self.device,
         )  # fmt: skip
-
-    def _best_of_others(self, scores: object, state: BeamState) -> BeamState:
-        """The best candidates, where the hypotheses of some sequences stay as they are. scores: of the model."""
-        rows = np.flatnonzero(~self._still)
-        scores = self.backend.index_raw(scores, self.backend.from_numpy_raw(rows, self.device), 0)
-        others = BeamState(*(None if array is None else array[rows] for array in state))
-        best = self._best_of(self.backend.log_probs_raw(scores, 2), others)
-        beam, shape = self.past.shape[1], (len(self.past), best.labels.shape[1])
-        labels, parents, scores, counts = (np.zeros(shape, part.dtype) for part in best[:4])
-        parents[:, :beam], scores[:, :beam], counts[:, :beam] = np.arange(beam), state.scores, state.counts
-        scores[:, beam:] = -np.inf
-        labels[rows], parents[rows], scores[rows], counts[rows] = best[:4]
-        return BeamState(labels, parents, scores, counts)
 
     def _placed(self, log_probs: Tensor, state: BeamState, best: BeamState) -> BeamState:
         """Candidates that get their places in another way, and behind them the best of the others."""
@@ -446,8 +463,11 @@ class Decoding:
         arrays = {name: of_chosen(x, self.labels, self.dims[1], labels, parents) for name, x in parts.items()}
         return {f"part {name}": numpy(x.copy_transpose(dims)._raw).copy() for name, x in arrays.items()}
 
-    def _check(self, raw: object) -> None:
+    def _check(self, raw: Any) -> None:
         """Refuses scores of another shape; the first ones tell how many labels there are, and the device."""
+        kind = type(raw), getattr(raw, "dtype", None), getattr(raw, "shape", None)
+        if kind == self._checked:
+            return
         shape, hypotheses = tuple(getattr(raw, "shape", ())), len(self.limits) * self.going
         usable = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
         if not usable or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
@@ -475,6 +495,12 @@ class Decoding:
             places = self.past.shape[1]
             self._candidates = min(places + self.options.candidates, places * shape[1])
             self.device = self.backend.get_device_raw(raw)
+        plain = (
+            self._as_they_are
+            and self.options.input_type == "logits"
+            and raw.dtype is self.backend.as_dtype_raw("float32")
+        )
+        self._checked, self._is_quick = kind, plain and (self._is_by_rank or self._is_apart)
 
     def _scores(self, raw: Any) -> Tensor:
         """The scores of the model, {batch, beam, labels}."""
@@ -529,18 +555,6 @@ def _first(chosen: BeamState, best: BeamState, count: int) -> BeamState:
     best = best._replace(scores=np.where(doubles, -np.inf, best.scores))
     tail = [np.take_along_axis(part, order, axis=1) for part in best[:4]]
     return BeamState(*(np.concatenate(pair, axis=1) for pair in zip(chosen[:4], tail, strict=True)))
-
-
-def _pair(made: object) -> tuple[Any, Any]:
-    """What `step` has returned, if it is a pair."""
-    if not isinstance(made, tuple) or len(made) != 2:
-        raise SearchError(
-            "decode: `step` returns something other than two values",
-            got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
-            expected="scores, state",
-            hint="return scores, state; a step without a state: return scores, None",
-        )
-    return made
 
 
 class _Rows:

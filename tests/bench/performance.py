@@ -259,6 +259,25 @@ def views() -> Numbers:
     }
 
 
+def scale() -> Numbers:
+    """Long loops, many sequences and large models."""
+    import bench_scale
+
+    steps, meta = bench_scale.measured("steps"), bench_scale.measured("meta")
+    ours, theirs = (bench_scale.measured(name)[way] for name, way in (("batches", "rfnb"), ("batches, torch", "torch")))
+    return {
+        "a step of 100,000, recorded, µs": steps["loop"][0] / bench_scale.STEPS * 1e6,
+        "100,000 steps, recorded, MiB": steps["loop"][1],
+        "the list of runs and a step in the panel then, ms": steps["panel"][0] * 1e3,
+        "10,000 sequences of 1–2,000 frames, time against torch": ours[0] / theirs[0],
+        "10,000 sequences of 1–2,000 frames, MiB beside those of torch": ours[1] - theirs[1],
+        "`rf.show(model, x)` of 1.3 billion parameters on meta, s": meta["rf.show"][0],
+        "`rf.capture` of it, s": meta["rf.capture"][0],
+        "3 steps with it, in the panel, s": meta["panel"][0],
+        "all three, MiB beside the model": meta["panel"][1],
+    }
+
+
 GROUPS = (
     Group(
         "`rf.convert_to_tensor` of a small tensor, µs", borders,
@@ -293,6 +312,17 @@ GROUPS = (
         {
             "conformer, 2 layers": 1.05, "transformer, 2 layers": 1.05, "attention decoder": 1.05,
             "attention decoder, `recompute=12`": None, "attention decoder, `recompute=12`, all ops in the steps": None,
+        },
+    ),
+    Group(
+        "Scale", scale,
+        {
+            "a step of 100,000, recorded, µs": 15, "100,000 steps, recorded, MiB": 100,
+            "the list of runs and a step in the panel then, ms": 40,
+            "10,000 sequences of 1–2,000 frames, time against torch": 1.1,
+            "10,000 sequences of 1–2,000 frames, MiB beside those of torch": 100,
+            "`rf.show(model, x)` of 1.3 billion parameters on meta, s": 2, "`rf.capture` of it, s": 2,
+            "3 steps with it, in the panel, s": 2, "all three, MiB beside the model": 200,
         },
     ),
     Group("Start, against `import torch`", starts, {"`import rfnb`": 1.05}),

@@ -128,6 +128,12 @@ def test_a_truncated_file_is_refused(model, path, kept):
     assert same(values(other), before)
 
 
+def test_a_config_of_nets_is_named_as_one(tmp_path):
+    (tmp_path / "net.config").write_text("network = {}")
+    with pytest.raises(CheckpointError, match=r"rf\.read_config\('net\.config'\)"):
+        rf.load_config(tmp_path / "net.config")
+
+
 def test_a_missing_file_tells_what_is_there(path):
     with pytest.raises(CheckpointError, match=r"in that folder: model\.safetensors"):
         rf.load_checkpoint(Model(), path.with_name("modle.safetensors"))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import rfnb as rf
+from rfnb.core.ground.show import Shown
 from rfnb.errors import ViewError
 
 nn = torch.nn
@@ -85,3 +86,13 @@ def test_a_wrong_keyword_is_named_with_the_nearest(call, message, hint, x):
     with pytest.raises(ViewError, match=message) as raised:
         call(x)
     assert hint is None or hint in raised.value.hint
+
+
+def test_what_is_shown_prints_as_text_too():
+    def below(cls):
+        return [cls, *(each for sub in cls.__subclasses__() for each in below(sub))]
+
+    import rfnb.netdict.code.diff  # noqa: F401, one that is loaded late
+
+    of_dataclasses = [cls.__qualname__ for cls in below(Shown) if hasattr(cls.__repr__, "__wrapped__")]
+    assert "NetDiff" in {cls.__qualname__ for cls in below(Shown)} and of_dataclasses == []

@@ -78,7 +78,8 @@ def inputs() -> tuple[Dim, Tensor, Tensor]:
 @pytest.fixture
 def no_gc() -> Iterator[None]:
     """What is not freed at once stays. Signatures that other tests made do not die during this one."""
-    align._recent[:] = [None] * len(align._recent)
+    align._recent.clear()
+    align._of_batches.clear()
     gc.collect()
     gc.disable()
     yield

@@ -109,10 +109,9 @@ def windows(
     op: str, count: int, sizes: Sequence[int], strides: PerAxis | None, dilations: PerAxis | None, padding: Padding
 ) -> tuple[Window, ...]:
     """A Window for each of `count` axes."""
-    slides = []
-    if count == 1 and isinstance(padding, tuple | list) and len(padding) == 2:
-        padding = [padding]  # type: ignore[list-item]
-    paddings = per_axis(op, "padding", "valid" if padding is None else padding, count)
+    slides, of_axes = [], padding or "valid"
+    is_pair = count == 1 and isinstance(padding, tuple | list) and len(padding) == 2
+    paddings = per_axis(op, "padding", [of_axes] if is_pair else of_axes, count)
     steps = [per_axis(op, name, x, count) for name, x in (("strides", strides), ("dilation_rate", dilations))]
     for size, stride, dilation, how in zip(map(whole, sizes), *steps, paddings, strict=True):
         _check_positive(op, size, stride, dilation)

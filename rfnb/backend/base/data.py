@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class DataOps:
     """Raw part: `get_dtype_name_raw`, `as_dtype_raw`, `get_ndim_raw`, `get_shape_tuple_raw`, `get_device_raw`,
-    `device_key_raw`, `copy_raw`, `copy_to_device_raw`, `convert_raw`, `from_numpy_raw`, `to_numpy_raw`,
+    `device_key_raw`, `copy_raw`, `copy_to_device_raw`, `convert_raw`, `from_numpy_raw`, `to_numpy_raw`, `array_raw`,
     and for parameters `create_parameter_raw`, `set_parameter_trainable`.
     """
 
@@ -34,6 +34,7 @@ class DataOps:
     get_shape_tuple_raw: Callable[[RawTensor], tuple[int, ...]]
     get_device_raw: Callable[[RawTensor], str]
     to_numpy_raw: Callable[[RawTensor], np.ndarray]
+    array_raw: Callable[[RawTensor], Any]
     is_ready_raw: Callable[[RawTensor], bool]
     convert_raw: Callable[[RawTensor, str | None, str | None], RawTensor]
     create_parameter_raw: Callable[..., RawTensor]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +154,10 @@ def _plan_linear(
     return out, LinearPlan(front, weight.dims == (rows, out_dim), back, weakref.ref(out))
 
 
+def _dynamic(dims: Iterable[Dim]) -> tuple[Dim, ...]:
+    return tuple(dim for dim in dims if dim.dimension is None)
+
+
 def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPlan]:
     over_a, over_b = a.sig.resolve_all(reduce), b.sig.resolve_all(reduce)
     for name, x, over in (("a", a, over_a), ("b", b, over_b)):
@@ -167,7 +171,7 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPl
     if feature is None:
         feature = _of_weight(a, b, over_a, cols) or _of_weight(b, a, over_b, rows)
     out = align.sig([*shared, *rows, *cols], None, feature)
-    dynamic = tuple(tuple(dim for dim in over if dim.dimension is None) for over in (over_a, over_b))
+    dynamic = _dynamic(over_a), _dynamic(over_b)
     ragged = bool(a.sig.frames or b.sig.frames)
     common = (weakref.ref(out), dynamic if any(dynamic) else None, (*over_a, *over_b), ragged)
     if len(reduce) == 1 and len(cols) <= 1 and (len(rows) <= 1 or not shared):
@@ -175,13 +179,13 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPl
         how_a = _move(a, [*shared, *rows, *row_gap, *over_a])
         how_b = _move(b, [*shared, *over_b, *cols, *col_gap])
         squeeze = ([] if cols else [-1]) + ([] if rows else [-1 if not cols else -2])
-        return out, ProductPlan(how_a, how_b, tuple(squeeze), None, *common)  # type: ignore[arg-type]
+        return out, ProductPlan(how_a, how_b, tuple(squeeze), None, *common)
     number = {dim: i for i, dim in enumerate(out.dims)}
     axes = []
     for x, over in ((a, over_a), (b, over_b)):
         summed = {dim: len(number) + i for i, dim in enumerate(over)}
         axes.append([summed[d] if d in summed else number[d] for d in x.dims])
-    return out, ProductPlan(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *common)  # type: ignore[arg-type]
+    return out, ProductPlan(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *common)
 
 
 def _of_weight(x: Tensor, weight: Tensor, over: Sequence[Dim], new: Sequence[Dim]) -> Dim | None:

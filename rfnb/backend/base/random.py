@@ -113,8 +113,10 @@ class RandomOps:
 
 def one_seed(seed: int | Sequence[int] | np.ndarray | None) -> int | None:
     """A single seed computed from several numbers; one number stays unchanged."""
-    if seed is None or np.ndim(seed) == 0:
-        return None if seed is None else int(seed)  # type: ignore[arg-type]
+    if seed is None:
+        return None
+    if np.ndim(seed) == 0:
+        return int(np.asarray(seed))
     words = np.asarray(seed, dtype=np.int64).astype(np.uint64).reshape(-1)  # also of negative numbers
     return int(np.random.SeedSequence(words.tolist()).generate_state(1, np.uint64)[0]) & SHORT_OF
 

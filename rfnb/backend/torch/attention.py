@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -491,12 +492,12 @@ def _softmax(scores: torch.Tensor) -> torch.Tensor:
 
 def _caller() -> tuple[bool, tuple[object, int] | None]:
     """Whether rfnb itself makes this call, and the innermost place outside torch."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith(_TORCH) and file != __file__:
             return file.startswith(_OWN), (frame.f_code, frame.f_lasti)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False, None
 
 

@@ -161,6 +161,11 @@ class TorchData:
             ) from None
 
     @staticmethod
+    def array_raw(raw: torch.Tensor) -> Any:
+        """An array that shares the memory of a tensor on the CPU, of a dtype that numpy has; others as they are."""
+        return raw.detach().numpy() if raw.device.type == "cpu" and raw.dtype is not torch.bfloat16 else raw
+
+    @staticmethod
     def is_ready_raw(value: object) -> bool:
         """Whether `convert_raw` would return this tensor itself."""
         if type(value) is not torch.Tensor or value.layout is not torch.strided:

@@ -129,16 +129,17 @@ class TorchTopK:
         return result
 
     @staticmethod
-    def best_raw(raw: torch.Tensor, k: int, exact: int) -> tuple[np.ndarray, np.ndarray]:
+    def best_raw(raw: torch.Tensor | np.ndarray, k: int, exact: int) -> tuple[np.ndarray, np.ndarray]:
         """The `k` largest values of each row of two axes, as numpy; behind `exact` places, any -∞ may be the next."""
-        best = torch.topk(raw.detach(), min(k + 1, raw.shape[1]), 1)  # its order of equal values is open
-        values, index = (part.cpu().numpy() for part in best)
+        raw = torch.from_numpy(raw) if isinstance(raw, np.ndarray) else raw.detach()
+        best = torch.topk(raw, min(k + 1, raw.shape[1]), 1)  # its order of equal values is open
+        values, index = best[0].cpu().numpy(), best[1].cpu().numpy()
         distinct = values[:, 1:] < values[:, :-1]
         distinct[:, exact:] |= values[:, exact + 1 :] == -math.inf
         values, index = values[:, :k], index[:, :k]
         if not distinct.all():
             tied = np.flatnonzero(~distinct.all(1))
-            rows = raw.detach()[torch.from_numpy(tied)]
+            rows = raw[torch.from_numpy(tied)]
             order = _order(rows, 1).narrow(1, 0, k)
             values[tied], index[tied] = rows.gather(1, order).cpu().numpy(), order.cpu().numpy()
         return values, index

@@ -114,9 +114,8 @@ def _copy(part: Raw) -> Raw:
 
 
 def _same(a: Raw, b: Raw) -> bool:
-    if isinstance(a, np.ndarray):
-        return a.tobytes() == b.tobytes()  # type: ignore[union-attr]
-    assert isinstance(b, torch.Tensor)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.asarray(a).tobytes() == np.asarray(b).tobytes()
     return torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
 
 

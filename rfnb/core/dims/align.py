@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 _serials = itertools.count(1)
 _interned: weakref.WeakValueDictionary[tuple[int, ...], Sig] = weakref.WeakValueDictionary()
 _RECENT = 1024  # signatures kept alive, so that plans outlive the tensors of a step
+_BATCHES = 8  # the same of dims that are made for one batch: more would hold much memory apart
 serial_of = attrgetter("serial")
 _PLANS = 256  # maximum number of plans kept per signature
-_recent: list[Any] = [None] * _RECENT
-_position = itertools.count()
+_recent: deque[Sig] = deque(maxlen=_RECENT)
+_of_batches: deque[tuple[int, deque[Sig]]] = deque(maxlen=_BATCHES)  # by the serial of the newest dim
 
 Move = tuple[tuple[int, ...] | None, tuple[Any, ...] | None] | None
 """How to bring one operand into place: a permutation, then an index that inserts axes; None: nothing to do."""
@@ -122,8 +124,21 @@ def sig(dims: Sequence[Dim], sparse_dim: Dim | None = None, feature_dim: Dim | N
                 hint="give one of the axes a Dim of its own",
             )
         entry = _interned.setdefault(key, Sig(dims, sparse_dim, feature_dim))  # another thread may have been quicker
-        _recent[next(_position) % _RECENT] = entry
+        _keep_alive(entry)
     return entry
+
+
+def _keep_alive(entry: Sig) -> None:
+    """Keeps a signature for the next step; one of a dim that was made for this batch only for a few batches."""
+    fresh = max((serial for serial, root in entry.roots.items() if not root.is_bound_again), default=0)
+    if not fresh:
+        _recent.append(entry)
+        return
+    for serial, entries in tuple(_of_batches):
+        if serial == fresh:
+            entries.append(entry)
+            return
+    _of_batches.append((fresh, deque((entry,), _RECENT)))
 
 
 EMPTY_SIG = sig(())

@@ -41,6 +41,8 @@ class Bindable:
     _bound: Lengths | None = None
     _given = DATA
     _bound_in_main = False
+    is_bound_again = False
+    """Whether it had the lengths of another batch before."""
     _of_thread: threading.local | None = None  # `bound` and `given` of threads other than the main one
 
     @property
@@ -61,6 +63,7 @@ class Bindable:
 
     def bind_to(self, lengths: Lengths | None, given: GivenBy) -> None:
         """Binds the dim in this thread."""
+        self.is_bound_again = self.is_bound_again or self._bound not in (None, lengths)
         in_main = threading.current_thread() is threading.main_thread()
         if not in_main:
             local = self.__dict__.setdefault("_of_thread", threading.local())  # atomic

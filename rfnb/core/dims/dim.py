@@ -9,7 +9,7 @@ import itertools
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rfnb.core.tensor.tensor import Tensor
 
 
-KINDS = ("batch", "spatial", "feature")
+KINDS: tuple[Literal["batch", "spatial", "feature"], ...] = ("batch", "spatial", "feature")
 BATCH = ("batch", "b")
 FEATURE = ("feature", "features", "feat", "channel", "channels", "f", "c")
 
@@ -104,6 +104,9 @@ class Capacity:
     _assumed: Lengths | None = None
 
     if TYPE_CHECKING:
+        get_size_tensor: ClassVar[Any]  # these three are set by ops.mask
+        dyn_size_ext: ClassVar[Any]
+        dyn_size: ClassVar[Any]
         serial: int
         dimension: int | None
         expr: Expr | None
@@ -164,8 +167,9 @@ class Capacity:
             check_operand(other)
             if other in self._following():
                 raise DimError("Dim: `bounded_by` goes in a circle", got=f"{other.name}, which is bounded by this dim")
-            other._bounds = other._bounds or weakref.WeakSet()
-            other._bounds.add(self)  # type: ignore[arg-type]
+            bounds: weakref.WeakSet[Any] = other._bounds or weakref.WeakSet()
+            bounds.add(self)
+            other._bounds = bounds
         self._set("_bounded_by", other)
 
     def _set(self, name: str, value: object) -> None:

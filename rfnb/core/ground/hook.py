@@ -97,21 +97,21 @@ class TraceCall(Protocol):
         """
 
 
-trace_call: ClassHook[TraceCall] = ClassHook("core.ground.hook.trace_call", by="backend.torch.plain")
+trace_call: ClassHook[TraceCall] = ClassHook("core.ground.hook.trace_call", by="backend.torch.backend")
 """Traces a call; registered by the class of a model, or of one of its arguments."""
 
 keep_state: ClassHook[Callable[[Any, ExitStack], None]] = ClassHook(
-    "core.ground.hook.keep_state", by="backend.torch.plain"
+    "core.ground.hook.keep_state", by="backend.torch.backend"
 )
 """Restores the state of modules when the stack closes; registered by the class of modules that a model may hold."""
 
 record_calls: Hook[[Sequence[Any], Meter], AbstractContextManager[CallRecorder | None]] = Hook(
-    "core.ground.hook.record_calls", by="backend.torch.plain", otherwise=lambda models, meter: nullcontext()
+    "core.ground.hook.record_calls", by="backend.torch.backend", otherwise=lambda models, meter: nullcontext()
 )
 """Records the calls of plain torch inside the block, apart from those that rfnb makes itself, and reports them to the
 meter. models: modules whose paths begin with their class."""
 
 drop_numbers: ClassHook[Callable[[Any, ExitStack], None]] = ClassHook(
-    "core.ground.hook.drop_numbers", by="backend.torch.plain"
+    "core.ground.hook.drop_numbers", by="backend.torch.backend"
 )
 """Puts modules on the device "meta" until the stack closes; registered like `keep_state`."""

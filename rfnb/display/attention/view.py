@@ -20,7 +20,7 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -48,10 +48,10 @@ from rfnb.display.kit.dims import describe_axes, dim_word
 from rfnb.display.kit.note import Notes
 from rfnb.display.markup import png, style
 from rfnb.display.markup.elements import Table, fold, note_html, note_text, quiet, table_html
-from rfnb.display.markup.figures import figure_class, literal
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp
+from rfnb.display.markup.svg import figure_class, literal
 from rfnb.display.tensor.entries import shown
 from rfnb.errors import ViewError
 
@@ -271,7 +271,7 @@ def to_table(view: AttentionView, most: int | None = None) -> Table:
 def to_scripts(view: AttentionView) -> AttentionScripts:
     """The data that scripts need besides the pictures in the HTML."""
     special = dict(zip(("nan", "inf", "-inf"), (bytes(rgb).hex() for rgb in png.SPECIAL), strict=False))
-    shared = {key: view[key] for key in AttentionShape.__annotations__ if key in view}  # type: ignore[literal-required]
+    shared = {key: value for key, value in view.items() if key in AttentionShape.__annotations__}
     extra: Any = {
         "row_name": view["row_dim"]["name"],
         "col_name": view["col_dim"]["name"],
@@ -458,7 +458,8 @@ class Heads:
     def sorted_by(self, name: str, *, largest_first: bool) -> Heads:
         """Heads sorted by a measure, with NaN last."""
         sign = -1 if largest_first else 1
-        values = [sign * real(head[name]) for head in self.heads]  # type: ignore[literal-required]
+        heads: Sequence[Mapping[str, object]] = self.heads
+        values = [sign * real(head[name]) for head in heads]
         order = sorted(range(len(values)), key=lambda i: (math.isnan(values[i]), values[i]))
         pictures = [self.pictures[i] for i in order] if self.pictures else []
         return Heads([self.heads[i] for i in order], pictures, self.causal, self.pool)

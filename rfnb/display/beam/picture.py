@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from rfnb.display.beam.schema import BeamNode, BeamStep, BeamView
+from rfnb.display.beam.schema import BeamFall, BeamNode, BeamStep, BeamView
 from rfnb.display.markup import svg
 from rfnb.display.markup.elements import quiet
-from rfnb.display.markup.figures import figure_class, literal
 from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.svg import figure_class, literal
 from rfnb.errors import ViewError
 
 ROW, GAP, HEAD, FOOT = 24.0, 22.0, 20.0, 6.0
@@ -73,9 +73,13 @@ def pruned_rows(view: BeamView, step: int) -> int:
     return max(pruned, PRUNED) if pruned and step == _fall_step(view) else pruned
 
 
+def _fall_of(view: BeamView) -> BeamFall | None:
+    return None if view["reference"] is None else view["reference"]["fall"]
+
+
 def _fall_step(view: BeamView) -> int | None:
-    reference = view["reference"]
-    return None if reference is None or reference["fall"] is None else reference["fall"]["step"]
+    fall = _fall_of(view)
+    return None if fall is None else fall["step"]
 
 
 def placed(view: BeamView) -> tuple[list[Column], float, float]:
@@ -236,23 +240,24 @@ TITLES = 400
 
 def _fall(columns: list[Column], view: BeamView) -> list[Html]:
     """Scissors where the reference fell out."""
-    place = _fall_place(columns, view)
-    if place is None:
+    place, fall = _fall_place(columns, view), _fall_of(view)
+    if place is None or fall is None:
         return []
     column, y, framed = place
     marks = [svg.words(column.x - 15, y + 15, "✂", fill="#c2410c", font_size=13)]
     if framed:
         rim = _around(column, y)
         marks.append(el("path", d=rim, fill="none", stroke=REFERENCE, stroke_width=1.6, stroke_dasharray="4 2"))
-    return [svg.group(el("title", view["reference"]["fall"]["words"]), marks)]  # type: ignore[index]
+    return [svg.group(el("title", fall["words"]), marks)]
 
 
 def _fall_place(columns: list[Column], view: BeamView) -> tuple[Column, float, bool] | None:
     """The column where the reference fell out, how far down, and whether its candidate is drawn there."""
-    column = next((column for column in columns if column.step == _fall_step(view)), None)
-    if column is None:
+    fall = _fall_of(view)
+    column = next((column for column in columns if fall is not None and column.step == fall["step"]), None)
+    if column is None or fall is None:
         return None
-    row: int | None = view["reference"]["fall"]["row"]  # type: ignore[index]
+    row = fall["row"]
     if row is None or row >= view["beam"] + pruned_rows(view, column.step):
         return column, HEAD + view["beam"] * ROW, False
     return column, HEAD + row * ROW + FOOT, True
@@ -278,7 +283,7 @@ def legend_html(view: BeamView) -> Html:
         (_fall_place([Column(column) for column in columns], view) is not None, "✂", "the reference fell out"),
     ]  # fmt: skip
     look = "display:inline-block;margin-right:14px"
-    shown = [el("span", mark, " ", quiet(words), style=look) for occurs, mark, words in items if occurs]
+    shown = [el("span", mark, " ", quiet(words), " ", style=look) for occurs, mark, words in items if occurs]
     return el("div", shown, style="font-size:12px", data_rfnb_still=True)
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -197,14 +197,14 @@ def _last_labels(tree: Tree) -> dict[tuple[int, int], tuple[int, ...]]:
 
 
 def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> BeamNode:
-    lives = "copy" if node.ended else "lives" if node.survives else "dies"
+    lives: Literal["copy", "lives", "dies"] = "copy" if node.ended else "lives" if node.survives else "dies"
     return {
         "row": row,
         "parent": node.parent,
         "joined": node.joined,
         "text": "·" if node.pruned and node.ended else node.text,
         "score": _rounded(node.compared),
-        "state": "pruned" if node.pruned else lives,  # type: ignore[typeddict-item]
+        "state": "pruned" if node.pruned else lives,
         "ends": node.ends,
         "best": node.place in best,
         "reference": reference is not None and node.place == reference,

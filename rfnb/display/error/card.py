@@ -25,7 +25,7 @@ _shown: list[tuple[weakref.ref[RfError], int]] = []
 
 def show_in_notebooks() -> None:
     """Makes IPython show errors of rfnb as cards."""
-    RfError._render_traceback_ = render_traceback  # type: ignore[attr-defined]
+    RfError._render_traceback_ = render_traceback
 
 
 def render_traceback(error: RfError) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rfnb.core.dims.dim import KINDS
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Axis
 from rfnb.display.kit.schema import DimView
@@ -53,11 +54,11 @@ def describe_axis(axis: Axis, kind: Kind) -> DimView:
 def describe_dim(dim: Dim, lengths: Lengths) -> DimView:
     """The JSON of a dim outside of a tensor, under the lengths of a batch; of size `UNKNOWN` if it has none."""
     size = lengths.size(dim)
-    kind = dim.kind if dim.kind in ("batch", "spatial", "feature") else "spatial" if dim.is_dynamic() else "other"
+    kind: Kind = _given_kind(dim) or ("spatial" if dim.is_dynamic() else "other")
     if size is None:
-        return describe_axis(Axis(dim, UNKNOWN), kind)  # type: ignore[arg-type]
+        return describe_axis(Axis(dim, UNKNOWN), kind)
     values = size.values if size.values.ndim else None
-    return describe_axis(Axis(dim, size.max, size.dims, values, size.tags), kind)  # type: ignore[arg-type]
+    return describe_axis(Axis(dim, size.max, size.dims, values, size.tags), kind)
 
 
 def dim_word(dim: DimView) -> str:
@@ -93,14 +94,9 @@ def dim_pill(dim: DimView) -> Html:
 
 def named_pill(dim: DimView, words: Child, look: str = "") -> Html:
     """The pill of a dim with text of your choice in it."""
-    return el(
-        "span",
-        words,
-        class_="rfnb-dim",
-        data_rfnb_dim=dim["serial"],
-        style=style.pill(colour_of(dim)) + look,
-        title=origin(dim),
-    )
+    look = style.pill(colour_of(dim)) + look
+    serial = dim["serial"]
+    return el("span", words, " ", class_="rfnb-dim", data_rfnb_dim=serial, style=look, title=origin(dim))
 
 
 def palette_index(serial: int, most: int = 4096) -> int:
@@ -128,9 +124,13 @@ def made_in(dim: Dim) -> str | None:
     return None if place is None or place.startswith("<frozen") else place
 
 
+def _given_kind(dim: Dim) -> Kind | None:
+    return next((kind for kind in KINDS if kind == dim.kind), None)
+
+
 def _kind(axis: Axis, counted: set[Dim], feature: Dim | None) -> Kind:
-    if axis.dim.kind in ("batch", "spatial", "feature"):
-        return axis.dim.kind  # type: ignore[return-value]
+    if (kind := _given_kind(axis.dim)) is not None:
+        return kind
     if axis.dim in counted or axis.tags is not None:
         return "batch"
     if axis.lengths is not None or axis.dim.is_dynamic():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 Number = float | int | Literal["nan", "inf", "-inf"]
 
@@ -22,7 +22,7 @@ def short(number: object) -> str:
         return str(number).lower()
     if isinstance(number, str | int):
         return str(number)
-    number = float(number)  # type: ignore[arg-type]
+    number = real(number)
     if not math.isfinite(number):
         return str(plain(number))
     if number == int(number) and abs(number) < 1e6:
@@ -45,9 +45,9 @@ def plain(number: float | str) -> Number:
     return "nan" if math.isnan(number) else "inf" if number > 0 else "-inf"
 
 
-def real(number: object) -> float:
+def real(number: Any) -> float:
     """A number from JSON as a float."""
-    return float(number)  # type: ignore[arg-type]
+    return float(number)
 
 
 def size(count: int) -> str:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import base64
+import io
 import struct
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
-from rfnb.display.markup.html import Html, el
+from rfnb.core.ground.text import cut
+from rfnb.display.markup.html import Child, Html, el
+from rfnb.errors import ViewError
+from rfnb.printable import printable_name
 
 FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',Verdana,sans-serif"
+WORDS = "#666666"
+"""Colour of words that stand on the page itself, outside of boxes."""
 NARROW = frozenset("ijlI.,:;'|!ft()[]{} -/\\·")
 WIDE = frozenset("mwMW@%—")
 Point = tuple[float, float]
@@ -58,10 +65,10 @@ def number(x: float) -> str:
     return f"{round(x + 1e-9, 1):g}"
 
 
-def group(*children: object, at: Point | None = None, **attrs: object) -> Html:
+def group(*children: Child, at: Point | None = None, **attrs: object) -> Html:
     """Parts that share one translation."""
     moved = None if at is None else f"translate({number(at[0])},{number(at[1])})"
-    return el("g", *children, **attrs, transform=moved)  # type: ignore[arg-type]
+    return el("g", *children, **attrs, transform=moved)
 
 
 def rect(x: float, y: float, w: float, h: float, **attrs: object) -> Html:
@@ -132,5 +139,32 @@ def of_png(uri: str) -> Html:
 
 
 def data_uri(svg: str) -> str:
-    """An SVG as a data URI, for the `src` of an image."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+    """An SVG as a data URI, for the `src` of an image, where words on the page itself are lighter if it is dark."""
+    dark = el("style", f"@media (prefers-color-scheme:dark){{[fill='{WORDS}']{{fill:#a0a0a0}}}}")
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.replace(">", f">{dark}", 1).encode()).decode()
+
+
+LONGEST = 30
+"""Longest label, in characters."""
+
+
+def figure_class() -> Any:
+    """The figure class of matplotlib, with a picture for notebooks that works without pyplot."""
+    try:
+        from matplotlib.figure import Figure as Base
+    except ImportError:
+        raise ViewError("figure: matplotlib is not installed", hint="pip install matplotlib") from None
+
+    class Figure(Base):
+        def _repr_png_(self) -> bytes:
+            file = io.BytesIO()
+            self.savefig(file, format="png")
+            return file.getvalue()
+
+    return Figure
+
+
+def literal(label: str) -> str:
+    """Text on one line, shortened, in which `$` does not start a formula."""
+    label = printable_name(label)
+    return cut(label, LONGEST).replace("$", r"\$")

@@ -96,14 +96,16 @@ class Dispatcher:
             return _error(
                 number, f"unknown command {str(command)[:40]!r}; the kernel's rfnb may be older than the panel"
             )
-        if command in TOUCHES_TENSORS and current_thread() is not main_thread() and self.later is not None:
+        if command in TOUCHES_TENSORS and current_thread() is not main_thread() and (later := self.later) is not None:
             beside = self._do_beside(number, command, args) if self.is_busy() else None
-            return beside or self._hand_over(number, command, args, answer or self._emit_reply)
+            return beside or self._hand_over(later, number, command, args, answer or self._emit_reply)
         return self._do(number, command, args)
 
-    def _hand_over(self, number: int, command: str, args: dict[str, Any], answer: Callable[[Reply], None]) -> Reply:
+    def _hand_over(
+        self, later: Later, number: int, command: str, args: dict[str, Any], answer: Callable[[Reply], None]
+    ) -> Reply:
         try:
-            status = self.later(lambda: answer(self._do(number, command, args)))  # type: ignore[misc]
+            status = later(lambda: answer(self._do(number, command, args)))
         except Exception as error:
             return _error(number, reason(error))
         return {"id": number, "status": status, "data": None, "error": None}

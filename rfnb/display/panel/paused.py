@@ -2,27 +2,154 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rfnb.core.expression.expression import Expression
-from rfnb.display.panel.conditions import Test, conditions_of
-from rfnb.display.panel.edit import edited
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.text import did_you_mean
+from rfnb.display.kit.data import read, to_numpy
 from rfnb.display.panel.schema import Event, How, PausedView, Where
 from rfnb.display.run import view as history_view
 from rfnb.display.run.schema import RunView
 from rfnb.display.run.step import of_sequence
-from rfnb.errors import ViewError
+from rfnb.display.tensor.entries import PAD
+from rfnb.display.tensor.value import one_entry
+from rfnb.errors import ExpressionError, ViewError
 from rfnb.trace.pause import Pause, Paused, Resume, pauses
+from rfnb.trace.run import when
+from rfnb.trace.run.names import AtLine, NoValue
 from rfnb.trace.run.options import options
 from rfnb.trace.run.variables import PlainSteps
 
 if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+    from rfnb.core.tensor.tensor import Tensor
     from rfnb.display.panel.commands import Dispatcher
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.step import RunStep
+
+
+BETWEEN = re.compile(r"[\s,;\[\]()]+")
+TRUTH = {"true": 1.0, "false": 0.0}
+
+
+def edited(state: Tensor | int, text: str, at: Mapping[Dim, int]) -> Any:
+    """`state` with the entries of `text` at the chosen positions of its dims: one entry for all, or one for each.
+
+    Raises ViewError if an entry is not a number or label, or if the number of entries does not fit.
+    """
+    if isinstance(state, int):
+        return int(_number(text.strip()))
+    values = to_numpy(state.raw_tensor).copy()
+    part = values[(*(at.get(axis.dim, slice(None)) for axis in read(state).axes), ...)]
+    entries = _entries(text, state.sparse_dim)
+    if len(entries) not in (1, part.size):
+        raise ViewError(
+            f"{state.name}: {len(entries)} entries for {part.size}",
+            got=text[:40],
+            hint=f"write one for all of them, or {part.size}",
+        )
+    new = np.asarray([np.nan if entry is None else entry for entry in entries])
+    keep = np.asarray([entry is None for entry in entries])
+    shape = part.shape if len(entries) == part.size else ()
+    with np.errstate(invalid="ignore"):
+        part[...] = np.where(keep.reshape(shape), part, new.reshape(shape))
+    if values.dtype.kind in "biu" and not (keep.reshape(shape) | (part == new.reshape(shape))).all():
+        raise ViewError(f"{state.name} cannot hold {text[:40]!r}", expected=state.dtype)
+    raw = state.raw_tensor
+    return state.like(backend_of_raw(raw).convert_raw(values, state.dtype, state.device))
+
+
+def _entries(text: str, sparse: Dim | None) -> list[float | None]:
+    """The entries of a text; None for `·`, which leaves an entry unchanged."""
+    vocab = sparse.vocab if sparse is not None else None
+    if sparse is None or vocab is None:
+        return [None if word == PAD else _number(word) for word in BETWEEN.split(text) if word]
+    labels = [text] if text in vocab else text.split()
+    unknown = [label for label in labels if label not in vocab and label != PAD]
+    if unknown:
+        hint = did_you_mean(text, vocab.labels, "{}") or did_you_mean(unknown[0], vocab.labels, "{}")
+        raise ViewError(f"{sparse.name} has no label {unknown[0][:40]!r}", hint=hint)
+    return [None if label not in vocab else float(vocab.encode([label])[0]) for label in labels]
+
+
+def _number(word: str) -> float:
+    try:
+        return TRUTH[word.lower()] if word.lower() in TRUTH else float(word.replace("−", "-"))
+    except ValueError:
+        raise ViewError(f"{word[:40]!r} is not a number") from None
+
+
+Test = Callable[["RunStep"], bool]
+
+
+def conditions_of(where: Where, run: Run, sequence: int | None) -> list[Test]:
+    """The conditions of a search; a step matches if one holds. Raises ViewError for an unknown condition or value."""
+    kind = where.get("kind")
+    if kind == "expression":
+        return [_holds(str(where["text"]), run, sequence)]
+    if kind in OF_THE_TREE and sequence is None and run.batch:
+        sequence = 0
+    if kind not in READY:
+        raise ViewError(f"find: no condition {str(kind)[:40]!r}", expected=", ".join(READY))
+    return [READY[kind](where, name, sequence) for name in _names(where, run)]
+
+
+READY: dict[str, Callable[[Where, Any, int | None], Test]] = {
+    "not finite": lambda where, name, sequence: when.not_finite(name, batch=sequence),
+    "over": lambda where, name, sequence: when.over(float(where["limit"] or 0), name, batch=sequence),
+    "changes": lambda where, name, sequence: when.changes(name, batch=sequence),
+    "repeats": lambda where, name, sequence: when.repeats(name, batch=sequence),
+    "ends": lambda where, name, sequence: when.ends(batch=sequence),
+    "best changes": lambda where, name, sequence: when.best_changes(batch=sequence),
+    "falls out": lambda where, name, sequence: when.falls_out(str(where["text"]), batch=sequence),
+}
+
+OF_THE_TREE = ("best changes", "falls out")
+"""Conditions on a search, which hold for the sequence whose tree is shown: the chosen one or the first one."""
+
+
+def _names(where: Where, run: Run) -> list[str | None]:
+    """The values searched: the given one; for a line, the values that it names, else all that it computes."""
+    line = where.get("line")
+    if line is None:
+        return [where.get("name")]
+    plain = not run.graph.values  # Python code, of which some steps skip lines
+    steps = range(run.steps)[::-1][: None if plain else 1]
+    values = next((values for step in steps if (values := [v for v in run[step].values() if v.line == line])), [])
+    names: list[str] = [] if values else getattr(run.replay, "names_at", lambda line: [])(line)
+    if not values and not names:
+        raise ViewError(f"find: line {line} computes nothing in this loop")
+    named = [value.name for value in values if value.name != value.op]
+    return [AtLine.of(name, line) for name in dict.fromkeys(names or named or [value.name for value in values])]
+
+
+def _holds(text: str, run: Run, sequence: int | None) -> Test:
+    """Whether an expression is true anywhere, or anywhere in one sequence; numbers are true if not 0."""
+
+    def test(at: RunStep) -> bool:
+        try:
+            value = at.eval(text)
+        except NoValue:
+            return False
+        if not hasattr(value, "dims"):
+            return bool(value)
+        data = one_entry(value, of_sequence(run, sequence))
+        mask = data.mask()
+        true = to_numpy(data.raw) != 0
+        return bool((true if mask is None else true & mask).any())
+
+    with suppress(ExpressionError):  # which the test raises
+        test.reads = Expression(text).reads  # type: ignore[attr-defined]
+    return test
+
 
 Work = Callable[[], None]
 WAIT = 60.0

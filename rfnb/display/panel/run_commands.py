@@ -20,8 +20,7 @@ from rfnb.display.beam.view import PRUNED, tree_of
 from rfnb.display.comparison import ComparisonView
 from rfnb.display.kit.data import Data, read, to_numpy
 from rfnb.display.markup.numbers import plain
-from rfnb.display.panel.conditions import conditions_of
-from rfnb.display.panel.edit import edited
+from rfnb.display.panel.paused import conditions_of, edited
 from rfnb.display.panel.schema import FoundView, RowsView, RunAtView, Where
 from rfnb.display.run import (
     gradients_view as gradients_view,
@@ -34,7 +33,7 @@ from rfnb.display.run.step import choose, of_sequence
 from rfnb.display.tensor.value import axis_of_weights, one_entry, valid_weights
 from rfnb.errors import ExpressionError, ViewError
 from rfnb.trace.compare.compare import compare as compare_runs
-from rfnb.trace.plain.skipped_functions import add_file_of
+from rfnb.trace.plain.record import add_file_of
 from rfnb.trace.run.find import of_step, steps_begun
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from rfnb.display.tensor.describe import index_of
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
-from rfnb.trace.plain.skipped_functions import is_added
+from rfnb.trace.plain.record import is_added
 from rfnb.trace.run.file.stored_variables import StoredVariables
 from rfnb.trace.run.find import steps_begun
 from rfnb.trace.run.variables import PlainSteps
@@ -422,7 +422,7 @@ def _head(view: HistoryView) -> Html:
         "div",
         el("span", name, style=style.NAME),
         quiet(" · " + " · ".join(details) + " "),
-        [el("span", flag, style=style.chip(style.ALARM) + ";white-space:nowrap") for flag in view["run"]["flags"]],
+        [el("span", flag, " ", style=style.chip(style.ALARM) + ";white-space:nowrap") for flag in view["run"]["flags"]],
         style=style.HEAD,
     )
 

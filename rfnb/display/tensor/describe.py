@@ -299,6 +299,6 @@ def _where(some: np.ndarray, values: np.ndarray) -> list[Any]:
     return [plain(float(value)) if exists else None for exists, value in zip(some, values, strict=True)]
 
 
-def _put(rows: list[SequenceRow], key: Any, values: Sequence[object] | None) -> None:
+def _put(rows: Sequence[Any], key: str, values: Sequence[object] | None) -> None:
     for row, value in zip(rows, values or (), strict=False):
-        row[key] = value  # type: ignore[literal-required]
+        row[key] = value

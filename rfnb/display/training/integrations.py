@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -24,9 +24,37 @@ from rfnb.core.ground.text import count_of
 from rfnb.display.training.gradient_norms import gradient_norms
 from rfnb.display.training.progress import Progress
 from rfnb.errors import ParameterError
+from rfnb.trace.plain.record import record_loop
+from rfnb.trace.run.session import should_store, waits_for
 
 __all__ = ["LightningCallback", "TransformersCallback"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
+
+
+class _Steps:
+    """The steps of a trainer, as a loop that is recorded, because a condition may hold it.
+
+    pausing: is called before a pause. values: the batch, loss and gradients of the next step; None: there is none.
+    """
+
+    def __init__(self, name: str, pausing: Callable[[], object]):
+        self._name, self._pausing = name, pausing
+        self.values: tuple[Any, Any, Mapping[str, Any]] | None = None
+        self._loop = _loop(self)
+
+    def __iter__(self) -> Iterator[tuple[Any, Any, Mapping[str, Any]]]:
+        record_loop(sys._getframe(1), self._name, caller="progress", stores=should_store(None), pausing=self._pausing)
+        return iter(lambda: self.values, None)
+
+    def take(self, *values: Any) -> None:
+        """The next step, or the end without one."""
+        self.values = values or None
+        next(self._loop, None)
+
+
+def _loop(steps: _Steps) -> Iterator[None]:
+    for batch, loss, gradients in steps:  # noqa: B007, they are looked at
+        yield
 
 
 class FollowedTraining:
@@ -46,6 +74,9 @@ class FollowedTraining:
         self.every, self.name = every, name
         self.progress: Progress[None] | None = None
         self._steps: Generator[None] | None = None
+        self._held: _Steps | None = None  # with conditions
+        self.batch: Any = None  # the newest one
+        self.loss: Any = None
         self._ended = self._warned = False
 
     def begin(self, total: int | None) -> None:
@@ -65,9 +96,23 @@ class FollowedTraining:
         """A step begins, and the one before is done."""
         if self._steps is not None:
             next(self._steps, None)
+            if self._held is None and self.progress is not None and waits_for(self.name):
+                self._held = _Steps(self.name, self.progress._draw_now)
+
+    @property
+    def takes_values(self) -> bool:
+        """Whether batches and losses are of use, as a condition may look at them."""
+        return self._held is not None
 
     def before_optimizer(self, model: Any, measure: str = "gradient_norm") -> None:
-        """The gradients of a step are there. measure: the name of their norm."""
+        """The gradients of a step are there; a condition may hold it. measure: the name of their norm."""
+        self._report_norm(model, measure)
+        if self._held is not None:
+            gradients = {name: p.grad.detach() for name, p in model.named_parameters() if p.grad is not None}
+            self._held.take(self.batch, self.loss, gradients)
+        self.batch = self.loss = None
+
+    def _report_norm(self, model: Any, measure: str) -> None:
         if self.progress is None or self.every is None or self.progress.step % self.every:
             return
         norms = gradient_norms(model)
@@ -94,6 +139,10 @@ class FollowedTraining:
     def interrupt(self, *cell: Any) -> None:
         """The training ends where it is, by an error or an interrupt: its bar stays there."""
         steps, self._steps = self._steps, None
+        self.batch = self.loss = None
+        if self._held is not None:
+            self._held.take()
+            self._held = None
         if steps is not None:
             steps.close()
             if (events := cell_events()) is not None:
@@ -116,14 +165,22 @@ def _of_transformers() -> type:
 
         def __init__(self, training: FollowedTraining):
             self._training = training
+            self._hook: Any = None  # on the model
 
         @property
         def progress(self) -> Progress[None] | None:
             return self._training.progress
 
-        def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
             if state.is_world_process_zero:
                 self._training.begin(state.max_steps)
+                self._hook = model.register_forward_hook(self._after_forward, with_kwargs=True)
+
+        def _after_forward(self, model: Any, args: Any, kwargs: Any, outputs: Any) -> None:
+            if self._training.takes_values and model.training:
+                self._training.batch = kwargs or args
+                loss: Any = outputs.get("loss") if isinstance(outputs, Mapping) else outputs[0]
+                self._training.loss = loss.detach() if hasattr(loss, "detach") else None
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
             self._training.before_optimizer(model, "clipped_gradient_norm")
@@ -135,6 +192,8 @@ def _of_transformers() -> type:
             self._training.report({name: value for name, value in (logs or {}).items() if name != "epoch"})
 
         def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+            if self._hook is not None:
+                self._hook.remove()
             self._training.end()
 
     return OfTransformers
@@ -169,6 +228,12 @@ def _of_lightning() -> type:
             if trainer.global_step > self._done:  # other batches only add to the gradients
                 self._done = trainer.global_step
                 self._training.before_step()
+            if self._training.takes_values:
+                self._training.batch = batch
+
+        def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+            if self._training.takes_values:
+                self._training.loss = loss.detach()
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
             self._training.report(trainer.callback_metrics)
@@ -190,8 +255,8 @@ def TransformersCallback(every: int | None = 10, name: str = "training") -> Any:
     True
 
     What the trainer logs has curves, among them `grad_norm`; `clipped_gradient_norm` is the norm that is left after
-    clipping. Probes follow the steps. To step through its batches or pause it, record its
-    loop: `rf.record_loops(Trainer._inner_training_loop)`.
+    clipping. Probes follow the steps. A condition of `rf.pause_when` can hold the training before a step of the
+    optimizer, with `batch`, `loss` and `gradients` (by parameter).
 
     Args:
         every: after how many steps of the optimizer the norm of all gradients is reported; NaN and Inf are warned of
@@ -209,7 +274,8 @@ def LightningCallback(every: int | None = 10, name: str = "training") -> Any:
     >>> callback = rf.integrations.LightningCallback(every=5)  # doctest: +SKIP
     >>> lightning.Trainer(callbacks=[callback]).fit(module, loader)  # doctest: +SKIP
 
-    What `self.log` logs has curves, and probes follow the steps of the optimizer.
+    What `self.log` logs has curves, probes follow the steps of the optimizer, and it pauses as with
+    `TransformersCallback`.
 
     Args:
         every, name: as for `TransformersCallback`.

@@ -21,10 +21,9 @@ from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.kit.words import Span
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import Table, chip, quiet
-from rfnb.display.markup.figures import figure_class, literal
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, plain, real, short
-from rfnb.display.markup.svg import Point, data_uri
+from rfnb.display.markup.svg import Point, data_uri, figure_class, literal
 from rfnb.display.training.history import BinnedCurve, History
 from rfnb.display.training.schema import LossCurve, ProgressView
 from rfnb.errors import ParameterError
@@ -232,7 +231,8 @@ class Progress(Shown, Generic[B]):
 
     def __len__(self) -> int:
         """Number of batches in an epoch. Raises TypeError if it is unknown."""
-        return len(self.batches) if self.total is None else self.total  # type: ignore[arg-type]
+        batches: Any = self.batches
+        return len(batches) if self.total is None else self.total
 
     def report(self, **measures: Any) -> None:
         """Reports measures of this step: numbers, Tensors (by their mean), or torch tensors with one entry.
@@ -350,8 +350,6 @@ def _is_first() -> bool:
 
 SIZE = (340.0, 150.0)
 LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 8.0, 18.0
-INK = "#808080"
-"""Colour of words and lines, readable on light and dark pages."""
 FAR = 50.0
 """Ratio of highest to lowest value from which the axis is logarithmic."""
 
@@ -419,14 +417,14 @@ def _share(value: float, low: float, high: float, log: bool) -> float:
 
 def _level(value: float, y: float) -> list[Html]:
     return [
-        _line([(LEFT, y), (SIZE[0] - RIGHT, y)], stroke=INK, stroke_width=1, opacity=0.25),
-        svg.words(LEFT - 5, y + 4, short(value), fill=INK, text_anchor="end"),
+        _line([(LEFT, y), (SIZE[0] - RIGHT, y)], stroke=style.GREY, stroke_width=1, opacity=0.25),
+        svg.words(LEFT - 5, y + 4, short(value), fill=svg.WORDS, text_anchor="end"),
     ]
 
 
 def _step(step: float, x: float) -> Html:
     anchor = "end" if x > SIZE[0] - RIGHT - 12 else "middle"
-    return svg.words(x, SIZE[1] - 4, short(int(step)), fill=INK, text_anchor=anchor)
+    return svg.words(x, SIZE[1] - 4, short(int(step)), fill=svg.WORDS, text_anchor=anchor)
 
 
 def _line(points: Sequence[Point], **attrs: object) -> Html:

@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.netdict.code import torch_run
 from rfnb.netdict.code.module import ModuleWriter
+from rfnb.netdict.code.torch_body import axes_of
+from rfnb.netdict.code.torch_module import TorchWriter
 from rfnb.netdict.code.trace import unwritten
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.random import set_random_seed
@@ -32,23 +36,31 @@ def check_code(net: Any, writer: ModuleWriter, text: str, tensors: Mapping[str, 
         where = Path(folder)
         (where / "code.py").write_text(text, encoding="utf-8")
         modes = write_case(net, writer, tensors, where)
-        command = [
-            sys.executable,
-            "-c",
-            "import sys; from rfnb.netdict.code.check import run; run(sys.argv[1])",
-            folder,
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if isinstance(writer, TorchWriter):  # -P: no file beside this one is a module there
+            call = ["-P", torch_run.__file__]
+        else:
+            call = ["-c", "import sys; from rfnb.netdict.code.check import run; run(sys.argv[1])"]
+        done = subprocess.run([sys.executable, *call, folder], capture_output=True, text=True, check=False)
         if done.returncode:
             raise NetworkError("to_code: the code of the net fails", got=done.stderr.strip()[-400:])
-        compare(net, tensors, modes, where)
+        compare(net, writer, tensors, modes, where)
 
 
 def write_case(net: Any, writer: ModuleWriter, tensors: Mapping[str, Tensor], folder: Path) -> list[bool]:
     """Writes parameters and data to a folder. Returns the modes: of training, of evaluation, or both."""
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     arrays = {f"parameter {name}": p.raw_tensor.detach().cpu().numpy() for name, p in net.named_parameters()}
-    data = {}
+    data: dict[str, Any] = {}
+    if isinstance(writer, TorchWriter):
+        for i, (key, dim) in enumerate(writer.arguments):
+            x = tensors[key]
+            x = x.copy_transpose(axes_of(x))
+            arrays[f"argument {i}"] = x.raw_tensor.detach().cpu().numpy() if dim is None else x.size_of(dim).values
+        names = [name for name, _ in net.named_parameters()]
+        case = {"parameters": names, "arguments": len(writer.arguments), "modes": modes, "seed": SEED}
+        np.savez(folder / "case.npz", **arrays)
+        (folder / "case.json").write_text(json.dumps(case))
+        return modes
     for key, x in tensors.items():
         arrays[f"data {key}"] = x.raw_tensor.detach().cpu().numpy()
         about: dict[str, Any] = {"dims": [writer.global_dim(dim) for dim in x.dims], "lengths": {}}
@@ -130,7 +142,7 @@ def _masked(x: Tensor) -> np.ndarray:
     return array
 
 
-def compare(net: Any, tensors: Mapping[str, Tensor], modes: list[bool], folder: Path) -> None:
+def compare(net: Any, writer: ModuleWriter, tensors: Mapping[str, Tensor], modes: list[bool], folder: Path) -> None:
     """Raises NetworkError for the first difference, which it names."""
     with np.load(folder / "results.npz") as file:
         found = dict(file)
@@ -152,6 +164,11 @@ def compare(net: Any, tensors: Mapping[str, Tensor], modes: list[bool], folder: 
                 losses["constraints"] = constraints
             outputs = {layer.name: values[layer.name] for layer in net.get_output_layers()}
             expected.update(results_of(mode, outputs, losses, dict(net.named_parameters())))
+            for path, x in outputs.items() if isinstance(writer, TorchWriter) else ():  # padding there is anything
+                key, y = f"{'training' if mode else 'evaluation'}: output {path}", x.copy_transpose(axes_of(x))
+                if key in found and found[key].shape == tuple(y.raw_tensor.shape):
+                    raw = backend_of_raw(y._raw).from_numpy_raw(found[key], "cpu")
+                    found[key] = _masked(y.like(raw).copy_transpose(x.dims))
             for parameter, numbers in fixed.items():
                 parameter.assign(numbers)
     finally:

@@ -35,7 +35,7 @@ class LayerDifference:
     largest: float | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NetComparison(Shown):
     """The result of `rf.compare(net_a, net_b, batch)`. It is true if all layers that both nets have agree.
 

@@ -50,7 +50,7 @@ class Consequence:
     after: str
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NetDiff(Shown):
     """The result of `rf.diff`. It is true if there is a difference.
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.run_ctx import entered, get_run_ctx
+from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code.check import check_code
 from rfnb.netdict.code.module import ModuleWriter
+from rfnb.netdict.code.torch_module import TorchWriter
 from rfnb.netdict.code.trace import Call, Trace, every_call, trace_of, unwritten, without_dropout
 from rfnb.netdict.network import Network
 from rfnb.netdict.report.rehearsal import results_kept
@@ -23,14 +25,17 @@ from rfnb.trace.run.options import recording
 
 
 @guarded
-def to_code(net: Network, *, batch: Mapping[str, Any] | None = None, check: bool = False) -> str:
+def to_code(net: Network, *, target: Target = "rf", batch: Mapping[str, Any] | None = None, check: bool = False) -> str:
     """The file that computes what a net of layers computes: dims, and modules with the parameters of its checkpoints.
 
     The net is called on a batch, in training and in evaluation, and the ops of each layer are written down. They are
     the same for smaller batches, or it is an error. `Net()` of the file gives outputs and losses by layer.
 
+    With `target="torch"`, the file needs no rfnb: modules of torch, called with tensors and the lengths of their
+    sequences, and `load_checkpoint(net, parameters)`. Loops over frames have no form there.
+
     Args:
-        net: with all its layers. batch: data that fits; default: random data.
+        net: with all its layers. target: of which library the modules are. batch: data that fits; default: random data.
         check: whether to run the file in a process of its own, and to compare outputs, losses and gradients.
 
     >>> net = rf.Network(name="tiny", extern_data=rf.ExternData({"data": {"dim": 5}}))
@@ -46,15 +51,19 @@ def to_code(net: Network, *, batch: Mapping[str, Any] | None = None, check: bool
     Raises NetworkError, which names the layer, for one that has no form as code, or whose code would compute something
     else.
     """
-    writer = writer_of(net, batch)
+    writer = writer_of(net, batch, target)
     text = writer.text()
     if check:
         check_code(net, writer, text, data_of(net, batch))
     return text
 
 
-def writer_of(net: Network, batch: Mapping[str, Any] | None = None) -> ModuleWriter:
+Target = Annotated[str, OneOf("rf", "torch")]
+
+
+def writer_of(net: Network, batch: Mapping[str, Any] | None = None, target: str = "rf") -> ModuleWriter:
     """What writes a net. Raises Unwritten if other batches need another text."""
+    kind = ModuleWriter if target == "rf" else TorchWriter
     tensors = data_of(net, batch)
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     with _untouched(net):
@@ -62,17 +71,18 @@ def writer_of(net: Network, batch: Mapping[str, Any] | None = None) -> ModuleWri
         smaller = other_batch(net, tensors)
         smaller_traces = [trace_of(net, smaller, train=mode) for mode in modes]
         net.extern_data.tensors(tensors)  # dims have their sizes again
-    if len(traces) == 2 and _written(net, [without_dropout(traces[0])]).text() == _written(net, traces[1:]).text():
+    if len(traces) == 2 and (
+        _written(kind(net), [without_dropout(traces[0])]).text() == _written(kind(net), traces[1:]).text()
+    ):
         del traces[1], smaller_traces[1]
-    writer, smaller_writer = _written(net, traces), _written(net, smaller_traces)
+    writer, smaller_writer = _written(kind(net), traces), _written(kind(net), smaller_traces)
     if writer.text() != smaller_writer.text():
         layer = _first_difference(traces[0], smaller_traces[0])
         raise unwritten(layer, "its ops depend on the size of the batch")
     return writer
 
 
-def _written(net: Network, traces: Sequence[Trace]) -> ModuleWriter:
-    writer = ModuleWriter(net)
+def _written(writer: ModuleWriter, traces: Sequence[Trace]) -> ModuleWriter:
     for trace in traces:
         writer.add(trace)
     return writer

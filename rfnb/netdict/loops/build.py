@@ -241,8 +241,10 @@ class Loops:
             feature = labels
         else:
             feature = next((x.feature_dim for x in templates if x.feature_dim is not None), None)
+        out_type = described.get("out_type")
+        dtype = out_type.get("dtype") if isinstance(out_type, Mapping) else None
         with on_meta():
-            return set_feature_dim(zeros([*dims, *([feature] if feature is not None else [])]), feature)
+            return set_feature_dim(zeros([*dims, *([feature] if feature is not None else [])], dtype=dtype), feature)
 
     def _labels(self, described: Mapping[str, object]) -> Dim | None:
         """The labels of the target of a layer."""

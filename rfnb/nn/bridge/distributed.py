@@ -59,12 +59,12 @@ def in_step(batches: Iterable[Batch], *, empty: Batch) -> Iterator[Batch]:
         return
     iterator = iter(batches)
     while True:
-        batch = next(iterator, _end)
+        batch: Any = next(iterator, _end)
         remaining = torch.tensor(batch is not _end, dtype=torch.int64, device=_device())
         distributed.all_reduce(remaining)
         if not remaining:
             return
-        yield empty if batch is _end else batch  # type: ignore[misc]
+        yield empty if batch is _end else batch
 
 
 class ParameterAverage:

@@ -63,8 +63,7 @@ class _Listed(Module, Generic[P]):
         if isinstance(only, Mapping | _Listed):
             self._add(only.items())
         else:
-            listed = isinstance(only, Iterable) and not isinstance(only, Tensor)
-            self._add(enumerate(only if listed else parts))  # type: ignore[arg-type]
+            self._add(enumerate(only if isinstance(only, Iterable) and not isinstance(only, Tensor) else parts))
 
     def _part(self, given: Any) -> Any:
         return given

@@ -225,7 +225,7 @@ def _title(parametrization: object) -> str:
 
 def _reduce(module: Module, _protocol: object) -> Any:
     """Pickles a module of a generated class, which pickle could not find by its name."""
-    return _again, (_base(module), list(type(module)._parametrized_names)), vars(module)  # type: ignore[attr-defined]
+    return _again, (_base(module), list(vars(type(module))["_parametrized_names"])), vars(module)
 
 
 def _again(base: type[Module], names: list[str]) -> Module:

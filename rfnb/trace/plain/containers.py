@@ -222,9 +222,10 @@ def parts_of(value: Any) -> tuple[tuple[object, ...] | None, tuple[object, ...]]
     kind = type(value)
     if kind is list or kind is tuple:
         return None, tuple(value)
+    base: Any
     for base in SEQUENCES if kind is not dict else ():
         if issubclass(kind, base):
-            items = tuple(base.__iter__(value))  # type: ignore[attr-defined]
+            items = tuple(base.__iter__(value))
             fields = kind.__dict__.get("_fields")
             return fields if isinstance(fields, tuple) and len(fields) == len(items) else None, items
     if issubclass(kind, dict):

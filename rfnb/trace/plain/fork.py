@@ -14,14 +14,12 @@ from typing import Any
 from rfnb.core.ground.source import parsed
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
-from rfnb.trace.plain.edited_value import edited_value, reason_missing
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Entry, Log, Summary
-from rfnb.trace.plain.rebuild import Rebuilder
-from rfnb.trace.plain.recorder import STALE
-from rfnb.trace.plain.recording import recording_here
+from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_missing
+from rfnb.trace.plain.recorder import STALE, recording_here
 from rfnb.trace.plain.remembered import continue_from, locked_variables
 from rfnb.trace.plain.same_steps import CLOCKS, difference, has_other_devices
 from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again

@@ -27,8 +27,7 @@ import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.plain.containers import MISSING, PLAIN, SEQUENCES, attributes_in, slots_of
-from rfnb.trace.plain.generators import NUMPY, frozen, other_numbers, thawed, torch_memory
-from rfnb.trace.plain.iterators import ITERATORS, iterator_contents
+from rfnb.trace.plain.generators import ITERATORS, NUMPY, frozen, iterator_contents, other_numbers, thawed, torch_memory
 from rfnb.trace.plain.values import (
     LARGE,
     MEDIUM,

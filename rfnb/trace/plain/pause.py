@@ -23,7 +23,7 @@ from rfnb.core.tensor.tensor import RawTensor, Tensor, plain_tensor
 from rfnb.errors import LoopError, LoopNameError, RfError
 from rfnb.ops.math import where
 from rfnb.trace.pause import Pause, Paused, Resume, hold, pauses
-from rfnb.trace.plain.edited_value import edited_value, has_numbers, reason_missing
+from rfnb.trace.plain.rebuild import edited_value, has_numbers, reason_missing
 from rfnb.trace.plain.remembered import Remembered, name_of, run_of
 from rfnb.trace.plain.syntax import BEFORE, Use
 from rfnb.trace.plain.values import Kept, backend_of, keep

@@ -11,8 +11,7 @@ from rfnb.trace.pause import can_hold, pauses
 from rfnb.trace.plain.iterations import Iterations, variables_at
 from rfnb.trace.plain.pause import pauses_of
 from rfnb.trace.plain.record import OneLoop
-from rfnb.trace.plain.recorder import FrameRecorder
-from rfnb.trace.plain.recording import Recording, recording_here
+from rfnb.trace.plain.recorder import FrameRecorder, Recording, recording_here
 from rfnb.trace.plain.syntax import Outline, outline, outline_of_calls
 
 

@@ -9,8 +9,9 @@ import inspect
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator
-from functools import partial, wraps
-from types import CodeType, FrameType
+from functools import lru_cache, partial, wraps
+from itertools import takewhile
+from types import CodeType, FrameType, ModuleType
 from typing import Any, Generic, TypeVar
 
 from rfnb.core.ground.source import Block, warn
@@ -20,10 +21,8 @@ from rfnb.printable import error_text
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.recorder import FrameRecorder
-from rfnb.trace.plain.recording import Client, Recording, recording_here
+from rfnb.trace.plain.recorder import Client, FrameRecorder, Recording, recording_here
 from rfnb.trace.plain.remembered import block_of, run_of
-from rfnb.trace.plain.skipped_functions import OtherFunctions
 from rfnb.trace.plain.syntax import (
     BEFORE,
     LoopText,
@@ -41,6 +40,76 @@ from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.run.axis_names import Axes, axes_of
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.session import store, store_later
+
+MOST = 20
+"""Largest number of functions that are listed."""
+
+LISTED: dict[str, str] = {}
+"""The files of all functions that were listed, by "module:function"."""
+
+ADDED: set[str] = set()
+"""The files whose loops are recorded along with those of any function that is named."""
+
+
+class OtherFunctions:
+    """Functions that are called while the loops of some files are recorded.
+
+    Args:
+        files: those that are recorded.
+    """
+
+    def __init__(self, files: frozenset[str]):
+        self._files = files
+        self._called: dict[CodeType, None] = {}
+
+    def add(self, code: CodeType) -> bool:
+        """Notes a function that is called, unless its file was added by the user; returns whether it was noted."""
+        if code.co_filename in ADDED:
+            return False
+        self._called[code] = None
+        return True
+
+    def with_loops(self) -> list[str]:
+        """Those of the same packages that have a loop, as "module:function": near modules first, in order of calls."""
+        called, self._called = self._called, {}
+        modules = _modules(len(sys.modules)) if self._files else {}
+        named = [modules[file].split(".") for file in self._files if file in modules]
+        shared: dict[CodeType, int] = {}
+        for code in called:
+            if may_loop(code) and "<" not in code.co_qualname:
+                parts = modules.get(code.co_filename, "").split(".")
+                shared[code] = max((_shared(parts, other) for other in named), default=0)
+        files: dict[str, str] = {}
+        for code in sorted(filter(shared.get, shared), key=lambda code: -shared[code]):
+            if len(files) < MOST and outline(code) is not None:  # a comprehension jumps back too
+                files[f"{modules[code.co_filename]}:{code.co_qualname}"] = code.co_filename
+        LISTED.update(files)
+        return [*files]
+
+
+def add_file_of(function: str) -> None:
+    """From now on, the loops in the file of a function that was listed are recorded as well."""
+    ADDED.add(LISTED[function])
+
+
+def is_added(function: str) -> bool:
+    """Whether the loops in the file of a function that was listed are recorded as well."""
+    return LISTED[function] in ADDED
+
+
+def _shared(a: Sequence[str], b: Sequence[str]) -> int:
+    """How many parts two names of modules have in common, from the first on."""
+    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))])
+
+
+@lru_cache(maxsize=1)
+def _modules(count: int) -> Mapping[str, str]:
+    """The names of modules by their files, as long as so many are imported."""
+    return {file: name for name, module in [*sys.modules.items()] if (file := _file_of(module)) is not None}
+
+
+def _file_of(module: object) -> str | None:
+    return vars(module).get("__file__") if isinstance(module, ModuleType) else None
 
 
 class FunctionRecorder(FrameRecorder):

@@ -12,6 +12,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from operator import index
 from pathlib import Path
 from typing import Any, Protocol
@@ -149,7 +150,7 @@ class ShotFolder:
         path.mkdir(parents=True, exist_ok=True)
         steps = self.steps()
         for step in steps:
-            target.write(step, lambda to, step=step: shutil.copytree(self._of(step), to, dirs_exist_ok=True))  # type: ignore[misc]
+            target.write(step, partial(shutil.copytree, self._of(step), dirs_exist_ok=True))
         for step in set(target.steps()) - set(steps):
             target.remove(step)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,6 +28,7 @@ from rfnb.trace.run.random_numbers import with_own_numbers
 
 if TYPE_CHECKING:
     from rfnb.trace.run.step import RunStep
+    from rfnb.trace.run.variables import PlainSteps
 
 read = lru_cache(maxsize=256)(Expression)
 """Parses an expression."""
@@ -116,7 +117,7 @@ def variable_names(replay: Any) -> list[str]:
     return list(replay.variable_names()) if hasattr(replay, "variable") else []
 
 
-def is_variable(replay: Any, name: str) -> bool:
+def is_variable(replay: Any, name: str) -> TypeGuard[PlainSteps]:
     """Whether a name is that of a variable of plain Python."""
     return name in variable_names(replay)
 
@@ -173,7 +174,7 @@ class StepNames(Mapping[str, Any]):
         at, root = self._at, name.partition(".")[0]
         if is_variable(at.run.replay, name):
             try:
-                return at.run.replay.variable(name, at.step, after=True)  # type: ignore[attr-defined]
+                return at.run.replay.variable(name, at.step, after=True)
             except KeyError:
                 raise NoValue(f"`{name}` has no value yet after step {at.step}") from None
         if root != name and (root in _OF_STEP or root in self.states):

@@ -215,7 +215,7 @@ class States(Members):
         is_part = any(path.startswith(f"{name}.") for path in self.names())
         if is_variable(self._replay, self._prefix + name) and (name in self.names() or not is_part):
             try:
-                return self._replay.shown(self._prefix + name, self._step)  # type: ignore[attr-defined]
+                return self._replay.shown(self._prefix + name, self._step)
             except KeyError:
                 return None
             except NoValue as error:
@@ -264,7 +264,7 @@ class RunStep(Shown):
     def __getitem__(self, name: str) -> Any:
         if is_variable(self.run.replay, name):
             try:
-                return self.run.replay.shown(name, self.step, after=True)  # type: ignore[attr-defined]
+                return self.run.replay.shown(name, self.step, after=True)
             except KeyError:
                 words = f"{self.run.name}: {name!r} has no value yet after step {self.step}"
                 raise LoopNameError(words, expected=", ".join(self._assigned())) from None

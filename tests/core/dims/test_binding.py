@@ -43,7 +43,8 @@ def test_dims_and_masks_of_a_batch_go_with_it(no_collector):
     y = rf.reduce_mean(rf.where(rf.sequence_mask(time), scores, 0.0), axis=time)
     gone = weakref.ref(time), weakref.ref(x.lengths)
     del time, x, y, other, scores
-    align._recent[:] = [None] * len(align._recent)
+    align._recent.clear()
+    align._of_batches.clear()
     new_batch()
     assert [ref() for ref in gone] == [None, None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time as clock
 import tracemalloc
+import weakref
 
 import pytest
 import torch
@@ -46,6 +47,31 @@ def test_ten_thousand_fresh_dims():
     last = min(batches(100, bias) for _ in range(6))
     assert grown < 500_000
     assert last < 2 * first
+
+
+def _mean(time, lengths):
+    raw = torch.ones(len(lengths), max(lengths), 4)
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time, feat], lengths=lengths)
+    return rf.reduce_mean(x, axis=time)
+
+
+def test_dims_that_are_made_for_one_batch_go_soon_with_its_masks():
+    seen = []
+    for number in range(30):
+        time = Dim(None, name="time")
+        _mean(time, [number + 2, number + 1])
+        seen.append(weakref.ref(time))
+    assert sum(ref() is not None for ref in seen) <= align._BATCHES + 1
+
+
+def test_a_dim_of_all_batches_keeps_its_plans_beside_many_others():
+    time = Dim(None, name="time")
+    for number in range(30):
+        _mean(time, [number + 2, number + 1])
+        _mean(Dim(None, name="other"), [3, 2])
+        if number == 15:
+            signature = weakref.ref(align.sig([batch_dim, time, feat]))
+    assert signature() is not None
 
 
 def test_a_table_does_not_keep_the_dims_of_batches():

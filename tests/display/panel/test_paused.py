@@ -12,8 +12,7 @@ import torch
 import rfnb as rf
 from rfnb.display.panel import paused as paused_module
 from rfnb.display.panel.commands import Dispatcher
-from rfnb.display.panel.edit import edited
-from rfnb.display.panel.paused import edit_paused, holder, pause_at, paused_now, resume
+from rfnb.display.panel.paused import edit_paused, edited, holder, pause_at, paused_now, resume
 from rfnb.errors import RfError, ViewError
 from rfnb.trace.pause import Paused, Resume
 from rfnb.trace.run.runs import runs

@@ -16,8 +16,7 @@ import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.display.panel import commands, run_commands
 from rfnb.display.panel.commands import Dispatcher
-from rfnb.display.panel.conditions import conditions_of
-from rfnb.display.panel.edit import edited
+from rfnb.display.panel.paused import conditions_of, edited
 from rfnb.errors import ViewError
 from rfnb.trace.run.runs import Runs
 from tests.examples import examples

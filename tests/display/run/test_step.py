@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.display.beam.view import tree_of
-from rfnb.display.panel.edit import edited
+from rfnb.display.panel.paused import edited
 from rfnb.display.run.step import choose, describe_step
 from tests.examples import examples
 from tests.search.test_choice import Net, search

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from IPython.core.events import EventManager
 
 import rfnb as rf
 from rfnb.errors import ParameterError
+from rfnb.trace.pause import Resume
 
 
 class Model(torch.nn.Module):
@@ -23,6 +25,12 @@ class Model(torch.nn.Module):
         self.calls += 1
         loss = self.linear(x).square().mean()
         return {"loss": loss * float("nan") if self.calls == self.last else loss}
+
+
+@pytest.fixture(autouse=True)
+def no_runs():
+    yield
+    rf.runs.clear()
 
 
 DATA = [{"x": torch.ones(2) * n} for n in range(24)]
@@ -63,9 +71,12 @@ def test_gradients_that_are_not_finite_are_told_once(tmp_path):
     assert len([each for each in told if "not finite" in str(each.message)]) == 1
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # of Lightning, about torch
-def test_a_trainer_of_lightning_has_curves(tmp_path):
-    lightning = pytest.importorskip("lightning")
+@pytest.fixture
+def lightning():
+    return pytest.importorskip("lightning")
+
+
+def trained_by_lightning(lightning, folder, callback, last=None):
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -75,21 +86,90 @@ def test_a_trainer_of_lightning_has_curves(tmp_path):
         def training_step(self, batch, index):
             loss = self.linear(batch["x"]).square().mean()
             self.log("loss", loss)
-            return loss
+            if last == "raises" and index == 3:
+                raise ValueError
+            return loss * float("nan") if last == index else loss
 
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), 0.01)
 
-    callback = rf.integrations.LightningCallback(every=2)
     trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", callbacks=[callback], logger=False, default_root_dir=tmp_path,
+        max_epochs=2, accelerator="cpu", callbacks=[callback], logger=False, default_root_dir=folder,
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, accumulate_grad_batches=2,
     )  # fmt: skip
     trainer.fit(Module(), torch.utils.data.DataLoader(DATA, batch_size=4))
+
+
+OF_LIGHTNING = pytest.mark.filterwarnings("ignore::FutureWarning")  # about torch
+
+
+@OF_LIGHTNING
+def test_a_trainer_of_lightning_has_curves(lightning, tmp_path):
+    callback = rf.integrations.LightningCallback(every=2)
+    trained_by_lightning(lightning, tmp_path, callback)
     progress = callback.progress
     assert (progress.step, len(progress), progress.stopped) == (5, 6, False)
     assert {row["step"] for row in progress.history if "loss" in row} == set(range(6))
     assert {row["step"] for row in progress.history if "gradient_norm" in row} == {0, 2, 4}
+
+
+@OF_LIGHTNING
+def test_a_trainer_of_lightning_pauses_before_the_step_of_the_optimizer(lightning, tmp_path, monkeypatch):
+    callback, held = rf.integrations.LightningCallback(every=None), []
+
+    def hold(paused):
+        step = paused.run[paused.step]
+        held.append((paused.step, step.batch["x"].shape, step.loss.item(), sorted(step.gradients)))
+        return Resume()
+
+    monkeypatch.setattr("rfnb.trace.plain.pause.hold", hold)
+    pause = rf.pause_when(rf.when.not_finite("loss"))
+    try:
+        trained_by_lightning(lightning, tmp_path, callback, last=3)
+    finally:
+        pause.remove()
+    step, shape, loss, names = held[0]
+    assert (step, shape, names) == (1, (4, 2), ["linear.bias", "linear.weight"])
+    assert math.isnan(loss)
+
+
+@OF_LIGHTNING
+def test_the_bar_of_a_trainer_of_lightning_ends_with_an_error(lightning, tmp_path):
+    callback = rf.integrations.LightningCallback()
+    with pytest.raises(ValueError):
+        trained_by_lightning(lightning, tmp_path, callback, last="raises")
+    assert (callback.progress.running, callback.progress.stopped, callback.progress.step) == (False, True, 1)
+
+
+def test_a_trainer_pauses_before_the_step_of_the_optimizer(tmp_path, monkeypatch):
+    callback, model, held = rf.integrations.TransformersCallback(every=None), Model(last=5), []
+
+    def hold(paused):
+        step = paused.run[paused.step]
+        weight = model.linear.weight
+        held.append((paused.step, step.batch, step.loss.item(), step.gradients, weight.isfinite().all().item()))
+        return Resume()
+
+    monkeypatch.setattr("rfnb.trace.plain.pause.hold", hold)
+    pause = rf.pause_when(rf.when.not_finite("loss"))
+    try:
+        trained(tmp_path, callback, model)
+    finally:
+        pause.remove()
+    assert rf.runs["training"].steps == 24
+    [(step, batch, loss, gradients, is_before)] = held[:1]
+    assert (step, list(batch), batch["x"].shape, is_before) == (4, ["x"], (2, 2), True)
+    assert math.isnan(loss) and gradients["linear.weight"].isnan().all()
+    assert not model.linear.weight.isfinite().all()  # after it
+    assert not model._forward_hooks
+    assert callback.progress.step == 23
+
+
+def test_without_a_condition_nothing_is_recorded(tmp_path):
+    callback = rf.integrations.TransformersCallback()
+    with rf.recording("last"):
+        trained(tmp_path, callback, Model())
+    assert "training" not in rf.runs and callback._training.batch is None
 
 
 class Interrupted(Model):

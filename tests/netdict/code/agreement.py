@@ -3,16 +3,16 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rfnb.netdict.code import check, to_code
+from rfnb.netdict.code import check, to_code, torch_run
 
 
-def check_code_of(net, batch=None):
+def check_code_of(net, batch=None, target="rf"):
     """The code; raises NetworkError if it gives something else than the net, and for a net without a form."""
-    writer = to_code.writer_of(net, batch)
+    writer = to_code.writer_of(net, batch, target)
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "code.py").write_text(writer.text())
         modes = check.write_case(net, writer, to_code.data_of(net, batch), folder)
-        check.run(name)
-        check.compare(net, to_code.data_of(net, batch), modes, folder)
+        (check if target == "rf" else torch_run).run(name)
+        check.compare(net, writer, to_code.data_of(net, batch), modes, folder)
     return writer.text()

@@ -37,6 +37,69 @@ def test_a_difference_is_an_error_that_names_what_differs(monkeypatch):
         check_code_of(network(BLSTM))
 
 
+def test_the_example_in_torch_runs_without_rfnb_and_agrees():
+    net = rf.Network.from_config(rf.examples.path("blstm_hybrid.config"))
+    code = rf.to_code(net, target="torch", check=True)
+    for made in (
+        "nn.LSTM(in_dim, out_dim, batch_first=True)",
+        "nn.Linear(in_dim, out_dim)",
+        "nn.Conv2d(in_dim, out_dim",
+    ):
+        assert made in code
+    assert "rfnb" not in code and "pack_padded_sequence" in code
+
+
+CONFORMER = {
+    "conv": {"class": "conv", "from": "data", "filter_size": [3], "strides": 2, "padding": "same", "n_out": 8},
+    "ln": {"class": "layer_norm", "from": "conv"},
+    "rel": {"class": "relative_positional_encoding", "from": "ln", "n_out": 4},
+    "att": {"class": "self_attention", "from": "ln", "num_heads": 2, "total_key_dim": 8, "n_out": 8,
+            "attention_dropout": 0.1, "key_shift": "rel"},
+    "res": {"class": "combine", "kind": "add", "from": ["att", "conv"]},
+    "depthwise": {"class": "conv", "from": "res", "filter_size": [3], "padding": "same", "groups": 8,
+                  "n_out": 8},
+    "bn": {"class": "batch_norm", "from": "depthwise", "masked_time": True, "param_version": 1},
+    "drop": {"class": "dropout", "from": "bn", "dropout": 0.2},
+    "output": {"class": "softmax", "from": "drop", "loss": "ctc", "target": "classes"},
+}  # fmt: skip
+
+
+def test_a_conformer_in_torch_counts_its_true_lengths():
+    net = network(CONFORMER)
+    draw = np.random.default_rng(1)
+    data = draw.normal(size=(3, 13, 5)).astype("float32"), [13, 9, 5]
+    for labels in (3, 7):  # the shortest sequence has 3 frames after the convolution: 7 labels have no alignment
+        batch = {"data": data, "classes": (draw.integers(0, 2, (3, labels)), [labels, 2, labels - 1])}
+        code = check_code_of(net, batch, "torch")
+    for called in ("nn.LayerNorm(", "masked_moments(", "ctc_loss(", "masked_fill(~mask", "F.dropout(", "groups=8"):
+        assert called in code
+
+
+def test_a_difference_in_torch_is_an_error(monkeypatch):
+    from rfnb.netdict.code.torch_module import TorchWriter
+
+    text = TorchWriter.text
+    monkeypatch.setattr(TorchWriter, "text", lambda self: text(self).replace("(1, 2, 0, 3)", "(0, 1, 2, 3)"))
+    with pytest.raises(NetworkError, match="computes something else"):
+        check_code_of(network(BLSTM), target="torch")
+
+
+def test_layers_named_like_methods_of_torch_modules_get_other_names():
+    layers = {
+        "train": {"class": "linear", "n_out": 2, "from": "data"},
+        "float": {"class": "subnetwork", "from": "train", "subnetwork": {
+            "T": {"class": "linear", "n_out": 2, "from": "data"}, "output": {"class": "copy", "from": "T"}}},
+        "output": {"class": "linear", "n_out": 2, "from": "float", "is_output_layer": True},
+    }  # fmt: skip
+    assert "self.train_ = Linear(5, 2)" in check_code_of(network(layers), target="torch")
+
+
+def test_a_cell_that_torch_has_not_is_an_error_that_names_the_layer():
+    layers = {"output": {"class": "rec", "unit": "rhn", "n_out": 4, "from": "data"}}
+    with pytest.raises(NetworkError, match="layer 'output' has no form as code: torch has no module for its cell"):
+        rf.to_code(network(layers), target="torch")
+
+
 def test_the_net_and_the_random_numbers_stay_as_they_were():
     net = network({"bn": {"class": "batch_norm", "from": "data"}, "output": {"class": "copy", "from": "bn"}})
     before = {name: x.numpy().copy() for name, x in net.named_parameters()}
@@ -47,17 +110,21 @@ def test_the_net_and_the_random_numbers_stay_as_they_were():
         np.testing.assert_array_equal(x.numpy(), before[name])
 
 
+@pytest.mark.parametrize("target", ["rf", "torch"])
 @pytest.mark.parametrize("name", ['x"""; import os', "a\nimport os", "class", "rf", "print", "é'\\", "0", "self"])
-def test_names_of_strangers_are_names_in_the_code(name):
+def test_names_of_strangers_are_names_in_the_code(name, target):
     layers = {
         name: {"class": "linear", "activation": "relu", "n_out": 2, "from": f"data:{name}"},
         "output": {"class": "linear", "n_out": 2, "from": name, "is_output_layer": True},
     }
     net = rf.Network(name=name, extern_data=rf.ExternData({name: {"dim": 3, "available_for_inference": True}}))
-    code = check_code_of(net.construct_from_dict(layers))
+    code = check_code_of(net.construct_from_dict(layers), target=target)
     nodes = list(ast.walk(ast.parse(code)))
     imports = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    assert imports == ["rfnb"] and not any(isinstance(node, ast.ImportFrom | ast.Global) for node in nodes)
+    assert imports == {"rf": ["rfnb"], "torch": ["torch", "torch.nn.functional"]}[target]
+    modules = [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+    assert modules == {"rf": [], "torch": ["typing", "torch"]}[target]
+    assert not any(isinstance(node, ast.Global) for node in nodes)
 
 
 def test_ops_that_depend_on_the_size_of_the_batch_have_no_form():

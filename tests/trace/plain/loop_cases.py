@@ -16,7 +16,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.recording import Recording
+from rfnb.trace.plain.recorder import Recording
 from rfnb.trace.plain.syntax import LOOPS, SIMPLE, LoopText
 
 PROGRAMS = {

@@ -21,7 +21,7 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopError
-from rfnb.trace.plain.iterators import ITERATORS, iterator_contents, iterator_of
+from rfnb.trace.plain.generators import ITERATORS, iterator_contents, iterator_of
 from tests.trace.plain.test_fork import assert_same_steps, locked, record
 
 KEPT = []

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
 from rfnb.errors import LoopNameError, LoopWarning, ParameterError
-from rfnb.trace.plain import recording, remembered, values, variables
+from rfnb.trace.plain import recorder as recording, remembered, values, variables
 from rfnb.trace.plain.user_code import is_yours
 from tests.trace.plain.programs import module
 

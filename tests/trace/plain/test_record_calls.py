@@ -14,7 +14,7 @@ import torch
 import rfnb as rf
 from rfnb.errors import LoopWarning, ParameterError
 from rfnb.trace.plain.record import FunctionRecorder
-from rfnb.trace.plain.recording import Recording
+from rfnb.trace.plain.recorder import Recording
 from rfnb.trace.plain.syntax import outline_of_calls
 from tests.examples import FACTOR
 from tests.trace.plain.programs import Snapshots, equal, module, programs

@@ -14,7 +14,7 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopError, LoopWarning, ParameterError
-from rfnb.trace.plain.recording import recording_here
+from rfnb.trace.plain.recorder import recording_here
 from tests.trace.plain.test_record import Decoder, run_text
 
 

@@ -10,8 +10,7 @@ import torch
 
 import rfnb as rf
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.recorder import FrameRecorder
-from rfnb.trace.plain.recording import Recording
+from rfnb.trace.plain.recorder import FrameRecorder, Recording
 from rfnb.trace.plain.syntax import LoopText
 from tests.examples import FACTOR
 from tests.trace.plain.programs import LOST, Snapshots, equal, of_entry, programs

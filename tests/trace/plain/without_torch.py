@@ -257,7 +257,7 @@ def random_program(seed: int, folder: Path) -> None:
 
 def corpus(name: str, newer: Any) -> None:
     """A program of the corpus is recorded as it runs."""
-    from rfnb.trace.plain import events, recording
+    from rfnb.trace.plain import events, recorder as recording
     from tests.trace.plain.loop_cases import difference
 
     recording.make_events = lambda chosen, begin, warn: events.make_events(chosen, begin, warn, newer)  # type: ignore

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display.panel.conditions import conditions_of
+from rfnb.display.panel.paused import conditions_of
 from rfnb.display.run.step import describe_step
 from rfnb.errors import ExpressionError, ExpressionNameError, LoopNameError
 from rfnb.trace.run.names import own_functions

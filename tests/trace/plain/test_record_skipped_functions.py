@@ -9,7 +9,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.display.panel.commands import Dispatcher
-from rfnb.trace.plain import skipped_functions
+from rfnb.trace.plain import record as skipped_functions
 
 FILES = {
     "__init__": "",

@@ -8,7 +8,7 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import DtypeError, LoopError
-from rfnb.trace.plain.edited_value import edited_value
+from rfnb.trace.plain.rebuild import edited_value
 from tests.trace.plain.programs import equal
 
 LONG = torch.zeros(2, dtype=torch.long)

@@ -1,0 +1,465 @@
+"""Writes traced calls as lines of plain torch: axes by position, lengths as tensors, kernels of `torch.nn`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.ground.nested import leaves
+from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.netdict.code.body import ATOM, OPERATORS, BodyWriter, Place, atom, uses_of
+from rfnb.netdict.code.trace import Call, Unwritten, unwritten
+from rfnb.ops.math import SIGNS
+
+UNARY = {
+    **{name: f"torch.{name}({{}})" for name in (
+        "exp", "log", "tanh", "sigmoid", "relu", "rsqrt", "sqrt", "abs", "square", "sin", "cos", "log1p", "expm1",
+        "sign", "floor", "ceil", "round", "erf", "tan", "atan", "logical_not", "isfinite", "isnan", "reciprocal",
+    )},
+    **{name: f"F.{name}({{}})" for name in ("silu", "elu", "selu", "softplus", "softsign")},
+    "log_sigmoid": "F.logsigmoid({})", "gelu": "F.gelu({})", "stop_gradient": "{}.detach()", "neg": "-{}",
+}  # fmt: skip
+"""Ops of one tensor."""
+SAME = ("set_sparse_dim", "set_feature_dim", "identity")
+"""Ops that change no entry."""
+BINARY = {
+    **{name: f"{{}} {sign} {{}}" for name, (sign, _) in OPERATORS.items()},
+    "equal": "{} == {}", "not_equal": "{} != {}", "logical_and": "{} & {}", "logical_or": "{} | {}",
+    "maximum": "torch.maximum({}, {})", "minimum": "torch.minimum({}, {})", "logaddexp": "torch.logaddexp({}, {})",
+    "squared_difference": "({} - {}) ** 2", "true_divide": "{} / {}",
+}  # fmt: skip
+"""Ops of two operands."""
+BINDS = {name: binds for name, (_, binds) in OPERATORS.items()} | {"squared_difference": 4, "true_divide": 2}
+FILL = {"sum": "0", "mean": "0", "max": 'float("-inf")', "min": 'float("inf")', "logsumexp": 'float("-inf")',
+        "any": "False", "all": "True", "argmax": 'float("-inf")', "argmin": 'float("inf")'}  # fmt: skip
+"""What stands in padding in a reduction."""
+REDUCE = {"max": "amax", "min": "amin"}
+
+
+Layout = dict[int, tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]]
+"""By the id of a parameter, the name in a module of torch, the order of axes, and that of the gates of an LSTM."""
+
+
+@dataclass
+class Frames:
+    """What dims of frames mean in a trace.
+
+    Attributes:
+        same: by id, the dim whose lengths another dim has. given: the ids of dims that have lengths of their own.
+    """
+
+    same: dict[int, Dim] = field(default_factory=dict)
+    given: set[int] = field(default_factory=set)
+
+
+class TorchBody(BodyWriter):
+    """Writes the lines of a method of an nn.Module.
+
+    Attributes:
+        frames: what dims of frames mean.
+        of: the class of the layer whose method it is; None for the net.
+        asked: what a method needs of dims, "lengths" or "size", by (what, id): the dim and the argument; None for the
+            net, which knows all. current: the newest tensor of each variable. of_dims: by id, lengths of dims.
+    """
+
+    def __init__(self, place: Place, uses: Counter[int], called: Mapping[int, str], frames: Frames):
+        super().__init__(place, uses, called)
+        self.frames = frames
+        self.of: Any = None
+        self.asked: dict[tuple[str, int], tuple[Dim, str]] | None = None
+        self.current: dict[str, Tensor] = {}
+        self.of_dims: dict[int, str] = {}
+        self.holders: dict[str, set[int]] = {}
+        self.masks: dict[int, str] = {}  # by id of a dim, the variable with its mask
+        self.zero: set[tuple[int, int]] = set()  # by ids, tensors that are 0 in the padding of dims
+
+    def know(self, x: Any, text: str, binds: int = ATOM) -> None:
+        """From here on, the value is written like this."""
+        super().know(x, text, binds)
+        if isinstance(x, Tensor) and text.isidentifier():
+            self.current[text] = x
+            self.holders.setdefault(text, set()).add(id(x))
+
+    def release(self, used: Mapping[int, int]) -> None:
+        """The values were used so often; a variable is free if it has no other value that something needs."""
+        for key, count in used.items():
+            self.left[key] -= count
+            name, _ = self.place.values.get(key, ("", 0))
+            if self.left[key] <= 0 and name in self.holders:
+                self.holders[name].discard(key)
+                if not self.holders[name] and name in self.temporary and name not in self.free:
+                    self.free.append(name)
+
+    # -- dims
+
+    def root(self, dim: Dim) -> Dim:
+        """The dim with the same lengths."""
+        same = self.frames.same
+        while id(dim) in same or (dim.expr is not None and dim.expr.op == "copy"):
+            dim = same[id(dim)] if id(dim) in same else dim.expr.dims[0]  # type: ignore[union-attr]
+        return dim
+
+    def dim(self, dim: Dim) -> tuple[str, int]:
+        """The size of a dim."""
+        if dim.dimension is not None and (dim.expr is None or self.of is None):
+            return self.place.dim(dim), ATOM
+        if dim.dimension is not None:
+            return self.computed(dim, self.dim)
+        dim = self.root(dim)
+        for name, x in self.current.items():
+            for axis, own in enumerate(axes_of(x)):
+                if self.root(own) is dim:
+                    return f"{name}.shape[{axis}]", ATOM
+        if self.asked is not None:
+            return self.ask("size", dim), ATOM
+        if dim.expr is not None:
+            return self.computed(dim, self.dim)
+        raise unwritten(self.owner, f"no tensor has the dim {dim.name!r}, whose size it needs")
+
+    def size(self, dim: Dim) -> str:
+        """The size of a dim, as an argument."""
+        return self.dim(dim)[0]
+
+    def ask(self, what: str, dim: Dim) -> str:
+        """The argument of a method with the lengths or the size of a dim."""
+        assert self.asked is not None
+        if (what, id(dim)) not in self.asked:
+            self.asked[what, id(dim)] = dim, self.place.names.new(what)
+        return self.asked[what, id(dim)][1]
+
+    def lengths(self, x: Tensor, dim: Dim) -> str | None:
+        """The lengths of a dim of a tensor; None if all sequences are as long."""
+        if dim.dimension is not None or dim.is_batch_dim() or not x.size_of(dim).dims:
+            return None
+        if x.size_of(dim).dims != (batch_dim,):
+            raise unwritten(self.owner, f"the lengths of {dim.name!r} depend on more than the sequence")
+        dim = self.root(dim)
+        if id(dim) in self.of_dims:
+            return self.of_dims[id(dim)]
+        if self.asked is not None:
+            return self.ask("lengths", dim)
+        if dim.expr is None:
+            raise unwritten(self.owner, f"the lengths of {dim.name!r} are not given as a tensor")
+        text, _ = self.computed(dim, lambda part: self.part_lengths(x, part))
+        name = self.place.names.new("lengths")
+        self.line(f"{name} = {text}")
+        self.give_lengths(dim, name)
+        return name
+
+    def part_lengths(self, x: Tensor, part: Dim) -> tuple[str, int]:
+        """A part of a dim that is computed."""
+        text = self.lengths(x, part)
+        return (text, ATOM) if text is not None else self.dim(part)
+
+    def give_lengths(self, dim: Dim, text: str) -> None:
+        """From here on, the lengths of a dim are written like this."""
+        self.of_dims[id(self.root(dim))] = text
+        self.frames.given.add(id(self.root(dim)))
+
+    def computed(self, dim: Dim, part: Callable[[Dim], tuple[str, int]]) -> tuple[str, int]:
+        """A size or lengths computed of those of other dims."""
+        assert dim.expr is not None
+        op, numbers = dim.expr.op, dim.expr.numbers
+        if op in ("sum", "product"):
+            parts = [part(x) for x in dim.expr.dims]
+            product = " * ".join(text if binds >= 2 else f"({text})" for text, binds in parts)
+            return sum_of(parts, numbers) if op == "sum" else (product, 2)
+        if op == "copy":
+            return part(dim.expr.dims[0])
+        first, *rest = [atom(*part(x)) for x in dim.expr.dims] + [str(number) for number in numbers]
+        if len(rest) == 1 and op in ("floordiv", "floordiv_left", "mod"):
+            return f"{first} {'%' if op == 'mod' else '//'} {rest[0]}", 2
+        if len(rest) == 1 and op in ("ceildiv", "ceildiv_left"):
+            return f"-(-{first} // {rest[0]})", 3
+        raise unwritten(self.owner, f"the dim {dim.name!r} is computed in a way that has no form", got=op)
+
+    # -- values
+
+    def constant(self, x: Tensor) -> str:
+        """A small tensor that no op gave."""
+        raw = x._raw if type(x) is Tensor else None
+        if raw is None or getattr(raw, "requires_grad", True) or raw.numel() > 256:
+            raise unwritten(self.owner, "a value is computed by something else than ops", got=x.describe_dims())
+        if any(dim.dimension is None for dim in axes_of(x)):
+            raise unwritten(self.owner, "a value is computed by something else than ops", got=x.describe_dims())
+        values = x.copy_transpose(axes_of(x)).raw_tensor.tolist()
+        return f"torch.tensor({values!a}, dtype=torch.{x.dtype}{self.device()})"
+
+    def device(self) -> str:
+        """The argument `device` of a call that makes a tensor."""
+        name = next(iter(self.current), "next(self.parameters())")
+        return f", device={name}.device"
+
+    def permuted(self, text: str, dims: Sequence[Dim], order: Sequence[Dim]) -> str:
+        """A tensor with dims, in another order. text: binds tightly."""
+        axes = [position(dims, dim) for dim in order]
+        if axes == [*range(len(axes))]:
+            return text
+        swapped = [i for i, axis in enumerate(axes) if i != axis]
+        if len(swapped) == 2:
+            return f"{text}.transpose({swapped[0]}, {swapped[1]})"
+        return f"{text}.permute({', '.join(map(str, axes))})"
+
+    def atom(self, x: Any) -> str:
+        """An argument so that something can follow it directly."""
+        return atom(*self.bound(x))
+
+    def moved_bound(self, x: Tensor, order: Sequence[Dim], bound: tuple[str, int] | None = None) -> tuple[str, int]:
+        """A tensor with its axes in another order. bound: how it is written, if not as usual."""
+        text, binds = bound or self.bound(x)
+        moved = self.permuted(atom(text, binds), axes_of(x), order)
+        return (text, binds) if moved == atom(text, binds) else (moved, ATOM)
+
+    def moved(self, x: Tensor, order: Sequence[Dim]) -> str:
+        """A tensor with its axes in another order, as an argument."""
+        return self.moved_bound(x, order)[0]
+
+    def may_have(self, *parameters: Any) -> bool:
+        """Whether a module of torch may have these parameters: those of this layer, which nothing else uses."""
+        return self.of is not None and self.of.may_have([x for x in parameters if x is not None])
+
+    def with_dim(self, dim: Dim) -> Tensor | None:
+        """A tensor that has a dim."""
+        return next((x for x in self.current.values() if position(x.dims, dim, None) is not None), None)
+
+    def aligned(
+        self, x: Any, dims: Sequence[Dim], *, full: bool = False, bound: tuple[str, int] | None = None
+    ) -> tuple[str, int]:
+        """An operand whose axes follow dims of the result; axes that it lacks have the size 1.
+
+        full: also those before its first axis. bound: how it is written, if not as usual.
+        """
+        text, binds = bound or self.bound(x)
+        if not isinstance(x, Tensor):
+            return text, binds
+        own = [dim for dim in dims if position(axes_of(x), dim, None) is not None]
+        if len(own) != len(x.dims):
+            raise unwritten(self.owner, "an operand has a dim that the result has not", got=x.describe_dims())
+        if not own and not full:
+            return text, binds
+        moved = self.permuted(atom(text, binds), axes_of(x), own)
+        first = 0 if full else next(i for i, dim in enumerate(dims) if dim in own)
+        places = [":" if dim in own else "None" for dim in dims[first:]]
+        while places and places[-1] == ":":
+            places.pop()
+        if "None" not in places:
+            return (moved, ATOM) if moved != atom(text, binds) else (text, binds)
+        return f"{moved}[{', '.join(places)}]", ATOM
+
+    def filled(self, x: Tensor, dims: Sequence[Dim], value: str) -> tuple[str, int]:
+        """A tensor with a value in the padding of dims."""
+        text, binds = self.bound(x)
+        for dim in dims:
+            mask = None if value == "0" and (id(x), id(self.root(dim))) in self.zero else self.mask(x, dim)
+            if mask:
+                text, binds = f"{atom(text, binds)}.masked_fill(~{mask}, {value})", ATOM
+        return text, binds
+
+    def mask(self, x: Tensor, dim: Dim) -> str | None:
+        """Which frames along a dim of a tensor are none of padding; None if all are."""
+        lengths = self.lengths(x, dim)
+        if lengths is None:
+            return None
+        root = id(self.root(dim))
+        if root not in self.masks:
+            text = f"frame_mask({lengths}, {self.size(dim)})"
+            self.masks[root] = self.place.names.new("mask")
+            self.line(f"{self.masks[root]} = {text}")
+        text = self.masks[root]
+        batch, axis = position(axes_of(x), batch_dim, None), position(axes_of(x), dim)
+        if batch is None:
+            raise unwritten(self.owner, "a tensor has frames of each sequence, but no axis of sequences")
+        places = [":" if i in (batch, axis) else "None" for i in range(len(x.dims))]
+        while places[-1] == ":" and places:
+            places.pop()
+            if not places:
+                return text
+        while places[0] == "None":
+            places.pop(0)
+        return f"{text}[{', '.join(places)}]" if "None" in places else text
+
+    # -- calls
+
+    def call(self, call: Call, following: Call | None) -> None:
+        """Writes a call."""
+        if call.kind == "l2":
+            weights, factor = call.args
+            name = self.place.names.new("weights")
+            self.line(f"{name} = {self.value(weights)}")
+            self.assign(call, f"{self.value(factor)} * sum(weight.square().sum() for weight in {name})", 2, None)
+        elif call.kind == "cell":
+            self.lstm(call)
+        elif call.kind == "op":
+            self.op(call, following)
+        else:
+            raise unwritten(
+                call.owner, "plain torch has no loops over frames here", hint='rf.to_code(net, target="rf")'
+            )
+
+    def lstm(self, call: Call) -> None:
+        """Writes a cell."""
+        raise NotImplementedError
+
+    def op(self, call: Call, following: Call | None) -> None:
+        """Writes an op; nothing if it gave back what it got."""
+        if isinstance(call.result, Tensor) and any(call.result is x for x in (*call.args, *call.kwargs.values())):
+            return
+        name = call.name
+        if name in UNARY:
+            form = UNARY[name]
+            text, binds = self.bound(call.args[0])
+            if not isinstance(call.args[0], Tensor):
+                raise unwritten(call.owner, f"{name} of a number")
+            self.assign(
+                call,
+                form.format(text if "({})" in form else atom(text, binds)),
+                3 if name == "neg" else ATOM,
+                following,
+            )
+        elif name in SAME:
+            self.alias(call, call.args[0], following)
+        elif name in ("combine", "compare"):
+            a, kind, b = call.args
+            self.binary(call, SIGNS.get(kind, kind), a, b, following)
+        elif name in BINARY and len(call.args) == 2:
+            self.binary(call, name, *call.args, following)
+        elif name.startswith("reduce_") and name != "reduce_out":
+            text, binds = self.reduction(call, name.removeprefix("reduce_"))
+            self.assign(call, text, binds, following)
+        else:
+            write = getattr(self, f"op_{name}", None)
+            if write is None:
+                raise unwritten(call.owner, f"the op {name!r} has no form in torch")
+            written = write(call)
+            if written is not None:
+                text, binds = written if isinstance(written, tuple) else (written, ATOM)
+                self.assign(call, text, binds, following)
+
+    def assign(self, call: Call, text: str, binds: int, following: Call | None) -> None:
+        """Gives the result a name: the tensors of it."""
+        tensors = [x for x in leaves(call.result) if isinstance(x, Tensor)]
+        result = tensors[0] if not isinstance(call.result, list) and len(tensors) == 1 else call.result
+        if isinstance(call.result, tuple) and len(tensors) > 1:
+            result = tensors
+        super().assign(replace(call, result=result), text, binds, following)
+
+    def alias(self, call: Call, x: Any, following: Call | None) -> None:
+        """Writes a call whose result is its argument."""
+        result = call.result
+        order = [x.dims[position(result.dims, dim)] for dim in axes_of(result)]
+        text, binds = self.moved_bound(x, order)
+        self.zero |= {(id(result), dim) for of, dim in self.zero if of == id(x)}
+        if text.isidentifier() and id(result) not in self.called:
+            self.know(result, text)
+            self.release(uses_of([call], ()))
+        else:
+            self.assign(call, text, binds, following)
+
+    def binary(self, call: Call, kind: str, a: Any, b: Any, following: Call | None) -> None:
+        """Writes an op of two operands."""
+        dims = axes_of(call.result)
+        if kind not in BINARY:
+            raise unwritten(call.owner, f"the op {kind!r} has no form in torch")
+        form, binds = BINARY[kind], BINDS.get(kind, 0)
+        (x, bind_a), (y, bind_b) = self.aligned(a, dims), self.aligned(b, dims)
+        if "(" in form and form.startswith("torch."):
+            if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+                number, (tensor, bind) = (x, (y, bind_b)) if not isinstance(a, Tensor) else (y, (x, bind_a))
+                bound = {"maximum": "min", "minimum": "max"}.get(kind)
+                if bound is None:
+                    raise unwritten(call.owner, f"{kind} of a number")
+                self.assign(call, f"{atom(tensor, bind)}.clamp({bound}={number})", ATOM, following)
+                return
+            self.assign(call, form.format(x, y), ATOM, following)
+            return
+        x = x if bind_a > binds or (bind_a == binds and binds in (1, 2)) else f"({x})"
+        y = y if bind_b > binds else f"({y})"
+        self.assign(call, form.format(x, y), binds, following)
+
+    def reduction(self, call: Call, mode: str) -> tuple[str, int]:
+        """A reduction over the valid frames."""
+        x, dims = call.args[0], dims_of(call.kwargs["axis"])
+        axes = [position(axes_of(x), dim) for dim in dims]
+        if call.kwargs.get("distributed") or mode not in FILL:
+            raise unwritten(call.owner, f"the reduction {call.name!r} has no form in torch")
+        if not axes:
+            return self.bound(x)
+        used = dims if call.kwargs.get("use_mask", True) else []
+        fill = FILL[mode]
+        if "int" in x.dtype and "float" in fill:
+            fill = f"torch.iinfo(torch.{x.dtype}).{'max' if 'inf' in fill and '-' not in fill else 'min'}"
+        text = atom(*self.filled(x, used, fill))
+        listed = ", ".join(map(str, axes)) if len(axes) == 1 else f"({', '.join(map(str, axes))})"
+        masked = [dim for dim in used if self.lengths(x, dim) is not None]
+        listed = "" if len(axes) == len(x.dims) and mode in ("sum", "mean") else listed
+        if mode in ("argmax", "argmin", "any", "all") and len(axes) != 1:
+            raise unwritten(call.owner, f"{call.name} over several axes")
+        if mode == "mean" and masked:
+            return f"{text}.sum({listed}) / {self.count(x, dims, axes_of(call.result))}", 2
+        return f"{text}.{REDUCE.get(mode, mode)}({listed})", ATOM
+
+    def count(self, x: Tensor, dims: Sequence[Dim], left: Sequence[Dim]) -> str:
+        """The number of valid entries along dims, at least 1."""
+        factors, lengths = [], None
+        for dim in dims:
+            own = self.lengths(x, dim)
+            if own is not None and lengths is None:
+                lengths = own
+            elif own is not None:
+                raise unwritten(self.owner, "a mean over two axes of different lengths")
+            elif not (dim.is_batch_dim() and any(self.lengths(x, other) for other in dims)):
+                factors.append(self.size(dim))
+        assert lengths is not None
+        text = f"{lengths}.sum()" if any(dim.is_batch_dim() for dim in dims) else f"{lengths}.clamp(min=1)"
+        if batch_dim in left:
+            places = [":" if dim.is_batch_dim() else "None" for dim in left[[*left].index(batch_dim) :]]
+            text += f"[{', '.join(places)}]" if len(places) > 1 else ""
+        return f"({' * '.join([text, *factors])})" if factors else text
+
+
+def axes_of(x: Tensor) -> tuple[Dim, ...]:
+    """The axes of a tensor here: that of the sequences first, that of the features last; parameters as they are."""
+    if isinstance(x, Parameter):
+        return x.dims
+    return tuple(sorted(x.dims, key=lambda dim: (dim is not batch_dim, dim is x.feature_dim)))
+
+
+def position(dims: Sequence[Dim], dim: Dim, default: Any = Unwritten) -> Any:
+    """The axis of a dim."""
+    found = [i for i, own in enumerate(dims) if own is dim]
+    if not found and dim in dims:
+        found = [[*dims].index(dim)]
+    if found or default is not Unwritten:
+        return found[0] if found else default
+    raise unwritten("", f"a tensor has no dim {dim.name!r}")
+
+
+def last(axis: int, x: Tensor) -> int:
+    """An axis as a number, -1 for the last."""
+    return -1 if axis == len(x.dims) - 1 else axis
+
+
+def dims_of(axis: Any) -> list[Dim]:
+    """One or several dims as a list."""
+    return [axis] if isinstance(axis, Dim) else [*axis]
+
+
+def one_or_all(numbers: Sequence[Any]) -> str:
+    """Numbers for all axes: one, if they are the same."""
+    return str(numbers[0]) if len({*map(str, numbers)}) == 1 else f"({', '.join(map(str, numbers))})"
+
+
+def sum_of(parts: Sequence[tuple[str, int]], numbers: Sequence[int]) -> tuple[str, int]:
+    """A sum of parts times numbers, plus the last number."""
+    text = ""
+    for (part, binds), number in zip(parts, numbers, strict=False):
+        part = part if binds > 2 or (abs(number) == 1 and binds > 1) else f"({part})"
+        term = part if abs(number) == 1 else f"{abs(number)} * {part}"
+        text += (f" {'-' if number < 0 else '+'} " if text else "-" * (number < 0)) + term
+    if end := numbers[-1]:
+        text += f" {'-' if end < 0 else '+'} {abs(end)}"
+    return text, 1 if " + " in text or " - " in text else 2

@@ -1,0 +1,647 @@
+"""Ops in plain torch: each method gives the expression of a traced op, where axes have positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.tensor.tensor import Tensor
+from rfnb.netdict.code.body import ATOM, atom, uses_of
+from rfnb.netdict.code.names import literal
+from rfnb.netdict.code.torch_body import REDUCE, Layout, TorchBody, axes_of, dims_of, last, one_or_all, position
+from rfnb.netdict.code.trace import Call, unwritten
+
+OTHER = 'rf.to_code(net, target="rf")'
+GATES = "ifjo"
+"""The gates of nn.LSTM."""
+CASTS = {"float32": "float", "float64": "double", "int32": "int", "int64": "long", "bool": "bool", "float16": "half"}
+
+
+class TorchOps(TorchBody):
+    """Writes the lines of a method of an nn.Module, with the forms of all ops."""
+
+    def op_linear(self, call: Call) -> tuple[str, int] | str:
+        """A product with a matrix."""
+        x, weight, bias = (*call.args, None)[:3]
+        in_dim, out_dim = call.kwargs["in_dim"], call.kwargs["out_dim"]
+        if len(weight.dims) != 2:
+            raise unwritten(call.owner, "its weight is no matrix", got=weight.describe_dims())
+        first = matrix_axis(weight, in_dim)
+        order = [dim for dim in axes_of(x) if dim is not in_dim]
+        dims, result = [*order, out_dim], axes_of(call.result)
+        matrix = self.atom(weight) if first == 0 else f"{self.atom(weight)}.T"
+        more = "" if bias is None else f" + {self.value(bias)}"
+        if x.sparse_dim is in_dim:
+            text = f"{matrix}[{self.value(x)}]"
+            return self.permuted(f"({text}{more})" if more else text, dims, result)
+        if self.may_have(weight, bias):
+            layout = {id(weight): ("weight", (1, 0) if first == 0 else None, None)}
+            layout |= {} if bias is None else {id(bias): ("bias", None, None)}
+            sizes = f"{self.of.size(in_dim)}, {self.of.size(out_dim)}{'' if more else ', bias=False'}"
+            module = self.of.module("linear", f"nn.Linear({sizes})", layout)
+            return self.permuted(f"{module}({self.moved(x, [*order, in_dim])})", dims, result)
+        text = f"{atom(*self.moved_bound(x, [*order, in_dim]))} @ {matrix}{more}"
+        if dims == [*result]:
+            return text, 1 if more else 2
+        return self.permuted(f"({text})", dims, result)
+
+    def op_matmul(self, call: Call) -> tuple[str, int] | str:
+        """A sum of products."""
+        a, b = call.args
+        over = dims_of(call.kwargs["reduce"])
+        if call.kwargs.get("use_mask", True):
+            known = any((id(x), id(self.root(dim))) in self.zero for x in (a, b) for dim in over)
+            text_a, bind_a = self.bound(a) if known else self.filled(a, over, "0")
+        else:
+            text_a, bind_a = self.bound(a)
+        text_b, bind_b = self.bound(b)
+        letters: dict[int, str] = {}
+        for dim in (*axes_of(a), *axes_of(b)):
+            letters.setdefault(id(dim), chr(ord("a") + len(letters)))
+        rest = [dim for dim in axes_of(a) if dim not in over]
+        matrix = axes_of(a) == (*rest, *over) and axes_of(b) == (*over, *axes_of(b)[-1:]) and len(b.dims) == 2
+        if matrix and axes_of(call.result) == (*rest, axes_of(b)[1]) and axes_of(b)[1] not in rest:
+            return f"{atom(text_a, bind_a)} @ {atom(text_b, bind_b)}", 2
+        if len({*a.dims}) < len(a.dims) or len({*b.dims}) < len(b.dims) or a.dtype != b.dtype:
+            raise unwritten(call.owner, "a product of tensors with an axis twice, or of different types")
+        left, right, out = ("".join(letters[id(dim)] for dim in axes_of(x)) for x in (a, b, call.result))
+        return f'torch.einsum("{left},{right}->{out}", {text_a}, {text_b})'
+
+    def op_softmax(self, call: Call) -> str:
+        """Softmax over the valid frames."""
+        x, axis = call.args[0], call.kwargs["axis"]
+        used = [axis] if call.kwargs.get("use_mask", True) else []
+        text, _ = self.filled(x, used, 'float("-inf")')
+        if used and call.name == "softmax" and self.lengths(x, axis):
+            self.zero.add((id(call.result), id(self.root(axis))))
+        return f"torch.{call.name}({text}, {last(position(axes_of(x), axis), x)})"
+
+    op_log_softmax = op_softmax
+
+    def op_gather(self, call: Call) -> str:
+        """Entries at indices."""
+        x, index = call.args[0], call.kwargs["indices"]
+        axis: Any = call.kwargs.get("axis")
+        axis = index.sparse_dim if axis is None else axis
+        place = position(axes_of(x), axis)
+        if isinstance(index, int):
+            if index < 0 and self.lengths(x, axis) is not None:
+                raise unwritten(call.owner, "an entry counted from the end of each sequence")
+            return f"{self.atom(x)}.select({place}, {index})"
+        if not isinstance(index, Tensor):
+            raise unwritten(call.owner, "an index is a name")
+        rest, dims = [dim for dim in axes_of(x) if dim is not axis], axes_of(call.result)
+        clip = self.clip(call, x, axis, index) if call.kwargs.get("clip_to_valid") else ""
+        if not any(dim in rest for dim in axes_of(index)):
+            text = f"{self.atom(index)}{clip}" if clip or not index.dims else self.value(index)
+            source = atom(*self.moved_bound(x, [axis, *rest]))
+            return self.permuted(f"{source}[{text}]", [*axes_of(index), *rest], dims)
+        source, _ = self.aligned(x, [*dims, axis], full=True)
+        own = self.bound(index) if not clip else (f"{self.atom(index)}{clip}", ATOM)
+        chosen = atom(*self.aligned(index, [*dims, axis], full=True, bound=own))
+        return f"torch.take_along_dim({source}, {chosen}.long(), -1)[..., 0]"
+
+    def clip(self, call: Call, x: Tensor, axis: Dim, index: Tensor) -> str:
+        """The calls that move indices to the first or the last frame."""
+        lengths = self.lengths(x, axis)
+        if lengths is None:
+            return f".clamp(0, {self.size(axis)} - 1)"
+        if axes_of(index)[:1] != (batch_dim,):
+            raise unwritten(call.owner, "indices that are clipped, without an axis of sequences")
+        more = f"[:{', None' * (len(index.dims) - 1)}]" if len(index.dims) > 1 else ""
+        return f".clamp(min=0).minimum(({lengths} - 1){more})"
+
+    def op_concat(self, call: Call) -> str:
+        """Tensors one after the other."""
+        result = call.result[0]
+        axis = position(axes_of(result), call.result[1])
+        ragged = [self.lengths(x, dim) for x, dim in call.args]
+        parts = []
+        for x, dim in call.args:
+            order = [dim if i == axis else other for i, other in enumerate(axes_of(result))]
+            text, binds = self.aligned(x, order, full=True)
+            if len(x.dims) < len(order):
+                sizes = ["-1" if other in axes_of(x) else self.size(other) for other in order]
+                text = f"{atom(text, binds)}.expand({', '.join(sizes)})"
+            parts.append(text)
+        if any(ragged[:-1]) and call.kwargs.get("handle_dynamic_dims") is not False:
+            if len(parts) != 2 or axes_of(result)[:2] != (batch_dim, call.result[1]):
+                raise unwritten(call.owner, "sequences are joined in an order of axes without a form")
+            return f"join_sequences({parts[0]}, {ragged[0]}, {parts[1]})"
+        return f"torch.cat([{', '.join(parts)}], {last(axis, result)})"
+
+    def op_split(self, call: Call) -> str:
+        """Parts of an axis."""
+        x, axis, out = call.args[0], call.kwargs["axis"], call.kwargs["out_dims"]
+        sizes = [self.size(dim) if isinstance(dim, Dim) else str(dim) for dim in out]
+        place = last(position(axes_of(x), axis), x)
+        text = self.atom(x)
+        if len(set(sizes)) == 1:
+            return f"{text}.chunk({len(sizes)}, {place})"
+        return f"{text}.split([{', '.join(sizes)}], {place})"
+
+    def op_merge_dims(self, call: Call) -> str:
+        """Axes as one."""
+        x, dims = call.args[0], [*call.kwargs["dims"]]
+        result, merged = call.result if isinstance(call.result, tuple) else (call.result, call.kwargs["out_dim"])
+        axis = position(axes_of(result), merged)
+        order = [*axes_of(result)[:axis], *dims, *axes_of(result)[axis + 1 :]]
+        text = self.permuted(self.atom(x), axes_of(x), order)
+        return f"{text}.flatten({axis}, {axis + len(dims) - 1})" if len(dims) > 1 else text
+
+    def op_split_dims(self, call: Call) -> str:
+        """An axis as several."""
+        x, axis, dims = call.args[0], call.kwargs["axis"], [*call.kwargs["dims"]]
+        place = position(axes_of(x), axis)
+        text = self.atom(x)
+        sizes = [self.size(dim) if dim.dimension is not None else "-1" for dim in dims]
+        if sizes.count("-1") > 1 or (axis.dimension is None and dims[0].dimension is not None):
+            raise unwritten(call.owner, "an axis of frames is split in a way without a form")
+        if axis.dimension is None:
+            span = " * ".join(sizes[1:])
+            lengths = self.lengths(x, axis)
+            if lengths is not None and self.asked is None and id(self.root(dims[0])) not in self.of_dims:
+                name = self.place.names.new("lengths")
+                self.line(f"{name} = -(-{lengths} // {span if len(sizes) == 2 else f'({span})'})")
+                self.give_lengths(dims[0], name)
+            value = literal(call.kwargs.get("pad_value") or 0)
+            text = atom(*self.filled(x, [axis], str(value)))
+            zeros = ", ".join(["0, 0"] * (len(x.dims) - 1 - place) + [f"0, -{self.size(axis)} % ({span})"])
+            text = f"F.pad({text}, ({zeros}), value={value})"
+        own = [*axes_of(x)[:place], *dims, *axes_of(x)[place + 1 :]]
+        return self.permuted(f"{text}.unflatten({place}, ({', '.join(sizes)}))", own, axes_of(call.result))
+
+    def op_replace_dim_v2(self, call: Call) -> str | None:
+        """Frames of another dim."""
+        x, old, new = call.args[0], call.kwargs["in_dim"], call.kwargs["out_dim"]
+        place = position(axes_of(x), old, None)
+        changes = call.kwargs.get("allow_expand", True) or call.kwargs.get("allow_shrink", True)
+        if place is not None and changes and old.dimension is None:
+            more = f"{self.size(new)} - {self.size(old)}"
+            zeros = ", ".join(["0, 0"] * (len(x.dims) - 1 - place) + [f"0, {more}"])
+            text, _ = self.filled(x, [old], "0")
+            return f"F.pad({text}, ({zeros}))"
+        known = new.dimension is not None or new.expr is not None or id(new) in self.frames.given
+        if not known and self.root(new) is not self.root(old):
+            self.frames.same[id(new)] = old
+        self.alias(call, x, None)
+        return None
+
+    def op_copy_masked(self, call: Call) -> tuple[str, int]:
+        """A value in padding."""
+        x, value = call.args[0], call.args[1] if len(call.args) > 1 else call.kwargs["mask_value"]
+        if isinstance(value, Tensor) and value.dims:
+            raise unwritten(call.owner, "padding gets values with axes")
+        dims = call.kwargs.get("dims")
+        text = "0" if not isinstance(value, Tensor) and value == 0 else self.value(value)
+        return self.filled(x, [dim for dim in axes_of(x) if not dim.is_batch_dim()] if dims is None else dims, text)
+
+    def op_copy_transpose(self, call: Call) -> str:
+        """Another order of axes."""
+        x = call.args[0]
+        return self.permuted(self.atom(x), axes_of(x), axes_of(call.result))
+
+    def op_cast(self, call: Call) -> str:
+        """Another type of numbers."""
+        dtype = call.args[1] if len(call.args) > 1 else call.kwargs["dtype"]
+        x = self.atom(call.args[0])
+        return f"{x}.{CASTS[dtype]}()" if dtype in CASTS else f"{x}.to(torch.{dtype})"
+
+    def op_full(self, call: Call) -> str:
+        """A constant."""
+        kwargs, result = call.kwargs, call.result
+        value = kwargs["fill_value"]
+        sizes = ", ".join(map(self.size, axes_of(result)))
+        more = f", dtype=torch.{result.dtype}{self.device()}"
+        if value == 0 and not isinstance(value, bool | Tensor):
+            return f"torch.zeros(({sizes}{',' * (len(axes_of(result)) == 1)}){more})"
+        return f"torch.full(({sizes}{',' * (len(axes_of(result)) == 1)}), {self.value(value)}{more})"
+
+    def op_range_over_dim(self, call: Call) -> str:
+        """0, 1, 2, …"""
+        more = f", dtype=torch.{call.result.dtype}" if call.result.dtype != "int64" else ""
+        return f"torch.arange({self.size(call.args[0])}{more}{self.device()})"
+
+    def op_get_size_tensor(self, call: Call) -> str:
+        """The lengths of a dim, or its size."""
+        dim, result = call.args[0], call.result
+        if not result.dims:
+            return f"torch.tensor({self.size(dim)}{self.device()})"
+        if id(self.root(dim)) in self.of_dims:
+            return self.of_dims[id(self.root(dim))]
+        if self.asked is not None:
+            return self.ask("lengths", self.root(dim))
+        x = self.with_dim(dim)
+        text = None if x is None else self.lengths(x, dim)
+        if text is None:
+            raise unwritten(call.owner, f"the lengths of {dim.name!r} are not given as a tensor")
+        return text
+
+    def op_where(self, call: Call) -> str:
+        """One of two values."""
+        names = ("cond", "true_", "false_")
+        values = [*call.args, *(call.kwargs[name] for name in names[len(call.args) :])]
+        return f"torch.where({', '.join(self.aligned(x, axes_of(call.result))[0] for x in values)})"
+
+    def op_clip_by_value(self, call: Call) -> str:
+        """Entries between two bounds."""
+        x, *bounds = call.args
+        names = ("clip_value_min", "clip_value_max")
+        given = dict(zip(names, bounds, strict=False)) | {k: v for k, v in call.kwargs.items() if k in names}
+        if any(isinstance(value, Tensor) for value in given.values()):
+            raise unwritten(call.owner, "bounds that are computed")
+        listed = [f"{name[-3:]}={literal(value)}" for name, value in given.items() if value is not None]
+        return f"{self.atom(x)}.clamp({', '.join(listed)})"
+
+    def op_expand_dim(self, call: Call) -> str:
+        """One more axis."""
+        x = call.args[0]
+        text, binds = self.aligned(x, axes_of(call.result), full=True)
+        new = next(dim for dim in axes_of(call.result) if dim not in axes_of(x))
+        if new.dimension == 1:
+            return text
+        sizes = [self.size(dim) if dim is new else "-1" for dim in axes_of(call.result)]
+        return f"{atom(text, binds)}.expand({', '.join(sizes)})"
+
+    def op_squeeze(self, call: Call) -> str:
+        """One axis less."""
+        x = call.args[0]
+        axis = call.kwargs["axis"] if "axis" in call.kwargs else call.args[1]
+        return f"{self.atom(x)}.squeeze({position(axes_of(x), axis)})"
+
+    def op_stack(self, call: Call) -> str:
+        """Tensors along a new axis."""
+        result, dim = call.result
+        rest = [other for other in axes_of(result) if other is not dim]
+        if any(set(axes_of(x)) != set(rest) for x in call.args[0]):
+            raise unwritten(call.owner, "tensors with different axes are stacked")
+        parts = ", ".join(self.aligned(x, rest)[0] for x in call.args[0])
+        return f"torch.stack([{parts}], {position(axes_of(result), dim)})"
+
+    def op_dropout(self, call: Call) -> str:
+        """Entries that are 0 in training."""
+        x, rate = call.args[:2]
+        axis = call.kwargs.get("axis")
+        dims = axes_of(x) if axis is None or axis is False else dims_of(axis)
+        text, binds = self.bound(x)
+        if len(dims) == len(x.dims):
+            return f"F.dropout({text}, {literal(rate)}, self.training)"
+        sizes = [self.size(dim) if dim in dims else "1" for dim in axes_of(x)]
+        while sizes[0] == "1" and len(sizes) > 1:
+            sizes.pop(0)
+        ones = f"torch.ones({', '.join(sizes)}{self.device()})"
+        return f"{atom(text, binds)} * F.dropout({ones}, {literal(rate)}, self.training)"
+
+    def op_reverse_sequence(self, call: Call) -> str:
+        """Frames from the last to the first."""
+        x, axis = call.args[0], call.kwargs["axis"]
+        lengths = self.lengths(x, axis) if call.kwargs.get("handle_dynamic_dims", True) else None
+        if lengths is None:
+            return f"{self.atom(x)}.flip({position(axes_of(x), axis)})"
+        order = [batch_dim, axis, *(dim for dim in axes_of(x) if dim not in (batch_dim, axis))]
+        text = self.permuted(self.atom(x), axes_of(x), order)
+        return self.permuted(f"reverse_sequence({text}, {lengths})", order, axes_of(call.result))
+
+    def op_layer_norm(self, call: Call) -> str:
+        """Mean 0 and variance 1 over the features."""
+        x, scale, bias = call.args
+        [axis] = dims_of(call.kwargs["in_dim"])
+        eps = literal(call.kwargs.get("eps", 1e-6))
+        order = [*(dim for dim in axes_of(x) if dim is not axis), axis]
+        moved, result = self.moved(x, order), axes_of(call.result)
+        if scale is not None and bias is not None and self.may_have(scale, bias):
+            layout = {id(scale): ("weight", None, None), id(bias): ("bias", None, None)}
+            module = self.of.module("norm", f"nn.LayerNorm({self.of.size(axis)}, eps={eps})", layout)
+            return self.permuted(f"{module}({moved})", order, result)
+        given = ", ".join("None" if p is None else self.value(p) for p in (scale, bias))
+        return self.permuted(f"F.layer_norm({moved}, ({self.size(axis)},), {given}, {eps})", order, result)
+
+    def op_moments(self, call: Call) -> str:
+        """Mean and variance over the valid frames."""
+        x, axis = call.args
+        if call.kwargs.get("correction") or call.kwargs.get("distributed"):
+            raise unwritten(call.owner, "an unbiased variance")
+        dims, used = dims_of(axis), call.kwargs.get("use_mask", True)
+        axes = tuple(position(axes_of(x), dim) for dim in dims)
+        masked = [dim for dim in dims if used and self.lengths(x, dim) is not None]
+        if not masked:
+            return f"{self.atom(x)}.mean({axes}), {self.atom(x)}.var({axes}, correction=0)"
+        valid = " & ".join(f"{self.mask(x, dim)}" for dim in masked)
+        return f"masked_moments({self.value(x)}, {valid}, {axes})"
+
+    def op_parameter_assign(self, call: Call) -> None:
+        """A parameter that changes."""
+        parameter, value = call.args
+        how = {"add": "add_", "assign": "copy_"}.get(call.kwargs["how"], "copy_")
+        self.line(f"{self.atom(parameter)}.data.{how}({self.atom(value)}.detach())")
+        self.release(uses_of([call], ()))
+
+    def op_ctc_loss(self, call: Call) -> str:
+        """CTC."""
+        kwargs = call.kwargs
+        x, targets = kwargs["logits"], kwargs["targets"]
+        frames, labels = kwargs["input_spatial_dim"], kwargs["targets_spatial_dim"]
+        if kwargs.get("logits_normalized") or kwargs.get("max_approx") or not kwargs.get("label_loop", True):
+            raise unwritten(call.owner, "CTC of a kind that torch has not")
+        [classes] = [dim for dim in axes_of(x) if dim not in (batch_dim, frames)]
+        text = self.permuted(f"torch.log_softmax({self.value(x)}, {position(axes_of(x), classes)})", axes_of(x),
+                             [frames, batch_dim, classes])  # fmt: skip
+        wanted = self.permuted(self.atom(targets), axes_of(targets), [batch_dim, labels])
+        counts = [self.lengths(x, frames), self.lengths(targets, labels)]
+        if None in counts:
+            raise unwritten(call.owner, "CTC without lengths")
+        return f"ctc_loss({text}, {wanted}, {counts[0]}, {counts[1]}, {kwargs['blank_index']})"
+
+    def op_conv(self, call: Call) -> str:
+        """A convolution."""
+        return self.window(call, call.kwargs["in_dim"])
+
+    def op_pool(self, call: Call) -> str:
+        """The maximum or the mean of windows."""
+        return self.window(call, None)
+
+    def window(self, call: Call, feature: Dim | None) -> str:
+        """A convolution, or pooling, with the axes in the order of torch."""
+        x, kwargs = call.args[0], call.kwargs
+        result, out_spatial = call.result
+        spatial = dims_of(kwargs["in_spatial_dims"])
+        count = len(spatial)
+        zeros = [(0, 0)] * count if kwargs["padding"] == "valid" else kwargs["padding"]
+        call = replace(call, kwargs={**kwargs, "padding": zeros})
+        if not isinstance(zeros, list | tuple) or not all(isinstance(pair, tuple) for pair in zeros):
+            raise unwritten(call.owner, "a padding without a form", got=repr(zeros))
+        rest = [dim for dim in axes_of(x) if dim not in spatial and dim is not feature]
+        text, binds = self.filled(x, spatial, "0") if kwargs.get("use_mask") is not False else self.bound(x)
+        order = [*rest, *([feature] if feature is not None else []), *spatial]
+        moved, _ = self.moved_bound(x, order, (text, binds))
+        sizes = [dim.dimension for dim in kwargs["filter_size"]] if feature is not None else [*kwargs["pool_size"]]
+        strides = [*(kwargs.get("strides") or [1] * count)]
+        dilations = [*(kwargs.get("dilation_rate") or [1] * count)]
+        symmetric = self.plain_zeros(call, spatial)
+        padding = ""
+        if symmetric is None:
+            pairs = [
+                f"*{pair}" if pair.startswith("same_padding") else pair[1:-1] for pair in self.pairs(call, spatial)
+            ]
+            more = "" if feature is not None or kwargs["mode"] == "avg" else ', value=float("-inf")'
+            moved = f"F.pad({moved}, ({', '.join(reversed(pairs))}{',' * (count == 1)}){more})"
+        elif any(symmetric):
+            padding = one_or_all(symmetric)
+        if feature is not None:
+            if len(rest) != 1:
+                raise unwritten(call.owner, "a convolution with other axes than sequences, frames and features")
+            called, features = self.convolution(call, sizes, strides, dilations, padding), [kwargs["out_dim"]]
+            return self.permuted(called.format(moved), [*rest, *features, *out_spatial], axes_of(result))
+        return self.pooling(call, moved, rest, out_spatial, (sizes, strides, dilations, padding))
+
+    def plain_zeros(self, call: Call, spatial: Sequence[Dim]) -> list[int] | None:
+        """The zeros at both ends of each axis, if they are as many and do not depend on a size."""
+        pairs = self.pairs(call, spatial)
+        if any(pair.startswith("same_padding") for pair in pairs):
+            return None
+        numbers = call.kwargs["padding"]
+        return [a for a, _ in numbers] if all(a == b for a, b in numbers) else None
+
+    def pairs(self, call: Call, spatial: Sequence[Dim]) -> list[str]:
+        """The zeros before and after each axis."""
+        windows = call.windows or [(0, 1, 0)] * len(spatial)
+        return [
+            f"({a}, {b})" if dim.dimension is not None or window[1] == 1 or not call.windows
+            else f"same_padding({self.size(dim)}, {', '.join(map(str, window))})"
+            for dim, window, (a, b) in zip(spatial, windows, call.kwargs["padding"], strict=True)
+        ]  # fmt: skip
+
+    def convolution(self, call: Call, sizes: Any, strides: Any, dilations: Any, padding: str) -> str:
+        """The module of a convolution, or the function, with a place for its argument."""
+        kwargs = call.kwargs
+        weight, bias, groups = kwargs["filter"], kwargs.get("bias"), kwargs.get("groups") or 1
+        count = len(sizes)
+        dims = weight.dims
+        axes = (len(dims) - 1, len(dims) - 2, *range(count))
+        options = {"stride": one_or_all(strides), "padding": padding or "0", "dilation": one_or_all(dilations)}
+        usual = {"stride": "1", "padding": "0", "dilation": "1"}
+        more = "".join(f", {name}={text}" for name, text in options.items() if text != usual[name])
+        more += f", groups={groups}" if groups != 1 else ""
+        expected = [*kwargs["filter_size"], None, kwargs["out_dim"]]
+        if any(a is not b for a, b in zip(dims, expected, strict=True) if b is not None):
+            raise unwritten(call.owner, "a filter whose axes are in another order", got=weight.describe_dims())
+        if self.may_have(weight, bias):
+            layout: Layout = {id(weight): ("weight", axes, None)}
+            layout |= {} if bias is None else {id(bias): ("bias", None, None)}
+            features = f"{self.of.size(kwargs['in_dim'])}, {self.of.size(kwargs['out_dim'])}"
+            made = f"{features}, {one_or_all([self.of.size(dim) for dim in kwargs['filter_size']])}{more}"
+            made += "" if bias is not None else ", bias=False"
+            return f"{self.of.module('conv', f'nn.Conv{count}d({made})', layout)}({{}})"
+        kernel = f"{self.atom(weight)}.permute({', '.join(map(str, axes))})"
+        kernel += f", {self.value(bias)}" if bias is not None else ""
+        return f"F.conv{count}d({{}}, {kernel}{more})"
+
+    def pooling(self, call: Call, moved: str, rest: Sequence[Dim], out_spatial: Sequence[Dim], window: Any) -> str:
+        """Pooling of the last axes."""
+        sizes, strides, dilations, padding = window
+        result, mode, count = call.result[0], call.kwargs["mode"], len(sizes)
+        options = f", {one_or_all(sizes)}, {one_or_all(strides)}"
+        options += f", padding={padding}" if padding else ""
+        if mode == "max":
+            options += f", dilation={one_or_all(dilations)}" if any(d != 1 for d in dilations) else ""
+        elif any(d != 1 for d in dilations):
+            raise unwritten(call.owner, "a mean of frames that are apart")
+        else:
+            options += ", count_include_pad=False" if padding else ""
+        flat = max(len(rest) - 2, 0)
+        before = f".flatten(0, {flat})" if flat else ""
+        after = f".unflatten(0, ({', '.join(map(self.size, rest[: flat + 1]))}))" if flat else ""
+        text = f"F.{mode}_pool{count}d({moved}{before}{options}){after}"
+        if mode == "avg" and moved.startswith("F.pad("):
+            inner, zeros = moved[6:].rsplit(", (", 1)
+            ones = f"F.pad(torch.ones_like({inner}), ({zeros}"
+            text = f"({text} / F.{mode}_pool{count}d({ones}{before}{options}){after})"
+        return self.permuted(text, [*rest, *out_spatial], axes_of(result))
+
+    def op_pad(self, call: Call) -> str:
+        """More frames at the ends."""
+        x, kwargs = call.args[0], call.kwargs
+        axes, amounts, value = [*kwargs["axes"]], [*kwargs["padding"]], kwargs.get("value") or 0
+        if kwargs.get("mode", "constant") != "constant" or isinstance(value, Tensor):
+            raise unwritten(call.owner, "a padding that is no constant")
+        if any(not isinstance(n, int) for pair in amounts for n in pair):
+            raise unwritten(call.owner, "a padding of a size that is computed")
+        text, _ = self.filled(x, axes, str(literal(value)))
+        pairs = {id(dim): pair for dim, pair in zip(axes, amounts, strict=True)}
+        listed = [", ".join(map(str, pairs.get(id(dim), (0, 0)))) for dim in reversed(axes_of(x))]
+        while listed[-1] == "0, 0":
+            listed.pop()
+        return f"F.pad({text}, ({', '.join(listed)}){f', value={literal(value)}' if value else ''})"
+
+    def op_slice(self, call: Call) -> str:
+        """Some of the frames."""
+        x, axis, kwargs = call.args[0], call.kwargs["axis"], call.kwargs
+        start, end, step, size = (kwargs.get(name) for name in ("start", "end", "step", "size"))
+        if any(isinstance(n, Tensor) for n in (start, end, step, size)):
+            raise unwritten(call.owner, "a slice whose ends are computed")
+        if (step, start, end, size, axis.dimension is None) == (-1, None, None, None, False):
+            return f"{self.atom(x)}.flip({position(axes_of(x), axis)})"
+        if (step or 1) < 0:
+            raise unwritten(call.owner, "a slice backwards")
+        if size is not None and end is None:
+            end = f"{start or 0} + {self.size(size)}" if isinstance(size, Dim) else (start or 0) + size
+        ragged = self.lengths(x, axis) is not None
+        if ragged and (start or 0) < 0:
+            raise unwritten(call.owner, "a slice from the end of each sequence")
+        numbers = ["" if n is None else str(n) for n in (start or None, end)]
+        numbers += [str(step)] if step not in (None, 1) else []
+        place = position(axes_of(x), axis)
+        self.new_lengths(call, x, axis, start or 0, end, step or 1)
+        return f"{self.atom(x)}[{':, ' * place}{':'.join(numbers)}]"
+
+    def new_lengths(self, call: Call, x: Tensor, axis: Dim, start: int, end: Any, step: int) -> None:
+        """The lengths of the dim of a slice, if it is not computed of other dims."""
+        out, lengths = self.root(call.result[1]), self.lengths(x, axis)
+        if lengths is None or out.dimension is not None or out.expr is not None:
+            return
+        if self.asked is not None or not isinstance(end, int | None):
+            raise unwritten(call.owner, "a slice of frames whose lengths have no form")
+        text = lengths if end is None else f"({lengths} - {-end})" if end < 0 else f"{lengths}.clamp(max={end})"
+        text = f"({text} - {start}).clamp(min=0)" if start else text
+        name = self.place.names.new("lengths")
+        self.line(f"{name} = {text}" if step == 1 else f"{name} = -(-{text} // {step})")
+        self.give_lengths(out, name)
+
+    def op_masked_select(self, call: Call) -> None:
+        """The frames of a mask."""
+        x, mask, dims = call.args[0], call.kwargs["mask"], [*call.kwargs["dims"]]
+        result, out = call.result
+        if axes_of(mask) != (batch_dim, *dims) or axes_of(x)[:2] != (batch_dim, *dims) or self.asked is not None:
+            raise unwritten(call.owner, "frames are chosen over other axes than sequences and frames")
+        text = f"select_frames({self.value(x)}, {self.filled(mask, dims, 'False')[0]})"
+        lengths = self.place.names.new("lengths")
+        self.release(uses_of([call], ()))
+        self.line(f"{self.target(result)}, {lengths} = {text}")
+        self.give_lengths(out, lengths)
+
+    def op_repeat(self, call: Call) -> str:
+        """Each frame several times."""
+        x, count = call.args[0], call.kwargs["repeats"]
+        if not isinstance(count, int):
+            raise unwritten(call.owner, "frames are repeated as often as a tensor says")
+        axis = position(axes_of(x), call.kwargs["in_spatial_dim"])
+        return f"{self.atom(x)}.repeat_interleave({count}, {axis})"
+
+    def op_reduce_out(self, call: Call) -> str:
+        """The maximum, or another reduction, of groups of features."""
+        x, mode = call.args[0], call.kwargs["mode"]
+        axis = position(axes_of(x), x.feature_dim)
+        text = f"{self.atom(x)}.unflatten({axis}, (-1, {call.kwargs['num_pieces']}))"
+        return f"{text}.{REDUCE.get(mode, mode)}({axis + 1})"
+
+    def op_sequence_mask(self, call: Call) -> str:
+        """Which frames are none of padding."""
+        [dim] = dims_of(call.args[0])
+        x = self.with_dim(dim)
+        if x is None or axes_of(call.result) != (batch_dim, dim):
+            raise unwritten(call.owner, "a mask of more than sequences and frames")
+        return f"frame_mask({self.lengths(x, dim)}, {self.size(dim)})"
+
+    def op_cross_entropy(self, call: Call) -> str:
+        """The cross entropy of labels."""
+        x, labels, axis = call.args
+        dims = axes_of(labels)
+        order = [dims[0], axis, *dims[1:]] if dims else [axis]
+        text = f'F.cross_entropy({self.moved(x, order)}, {self.atom(labels)}.long(), reduction="none")'
+        return self.permuted(text, dims, axes_of(call.result))
+
+    def op_window(self, call: Call) -> str:
+        """The frames around each frame."""
+        x, kwargs = call.args[0], call.kwargs
+        axis, window, out = kwargs["spatial_dim"], kwargs["window_dim"], call.result[1]
+        width, left, right = window.dimension, kwargs.get("window_left"), kwargs.get("window_right")
+        value = literal(kwargs.get("pad_value") or 0)
+        text, binds = self.bound(x) if kwargs.get("use_mask") is False else self.filled(x, [axis], str(value))
+        place = position(axes_of(x), axis)
+        if kwargs.get("padding", "same") == "same":
+            left = (width - 1 - right if right is not None else (width - 1) // 2) if left is None else left
+            zeros = ", ".join([*["0, 0"] * (len(x.dims) - 1 - place), f"{left}, {width - 1 - left}"])
+            text, binds = f"F.pad({text}, ({zeros}), value={value})", ATOM
+        own = [*(out if dim is axis else dim for dim in axes_of(x)), window]
+        text = f"{atom(text, binds)}.unfold({place}, {width}, {kwargs.get('stride', 1)})"
+        return self.permuted(text, own, axes_of(call.result[0]))
+
+    def op_cumsum(self, call: Call) -> str:
+        """Sums of all frames so far."""
+        x = call.args[0]
+        return f"{self.atom(x)}.cumsum({position(axes_of(x), call.kwargs['spatial_dim'])})"
+
+    # -- cells
+
+    def lstm(self, call: Call) -> None:
+        """Writes an LSTM."""
+        layer = self.of.layer.cell
+        cell, in_dim, out_dim = layer.cell, layer.in_dim, layer.out_dim
+        [x], axis, state = call.args, call.kwargs["spatial_dim"], call.kwargs["state"]
+        weights = {name: call.weights.get(name) for name in ("ff_weight", "rec_weight", "bias")}
+        if call.name not in ("VanillaLSTM", "BasicLSTM") or weights["ff_weight"] is None:
+            raise unwritten(call.owner, f"torch has no module for its cell {call.name}", hint=OTHER)
+        if not self.may_have(*weights.values()):
+            raise unwritten(call.owner, "the weights of its LSTM are no parameters of its own", hint=OTHER)
+        order = tuple(map(cell.parts_order.index, GATES))
+        layout = {}
+        for name, where in (("ff_weight", "weight_ih_l0"), ("rec_weight", "weight_hh_l0"), ("bias", "bias_ih_l0")):
+            weight = weights[name]
+            if weight is not None:
+                gates_first = len(weight.dims) == 1 or weight.dims[0] is cell.gate_dim
+                layout[id(weight)] = where, None if gates_first else (1, 0), order
+        made = f"nn.LSTM({self.of.size(in_dim)}, {self.of.size(out_dim)}, batch_first=True"
+        module = self.of.module("lstm", f"{made}{'' if weights['bias'] is not None else ', bias=False'})", layout)
+        if weights["bias"] is not None:
+            self.of.no_second_bias(module, cell.forget_bias)
+        elif cell.forget_bias:
+            raise unwritten(call.owner, "an LSTM without bias whose forget gate has a constant")
+        text = self.atom(x)
+        dims = [*axes_of(x), *([in_dim] if x.sparse_dim is in_dim else [])]
+        if x.sparse_dim is in_dim:
+            text = f"F.one_hot({text}.long(), {self.size(in_dim)}).float()"
+        step = axis is None or axis.name == "single_step"
+        rest = [dim for dim in dims if dim not in (axis, in_dim)]
+        if len(rest) != 1 or step:
+            raise unwritten(call.owner, "an LSTM over other axes than sequences and frames")
+        moved = self.permuted(text, dims, [rest[0], axis, in_dim])
+        output, after = call.result
+        given = self.state_of(call, state, rest[0], out_dim)
+        used = [name for name in ("h", "c") if self.uses[id(after[name])] > 0]
+        lengths = self.lengths(x, axis)
+        back = [rest[0], axis, out_dim]
+        if used and lengths is None:
+            raise unwritten(call.owner, "the last state of sequences without lengths")
+        self.release(uses_of([call], ()))
+        name, h, c = self.target(output), self.target(after["h"]), self.target(after["c"])
+        if lengths is None:
+            self.line(f"{name}, _ = {module}({moved}{given})")
+        else:
+            self.line(f"{name}, {h}, {c} = run_lstm({module}, {moved}, {lengths}{given})")
+        if [*axes_of(output)] != back and name != "_":
+            self.line(f"{name} = {self.permuted(name, back, axes_of(output))}")
+        for part in ("h", "c") if used else ():
+            if self.uses[id(after[part])] > 0 and axes_of(after[part]) != (rest[0], out_dim):
+                raise unwritten(call.owner, "a state whose axes are in another order")
+
+    def state_of(self, call: Call, state: Any, batch: Dim, out_dim: Dim) -> str:
+        """The argument for the first state; none for zeros."""
+        texts = []
+        for x in () if state is None else (state["h"], state["c"]):
+            text, binds = self.aligned(x, [batch, out_dim], full=True)
+            if len(x.dims) < 2:
+                text, binds = f"{atom(text, binds)}.expand({self.size(batch)}, {self.size(out_dim)})", ATOM
+            texts.append(f"{atom(text, binds)}[None].contiguous()")
+        return f", ({', '.join(texts)})" if texts else ""
+
+
+def matrix_axis(weight: Tensor, in_dim: Dim) -> int:
+    """The axis of a matrix that the input has; of two equal ones, the copy."""
+    copies = [
+        i
+        for i, dim in enumerate(weight.dims)
+        if dim.expr is not None and dim.expr.op == "copy" and dim.expr.dims[0] is in_dim
+    ]
+    return copies[0] if copies else int(position(weight.dims, in_dim))
