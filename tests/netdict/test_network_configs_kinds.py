@@ -10,7 +10,7 @@ import torch
 
 import rfnb as rf
 
-TEXTS = [(Path(__file__).parent / name).read_text() for name in ("kinds.txt", "kinds_sizes.txt")]
+TEXTS = [(Path(__file__).parent / name).read_text() for name in ("kinds.txt", "kinds_sizes.txt", "kinds_styles.txt")]
 PARTS = [part for text in TEXTS for part in re.split(r"(?m)^# --- ", text)[1:]]
 CONFIGS = {name: text for name, _, text in (part.partition("\n") for part in PARTS)}
 
