@@ -295,7 +295,9 @@ class RecRun:
                 left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
             for node in own:
                 for name, x in of_losses(node) if node.layer is not None else ():
-                    more[node, name] = loop.stack(x, name=f"{rec.name_of(node.path)}: {name}", resolve=rec.follows is None)
+                    more[node, name] = loop.stack(
+                        x, name=f"{rec.name_of(node.path)}: {name}", resolve=rec.follows is None
+                    )
         for item in rec.inside:
             forget_penalties(item)
         return left, more
