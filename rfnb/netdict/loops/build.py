@@ -15,7 +15,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, is_trainable, join, known_options, on_meta, set_options, variable_scope
-from rfnb.netdict.layer_call import errors_of, named_after
+from rfnb.netdict.layer_call import ErrorsOf, named_after
 from rfnb.netdict.loops.length import choices, lengths_asked, set_axis
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import circle_through, ends_of_steps, put_in_order
@@ -357,7 +357,7 @@ class Loops:
                     rec.last_choice = layers[-1]
                 for of in list(rec.previous):
                     layer = self.builder.nodes[of].layer
-                    with nullcontext() if layer is None else errors_of(layer):
+                    with nullcontext() if layer is None else ErrorsOf(layer):
                         rec.initial[of] = self._initial(rec, of)
                 if rec.beam is not None:
                     self._carry_hypotheses(rec)

@@ -24,7 +24,7 @@ from rfnb.loop.loop import Loop
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, on_meta, stepping, take_parts
 from rfnb.netdict.layer import ChoosingLayer, Layer, SteppingLayer
-from rfnb.netdict.layer_call import errors_of, held_parameters, named_after
+from rfnb.netdict.layer_call import ErrorsOf, held_parameters, named_after
 from rfnb.netdict.loops.length import longest
 from rfnb.netdict.loops.net import (
     Inside,
@@ -338,7 +338,7 @@ class RecRun:
         sources = [self._all(path) for path in node.sources]
         if node.state is not None:
             sources = [along(x, self.rec.frames) for x in sources]
-        with errors_of(node.layer):
+        with ErrorsOf(node.layer):
             y = node.layer(*sources, **inputs)
         take_parts(node, self.whole)
         return y
@@ -380,7 +380,7 @@ class RecRun:
         elif node.kind == "layer":
             values = Inside(step, self.outside)
             assert node.layer is not None
-            with errors_of(node.layer):
+            with ErrorsOf(node.layer):
                 self._compute_layer(node, node.layer, values)
             take_parts(node, values)
 
