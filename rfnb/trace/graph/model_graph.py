@@ -72,7 +72,7 @@ from rfnb.trace.graph.meters import (
     event_cost,
     raw_of,
 )
-from rfnb.trace.graph.tracer import Tracer
+from rfnb.trace.graph.tracer import ModelTracer
 from rfnb.trace.run.session import drawing_to
 
 
@@ -457,7 +457,7 @@ def _traced(
     if its is not None:
         modules.add(its)
     before, call_site = Unchanged(), user_source()
-    tracer = Tracer(its, modules, before.keep, meter)
+    tracer = ModelTracer(its, modules, before.keep, meter)
     measuring = nullcontext() if meter is None else metering(meter)
     graph = ModelGraph(title(model), tracer.graph)
     failed: tuple[BaseException, Node | None] | None = None
