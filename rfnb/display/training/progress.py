@@ -234,7 +234,7 @@ class Progress(Shown, Generic[B]):
         batches: Any = self.batches
         return len(batches) if self.total is None else self.total
 
-    def report(self, **measures: Any) -> None:
+    def report(self, **measures: object) -> None:
         """Reports measures of this step: numbers, Tensors (by their mean), or torch tensors with one entry.
 
         >>> progress = rf.progress(range(3))

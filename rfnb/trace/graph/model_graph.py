@@ -293,7 +293,7 @@ class Restorer(Listener):
     def __init__(self, assigned: Callable[[Parameter], None]):
         self._assigned = assigned
 
-    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Computes an op."""
         for leaf in (*args, *kwargs.values()):
             if isinstance(leaf, Parameter) and (leaf.auxiliary or row.effect):
@@ -317,12 +317,12 @@ def plain_seconds(call: Callable[[], object], keep: Callable[[Unchanged], object
 def model_graph(
     model: object,
     /,
-    *args: Any,
+    *args: object,
     meta: bool = False,
     show: Show | None = None,
     calls: int | None = None,
     loss: Callable[[Any], object] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> ModelGraph:
     """Calls `model(*args, **kwargs)` once, and returns the graph of this call.
 

@@ -244,7 +244,7 @@ class ModelTracer(CallRecorder, Listener):
         at, self._loops.failed_at = self._loops.failed_at, None
         return super().fail(error, at or node)
 
-    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an op and records it, with the ops inside it as its body."""
         with self._apart():
             node = self.begin(row.name, self.numbers(args, kwargs))

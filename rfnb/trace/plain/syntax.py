@@ -632,7 +632,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Mapping[str, Path], short: 
     )
 
 
-def _written(node: Any, own: Sequence[ast.AST]) -> Iterator[str]:
+def _written(node: object, own: Sequence[ast.AST]) -> Iterator[str]:
     """The variables whose values a statement changes by its form."""
     if isinstance(node, ast.AugAssign):
         yield from _roots(node.target)
