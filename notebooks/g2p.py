@@ -344,12 +344,12 @@ LINE = "{:6.2f} min {:7,} steps   loss {:.3f}   dev: PER {:5.2f} %  WER {:5.2f} 
 # -- the result
 
 
-def answers(model: Model, words: Sequence[str]) -> dict[str, g2p_data.Phones]:
-    """The phones of each word, found by greedy search; each process decodes its share of the words."""
+def answers(model: Model, words: Sequence[str], beam: int = 1) -> dict[str, g2p_data.Phones]:
+    """The phones of each word, found with this beam; each process decodes its share of the words."""
     own = sorted(words, key=len)[process() :: processes()]
     found: dict[str, g2p_data.Phones] = {}
     for part in pieces(own):
-        found |= model.pronounce(part)
+        found |= model.pronounce(part, beam)
     shares: list[dict[str, g2p_data.Phones]] = [found] * processes()
     if processes() > 1:
         distributed.all_gather_object(shares, found)
@@ -361,18 +361,21 @@ def pieces(whole: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
     return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
-def error_rates(model: Model, references: dict[str, list[g2p_data.Phones]]) -> tuple[float, float]:
-    """Phoneme and word error rate, in percent, of greedy search."""
-    return g2p_data.error_rates(answers(model, list(references)), references)
+def error_rates(model: Model, references: dict[str, list[g2p_data.Phones]], beam: int = 1) -> tuple[float, float]:
+    """Phoneme and word error rate, in percent."""
+    return g2p_data.error_rates(answers(model, list(references), beam), references)
 
 
 def print_table(model: Model, data: g2p_data.Split) -> None:
-    """The error rates on held-out words."""
-    rows = [(part, len(data[part]), *error_rates(model, data[part])) for part in ("dev", "test")]
+    """The error rates on held-out words, without a beam and with one of 4."""
+    rows = [(part, len(data[part]), beam, *error_rates(model, data[part], beam)) for part in PARTS for beam in (1, 4)]
     if process() == 0:
-        print("part   words   phoneme error rate   word error rate")
+        print("part   words   beam   phoneme error rate   word error rate")
         for row in rows:
-            print("{:<5}{:>7,}{:>19.2f} %{:>16.2f} %".format(*row))
+            print("{:<5}{:>7,}{:>7}{:>19.2f} %{:>16.2f} %".format(*row))
+
+
+PARTS: tuple[g2p_data.Part, ...] = ("dev", "test")
 
 
 # -- files

@@ -247,7 +247,7 @@ def _head(view: LoopExplanationView) -> Html:
     total = count_of(len(view["ops"]), "op")
     place = f" · {view['place']} · {total}: " if view["place"] else f" · {total}: "
     totals = counts(view).items()
-    chips = [el("span", el("b", str(count)), f" {PLACES[where]}", style=_chip(where)) for where, count in totals]
+    chips = [el("span", el("b", str(count)), f" {PLACES[where]} ", style=_chip(where)) for where, count in totals]
     return el("div", el("span", view["name"], style=style.NAME), quiet(place), chips)
 
 
@@ -299,7 +299,7 @@ def _cells(ops: list[MovedOp], *, folds: bool) -> list[Html]:
     words = [
         names(ops),
         quiet(f" {reason} ") if reason else None,
-        [el("span", state, style=style.pill(None)) for state in _kept_by(first)],
+        [el("span", state, " ", style=style.pill(None)) for state in _kept_by(first)],
     ]
     listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
     cell = el("details", el("summary", words, style="cursor:pointer"), listed) if folds or first["place"] else words

@@ -21,7 +21,7 @@ from rfnb.display.kit.blocks import Block, Fold, Group, Line, Note, Page
 from rfnb.display.kit.dims import colour_of, describe_dim, dim_word, dims_text
 from rfnb.display.kit.note import Notes
 from rfnb.display.kit.schema import DimView
-from rfnb.display.kit.words import Span, bold, chip, name, quiet
+from rfnb.display.kit.words import Span, bold, chip, name, quiet, web
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, bounded_in, el
@@ -471,7 +471,7 @@ def _blocks(node: ModuleNode, usual: tuple[str, str]) -> Iterator[Block]:
         yield Line(
             Span(
                 [
-                    Span(_name(rows[0]), COLUMN),
+                    Span([_name(rows[0]), web(" ")], COLUMN),
                     [Span(_pill(dim)) for dim in rows[0].dims] if rows[0].dims else quiet(f"{shape} "),
                     [chip(flag, style.ALARM) for flag in flags],
                     quiet(" · ".join(facts)),
@@ -513,4 +513,4 @@ def _pill(dim: Any) -> Html:
     """A pill with few bytes of HTML, which takes font and wrapping from its row."""
     colour = colour_of(dim) or style.GREY
     look = f"background:{style.tint(colour, 0.16)};border-left:3px solid {colour};padding:0 5px;margin-right:4px"
-    return el("span", dim_word(bounded_in(dim)), class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look)
+    return el("span", dim_word(bounded_in(dim)), " ", class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look)

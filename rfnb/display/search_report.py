@@ -73,7 +73,7 @@ def _bar(name: str, setting: SearchReport) -> Html | None:
            style=f"{PART};flex:{count} 1 0;background-color:{style.tint(verdict_colour(verdict), 0.3)}")
         for verdict, count in setting.classes.items()
     ]  # fmt: skip
-    title = el("span", name, style="min-width:80px;margin-right:8px") if name else None
+    title = el("span", name, " ", style="min-width:80px;margin-right:8px") if name else None
     return el("div", title, parts, style="display:flex;max-width:640px;margin:2px 0") if parts else None
 
 

@@ -4,7 +4,7 @@
 `frames` is the step of CTC and transducers. `choice` attaches a step to the body of a loop, `decoding` takes steps of
 any function; `score` has the scorers that both add up. A `trace` keeps what was chosen; `tree` reads one sequence of
 it, and `explain` says why. `found` is what a search returns, `stored` its files, `corpus` the errors of many sequences.
-`replayed` computes again what a recorded search did not keep.
+`replayed` and `repeated` compute again what a recorded search did not keep.
 """
 
 from importlib import import_module as _import_module

@@ -36,7 +36,7 @@ from rfnb.search.beam import (
 )
 from rfnb.search.found import CollectPlan, Found, collect
 from rfnb.search.places import stopped
-from rfnb.search.repeated import Repeated, copied, injected
+from rfnb.search.repeated import RecordedSteps, Repeated, copied, injected
 from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
@@ -125,9 +125,9 @@ def decode(
         groups, diversity, threshold: as of `rf.search.beam_step`.
         ended: "apart": ended hypotheses have places of their own, beside those of the `beam` hypotheses that go on.
             patience, early_stop, most_gain: when a search stops, as of `loop.choice`.
-        record: whether it can be run again, from a copy of the first state, for `tree.keep`, pruned candidates of any
-            rank, and the scores of references. copy_state: makes the copies; by default, of tensors, arrays and numbers
-            in containers.
+        record: whether it is a run, `found.run`, as that of `rf.steps`; and can be run again, from a copy of the first
+            state, for `tree.keep`, pruned candidates of any rank, and the scores of references. copy_state: makes the
+            copies; by default, of tensors, arrays and numbers in containers.
 
     Raises SearchError if what `step` returns does not fit, ParameterError for numbers out of range.
     """
@@ -172,25 +172,34 @@ def decode(
         include_eos=include_eos,
     )  # fmt: skip
     prev = search.state.labels[:, :beam].reshape(-1)
-    device = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
+    search.device_of_state = next((str(leaf.device) for leaf in leaves(state) if hasattr(leaf, "device")), None)
     state = map_leaves(_Rows(np.repeat(np.arange(sequences), beam), sequences).of, state)
-    in_order = np.arange(len(prev))
-    while not search.done:
-        raw, state = _pair(step(search.backend.from_numpy_raw(prev, device), state))
-        prev, rows = search.extend(raw)
-        if search.steps == 1 or not (rows == in_order).all():  # the first step also checks the state
-            state = map_leaves(_Rows(rows, len(rows)).of, state)
-    found = search.found(tags)
     if not record:
-        return found
-    copies, first, constraints = copy_state or copied, own.pop("state"), tuple(constraints)
+        decode_steps(search, step, prev, state)
+        return search.found(tags)
+    label = label_dim if label_dim is not None or vocab is None else Dim(len(vocab), name="labels", vocab=vocab)
+    recorded = RecordedSteps(decode_steps, label)
+    with recorded:
+        decode_steps(search, step, prev, state)
+    found = search.found(tags)
+    copies, constraints = copy_state or copied, tuple(constraints)
 
     def again(**options: object) -> Found:
         with search.backend.no_gradients():
-            return decode(**{**own, **options, "state": copies(first)})
+            return decode(**{**own, **options, "state": copies(own["state"])})
 
     repeated = Repeated(again, found.trace, rules, constraints, changed=change is not None)
-    return replace(found, trace=replace(found.trace, again=repeated))
+    found = replace(found, trace=replace(found.trace, again=repeated))
+    repeated.take_run(recorded.run_of(found, batch, tags))
+    return found
+
+
+def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: Any) -> None:
+    """Makes all steps of a search. prev: the label before, of each hypothesis. [batch · beam]"""
+    while search.goes_on():
+        scores, state = search.made(prev, step, state)
+        prev, rows = search.extend(scores)
+        state = search.followed(rows, state)
 
 
 OTHER_NAMES = {
@@ -249,6 +258,7 @@ class Decoding:
         self.dims, self.labels = (batch, Dim(places, name="beam")), labels or Dim(None, name="labels")
         self.of_batch = current_lengths([batch])
         self.going = rules.living or places
+        self._in_order = np.arange(shape[0] * self.going)
         self._first_going = np.arange(shape[0])[:, None] * self.going
         scores = np.full(shape, -np.inf, "float32")
         scores[:, :: places // rules.groups] = 0
@@ -257,16 +267,17 @@ class Decoding:
         self.lengths, self.steps = np.zeros(shape, "int64"), 0
         self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
         self.device: str | None = None  # of the scores
+        self.device_of_state: str | None = None
         self._first = np.arange(shape[0])[:, None] * places  # the row of the first hypothesis of each sequence
         self._candidates = 0  # with those without a place
         self._is_end = np.zeros(0, bool)  # of each label
         self._first_label: Any = None  # see `advance_arrays`
         self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change)
         self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
+        self.injections = {injection.step: injection for injection in injected.get()}
         self._is_by_rank = rules.by_rank
         self._checked: Any = None  # type, dtype and shape of the scores of a step
         self._is_quick = False  # whether arrays of the model's scores are all that a step needs
-        self.injection = injected.get()
         self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
         self._look()
 
@@ -275,10 +286,14 @@ class Decoding:
         self.past = self.state.ended | (self.steps >= self.limits)[:, None]
         self.done = bool(self.past.all())
 
+    def goes_on(self) -> bool:
+        """Whether there is another step."""
+        return not self.done
+
     def extend(self, raw: object) -> tuple[np.ndarray, np.ndarray]:
         """A step with the scores of the model. Returns the labels, [N], and the rows that they extend."""
         beam, past, going = self.past.shape[1], self.past, self.going
-        wide, parts = self._injected(raw) if self.injection is not None else self._best(raw)
+        wide, parts = self._injected(raw) if self.steps in self.injections else self._best(raw)
         labels, parents = wide.labels[:, :beam], wide.parents[:, :beam]
         scores, counts = wide.scores[:, :beam], wide.counts[:, :beam]
         rows = parents + self._first
@@ -315,6 +330,23 @@ class Decoding:
         if going < beam:  # only those that go on; they extend such ones
             labels, rows = labels[:, :going], np.minimum(parents[:, :going], going - 1) + self._first_going
         return labels.reshape(-1), rows.reshape(-1)
+
+    def made(self, prev: np.ndarray, step: Step, state: Any) -> tuple[Any, Any]:
+        """The scores and the state that `step` gives for the last labels, [N]."""
+        made: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise SearchError(
+                "decode: `step` returns something other than two values",
+                got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
+                expected="scores, state",
+                hint="return scores, state; a step without a state: return scores, None",
+            )
+        return made
+
+    def followed(self, rows: np.ndarray, state: Any) -> Any:
+        """The state of the hypotheses that extend these rows; the first step also checks it."""
+        moves = self.steps == 1 or not (rows == self._in_order).all()
+        return map_leaves(_Rows(rows, len(rows)).of, state) if moves else state
 
     def _settled(self, last: np.ndarray, *, empty: bool = False) -> dict[str, np.ndarray]:
         """What the end of the search is worth to each hypothesis, by name. [batch, beam]
@@ -390,9 +422,7 @@ class Decoding:
     def _injected(self, raw: object) -> tuple[BeamState, dict[str, np.ndarray]]:
         """The best candidates, of which another one has a place."""
         self._check(raw)
-        count, injection = self._candidates, self.injection
-        if injection is None or injection.step != self.steps:
-            return self._best(raw)
+        count, injection = self._candidates, self.injections[self.steps]
         self._candidates = self.past.shape[1] * self.labels.get_dim_value()
         wide, parts = self._best(raw)
         self._candidates = count
@@ -525,18 +555,6 @@ def _first(chosen: BeamState, best: BeamState, count: int) -> BeamState:
     best = best._replace(scores=np.where(doubles, -np.inf, best.scores))
     tail = [np.take_along_axis(part, order, axis=1) for part in best[:4]]
     return BeamState(*(np.concatenate(pair, axis=1) for pair in zip(chosen[:4], tail, strict=True)))
-
-
-def _pair(made: object) -> tuple[Any, Any]:
-    """What `step` has returned, if it is a pair."""
-    if not isinstance(made, tuple) or len(made) != 2:
-        raise SearchError(
-            "decode: `step` returns something other than two values",
-            got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
-            expected="scores, state",
-            hint="return scores, state; a step without a state: return scores, None",
-        )
-    return made
 
 
 class _Rows:

@@ -1,20 +1,27 @@
-"""A search of `rf.search.decode` that is run again, for what it did not keep: other candidates, forced scores."""
+"""A search of `rf.search.decode` that is recorded: the run of its steps, and what it did not keep, by running again."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.search.rules import BeamRules
 from rfnb.search.trace import DEPTH, Candidates, Sums, Trace
 from rfnb.search.variants.constraints import forced
+from rfnb.trace.plain.record import record_loops
+from rfnb.trace.run.run import Run
+from rfnb.trace.run.runs import runs
 
 if TYPE_CHECKING:
     from rfnb.search.beam import BeamState
@@ -51,7 +58,7 @@ class Injection:
         return np.concatenate([np.insert(others[: beam - 1], self.place, found[0]), behind])
 
 
-injected: ContextVar[Injection | None] = ContextVar("injected", default=None)
+injected: ContextVar[tuple[Injection, ...]] = ContextVar("injected", default=())
 """What the search that runs now changes."""
 
 
@@ -92,13 +99,23 @@ class Repeated:
         changed: whether a function changes its scores.
     """
 
-    run = None
-
     def __init__(self, again: Callable[..., Found], trace: Trace, rules: BeamRules, constraints: Any, changed: bool):
         self._again, self._trace, self.rules, self.constraints, self.changed = again, trace, rules, constraints, changed
         self._ranked: dict[int, Candidates] = {}
+        self._injected = injected.get()
+        self._run: Callable[[], Run | None] = lambda: None
 
     why_not: str | None = None
+
+    @property
+    def run(self) -> Run | None:
+        """The run of its steps, if it is still kept."""
+        return self._run()
+
+    def take_run(self, run: Run | None) -> None:
+        """Takes the run, which it does not keep alive."""
+        if run is not None:
+            self._run = weakref.ref(run)
 
     def pruned(self) -> Candidates | None:
         """The best pruned candidates of each step."""
@@ -149,12 +166,15 @@ class Repeated:
         beam = self._trace.labels.shape[2]
         place = self.rules.last_place(beam, step, label, parent, copy=False)
         injection = Injection(sequence, step, label, parent, place)
-        found = self._repeated(injection)
+        found = self._repeated(injection, record=True)
+        run = found.trace.again.run if found.trace.again is not None else None
+        if run is not None:
+            run.parent, run.forked_at = self.run, step
         return Kept(found) if injection.scores[parent] > -np.inf else None
 
     def _repeated(self, injection: Injection | None, **options: Any) -> Found:
         """The search again. Raises SearchError if it is another one up to the step where it is changed."""
-        token = injected.set(injection)
+        token = injected.set((*self._injected, *([injection] if injection else [])))
         try:
             found = self._again(**options)
         finally:
@@ -167,3 +187,38 @@ class Repeated:
                     hint="the model has changed since, draws random numbers, or changes what is not in its state",
                 )  # fmt: skip
         return found
+
+
+class RecordedSteps(record_loops):
+    """Records the steps of the search inside the block.
+
+    Args:
+        function: the one whose loop makes the steps.
+        labels: their dim, if it is known.
+    """
+
+    def __init__(self, function: Callable[..., None], labels: Dim | None):
+        names: dict[str, list[str | Dim]] = {
+            "scores": ["hypotheses", labels or "labels"],
+            "prev": ["hypotheses", *([labels] if labels else [])],
+            "rows": ["hypotheses"],
+        }
+        super().__init__(function, dims=names)
+        self.warns = False  # of a search without steps
+        self._code = function.__code__
+        self._before = self._newest()
+
+    def run_of(self, found: Found, batch: Dim, tags: Sequence[str] | None) -> Run | None:
+        """The run of the search, which has its tree; None if it was not recorded."""
+        run = self._newest()
+        if run is None or run is self._before:
+            return None
+        replay: Any = run.replay
+        replay.searched, replay.sequences = found, (batch, Size([], len(found), tags=tags))
+        return run
+
+    def _newest(self) -> Run | None:
+        return next((run for run in runs if run.name == self._code.co_name), None)
+
+    def _chosen(self, code: CodeType) -> bool:
+        return code is self._code

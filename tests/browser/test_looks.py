@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,7 @@ BROKEN = """view => {
   return broken;
 }"""
 """Words that are on two lines."""
+PICTURE = re.compile(r"data:image/svg\+xml;base64,([\w+/=]+)")
 COLOURS = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
@@ -80,3 +83,16 @@ def test_each_view_fits_and_can_be_read_in_all_colours(all_views: Page, missing)
     assert found == [], "\n".join(found)
     all_views.set_viewport_size({"width": 280, "height": 900})
     assert faults(all_views, missing) == []
+
+
+def test_static_views_and_their_pictures_can_be_read_in_both_themes(page: Page):
+    parts = {name: str(view.html) for name, view in views(harmless).items()}
+    codes = {code: name for name, html in parts.items() for code in PICTURE.findall(html)}
+    assert len(codes) > 10
+    found = []
+    for html, name in {"".join(parts.values()): "all", **{b64decode(c).decode(): n for c, n in codes.items()}}.items():
+        page.set_content(f'<html lang="en" style="color-scheme:light dark"><body>{html}</body></html>')
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            found += [f"{name}, {scheme}: {words}" for words in weak_words(page)]
+    assert found == [], "\n".join(found)

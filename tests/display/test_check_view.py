@@ -63,7 +63,7 @@ def test_what_is_in_order_is_one_line(x):
     ]:
         view = rf.show(report)
         assert (view.text, repr(report)) == (said, said)
-        assert ">passed</span>" in view.html
+        assert ">passed </span>" in view.html
         assert said in unescape(view.html)
         assert len(view.table()) == 0
 

@@ -29,7 +29,10 @@ SVG_ELEMENTS = frozenset(
         *"defs marker pattern clipPath use image style".split(),
     ]
 )
-STYLES = {"@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}"}
+STYLES = {
+    "@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}",
+    "@media (prefers-color-scheme:dark){[fill='#666666']{fill:#a0a0a0}}",
+}
 """What drawings have as a style sheet: no word of a user."""
 ADDRESS = re.compile(r"data:image/(png|svg\+xml);base64,[A-Za-z0-9+/=]+|#[-\w]*")
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")

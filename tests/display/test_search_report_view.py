@@ -41,7 +41,7 @@ def test_settings_are_side_by_side_with_the_wrong_outputs():
     wrong = [name for name in "xyz" if any(setting[name].verdict != "correct" for setting in report.settings.values())]
     assert {"x", "z"} <= set(wrong) == set(re.findall(r"<td[^>]*>([xyz])</td>", html))
     for row in (setting[name] for setting in report.settings.values() for name in wrong):
-        assert f">{row.verdict}</span>{row.output or '(no labels)'}" in html
+        assert f">{row.verdict} </span>{row.output or '(no labels)'}" in html
     table = view.table()
     assert table.columns[:3] == ["setting", "sequences", "label errors"] and len(table) == 2
     assert all(words in html for words in ("beam 1", "beam 9", given[0], "flex:"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import re
+import signal
 import time
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 import rfnb as rf
 from rfnb.errors import LaunchError
 from rfnb.trace.run import job as files
+from tests.jobs.scripts import run_script
 
 
 @pytest.fixture
@@ -136,6 +140,54 @@ def test_damaged_files_are_named_and_nothing_is_lost(folder, job, content):
     assert job.runs == []
     text = str(rf.show(job).text)
     assert "progress-99999.json" in text and "broken-000001.rfrun" in text
+
+
+KILLED = """
+import os, signal, torch
+import rfnb as rf
+from rfnb.trace.plain import stretches
+stretches.CREDIT = 1e9  # each step is written, however slow the machine is
+rf.options.record = "last"
+seen = []
+weight = torch.zeros(2)
+for n in rf.progress(range(100), name="train"):
+    for part in range(2):
+        loss = torch.tensor(float(10 * n + part))
+    seen.append(n)
+    weight.add_(1.0)
+    if n == {last}:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", [1, 5, 90])
+def test_a_killed_process_loses_the_step_that_it_is_in(tmp_path, last):
+    done = run_script(KILLED.replace("{last}", str(last)), tmp_path, RFNB_JOB=str(tmp_path / "job"))
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    job = rf.attach(tmp_path / "job")
+    job.stop()
+    steps = []
+    for run in job.runs:
+        first, end = map(int, re.fullmatch(r"train, steps (\d+) … (\d+) · rank 0", run.name).groups())
+        assert len(run) == end - first + 1
+        for number, n in enumerate(range(first, end + 1)):
+            assert (run[number].n.item(), run[number].loss.item()) == (n, 10 * n + 1)
+            assert run[number].eval("len(before.seen)") == n
+        steps += range(first, end + 1)
+    assert steps == [*range(max(0, last - 64), last)][-len(steps) :] and len(steps) >= min(last, 48)
+
+
+def test_a_loop_that_ends_leaves_one_file(folder):
+    with rf.recording("last"):
+        for _ in rf.steps(range(20), name="plain"):
+            value = 1  # noqa: F841
+    assert len([*folder.glob("rank-0/runs/*.rfrun")]) == 1
+    with contextlib.suppress(ValueError), rf.recording("last"):
+        for step in rf.steps(range(20), name="failing"):
+            if step == 3:
+                raise ValueError
+    assert sorted(path.name.split("-")[0] for path in folder.glob("rank-0/runs/*.rfrun")) == ["failing", "plain"]
 
 
 def test_a_full_disk_does_not_end_the_training(folder, capsys):

@@ -134,5 +134,50 @@ def test_a_search_that_is_another_one_when_it_runs_again():
     noise[2] = 9.0
     with pytest.raises(SearchError, match="not the same"):
         found.tree[0].keep(2, "c")
-    with pytest.raises(SearchError, match="runs a search again"):
-        _ = found.run
+
+
+def test_a_recorded_search_is_a_run_with_its_tree_and_its_values(tmp_path):
+    found = decoded(Net(5, 2, 4), tags=["x", "y"])
+    run = found.run
+    assert run is rf.runs["decode_steps"] and run.found is found and run.tags == ["x", "y"]
+    assert run.steps == max(tree.steps for tree in found.tree)
+    rows = run[2].rows.raw_tensor.reshape(2, 3) - torch.tensor([[0], [3]])
+    assert rows.tolist() == found.trace.parents[2].tolist()
+    assert run[2].prev.labels() == [found.tree[0].label(label) for label in found.trace.labels[2].reshape(-1)]
+    scores = run[3].scores.raw_tensor.log_softmax(-1)
+    for sequence, tree in enumerate(found.tree[:1]):
+        for node in tree.nodes(3):
+            before = tree.node(2, node.parent)
+            if not (node.ended or before.ends or before.ended):
+                gain = scores[3 * sequence + node.parent, node.label]
+                assert node.score - before.score == pytest.approx(float(gain), abs=1e-5)
+    read = rf.load_run(run.save(tmp_path / "decode.rfrun"))
+    assert read.found.nbest(3) == found.nbest(3) and read.tags == ["x", "y"]
+
+
+def test_a_kept_candidate_has_a_run_of_its_own_and_is_kept_in_others():
+    found = decoded(Net(5, 2, 4))
+    tree = found.tree[0]
+    node = tree.pruned(1, 12)[-1]
+    kept = tree.keep(node)
+    assert kept.run.parent is found.run and kept.run.forked_at == 1
+    again = kept.keep(kept.pruned(3)[0])
+    assert again.run.parent is kept.run and again.run.found.tree[0].prefix(1, 2) == kept.prefix(1, 2)
+    assert kept.prefix(1, 2)[-1] == node.label
+
+
+def test_a_fork_goes_on_from_edited_values():
+    net = Net(5, 2, 4)
+    step, state = step_of(net)
+    joined = torch.cat([state["h"], state["x"]], -1)
+
+    def one(prev, both):
+        scores, new = step(prev, dict(zip("hx", both.split(state["h"].shape[1], -1), strict=True)))
+        return scores, torch.cat([new["h"], new["x"]], -1)
+
+    run = rf.search.decode(one, joined, beam=3, **OPTIONS).run
+    same, other = run.fork(2), run.fork(2, state=torch.zeros(6, joined.shape[1]))
+    assert not rf.compare(run, same).differing
+    expected = one(run[1].prev.raw_tensor, torch.zeros(6, joined.shape[1]))[0]
+    torch.testing.assert_close(other[2].scores.raw_tensor, expected)
+    assert run[2].scores.raw_tensor.ne(expected).any()  # the run itself is as it was

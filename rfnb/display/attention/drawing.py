@@ -24,7 +24,7 @@ from rfnb.display.markup.elements import chip, fold, quiet, wide
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for
-from rfnb.display.markup.svg import data_uri
+from rfnb.display.markup.svg import WORDS, data_uri
 from rfnb.display.tensor.describe import sequence
 from rfnb.display.tensor.entries import shown, tokens
 from rfnb.errors import ViewError
@@ -33,7 +33,6 @@ FEW = 16 - 4
 """Shades in pictures with four bits per pixel, where NaN, masked and hatched cells need colours too."""
 MARGIN = 12
 """Largest number of hatched rows and columns of padding that are drawn after the end."""
-WORDS = "#7f7f7f"
 PATH = style.PALETTE[1]
 FONT = "font-family:ui-monospace,monospace;font-size:11px"
 WIDTH, HEIGHT = 640, 420
@@ -147,7 +146,7 @@ def scale_bar(top: object) -> Html:
     strip = png.picture(np.linspace(0, 1, 64)[None, :], scale="sequential")
     look = f"width:64px;height:9px;border:1px solid {style.tint(style.GREY, 0.5)};display:inline;margin:0 4px"
     return el(
-        "span", "0", el("img", src=strip, alt="to", width=64, height=9, style=look, data_rfnb_bright=""), short(top),
+        "span", "0", el("img", src=strip, alt=" to ", width=64, height=9, style=look, data_rfnb_bright=""), short(top),
         style=f"{style.QUIET};{style.NUMBERS};white-space:nowrap", data_rfnb_still="",
     )  # fmt: skip
 
@@ -388,7 +387,7 @@ def rounded(number: object) -> Any:
 
 def _which(view: AttentionView) -> Html | None:
     words = which_head(view)
-    return el("span", words, style=f"{style.NAME};margin-right:10px", **STILL) if words else None
+    return el("span", words, " ", style=f"{style.NAME};margin-right:10px", **STILL) if words else None
 
 
 def which_head(view: AttentionView) -> str:

@@ -283,7 +283,7 @@ def legend_html(view: BeamView) -> Html:
         (_fall_place([Column(column) for column in columns], view) is not None, "✂", "the reference fell out"),
     ]  # fmt: skip
     look = "display:inline-block;margin-right:14px"
-    shown = [el("span", mark, " ", quiet(words), style=look) for occurs, mark, words in items if occurs]
+    shown = [el("span", mark, " ", quiet(words), " ", style=look) for occurs, mark, words in items if occurs]
     return el("div", shown, style="font-size:12px", data_rfnb_still=True)
 
 

@@ -287,7 +287,7 @@ def _pill(cell: StripCell | None) -> Html | None:
     odd = f";outline:2px solid {style.ALARM}" if cell["odd"] else ""
     mark = el("b", "≠ ") if cell["odd"] else None
     if dim is None:
-        return el("span", mark, cell["word"], style=style.pill(None) + odd)
+        return el("span", mark, cell["word"], " ", style=style.pill(None) + odd)
     return named_pill(dim, [mark, cell["word"]], odd)
 
 

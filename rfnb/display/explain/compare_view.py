@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rfnb.core.ground.text import count_of
 from rfnb.display.explain.life import rounded
 from rfnb.display.kit.blocks import Block, Facts, Figure, Fold, Grid, Group, Line, Note, Only, Page
-from rfnb.display.kit.words import Span, Words, bold, chip, markup, quiet
+from rfnb.display.kit.words import Span, Words, bold, chip, markup, quiet, web
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table, wide
 from rfnb.display.markup.html import el
@@ -198,7 +198,7 @@ def _inside(pair: Pair) -> list[Block]:
 
 def _pill(prefix: BeamPrefix, colour: str) -> Span:
     words = quiet(f" rank {prefix.rank} · {number(prefix.score)}")
-    return Span([bold(prefix.text or NONE), words], style.pill(colour))
+    return Span([bold(prefix.text or NONE), words, web(" ")], style.pill(colour))
 
 
 def _hypotheses_grid(pair: Pair) -> Figure:

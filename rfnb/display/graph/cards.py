@@ -14,7 +14,7 @@ from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
 from rfnb.display.markup.numbers import percent
 
-INK, DARKER, QUIET, FAINT = "#23262d", "#4a505b", "#596069", "#7f7f7f"
+INK, DARKER, QUIET, FAINT = "#23262d", "#4a505b", "#596069", svg.WORDS
 PAPER, BORDER = "#f4f5f8", "#b4bac6"
 OP, PORT = "#e7e9ee", "#dfe8f3"
 FAILED, FAILED_PAPER = "#c22f2f", "#fdecea"

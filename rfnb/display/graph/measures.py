@@ -12,7 +12,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.display.graph.names import class_of, path_of
 from rfnb.display.graph.schema import GraphMeasured, GraphView, NodeNumber
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, quiet
+from rfnb.display.markup.elements import Table, chip, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import duration, percent, short, size
 
@@ -282,7 +282,7 @@ def legend_html(view: GraphView) -> Html | None:
     if not measured:
         return None
     alarm = measured["alarm"]
-    lines = [el("div", el("span", alarm, style=style.chip(style.ALARM)))] if alarm else []
+    lines = [el("div", chip(alarm, style.ALARM))] if alarm else []
     bar = "background:linear-gradient(to right,#f4f5f8,#f7b25e);padding:0 16px;margin-right:8px;border-radius:3px"
     scale = el("span", " ", style=f"{bar};{style.BORDER}")
     words = [el("div", scale if i == 0 else None, quiet(line)) for i, line in enumerate(measured["legend"])]

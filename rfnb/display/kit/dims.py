@@ -94,14 +94,9 @@ def dim_pill(dim: DimView) -> Html:
 
 def named_pill(dim: DimView, words: Child, look: str = "") -> Html:
     """The pill of a dim with text of your choice in it."""
-    return el(
-        "span",
-        words,
-        class_="rfnb-dim",
-        data_rfnb_dim=dim["serial"],
-        style=style.pill(colour_of(dim)) + look,
-        title=origin(dim),
-    )
+    look = style.pill(colour_of(dim)) + look
+    serial = dim["serial"]
+    return el("span", words, " ", class_="rfnb-dim", data_rfnb_dim=serial, style=look, title=origin(dim))
 
 
 def palette_index(serial: int, most: int = 4096) -> int:

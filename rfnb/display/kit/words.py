@@ -82,7 +82,7 @@ def chip(words: Words, colour: str, text: str | None = None) -> Span:
     >>> plain(chip("NaN", style.ALARM, text="[NaN]"))
     '[NaN]'
     """
-    return Span(words, style.chip(colour), text)
+    return Span([words, web(" ")], style.chip(colour), text)
 
 
 def web(*words: Words) -> Span:

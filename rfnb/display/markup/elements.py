@@ -20,7 +20,7 @@ def quiet(*words: Child, tag: str = "span") -> Html:
 
 def chip(words: Child, colour: str) -> Html:
     """A word that should be noticed."""
-    return el("span", words, style=style.chip(colour))
+    return el("span", words, " ", style=style.chip(colour))
 
 
 def fold(title: Child, *inside: Child, **attrs: object) -> Html:

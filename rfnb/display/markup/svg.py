@@ -15,6 +15,8 @@ from rfnb.errors import ViewError
 from rfnb.printable import printable_name
 
 FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',Verdana,sans-serif"
+WORDS = "#666666"
+"""Colour of words that stand on the page itself, outside of boxes."""
 NARROW = frozenset("ijlI.,:;'|!ft()[]{} -/\\·")
 WIDE = frozenset("mwMW@%—")
 Point = tuple[float, float]
@@ -137,8 +139,9 @@ def of_png(uri: str) -> Html:
 
 
 def data_uri(svg: str) -> str:
-    """An SVG as a data URI, for the `src` of an image."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+    """An SVG as a data URI, for the `src` of an image, where words on the page itself are lighter if it is dark."""
+    dark = el("style", f"@media (prefers-color-scheme:dark){{[fill='{WORDS}']{{fill:#a0a0a0}}}}")
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.replace(">", f">{dark}", 1).encode()).decode()
 
 
 LONGEST = 30

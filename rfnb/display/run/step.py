@@ -59,8 +59,8 @@ class ChosenSequence:
 
     def after(self, step: int) -> dict[Dim, int]:
         """The positions in the states after a step."""
-        index, place = of_sequence(self.run, self.sequence), self.place(step)
-        return index if place is None else {**index, self.run.replay.lineages[0].final: place}
+        index, place, beams = of_sequence(self.run, self.sequence), self.place(step), self.run.replay.lineages
+        return index if place is None or not beams else {**index, beams[0].final: place}
 
     def live(self, value: Any, step: int, begun: int | None = None) -> np.ndarray | None:
         """Which entries belong to sequences that reach the step `begun`, and to hypotheses that have not ended."""

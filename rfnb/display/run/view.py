@@ -422,7 +422,7 @@ def _head(view: HistoryView) -> Html:
         "div",
         el("span", name, style=style.NAME),
         quiet(" · " + " · ".join(details) + " "),
-        [el("span", flag, style=style.chip(style.ALARM) + ";white-space:nowrap") for flag in view["run"]["flags"]],
+        [el("span", flag, " ", style=style.chip(style.ALARM) + ";white-space:nowrap") for flag in view["run"]["flags"]],
         style=style.HEAD,
     )
 

@@ -155,11 +155,11 @@ def stats_html(view: TensorView, stats: TensorStats) -> Html:
     """Statistics as one line of HTML, errors first."""
     return el(
         "div",
-        [el("span", alarm, style=style.chip(style.ALARM) + WHOLE) for alarm in alarms(stats)],
-        [el("span", words, title=COUNTED, style=style.chip(style.WARN) + WHOLE) for words in warnings(view, stats)],
+        [el("span", text, " ", style=style.chip(style.ALARM) + WHOLE) for text in alarms(stats)],
+        [el("span", text, " ", title=COUNTED, style=style.chip(style.WARN) + WHOLE) for text in warnings(view, stats)],
         [_pair(sign, number) for sign, number in moments(stats, ids=view["sparse"] is not None)],
-        [el("span", text, style=style.NUMBERS + ";display:inline-block;margin-right:12px") for text in spread(stats)],
-        [el("span", text, style=style.QUIET + ";margin-right:12px") for text in facts(view, stats)],
+        [el("span", text, " ", style=f"{style.NUMBERS};{APART}") for text in spread(stats)],
+        [el("span", text, " ", style=style.QUIET + ";margin-right:12px") for text in facts(view, stats)],
     )
 
 
@@ -174,7 +174,10 @@ def _leaks(stats: TensorStats) -> bool:
 
 def _pair(sign: str, number: str) -> Html:
     words = join(quiet(sign + " "), el("span", number, style=style.NUMBERS))
-    return el("span", words, style="display:inline-block;margin-right:12px")
+    return el("span", words, " ", style=APART)
+
+
+APART = "display:inline-block;margin-right:12px"
 
 
 def to_text(view: TensorView) -> str:

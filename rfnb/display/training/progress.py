@@ -350,8 +350,6 @@ def _is_first() -> bool:
 
 SIZE = (340.0, 150.0)
 LEFT, RIGHT, TOP, BOTTOM = 48.0, 8.0, 8.0, 18.0
-INK = "#808080"
-"""Colour of words and lines, readable on light and dark pages."""
 FAR = 50.0
 """Ratio of highest to lowest value from which the axis is logarithmic."""
 
@@ -419,14 +417,14 @@ def _share(value: float, low: float, high: float, log: bool) -> float:
 
 def _level(value: float, y: float) -> list[Html]:
     return [
-        _line([(LEFT, y), (SIZE[0] - RIGHT, y)], stroke=INK, stroke_width=1, opacity=0.25),
-        svg.words(LEFT - 5, y + 4, short(value), fill=INK, text_anchor="end"),
+        _line([(LEFT, y), (SIZE[0] - RIGHT, y)], stroke=style.GREY, stroke_width=1, opacity=0.25),
+        svg.words(LEFT - 5, y + 4, short(value), fill=svg.WORDS, text_anchor="end"),
     ]
 
 
 def _step(step: float, x: float) -> Html:
     anchor = "end" if x > SIZE[0] - RIGHT - 12 else "middle"
-    return svg.words(x, SIZE[1] - 4, short(int(step)), fill=INK, text_anchor=anchor)
+    return svg.words(x, SIZE[1] - 4, short(int(step)), fill=svg.WORDS, text_anchor=anchor)
 
 
 def _line(points: Sequence[Point], **attrs: object) -> Html:

@@ -72,7 +72,7 @@ def _strip(shown: NetDiff) -> Html:
 
 def _box(text: str, colour: str, more: str) -> Html:
     look = f"border:1px solid {colour};border-left:4px solid {colour};border-radius:3px;padding:1px 6px{more}"
-    return el("span", text, style=look)
+    return el("span", text, " ", style=look)
 
 
 def describe_comparison(shown: NetComparison) -> Page:

@@ -517,5 +517,5 @@ def _pills(dims: Sequence[DimView]) -> list[Html]:
     for dim in dims:
         colour = colour_of(dim) or style.GREY
         look = f"background:{style.tint(colour, 0.16)};border-left:3px solid {colour};padding:0 5px;margin-right:4px"
-        pills.append(el("span", dim_word(dim), class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look))
+        pills.append(el("span", dim_word(dim), " ", class_="rfnb-dim", data_rfnb_dim=dim["serial"], style=look))
     return pills

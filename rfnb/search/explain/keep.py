@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rfnb.search.tree import Tree
     from rfnb.trace.run.run import Run
 
-NO_RUN = "rf.search.decode runs a search again, but records no steps of Python"
-"""Why a search of `decode` that is recorded has none."""
+NO_RUN = "it is no longer kept"
+"""Why a search of `decode` that was recorded has none."""
 
 HINT = "rf.Loop(…, debug=True) records; loop.run holds the run; or rf.search.decode(…, record=True)"
 """Hint of errors about a search without a run."""

@@ -114,6 +114,8 @@ def _all_of(loop: Iterations) -> Iterator[Iterations]:
 class _Client:
     """A client that wants the loop of a fork."""
 
+    stores = False
+
     dims: Any = None
 
     def __init__(self, code: CodeType, number: int):

@@ -23,6 +23,7 @@ from rfnb.trace.run.run import Run
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Around, Moment
     from rfnb.trace.plain.pause import LinePauses
+    from rfnb.trace.plain.stretches import Stretches
     from rfnb.trace.plain.values import Kept
     from rfnb.trace.run.axis_names import Axes
 
@@ -59,6 +60,7 @@ class Iterations:
         self.pauses: LinePauses | None = None  # while it runs
         self.run: Run | None = None  # if it was needed while the loop ran
         self.was_paused = False
+        self.stretches: Stretches | None = None  # of a job
 
     @property
     def text(self) -> LoopText:

@@ -125,6 +125,8 @@ class FunctionRecorder(FrameRecorder):
         dims: for variables, the names of their axes.
     """
 
+    stores = True
+
     def __init__(
         self,
         code: CodeType,
@@ -381,7 +383,7 @@ class OneLoop:
     """A client that wants one loop of a frame, with those inside it, once; the arguments are those of `record_loop`."""
 
     def __init__(self, number: int, name: str | None, dims: Axes | None, stores: bool, pausing: Callable[[], object]):
-        self._number, self._name, self.dims, self._stores, self.pausing = number, name, dims, stores, pausing
+        self._number, self._name, self.dims, self.stores, self.pausing = number, name, dims, stores, pausing
 
     def chooses(self, code: CodeType) -> bool:
         """No frame but the one that is followed already."""
@@ -399,7 +401,7 @@ class OneLoop:
         """Stores the run of the loop."""
         if loop.number == self._number:
             self.left()
-            if self._stores or loop.was_paused:
+            if self.stores or loop.was_paused:
                 _store(loop)
 
     def left(self) -> None:
@@ -409,6 +411,8 @@ class OneLoop:
 
 class AllLoops:
     """A client that wants all loops of chosen code."""
+
+    stores = True
 
     def __init__(self, chooses: Callable[[CodeType], bool], dims: Axes | None):
         self.chooses, self.dims = chooses, dims

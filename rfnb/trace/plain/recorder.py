@@ -23,10 +23,12 @@ from rfnb.trace.plain.hidden import Around, Hidden, Moment
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Raised, Summary, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
+from rfnb.trace.plain.stretches import Stretches
 from rfnb.trace.plain.syntax import BEFORE, CodePlace, Outline, Use, outline
 from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.plain.variables import FrameVariables
 from rfnb.trace.run.failure import Failure
+from rfnb.trace.run.job import JOB
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.syntax import LoopText
@@ -36,10 +38,11 @@ if TYPE_CHECKING:
 class Client(Protocol):
     """What wants loops to be recorded.
 
-    dims: for variables, the names of their axes.
+    dims: for variables, the names of their axes. stores: whether it keeps runs.
     """
 
     dims: Axes | None
+    stores: bool
 
     def chooses(self, code: CodeType) -> bool:
         """Whether frames that run this code are followed from their first line on."""
@@ -380,6 +383,8 @@ class FrameRecorder:
             self._open.append(loop)
         elif self._frame is not None:
             names = self._pause(names, ended=True)
+        if len(self._open) == 1 and self._open[0].starts and JOB in os.environ:
+            self._write(self._open[0])
         loop = self._open[-1]
         hidden = variables.hidden
         loop.starts.append(len(variables.log.uses) if tested is None else tested.at)
@@ -401,6 +406,13 @@ class FrameRecorder:
         if variables.budgets.is_due(hidden.bytes) and variables.count():
             self._tested = max(self._tested - forget_oldest(variables, self._open), 0)
             self._before_test = None
+
+    def _write(self, loop: Iterations) -> None:
+        """Writes the newest iterations of the outermost loop for those who follow this job."""
+        if self._client_of(loop).stores:
+            self._mark_ends()
+            loop.stretches = loop.stretches or Stretches()
+            loop.stretches.after_step(loop)
 
     def _around(self, loop: Iterations) -> Around:
         values = self.variables.log.values
@@ -450,6 +462,8 @@ class FrameRecorder:
         for client in [*self.clients]:
             if client.wants(loop.text, loop.number):
                 client.done(loop)
+        if loop.stretches is not None:
+            loop.stretches.end()
 
     def _failure(self, loop: Iterations, error: BaseException) -> Failure:
         """The error that ended the last iteration of a loop."""

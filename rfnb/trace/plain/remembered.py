@@ -480,6 +480,7 @@ def run_of(
     replay = Remembered(iterations, dims, raised_in) if run is None else run.replay
     assert isinstance(replay, Remembered)
     replay.also = also
+    replay.sequences = replay.sequences if parent is None else parent.replay.sequences
     done = len(iterations.starts) - (replay.failed is not None)
     size = Size([], done)
     if run is not None:

@@ -22,19 +22,28 @@ from rfnb.trace.run.axis_names import is_unnamed
 from rfnb.trace.run.names import LostValue, NoValue, TypeOnly
 
 if TYPE_CHECKING:
+    from rfnb.core.dims.lengths import Size
     from rfnb.trace.run.run import Run
 
 
 class PlainSteps:
-    """The part of `Replayable` that is the same for all plain Python code: no ops, no search, no computing again."""
+    """The part of `Replayable` that is the same for all plain Python code: no ops, no computing again.
+
+    searched: what the steps found, if they are those of `rf.search.decode`; sequences: those of the search.
+    """
 
     seed, every = 0, 1
     is_isolated = True
-    sequences: tuple[None, None] = (None, None)
+    sequences: tuple[Dim | None, Size | None] = (None, None)
     lineages: tuple[()] = ()
-    is_search = False
+    searched: Any = None
     shown: Callable[..., Any]
     variable: Callable[..., Any]
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the steps choose hypotheses."""
+        return self.searched is not None
 
     def in_order(self) -> AbstractContextManager[None]:
         """Nothing is computed again."""
@@ -48,11 +57,12 @@ class PlainSteps:
         """Nothing is known but that the code ended."""
         return None
 
-    def found(self, run: Run) -> None:
-        """No search."""
+    def found(self, run: Run) -> Any:
+        """What a search found."""
+        return self.searched
 
     def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
-        """No search."""
+        """Nothing: values have those of all hypotheses."""
         return {}
 
     def name_of(self, value: Value) -> str:

@@ -13,6 +13,7 @@ from rfnb.display.run.step import describe_step
 from rfnb.errors import ViewError
 from tests.examples import examples
 from tests.search.test_choice import Net, search
+from tests.search.test_decoding import step_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 
@@ -143,6 +144,22 @@ def test_searches_for_steps_of_a_tree():
             part = asked(run, "find", where=[where], start=start, stop=run.steps)["data"]
             hits, start = hits + part["hits"], part["next"]
         assert hits == run.find(expected)
+
+
+def test_a_recorded_search_of_decode_is_stepped_through_as_that_of_a_loop():
+    step, state = step_of(Net(5, 3, 0))
+    options = {"beam": 4, "start": 0, "end": 1, "limit": 6, "labels": list("abcde"), "record": True}
+    run, loop = rf.search.decode(step, state, **options).run, recorded()
+    ours, theirs = (
+        asked(each, "step", step=3, sequence=1, hypothesis={"step": 3, "place": 2}, seen=0)["data"]
+        for each in (run, loop)
+    )
+    texts = [[row["text"].replace(" ", "") for row in view["beam"]["rows"]] for view in (ours, theirs)]
+    assert texts[0] == texts[1] and ours["beam"]["place"] == 2 and ours["beam"]["locked"] is None
+    names = [row["value"]["name"] for row in ours["values"]]
+    assert names == ["scores", "state.h", "state.x", "prev", "rows", "state.h", "state.x"]
+    made = asked(run, "keep", step=2, candidate=1, sequence=1)["data"]
+    assert (made["parent"], made["forked_at"], made["is_search"]) == (run.serial, 2, True)
 
 
 def test_a_pruned_candidate_is_kept_in_a_fork():

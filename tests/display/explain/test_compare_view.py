@@ -45,7 +45,7 @@ def test_searches_of_several_sequences():
     less = rf.show(compared, most=1)
     assert len({row["sequence"] for row in less.table()}) == 1 and "\n  (1 more sequence; " in less.text
     same = rf.show(rf.compare(a, a))
-    assert ">agree</span>" in same.html and len(same.table()) == 0
+    assert ">agree </span>" in same.html and len(same.table()) == 0
 
 
 @given(beams=st.tuples(st.integers(1, 5), st.integers(1, 5)), limit=st.integers(0, 5), seed=st.integers(0, 10**6))

@@ -33,7 +33,7 @@ def laugh(beam, candidates=3, labels=LABELS, tag="laugh"):
 
 def test_a_search_error(golden):
     view = rf.show(laugh(1).where("L AE", forced=-1.92))
-    assert ">search error</span>" in view.html and "a beam of 2 would have kept it in this step" in view.html
+    assert ">search error </span>" in view.html and "a beam of 2 would have kept it in this step" in view.html
     kept, fell, instead = view.table()
     assert [each["state"] for each in (kept, fell, instead)] == ["kept", "fell", "instead"]
     assert (fell["step"], fell["label"], fell["rank"], instead["label"]) == (1, "AE", 2, "L AH")
@@ -73,7 +73,7 @@ def test_what_is_not_known_is_said():
     view = rf.show(laugh(1, candidates=None).where("L AE"))
     fell = next(each for each in view.table() if each["state"] == "fell")
     assert fell["score"] is fell["rank"] is None and "candidates=8 keeps" in view.text
-    assert ">undecided</span>" in view.html and "would have kept it" not in view.text
+    assert ">undecided </span>" in view.html and "would have kept it" not in view.text
 
 
 def test_a_long_life_and_none_are_small():

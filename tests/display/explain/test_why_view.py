@@ -15,7 +15,7 @@ from tests.search.dict_search import random_model, traced
 
 def test_the_second_best(golden):
     view = rf.show(laugh(2).why(1))
-    assert ">left at the end</span>" in view.html and "\n  ≠ 1 " in view.text
+    assert ">left at the end </span>" in view.html and "\n  ≠ 1 " in view.text
     assert [each["state"] for each in view.table()] == ["kept", "kept", "last"]
     golden("why.txt", view.text + "\n")
 
@@ -25,7 +25,7 @@ def test_what_became_of_it():
     pruned = next(node for node in tree.pruned(1))
     states = ("the output", "left at the end", "continued", "lost")
     for which, words in zip((0, 1, tree.node(0, 0), pruned), states, strict=True):
-        assert f">{words}</span>" in rf.show(tree.why(which)).html
+        assert f">{words} </span>" in rf.show(tree.why(which)).html
     lost = rf.show(tree.why(pruned))
     assert [each["state"] for each in lost.table()][-2:] == ["fell", "instead"]
     assert repr(tree.why(1)) == tree.why(1).text and tree.why(1).text.splitlines()[0] in rf.show(tree.why(1)).text

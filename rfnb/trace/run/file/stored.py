@@ -167,11 +167,11 @@ class StoredReplay:
     @property
     def is_search(self) -> bool:
         """Whether the steps choose hypotheses."""
-        return self.searched is not None and bool(self.lineages)
+        return self.searched is not None
 
     def of_hypothesis(self, step: int, sequence: int | None, place: int) -> dict[Dim, int]:
         """The position of a hypothesis along the beams before the first and after the last choice of a step."""
-        if not self.is_search:
+        if not self.lineages:
             return {}
         before, *_, after = self.lineages
         parents = self.searched.trace.parents[step, sequence or 0 if before.dims else 0]
