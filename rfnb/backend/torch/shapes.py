@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -36,10 +36,12 @@ class Shapes(TorchDispatchMode):
         return op(*args, **kwargs) if result is None else result
 
 
-def shapes_only() -> AbstractContextManager[object]:
-    """Inside, shapes of tensors without numbers are computed without torch's compiler."""
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Inside, shapes of tensors without numbers are computed without torch's compiler, and without gradients."""
     inside = any(isinstance(mode, Shapes) for mode in _get_current_dispatch_mode_stack())
-    return nullcontext() if inside else Shapes()
+    with torch.no_grad(), nullcontext() if inside else Shapes():
+        yield
 
 
 def _is_on_meta(args: Sequence[object], kwargs: dict[str, Any]) -> bool:
