@@ -13,6 +13,9 @@ SETUP = $(PYTHON) .ci/setup.py
 IN = . .cache/env &&
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
+# workers and kernels share compiled modules
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: lab quick test test-all test-gpu lint bench wheel pages site clean
 
 lab:

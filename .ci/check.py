@@ -72,7 +72,7 @@ def check_python(arguments: list[str]) -> dict[str, str]:
     by_file = ["--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20"]
     return {
         "pytest": check_tests("not browser and not wheel", "-n", "auto", "--maxprocesses", "8", *by_file),
-        "browser": check_tests("browser or wheel", "tests", "-n", "3", *by_file),
+        "browser": check_tests("browser or wheel", "tests/browser", "tests/test_wheel.py", "-n", "3", *by_file),
     }
 
 

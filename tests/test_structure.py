@@ -220,6 +220,13 @@ def test_a_test_stands_where_its_subject_stands():
     assert not [str(file) for file in of_ranks if subject(file) is None]
 
 
+def test_what_needs_a_browser_is_collected_for_it():
+    """`.ci/check.py` names these files, since collecting all tests takes half a minute in each process."""
+    marks = [f"pytest.mark.{name}" for name in ("browser", "wheel")]
+    marked = [path for path in TEST_FILES if any(mark in path.read_text() for mark in marks)]
+    assert marked and {path.relative_to(TESTS).parts[0] for path in marked} == {"browser", "test_wheel.py"}
+
+
 def test_names_of_tests_are_promises_of_a_bearable_length():
     names = [name for file in TEST_FILES for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))]
     assert not [name for name in names if len(name) > 70]

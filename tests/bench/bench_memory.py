@@ -56,6 +56,8 @@ ROWS: dict[str, Row] = {  # and the same with small tensors, which loads all cod
         ("attention, 160 steps", of_loop, bench_loop.Decoder, (8, 100, 160, 256, 1000), (2, 9, 9, 4, 5)),
         ("conformer, 2 layers", of_encoder, bench_train_step.conformer, ("mid",), ("tiny",)),
         ("transformer, 2 layers", of_encoder, bench_train_step.transformer, ("mid",), ("tiny",)),
+        ("conformer, 12 layers", of_encoder, bench_train_step.conformer, ("deep",), ("tiny",)),
+        ("transformer, 12 layers", of_encoder, bench_train_step.transformer, ("deep",), ("tiny",)),
     )
 }
 

@@ -27,19 +27,21 @@ from tests.nn.encoder import plain_conformer, plain_transformer
 Ways = tuple[Callable[[], torch.Tensor], Callable[[], torch.Tensor]]
 """Torch's and ours: a tensor, or its sum."""
 
-SIZES = {"tiny": (4, 20, 10, 32), "mid": (8, 80, 40, 256)}
-"""Batch, time, labels, features."""
+SIZES = {"tiny": (4, 20, 10, 32, 2), "mid": (8, 80, 40, 256, 2), "deep": (16, 400, 100, 144, 12)}
+"""Batch, time, labels, features, layers."""
+VALUES = {"tiny": 16, "mid": 80, "deep": 80}
+ROUNDS = {"tiny": 200, "mid": 25, "deep": 3}
 
 
 def conformer(size: str, padded: bool) -> Ways:
-    """Two layers, without a frontend; all sequences equally long, or with masks."""
-    batch, frames, _, features = SIZES[size]
+    """Without a frontend; all sequences equally long, or with masks."""
+    batch, frames, _, features, layers = SIZES[size]
     lengths = torch.linspace(frames // 2, frames, batch).long() if padded else torch.full([batch], frames)
-    inputs = {"tiny": 16, "mid": 80}[size]
+    inputs = VALUES[size]
     time, feat, model = rf.Dim(None, name="time"), rf.Dim(inputs, name="feat"), rf.Dim(features, name="model")
     no_dropout = dict.fromkeys(["input_dropout", "dropout", "att_dropout"], 0.0)
     encoder = rf.ConformerEncoder(
-        feat, model, num_layers=2, input_layer=None, conv_kernel_size=31, num_heads=4, **no_dropout
+        feat, model, num_layers=layers, input_layer=None, conv_kernel_size=31, num_heads=4, **no_dropout
     )
     raw = torch.randn(batch, frames, inputs)
     weights = plain_conformer.weights_of(encoder)
@@ -53,23 +55,23 @@ def conformer(size: str, padded: bool) -> Ways:
         return rf.reduce_sum(y * named, axis=y.dims).raw_tensor
 
     def torchs() -> torch.Tensor:
-        y = plain_conformer.encoder(weights, raw, lengths, layers=2, heads=4, train=True)
+        y = plain_conformer.encoder(weights, raw, lengths, layers=layers, heads=4, train=True)
         return (y * target).sum()
 
     return torchs, ours
 
 
 def transformer(size: str, padded: bool) -> Ways:
-    """A decoder of two layers with attention to an encoder; its loss. 35,648 or 2,363,392 parameters."""
-    batch, letters, labels, features = SIZES[size]
-    vocab = {"tiny": 25, "mid": 500}[size]
+    """A decoder with attention to an encoder; its loss. 35,648 or 2,363,392 parameters, with 12 layers 4,158,432."""
+    batch, letters, labels, features, layers = SIZES[size]
+    vocab = {"tiny": 25, "mid": 500, "deep": 500}[size]
     letters_of, labels_of = (
         torch.linspace(n // 2, n, batch).long() if padded else torch.full([batch], n) for n in (letters, labels)
     )
     word, phones = rf.Dim(None, name="word"), rf.Dim(None, name="phones")
     enc, model, phone = (rf.Dim(n, name=name) for n, name in [(features, "enc"), (features, "model"), (vocab, "phone")])
     decoder = rf.TransformerDecoder(
-        enc, phone, model, num_layers=2, num_heads=4, dropout=0.0, att_dropout=0.0, share_embedding=False
+        enc, phone, model, num_layers=layers, num_heads=4, dropout=0.0, att_dropout=0.0, share_embedding=False
     )
     weights = plain_transformer.weights_of(decoder)
     raw, raw_encoder = torch.randint(0, vocab, [batch, labels]), torch.randn(batch, letters, features)
@@ -87,7 +89,7 @@ def transformer(size: str, padded: bool) -> Ways:
         return rf.reduce_sum(loss, axis=loss.dims).raw_tensor
 
     def torchs() -> torch.Tensor:
-        logits = plain_transformer.decoder(weights, raw, raw_encoder, mask, positions, layers=2, heads=4)
+        logits = plain_transformer.decoder(weights, raw, raw_encoder, mask, positions, layers=layers, heads=4)
         target = raw.masked_fill(~valid, -1) if padded else raw
         return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=-1, reduction="sum")
 
@@ -135,8 +137,7 @@ def main(words: Sequence[str]) -> None:
         expected, found = (way().detach() for way in ways)
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
         for gradients in (False, True):
-            rounds = 25 if "mid" in name else 200
-            ours = measure(ways, gradients, rounds)
+            ours = measure(ways, gradients, next(rounds for size, rounds in ROUNDS.items() if size in name))
             row = f"{name + (', step' if gradients else ', forward'):<32}"
             print(f"{row}{ours[0]:>10.2f}{ours[1]:>10.2f}  ×{ours[1] / ours[0]:.2f}")
 

@@ -167,11 +167,12 @@ def training() -> Numbers:
 
     numbers = {}
     for name, make in bench_train_step.cases().items():
-        if name.endswith("mid, padded"):
-            ways = make()
-            for gradients, what in ((False, "forward"), (True, "forward + backward")):
-                theirs, ours = bench_train_step.measure(ways, gradients, 7)
-                numbers[f"{name.split(',')[0]}, 2 layers, d=256: {what}"] = ours / theirs
+        for size, shape, rounds in (("mid", "2 layers, d=256", 7), ("deep", "12 layers, 16 × 400 frames", 3)):
+            if name.endswith(f"{size}, padded"):
+                ways = make()
+                for gradients, what in ((False, "forward"), (True, "forward + backward")):
+                    theirs, ours = bench_train_step.measure(ways, gradients, rounds)
+                    numbers[f"{name.split(',')[0]}, {shape}: {what}"] = ours / theirs
     return numbers
 
 
@@ -183,7 +184,8 @@ def memory() -> Numbers:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
         return float(answer.split()[-2])
 
-    rows = {f"{name}, 2 layers": (f"{name}, 2 layers", "rfnb") for name in ("conformer", "transformer")}
+    models = [f"{name}, {count} layers" for count in (2, 12) for name in ("conformer", "transformer")]
+    rows = {name: (name, "rfnb") for name in models}
     rows |= {
         "attention decoder": ("attention, 160 steps", "rfnb"),
         "attention decoder, `recompute=12`": ("attention, 160 steps", "recompute"),
@@ -305,12 +307,17 @@ GROUPS = (
         {
             "conformer, 2 layers, d=256: forward": 1.0, "conformer, 2 layers, d=256: forward + backward": 1.0,
             "transformer, 2 layers, d=256: forward": 1.02, "transformer, 2 layers, d=256: forward + backward": 1.0,
+            "conformer, 12 layers, 16 × 400 frames: forward": 1.0,
+            "conformer, 12 layers, 16 × 400 frames: forward + backward": 1.0,
+            "transformer, 12 layers, 16 × 400 frames: forward": 1.0,
+            "transformer, 12 layers, 16 × 400 frames: forward + backward": 1.0,
         },
     ),
     Group(
         "Memory of a training step, against plain torch", memory,
         {
-            "conformer, 2 layers": 1.05, "transformer, 2 layers": 1.05, "attention decoder": 1.05,
+            "conformer, 2 layers": 1.05, "transformer, 2 layers": 1.05, "conformer, 12 layers": 1.05,
+            "transformer, 12 layers": 1.05, "attention decoder": 1.05,
             "attention decoder, `recompute=12`": None, "attention decoder, `recompute=12`, all ops in the steps": None,
         },
     ),

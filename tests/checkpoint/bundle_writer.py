@@ -52,8 +52,9 @@ def block(entries: list[tuple[bytes, bytes]], interval: int = 16) -> bytes:
     for i, (key, value) in enumerate(entries):
         shared = 0
         if i % interval:
-            while shared < min(len(key), len(last)) and key[shared] == last[shared]:
-                shared += 1
+            size = min(len(key), len(last))
+            differ = np.frombuffer(key, np.uint8, size) != np.frombuffer(last, np.uint8, size)
+            shared = int(differ.argmax()) if differ.any() else size
         else:
             restarts.append(len(out))
         out += number(shared) + number(len(key) - shared) + number(len(value)) + key[shared:] + value

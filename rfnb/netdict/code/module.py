@@ -12,6 +12,7 @@ from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code.body import BodyWriter, Place, has_form, inputs_of, new_dim, prune, uses_of
+from rfnb.netdict.code.comments import comments_of
 from rfnb.netdict.code.names import Names, assignment, attribute, class_name, identifier, literal, remark, wrapped
 from rfnb.netdict.code.trace import Call, Trace
 from rfnb.netdict.layer import Layer
@@ -104,12 +105,13 @@ class ModuleWriter:
         self.bodies: list[tuple[list[str], list[str]]] = []
         self.trace: Trace = None  # type: ignore[assignment]
         self._text = ""
+        self.told: set[str] = set()  # comments of the config that stand in the code
 
     # -- a trace
 
     def add(self, trace: Trace) -> None:
         """Writes the lines of a call."""
-        self.trace, self.fresh = trace, Counter()
+        self.trace, self.fresh, self.told = trace, Counter(), set()
         ends = {layer.name for layer in self.net.get_output_layers()}
         outputs = {path: x for path, x in trace.outputs.items() if path in ends}
         finals = [*outputs.values(), *trace.losses.values()]
@@ -168,6 +170,9 @@ class ModuleWriter:
         items = self.parts(calls)
         for item, following in zip(items, [*items[1:], None], strict=False):
             writer.owner = item.owner
+            start, said = len(writer.place.lines), [] if isinstance(item, Part) else self.comments(item.owner)
+            for comment in said:
+                writer.line(comment)
             if isinstance(item, Part):
                 self.write_part(writer, item)
             elif item.kind == "with":
@@ -175,6 +180,16 @@ class ModuleWriter:
                     self.write(writer, item.body)
             else:
                 writer.call(item, following if isinstance(following, Call) else None)
+            if said and len(writer.place.lines) == start + len(said):
+                del writer.place.lines[start:]  # the line of the layer is still to come
+            else:
+                self.told |= {*said}
+
+    def comments(self, path: str) -> list[str]:
+        """The comments of the config at a layer, as far as they do not stand above another one."""
+        layer = self.layers.get(path)
+        lines = comments_of(layer.spec.described) if layer is not None else []
+        return [line for line in lines if line not in self.told]
 
     def parts(self, calls: list[Call]) -> list[Call | Part]:
         """Calls, where those of one layer that follow each other, and have a parameter, are together."""
@@ -319,6 +334,9 @@ class ModuleWriter:
             owner, _, name = path.rpartition(".")
             given = "" if of is None else ", ".join(self.global_dim(dim) for dim, _ in of.dims.values())
             kind = "rf.Module" if of is None else texts[of.text()]
+            said = [] if of is None else self.comments(of.layer.name)
+            self.told |= {*said}
+            lines += said
             lines.append(assignment(read(owner), name, f"{kind}({given})"))
             for name, x in vars(module).items():
                 if not isinstance(x, Parameter):

@@ -96,6 +96,8 @@ def wrapped(line: str) -> list[str]:
     'x = f('
     """
     stripped = line.lstrip()
+    if stripped.startswith("#"):
+        return [line]
     indent = line[: len(line) - len(stripped)]
     opened = _last_group(line) if len(line) > WIDTH and line[-1:] in ")]}" else None
     if opened is None:

@@ -132,7 +132,7 @@ class TorchWriter(ModuleWriter):
 
     def add(self, trace: Trace) -> None:
         """Writes the lines of a call."""
-        self.trace, self.frames = trace, Frames()
+        self.trace, self.frames, self.told = trace, Frames(), set()
         ends = {layer.name for layer in self.net.get_output_layers()}
         outputs = {path: x for path, x in trace.outputs.items() if path in ends}
         finals = [*outputs.values(), *trace.losses.values()]
@@ -299,6 +299,9 @@ class TorchWriter(ModuleWriter):
             if not path or (of is None and not any(True for _ in module.parameters())):
                 continue
             owner, name = in_module("self", torch_path(path))
+            said = [] if of is None else self.comments(of.layer.name)
+            self.told |= {*said}
+            lines += said
             given = "" if of is None else ", ".join(str(dim.dimension) for dim, _ in of.dims.values())
             lines.append(assignment(owner, name, f"{'nn.Module' if of is None else texts[of.text()]}({given})"))
             for name, x in vars(module).items():

@@ -127,6 +127,32 @@ def test_names_of_strangers_are_names_in_the_code(name, target):
     assert not any(isinstance(node, ast.Global) for node in nodes)
 
 
+COMMENTED = """
+extern_data = {"data": {"dim": 5}}
+# of nobody
+
+network = {
+    # Logarithms, "as ever" (
+    # of energies)
+    "log": {"class": "activation", "activation": "exp", "from": "data"},  # exp(log
+    "output": {"class": "linear", "activation": None, "n_out": 3, "from": "log"},  # %s
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["rf", "torch"])
+def test_comments_of_the_config_stand_above_the_lines_of_their_layers(target, tmp_path):
+    path = tmp_path / "net.config"
+    path.write_text(COMMENTED % ("f(" + "a, " * 60 + "import os)\x0cimport os"), encoding="utf-8")
+    code = check_code_of(rf.Network.from_config(path), target=target)
+    lines = [line.strip() for line in code.split("\n")]
+    at = next(i for i, line in enumerate(lines) if line.startswith("log = "))
+    assert lines[at - 3 : at] == ['# Logarithms, "as ever" (', "# of energies)", "# exp(log"]
+    at = next(i for i, line in enumerate(lines) if line.startswith("self.output = "))
+    assert lines[at - 1].startswith("# f(a, a,") and "nobody" not in code
+    assert code.count("import os") == 0 and len(code.splitlines()) == code.count("\n")
+
+
 def test_ops_that_depend_on_the_size_of_the_batch_have_no_form():
     layers = {
         "output": {"class": "eval", "eval": "source(0) * tf.cast(tf.shape(source(0))[1], 'float32')", "from": "data"}
