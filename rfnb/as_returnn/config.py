@@ -56,14 +56,14 @@ class Config:
             raise OptionError(f"config: {key!r} has another type", got=repr(found), expected=types)
         return found
 
-    def value(self, key: str, default: Any, index: builtins.int | None = None, list_join_str: str = ",") -> Any:
+    def value(self, key: str, default: object, index: builtins.int | None = None, list_join_str: str = ",") -> Any:
         """The option as a string; the entries of a list with `list_join_str` in between."""
         found = self.typed_value(key, None, index)
         if isinstance(found, list | tuple):
             return list_join_str.join(map(str, found))
         return default if found is None else str(found)
 
-    def int(self, key: str, default: Any, index: builtins.int = 0) -> Any:
+    def int(self, key: str, default: object, index: builtins.int = 0) -> Any:
         """The option as a whole number."""
         return self._as(int, key, default, index)
 
@@ -71,7 +71,7 @@ class Config:
         """The option as a float."""
         return self._as(float, key, default, index)
 
-    def bool(self, key: str, default: Any, index: builtins.int = 0) -> Any:
+    def bool(self, key: str, default: object, index: builtins.int = 0) -> Any:
         """The option as a bool; also "true", "no", "1", …"""
         found = self.bool_or_other(key, default, index)
         if isinstance(found, str) and found is not default:
@@ -88,7 +88,7 @@ class Config:
         """Whether the option is set to something true."""
         return self.bool(key, default)
 
-    def list(self, key: str, default: Any = None) -> Any:
+    def list(self, key: str, default: object = None) -> Any:
         """The option as a list; a string is split at commas."""
         found = self.typed_value(key, None)
         if found is None:

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 def quiet(function: Callable[..., object]) -> Callable[..., Array]:
     """Wraps a function to return an array where numpy returns a number, and not to warn about values in padding."""
 
-    def call(*args: Any) -> Array:
+    def call(*args: object) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(function(*args))
 

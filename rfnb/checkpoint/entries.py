@@ -433,7 +433,7 @@ def _place(tensor: torch.Tensor) -> Any:
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
-def _raw(value: Any) -> torch.Tensor:
+def _raw(value: object) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value.detach()
     return value.raw_tensor.detach() if isinstance(value, Tensor) else torch.tensor(np.asarray(value))

@@ -71,7 +71,7 @@ class Writer:
             hint="rf.build_dict(cls, …) describes a module or a function" if callable(value) else None,
         )
 
-    def _dict(self, value: Mapping[Any, object], name: str) -> object:
+    def _dict(self, value: Mapping[object, object], name: str) -> object:
         if all(type(key) is str and not key.startswith("$") for key in value):
             return {key: self._plain(item, f"{name}.{key}") for key, item in value.items()}
         pairs = value.items()
@@ -91,7 +91,7 @@ def read(text: str, name: str, tensor: Callable[[str], torch.Tensor] | None = No
         raise CheckpointError(f"{public_function()}: {name} in the file cannot be read", got=error) from error
 
 
-def _value(data: Any, dims: DimReader, tensor: Callable[[str], torch.Tensor] | None) -> Any:
+def _value(data: object, dims: DimReader, tensor: Callable[[str], torch.Tensor] | None) -> Any:
     def all_of(items: Iterable[object]) -> list[Any]:
         return [_value(item, dims, tensor) for item in items]
 

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
@@ -97,7 +96,7 @@ def _all(x: Tensor, mode: str) -> Tensor:
     return _op("reduce", x, mode=mode, axis=x.dims) if x.dims else x
 
 
-def _op(name: str, *args: Any, **kwargs: Any) -> Tensor:
+def _op(name: str, *args: object, **kwargs: object) -> Tensor:
     result: Tensor = door(OPS[name], args, kwargs)
     return result
 

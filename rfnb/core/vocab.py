@@ -52,7 +52,7 @@ def read_labels(path: str | Path) -> LabelTable:
     return _labels(lines, path)
 
 
-def in_order(numbers: Mapping[Any, Any], what: str = "Vocab") -> LabelTable:
+def in_order(numbers: Mapping[object, object], what: str = "Vocab") -> LabelTable:
     """The labels of a dict from label to number, or from number to label. Raises DimError if a number is missing.
 
     Of several names of one number, the last one by alphabet is the label: "<s>", not "</s>".
@@ -173,7 +173,7 @@ _NUMBER = ("convert_tokens_to_ids", "token_to_id", "piece_to_id")
 _SIZE = ("__len__", "get_vocab_size", "get_piece_size", "vocab_size", "piece_size")
 
 
-def is_tokenizer(source: Any) -> bool:
+def is_tokenizer(source: object) -> bool:
     """Whether this is a tokenizer: of Hugging Face, `tokenizers`, sentencepiece, or anything with `decode`."""
     return not isinstance(source, str | bytes) and any(hasattr(source, name) for name in (*_LABEL, "decode"))
 
@@ -230,7 +230,7 @@ class Tokenizer:
         return next((number for name in names if (number := self.number(name)) is not None), None)
 
 
-def _method(source: Any, names: Sequence[str]) -> Any:
+def _method(source: object, names: Sequence[str]) -> Any:
     return next((getattr(source, name) for name in names if hasattr(source, name)), None)
 
 
@@ -449,7 +449,7 @@ class Vocab:
             return self._tokenizer.decode(numbers)
         return self._joined([self.decode(number) for number in numbers])
 
-    def get_seq_labels(self, numbers: Sequence[int] | Any) -> str:
+    def get_seq_labels(self, numbers: Sequence[int] | object) -> str:
         """All labels of a sequence of numbers, separated by spaces; of a tokenizer its text. `join` gives plain text.
 
         >>> rf.Vocab(["</s>", "▁hel", "lo"]).get_seq_labels([1, 2, 0])
@@ -588,7 +588,7 @@ _JOIN: dict[str, Any] = {
 """How word pieces become text, by the mark that they contain."""
 
 
-def vocab_of(source: Any) -> Vocab | None:
+def vocab_of(source: object) -> Vocab | None:
     """A Vocab from anything that `Vocab` accepts; a Vocab or None is returned unchanged."""
     return source if source is None or isinstance(source, Vocab) else Vocab(source)
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 def show(
     shown: object,
-    *inputs: Any,
+    *inputs: object,
     batch: int | str | None = None,
     dims: Sequence[str | Dim] | None = None,
     lengths: object = None,
-    **positions: Any,
+    **positions: object,
 ) -> View:
     """A view of a tensor, plain array, nested structure, dim, module or run.
 

@@ -132,7 +132,7 @@ class Job(Shown):
                 seen[path.name] = written
                 yield path.name, view
 
-    def _read(self, path: Path, form: Any) -> Any:
+    def _read(self, path: Path, form: object) -> Any:
         """The content of a file of JSON; None if it is not there, or is not what it should be."""
         try:
             content = conform(json.loads(_read_bytes(path)), form, path.name)

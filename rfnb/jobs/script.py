@@ -120,7 +120,7 @@ class Script:
     def _user_of(self, name: str) -> str:
         return next(user for user, d in self._definitions.items() if name in d.first_names | d.later_names)
 
-    def _add(self, name: str, value: Any, user: str) -> None:
+    def _add(self, name: str, value: object, user: str) -> None:
         """Puts a name where it belongs."""
         if isinstance(value, ModuleType):
             self._modules[name] = self._import_of(name, value, user)
@@ -145,7 +145,7 @@ class Script:
         package, _, last = full.rpartition(".")
         return f"from {package} import {last} as {name}" if package else f"import {full} as {name}"
 
-    def _definition(self, name: str, value: Any, user: str) -> Definition:
+    def _definition(self, name: str, value: object, user: str) -> Definition:
         for text, flags, line in _sources(value):
             try:
                 tree = parsed(text)
@@ -181,7 +181,7 @@ class Script:
         self._pickled["later.pt"] = later.save({"values": self._later, "arguments": arguments})
         self._needs = {name for name in later.names if name in self._globals}
 
-    def _check(self, what: str, value: Any) -> set[str]:
+    def _check(self, what: str, value: object) -> set[str]:
         """The names of the notebook that reading a value needs. Raises LaunchError if it cannot be pickled."""
         pickling = Pickling()
         try:
@@ -273,7 +273,7 @@ class Pickling(ModuleType):
         module = self
 
         class Pickler(pickle.Pickler):
-            def reducer_override(self, value: Any) -> Any:
+            def reducer_override(self, value: object) -> Any:
                 if isinstance(value, type | FunctionType):
                     module.names |= {value.__qualname__.split(".")[0]} if value.__module__ == "__main__" else set()
                 elif id(value) in module.known:
@@ -284,7 +284,7 @@ class Pickling(ModuleType):
 
         self.Pickler = Pickler
 
-    def save(self, value: Any) -> bytes:
+    def save(self, value: object) -> bytes:
         """A value as bytes."""
         import torch
 
@@ -313,12 +313,12 @@ def _name_of(function: Any) -> str:
     return str(name)
 
 
-def _is_known(name: str, value: Any) -> bool:
+def _is_known(name: str, value: object) -> bool:
     """Whether each module has the name anyway."""
     return name[:2] == "__" or getattr(builtins, name, builtins) is value
 
 
-def _from_module(name: str, value: Any) -> str | None:
+def _from_module(name: str, value: object) -> str | None:
     """The line that imports a value from the module that defines it, if that is a file."""
     module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if not isinstance(module, str) or module in ("__main__", "builtins") or not isinstance(path, str) or "." in path:
@@ -337,7 +337,7 @@ def _is_module(name: str, path: Path) -> bool:
     return spec is not None and spec.origin != os.fspath(path)
 
 
-def _literal(value: Any) -> str | None:
+def _literal(value: object) -> str | None:
     """A number, text, or container of these, as code; None for others."""
     if type(value) not in (*LITERALS, tuple, list, dict, set):
         return None

@@ -43,7 +43,7 @@ class Process:
         """The other values of the notebook by name."""
         return dict(self._later["values"])
 
-    def run(self, function: Callable[..., Any]) -> None:
+    def run(self, function: Callable[..., object]) -> None:
         """Calls the function; the first process writes the result."""
         threading.Thread(target=_end_with_kernel, daemon=True).start()
         try:
@@ -59,7 +59,7 @@ class Process:
             self._write(result)
         _end_group()
 
-    def _write(self, result: Any) -> None:
+    def _write(self, result: object) -> None:
         import torch
 
         try:

@@ -179,13 +179,14 @@ class BodyRun:
         """Runs all steps as one call of a graph that torch traces, because their number is not known yet."""
         step, backend, limit = self.step, self.step.backend, self.step.limit
         program, schedule = step.program, step.schedule
-        cause = "ends by a condition" if step.ends else "is a search" if step.hypotheses is not None else None
+        counted = step.ends and (step.outputs or step.unfrozen)  # else all steps run, and ended sequences keep states
+        cause = "stacks what ends by a condition" if counted else "is a search" if step.hypotheses is not None else None
         cause = "is inside of another loop" if step.outer is not None else cause
         cause = "draws random numbers" if program.stream_devices else cause
         if cause is not None or step.gives_size:
             raise LoopError(
                 f"to_torch: the model is traced, but has a loop that {cause or 'has no frames'}",
-                expected="a loop over the frames of its arguments, without `loop.end`, as one call of torch's scan",
+                expected="a loop over frames, as one call of torch's scan; with `loop.end`, one that only has states",
                 hint="compile only parts without it: rf.from_torch(torch.compile(rf.to_torch(part, in_dims=…)), …, "
                 'lengths="lengths")',
             )
@@ -431,7 +432,7 @@ def _grown(old: Dim, start: int, size: int, steps: Size) -> Dim:
 
 def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
     """The number of steps of each sequence. Also sets the size of the axis, unless it is an axis of the data."""
-    if step.ends and step.outer is not None:
+    if step.ends and (step.outer is not None or not isinstance(step.limit.max, int)):
         return step.limit  # nothing is stacked
     size = steps_taken(step, step.limit, [value._raw if isinstance(value, Tensor) else value for value in final])
     loop.axis = step.axis

@@ -16,7 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataNotFound, DimError
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import Layer, LayerOfNets
-from rfnb.netdict.layer_call import errors_explained, errors_of, named_after
+from rfnb.netdict.layer_call import ErrorsOf, errors_explained, named_after
 from rfnb.netdict.losses import LayerLoss, loss_by_name, on_frames_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
@@ -89,14 +89,14 @@ class LossHolder:
     def _value(self) -> Tensor | None:
         if self.get_only_on_eval() and self.train:
             return reduced(self.output) * 0.0
-        with errors_of(self.layer):
+        with ErrorsOf(self.layer):
             return self.loss.value(self.output, self.logits, self.target, train=self.train)
 
     @cached_property
     def _error(self) -> Tensor | None:
         if self.get_only_on_eval() and self.train:
             return reduced(self.output) * 0.0
-        with errors_of(self.layer):
+        with ErrorsOf(self.layer):
             return self.loss.error(self.output, self.logits, self.target, train=self.train)
 
     def get_loss_value(self) -> Tensor | None:
@@ -219,7 +219,7 @@ def constraints_of(layers: Iterable[Layer]) -> Any:
     """
     total: Any = 0
     for layer in layers:
-        with errors_of(layer):
+        with ErrorsOf(layer):
             for term in _constraints(layer):
                 total = total + term
     return total

@@ -322,20 +322,23 @@ def _written(options: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value!r:.60}" for name, value in options.items())
 
 
-@contextmanager
-def errors_of(layer: Layer) -> Iterator[None]:
+class ErrorsOf:
     """Inside the block, which computes a layer, errors are about its options, and say which layer it is."""
-    try:
-        yield
-    except Exception as error:
-        explained = error_of(layer, error)
-        if explained is error:
-            raise
-        raise explained from error
+
+    def __init__(self, layer: Layer):
+        self.layer = layer
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception):
+            explained = error_of(self.layer, error)
+            if explained is not error:
+                raise explained from error
 
 
 def error_of(layer: Layer, error: Exception) -> Exception:
-    """The error to raise for one that arose while a layer was computed, as inside of `errors_of`."""
+    """The error to raise for one that arose while a layer was computed, as inside of `ErrorsOf`."""
     explained = _about_options(error, layer.spec.described, layer.options)
     return named_after(layer, explained) if isinstance(explained, RfError) else explained
 

@@ -249,7 +249,7 @@ class Ctc(LayerLoss, loss="ctc"):
         logits, frames, labels = self._parts(output, logits, target)
         axis = feature(output)
         blank = axis.get_dim_value() - 1
-        if self.opts["beam_width"] and not train and logits.device != "meta":
+        if (self.opts["beam_width"] or 1) > 1 and not train and logits.device != "meta":  # 1 is greedy, also there
             decoded, dim = self._searched(log_softmax(logits, axis=axis), frames, axis)
         else:
             decoded, dim = ctc_greedy_decode(logits, in_spatial_dim=frames, blank_index=blank)[:2]

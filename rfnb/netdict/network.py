@@ -438,6 +438,10 @@ class Network(Interface):
         self.notes: dict[int, str] = {}  # by line of the config, what depends on its machine
         self._searches: dict[int | None, Network] = {}  # by beam size
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has no values of the last batch."""
+        return {**vars(self), "_values": {}, "_holders": None, "_searches": {}}
+
     @classmethod
     def from_config(
         cls,

@@ -316,8 +316,8 @@ def empty_state(attention: SelfAttentionBase, batch_dims: Sequence[Dim]) -> Caus
     check_dims(batch_dims, "default_initial_state: `batch_dims`")
     past = Dim(0, name="past")  # a Dim for this attention alone: in a loop each state carries its own size
     parts, device = (attention.key_dim_per_head, attention.value_dim_per_head), attention.qkv.weight.device
-    keys, values = (zeros([*batch_dims, past, attention.num_heads, dim], device=device) for dim in parts)
-    return CausalSelfAttentionState(k_accum=keys, v_accum=values, accum_axis=past)
+    empty = {dim: zeros([*batch_dims, past, attention.num_heads, dim], device=device) for dim in dict.fromkeys(parts)}
+    return CausalSelfAttentionState(k_accum=empty[parts[0]], v_accum=empty[parts[1]], accum_axis=past)
 
 
 def state_before(attention: SelfAttentionBase, source: Tensor, axis: Dim) -> CausalSelfAttentionState:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Lengths = Tensor | Sequence[int] | np.ndarray
 
 
-def tensor(value: Any, like: Tensor | None = None) -> Tensor:
+def tensor(value: object, like: Tensor | None = None) -> Tensor:
     """`value` if it is a Tensor, else a scalar Tensor with the dtype of `like`."""
     if isinstance(value, Tensor):
         return value

@@ -99,7 +99,7 @@ def stop_gradient_scope() -> Iterator[None]:
 def as_constants(row: OpRow) -> OpRow:
     """Wraps an op of a loop body, so that its results are constants."""
 
-    def constants(*args: Any, **kwargs: Any) -> Any:
+    def constants(*args: object, **kwargs: object) -> Any:
         return map_leaves(_constant, row.fn(*args, **kwargs))
 
     return replace(row, fn=constants)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def lengths_tensor(dim: Dim, device: str | None = None) -> Tensor:
     return tensor_of(_raw(dim, lengths, "size", size.values, device), align.sig(size.dims), lengths)
 
 
-def _raw(dim: Dim, lengths: Lengths, what: str, values: Any, device: str | None) -> RawTensor:
+def _raw(dim: Dim, lengths: Lengths, what: str, values: object, device: str | None) -> RawTensor:
     """Lengths of `dim` as a raw tensor, with the dtype of the tensors that they follow from, by default int64."""
     dtypes = {
         (size.dtype if root.template is None else root.template.dtype) or get_default_array_index_dtype()

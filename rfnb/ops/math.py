@@ -365,7 +365,7 @@ _OPERATORS = {
 def _reflected(function: Callable[[Any, Any], Tensor], commutes: bool) -> Callable[[Tensor, Any], Tensor]:
     """The operator `other ∘ self`. The quick path takes a number only as the second operand."""
 
-    def call(self: Tensor, other: Any) -> Tensor:
+    def call(self: Tensor, other: object) -> Tensor:
         # a listener sees the operands in the order in which they were written
         swap = commutes and other.__class__ in (int, float) and active_listener() is None
         return function(self, other) if swap else function(other, self)

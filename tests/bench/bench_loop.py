@@ -84,6 +84,21 @@ class Rnn:
         }
 
 
+class Pure(Rnn):
+    """The same by `rf.scan` with a step that is marked by `rf.pure`."""
+
+    def ours(self, hoisted: bool = True, recompute: int = 0) -> torch.Tensor:
+        """Its step is kept from the third call on."""
+
+        @rf.pure
+        def step(x: rf.Tensor, h: rf.Tensor) -> tuple[rf.Tensor, rf.Tensor]:
+            new = rf.replace_dim_v2(rf.tanh(self.w(x) + self.u(h)), in_dim=self.gates, out_dim=self.hidden)
+            return new, new
+
+        initial = rf.zeros([batch_dim, self.hidden])
+        return rf.scan(spatial_dim=self.time, xs=self.x, initial=initial, body=step)[0].raw_tensor
+
+
 class Lstm(Rnn):
     """Hochreiter & Schmidhuber (1997), with forget gates."""
 
@@ -200,6 +215,7 @@ def cases(unequal: bool) -> dict[str, Callable[[], Rnn | Decoder]]:
     return {
         "rnn, H=256": lambda: Rnn(16, 100, 256, unequal),
         "rnn, H=16": lambda: Rnn(2, 100, 16, unequal),
+        "rnn, H=16, rf.pure": lambda: Pure(2, 100, 16, unequal),
         "rnn, H=256, T=1000": lambda: Rnn(16, 1000, 256, unequal),
         "lstm, H=256": lambda: Lstm(16, 100, 256, unequal),
         "lstm, H=16": lambda: Lstm(2, 100, 16, unequal),

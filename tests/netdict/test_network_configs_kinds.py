@@ -1,5 +1,6 @@
 """Configs of the kinds that people published, one for each: read, reported, trained for a step, searched."""
 
+import copy
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 
 import rfnb as rf
 
-TEXTS = [(Path(__file__).parent / name).read_text() for name in ("kinds.txt", "kinds_sizes.txt")]
+TEXTS = [(Path(__file__).parent / name).read_text() for name in ("kinds.txt", "kinds_sizes.txt", "kinds_styles.txt")]
 PARTS = [part for text in TEXTS for part in re.split(r"(?m)^# --- ", text)[1:]]
 CONFIGS = {name: text for name, _, text in (part.partition("\n") for part in PARTS)}
 
@@ -44,3 +45,24 @@ def test_it_takes_a_training_step_and_searches(name, tmp_path):
     if '"choice"' in CONFIGS[name]:
         rf.init_forward_step_run_ctx()
         assert net.search(batch).nbest(1)
+
+
+@pytest.mark.parametrize("name", ["registered target in choice", "argmax over prev weights", "returnn common style"])
+@pytest.mark.parametrize("used", [False, True])
+def test_a_copy_of_a_network_computes_the_same_with_parameters_of_its_own(name, used, tmp_path):
+    path = tmp_path / "published.config"
+    path.write_text(CONFIGS[name])
+    net = rf.Network.from_config(path)
+    batch, losses = batch_of(net, CONFIGS[name]), []
+    if used:
+        rf.init_train_step_run_ctx()
+        net(batch)
+        net.get_objective().backward()
+    for model in (copy.deepcopy(net), net):
+        rf.init_train_step_run_ctx()
+        rf.set_random_seed(1)
+        model(batch)
+        losses.append(model.get_objective().item())
+        for parameter in model.parameters():  # of the copy alone
+            parameter.assign(parameter * 0.0)
+    assert losses[0] == losses[1]

@@ -7,8 +7,8 @@ import torch
 import rfnb as rf
 from tests.netdict.test_goldens import CASES, Case
 
-OF_SEARCH = {"fixed_len", "choice_search_extra_search"}
-"""Recorded for a search: the targets of their batches have other lengths than the loop."""
+OF_SEARCH = {"fixed_len"}
+"""Recorded for a search: the targets of its batch have other lengths than the loop."""
 STOPPED = {"choice_search_no_state", "split_batch_beam"}
 """These only exist in a search."""
 

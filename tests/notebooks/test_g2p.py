@@ -75,6 +75,12 @@ def test_decoding_takes_the_phone_that_the_loss_finds_best(trained):
         assert best == [*phones, g2p.END]
 
 
+def test_answers_with_a_beam_are_those_of_the_beam(trained):
+    greedy, beam = (g2p.answers(trained, [*WORDS, "chapel"], size) for size in (1, 4))
+    assert greedy["chapel"][0] == "SH" and beam["chapel"] == "CH AE P AH L".split()
+    assert beam == trained.pronounce([*WORDS, "chapel"], 4)
+
+
 def test_a_step_takes_more_dims_than_the_batch():
     """As a beam has them."""
     model, beam = seeded(), rf.Dim(3, name="beam")

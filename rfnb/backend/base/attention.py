@@ -77,7 +77,9 @@ class AttentionOps:
     turn_pairs_raw: Callable[[RawTensor, RawTensor, RawTensor], RawTensor]
 
     @classmethod
-    def watching_attention(cls, see: Callable[[RawAttention], None], model: Any) -> AbstractContextManager[list[str]]:
+    def watching_attention(
+        cls, see: Callable[[RawAttention], None], model: object
+    ) -> AbstractContextManager[list[str]]:
         """Inside, `see` is called with each attention that other code than rfnb computes on raw tensors.
 
         model: the module to observe; None observes everything. The list has, after the block, the paths of modules for

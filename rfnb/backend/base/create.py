@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
@@ -27,7 +27,7 @@ class CreateOps:
     def full(
         cls: type[Backend],
         dims: Sequence[Dim],
-        fill_value: Any,
+        fill_value: object,
         *,
         dtype: str,
         device: str | None = None,

@@ -130,8 +130,8 @@ class MathOps:
     def where(
         cls: type[Backend],
         cond: Tensor,
-        true_: Any,
-        false_: Any,
+        true_: object,
+        false_: object,
         *,
         allow_broadcast_all_sources: bool = False,
     ) -> Tensor:
@@ -147,8 +147,8 @@ class MathOps:
     def clip_by_value(
         cls: type[Backend],
         x: Tensor,
-        clip_value_min: Any,
-        clip_value_max: Any,
+        clip_value_min: object,
+        clip_value_max: object,
         *,
         allow_broadcast_all_sources: bool = False,
     ) -> Tensor:
@@ -235,7 +235,7 @@ def is_polynomial(exponent: float) -> bool:
     return exponent >= 0 and exponent == int(exponent) if math.isfinite(exponent) else False
 
 
-def _is_infinite(value: Any) -> bool:
+def _is_infinite(value: object) -> bool:
     """Whether it is the number ∞, -∞ or NaN."""
     return isinstance(value, float) and not math.isfinite(value)
 

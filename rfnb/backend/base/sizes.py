@@ -131,7 +131,9 @@ def fitted(backend: type[Backend], x: Tensor, dim: Dim) -> Tensor:
     return trimmed(backend, x) if resizes else x
 
 
-def constant(backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: Any, make: Callable[[], np.ndarray]) -> Any:
+def constant(
+    backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: object, make: Callable[[], np.ndarray]
+) -> Any:
     """A raw constant over `dims`, which are dims of `x`, shaped to broadcast against it; computed once per batch."""
 
     def place() -> RawTensor:
@@ -157,7 +159,7 @@ def renamed(source: Tensor, axis: Dim, out_dim: Dim) -> align.Sig:
     return align.sig([out_dim if dim is axis else dim for dim in source.dims], source.sparse_dim, feature)
 
 
-def same(values: Any) -> int | None:
+def same(values: object) -> int | None:
     """The common value of all `values`; None if they differ."""
     values = np.asarray(values)
     if not values.size:

@@ -154,7 +154,14 @@ def _steps(first: Any, count: int, step: Any, longest: int) -> np.ndarray:
 
 
 def _slice_by_tensors(
-    backend: type[Backend], source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: Any, out_dim: Dim
+    backend: type[Backend],
+    source: Tensor,
+    axis: Dim,
+    start: object,
+    end: object,
+    step: object,
+    size: object,
+    out_dim: Dim,
 ) -> Tensor:
     """`slice` with Tensors as bounds, which differ between sequences."""
     if isinstance(start, Tensor) and isinstance(size, int | Dim) and end is None:
@@ -164,7 +171,7 @@ def _slice_by_tensors(
     count = None if isinstance(size, Tensor) else _count(source, size)
     dims = list(dict.fromkeys([*limit.dims, *(count.dims if count else ()), *(d for x in bounds for d in x.dims)]))
 
-    def values(bound_: Any, padding: int = 0, unknown: int = 0) -> Any:
+    def values(bound_: object, padding: int = 0, unknown: int = 0) -> Any:
         if not isinstance(bound_, Tensor):
             return bound_
         if tape is not None and tape.differs(bound_._raw, axis):

@@ -334,7 +334,7 @@ def is_trial() -> bool:
     return tape is not None and tape.trial
 
 
-def opaque(fn: Callable[..., Any], *args: Any, gives: bool = True, effect: bool = True) -> Any:
+def opaque(fn: Callable[..., object], *args: object, gives: bool = True, effect: bool = True) -> Any:
     """fn(*args) as one call on the tape, whatever happens inside.
 
     gives: whether it returns a result. If not, it is skipped where ops are only tried out. effect: whether it may do

@@ -41,7 +41,7 @@ class TorchFuse:
         return [(call.fn in _ADD and _joined(call, producers, counts, values, fixed)) or call for call in calls]
 
     @staticmethod
-    def products_raw(calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]) -> list[Product]:
+    def products_raw(calls: Sequence[Call], values: Sequence[object], externals: Sequence[object]) -> list[Product]:
         """The calls that are x + h·W, or h·W, where W comes from outside."""
         if _transformed():
             return []
@@ -152,7 +152,7 @@ def _factors(call: Call, made: dict[int, Call]) -> tuple[Callable[..., Any], Any
     return None
 
 
-def _untransposed(weight: Any, made: dict[int, Call]) -> tuple[object, bool]:
+def _untransposed(weight: object, made: dict[int, Call]) -> tuple[object, bool]:
     """The tensor that `weight` is the transpose of, or `weight` itself; and whether it is transposed."""
     producer = made.get(weight.number) if type(weight) is Var else None
     return (producer.args[0], True) if producer is not None and producer.fn in _TRANSPOSE else (weight, False)

@@ -81,7 +81,7 @@ class CallRecording(TorchDispatchMode):
             self.note(func, reads, tree_leaves(result))
         return result
 
-    def note(self, func: Any, reads: Any, results: list[Any]) -> None:
+    def note(self, func: object, reads: object, results: list[Any]) -> None:
         """Stores how `results` were computed."""
         call = RepeatableCall(
             self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads)
@@ -137,7 +137,7 @@ def _make_again(last: RepeatableCall) -> None:
                 new.append(part.call)
     results: dict[RepeatableCall, list[Any]] = {}
 
-    def value(x: Any) -> Any:
+    def value(x: object) -> Any:
         if isinstance(x, Recomputed):
             return results[x.call][x.index] if x.call in results else x.call.values[x.index]
         return x.value() if isinstance(x, Outside) else x
@@ -190,7 +190,7 @@ class ShiftedGradient(torch.autograd.Function):
 
 
 def shift_gradient(
-    raw: torch.Tensor, scale: Any, shift: Any, axis: int | None, clip: int | None, padding: Any
+    raw: torch.Tensor, scale: object, shift: object, axis: int | None, clip: int | None, padding: object
 ) -> torch.Tensor:
     """A single raw call for recorders of raw calls."""
     if has_torch_function_unary(raw):
@@ -213,7 +213,7 @@ class ScaledGradient(torch.autograd.Function):
         return gradients[0] * ctx.factor, None
 
 
-def scale_gradient(raw: torch.Tensor, factor: Any) -> torch.Tensor:
+def scale_gradient(raw: torch.Tensor, factor: object) -> torch.Tensor:
     """A single raw call for recorders of raw calls."""
     if has_torch_function_unary(raw):
         return handle_torch_function(scale_gradient, (raw,), raw, factor)
@@ -231,7 +231,7 @@ class GradientProbe:
         """The same tensor, to be used from here on; its gradient is stored under `key`."""
         return ProbedGradient.apply(raw, self._anchor, self, key) if raw.requires_grad else raw
 
-    def see(self, key: Any, gradient: torch.Tensor) -> None:
+    def see(self, key: object, gradient: torch.Tensor) -> None:
         """Stores a gradient, in the backward pass."""
         if self._found is not None:
             self._found[key] = gradient.detach()
@@ -283,7 +283,7 @@ class TorchGrad:
     new_probe = GradientProbe
 
     @staticmethod
-    def recomputed_raw(fn: Callable[..., Any], args: Sequence[Any]) -> Any:
+    def recomputed_raw(fn: Callable[..., object], args: Sequence[object]) -> Any:
         """`fn(*args)`, whose values are computed again in the backward pass."""
         return checkpoint(fn, *args, use_reentrant=False)
 
@@ -343,5 +343,5 @@ class TorchGrad:
         return torch.zeros_like(x) if gradient is None else gradient
 
 
-def _followed(raw: Any) -> bool:
+def _followed(raw: object) -> bool:
     return isinstance(raw, torch.Tensor) and raw.requires_grad

@@ -191,7 +191,7 @@ class _ModelRecorder(CallRecorder):
         self.quiet = False
         return result
 
-    def changes(self, raw: Any) -> None:
+    def changes(self, raw: object) -> None:
         """Registers that a tensor will be changed in place; its former values are restored after the call."""
         if not isinstance(raw, torch.Tensor) or unwrapped(raw) is not raw:
             return

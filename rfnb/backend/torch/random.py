@@ -40,7 +40,7 @@ def _truncated_normal(
     """Drawn by the inverse of the distribution function, from uniform numbers between its values at the limits."""
     sample = torch.empty_like(out, dtype=torch.promote_types(out.dtype, torch.float32))
 
-    def number(x: Any) -> torch.Tensor:
+    def number(x: object) -> torch.Tensor:
         return torch.as_tensor(x, dtype=sample.dtype, device=sample.device)
 
     mean, stddev = number(mean), number(stddev)
@@ -147,7 +147,7 @@ DROPS = {
 """Functions that may draw from the global generator."""
 
 
-def drops(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def drops(name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> bool:
     """Whether this call of one of DROPS draws random numbers."""
     if name == "scaled_dot_product_attention":
         return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))

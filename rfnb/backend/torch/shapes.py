@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -36,13 +36,15 @@ class Shapes(TorchDispatchMode):
         return op(*args, **kwargs) if result is None else result
 
 
-def shapes_only() -> AbstractContextManager[object]:
-    """Inside, shapes of tensors without numbers are computed without torch's compiler."""
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Inside, shapes of tensors without numbers are computed without torch's compiler, and without gradients."""
     inside = any(isinstance(mode, Shapes) for mode in _get_current_dispatch_mode_stack())
-    return nullcontext() if inside else Shapes()
+    with torch.no_grad(), nullcontext() if inside else Shapes():
+        yield
 
 
-def _is_on_meta(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+def _is_on_meta(args: Sequence[object], kwargs: dict[str, Any]) -> bool:
     if "device" in kwargs and kwargs["device"] is not None:
         return torch.device(kwargs["device"]).type == "meta"
     first = args[0][0] if isinstance(args[0], list | tuple) else args[0]
@@ -53,7 +55,7 @@ def _new(shape: Shape, dtype: torch.dtype) -> Raw:
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
-def _like(x: Raw, *args: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Raw:
+def _like(x: Raw, *args: object, dtype: torch.dtype | None = None, **kwargs: object) -> Raw:
     return _new(x.shape, dtype or x.dtype)
 
 
@@ -85,7 +87,7 @@ def _matmul(a: Raw, b: Raw) -> Raw | None:
     return _new((*a.shape[:-1], b.shape[-1]), a.dtype)
 
 
-def _addmm(x: Raw, a: Raw, b: Raw, **scales: Any) -> Raw | None:
+def _addmm(x: Raw, a: Raw, b: Raw, **scales: object) -> Raw | None:
     return _matmul(a, b)
 
 
@@ -134,16 +136,16 @@ _placed = _reduction(lambda dtype: torch.int64)
 _judged = _reduction(lambda dtype: torch.bool)
 
 
-def _layer_norm(x: Raw, shape: Shape, *args: Any) -> tuple[Raw, Raw, Raw]:
+def _layer_norm(x: Raw, shape: Shape, *args: object) -> tuple[Raw, Raw, Raw]:
     sizes = [*x.shape[: x.dim() - len(shape)], *(1 for _ in shape)]
     return _new(x.shape, x.dtype), _new(sizes, x.dtype), _new(sizes, x.dtype)
 
 
-def _gather(x: Raw, axis: int, index: Raw, **options: Any) -> Raw:
+def _gather(x: Raw, axis: int, index: Raw, **options: object) -> Raw:
     return _new(index.shape, x.dtype)
 
 
-def _embedding(table: Raw, index: Raw, *options: Any) -> Raw:
+def _embedding(table: Raw, index: Raw, *options: object) -> Raw:
     return _new((*index.shape, *table.shape[1:]), table.dtype)
 
 
@@ -152,13 +154,13 @@ def _repeat(x: Raw, counts: Shape) -> Raw:
     return _new([n * size for n, size in zip(counts, shape, strict=True)], x.dtype)
 
 
-def _arange(*numbers: float, dtype: torch.dtype | None = None, **options: Any) -> Raw:
+def _arange(*numbers: float, dtype: torch.dtype | None = None, **options: object) -> Raw:
     start, stop, step = (0, *numbers, 1) if len(numbers) == 1 else (*numbers, 1)[:3]
     fractions = any(isinstance(n, float) for n in numbers)
     return _new([math.ceil((stop - start) / step)], dtype or (torch.get_default_dtype() if fractions else torch.int64))
 
 
-def _sorted(x: Raw, *args: Any, **options: Any) -> tuple[Raw, Raw]:
+def _sorted(x: Raw, *args: object, **options: object) -> tuple[Raw, Raw]:
     return _new(x.shape, x.dtype), _new(x.shape, torch.int64)
 
 
@@ -166,7 +168,7 @@ def _nll_loss(x: Raw, labels: Raw, weight: Raw | None, reduction: int, *options:
     return _new(() if reduction else labels.shape, x.dtype), _new((), x.dtype)
 
 
-def _itself(x: Raw, *args: Any, **options: Any) -> Raw:
+def _itself(x: Raw, *args: object, **options: object) -> Raw:
     return x
 
 
@@ -212,7 +214,7 @@ def _max_pooled(x: Raw, *args: Any) -> tuple[Raw, Raw] | None:
 
 
 def _averaged(
-    x: Raw, pool: Shape, stride: Shape = (), padding: Shape = (0,), ceil: bool = False, *args: Any
+    x: Raw, pool: Shape, stride: Shape = (), padding: Shape = (0,), ceil: bool = False, *args: object
 ) -> Raw | None:
     return _pooled(x, pool, stride, padding, ceil=ceil)
 

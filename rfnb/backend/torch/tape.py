@@ -351,7 +351,7 @@ class TorchTape:
             yield
 
     @staticmethod
-    def uncompiled(run: Callable[[], Any]) -> Any:
+    def uncompiled(run: Callable[[], object]) -> Any:
         """The result of `run`, of which torch.compile compiles nothing: loops share generated code."""
         dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
         return run() if dynamo is None or not _is_compiling() else _disabled(dynamo)(run)
@@ -418,7 +418,7 @@ class TorchTape:
         return None if raw.requires_grad or raw.is_inference() or _is_odd(raw) else raw._version
 
     @staticmethod
-    def plain_version_raw(value: Any) -> tuple[int, int, bool] | None:
+    def plain_version_raw(value: object) -> tuple[int, int, bool] | None:
         """The version of a tensor that can be kept by reference, its bytes, and whether it has an autograd graph; None
         for others, which need a closer look, such as small parts of large tensors, and for all other values.
         """
@@ -449,6 +449,12 @@ class TorchTape:
     @staticmethod
     def all_true_raw(raw: torch.Tensor) -> bool:
         """Whether all entries are true."""
+        if torch.compiler.is_exporting():
+            raise LoopError(
+                "to_torch: the model is traced, but has a loop that ends by a condition, without frames",
+                expected="a loop over the frames of the arguments, whose number bounds the steps",
+                hint="rf.Loop(axis=time)",
+            )
         return bool(raw.all())
 
     @staticmethod

@@ -124,7 +124,7 @@ def product(x: Any, y: Any = None, *args: Any, **kwargs: Any) -> str:
 
 
 def _reduction(name: str) -> Way:
-    def way(x: object, dim: object = None, *args: Any, axis: object = None, **kwargs: Any) -> str:
+    def way(x: object, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
         if hasattr(dim, "dims"):
             return f"rf.{name.replace('reduce_', '')}imum({called(x)}, {called(dim)})"
         return _along(name)(x, axis if dim is None else dim)
@@ -133,7 +133,7 @@ def _reduction(name: str) -> Way:
 
 
 def _along(name: str, keyword: str = "axis", then: str = "") -> Way:
-    def way(x: object, dim: object = None, *args: Any, axis: object = None, **kwargs: Any) -> str:
+    def way(x: object, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
         return f"rf.{name}({called(x)}, {keyword}={_axis(x, axis if dim is None else dim)}){then}"
 
     return way
@@ -150,7 +150,7 @@ def _operator(sign: str) -> Way:
     return lambda x, other=None, *args, **kwargs: f"{called(x)} {sign} {called(other)}"
 
 
-def _not_needed(x: object, *args: Any, **kwargs: Any) -> str:
+def _not_needed(x: object, *args: object, **kwargs: object) -> str:
     return "not needed: ops find axes by their dims"
 
 
@@ -191,11 +191,11 @@ def _squeezed(x: Any, dim: object = None, *args: Any, **kwargs: Any) -> str:
     return f"rf.squeeze({called(x)}, axis={'…' if dim is None else axis(x, dim)})"
 
 
-def _unsqueezed(x: object, *args: Any, **kwargs: Any) -> str:
+def _unsqueezed(x: object, *args: object, **kwargs: object) -> str:
     return f"not needed: ops broadcast by dims; rf.expand_dim({called(x)}, dim) if you must"
 
 
-def _expanded(x: object, *args: Any, **kwargs: Any) -> str:
+def _expanded(x: object, *args: object, **kwargs: object) -> str:
     return f"not needed: ops broadcast by dims; rf.expand_dims({called(x)}, dims=[…]) if you must"
 
 
@@ -203,7 +203,7 @@ def _masked_fill(x: object, mask: object = "mask", value: object = "value", *arg
     return f"rf.where({called(mask)}, {called(value)}, {called(x)})"
 
 
-def _gathered(x: object, dim: object = None, index: object = "…", *args: Any, **kwargs: Any) -> str:
+def _gathered(x: object, dim: object = None, index: object = "…", *args: object, **kwargs: object) -> str:
     return f"rf.gather({called(x)}, indices={called(index)}, axis={'…' if dim is None else axis(x, dim)})"
 
 
@@ -211,11 +211,11 @@ def _narrowed(x: object, dim: object = 0, start: object = 0, length: object = "�
     return f"rf.slice({called(x)}, axis={axis(x, dim)}, start={called(start)}, size={called(length)})[0]"
 
 
-def _pieces(x: object, size: object = None, dim: object = 0, *args: Any, **kwargs: Any) -> str:
+def _pieces(x: object, size: object = None, dim: object = 0, *args: object, **kwargs: object) -> str:
     return f"rf.split({called(x)}, axis={axis(x, dim)}, out_dims=[…])"
 
 
-def _largest(x: object, k: object = "…", dim: object = -1, *args: Any, **kwargs: Any) -> str:
+def _largest(x: object, k: object = "…", dim: object = -1, *args: object, **kwargs: object) -> str:
     return f"rf.top_k({called(x)}, axis={axis(x, dim)}, k={called(k)})"
 
 
@@ -225,7 +225,7 @@ def _joined(xs: object, dim: object = 0, *args: Any, **kwargs: Any) -> str:
     return f"rf.concat({pairs})[0]"
 
 
-def _stacked(xs: object, *args: Any, **kwargs: Any) -> str:
+def _stacked(xs: object, *args: object, **kwargs: object) -> str:
     return f"rf.stack({called(list(xs) if isinstance(xs, list | tuple) else [xs])})[0]"
 
 
@@ -233,7 +233,7 @@ def _clipped(x: object, min: object = None, max: object = None) -> str:
     return f"rf.clip_by_value({called(x)}, {called(min)}, {called(max)})"
 
 
-def _cast(x: object, dtype: object = "…", *args: Any, **kwargs: Any) -> str:
+def _cast(x: object, dtype: object = "…", *args: object, **kwargs: object) -> str:
     return f'rf.cast({called(x)}, "{str(dtype).removeprefix("torch.")}")'
 
 
@@ -241,7 +241,7 @@ def _raw(name: str) -> Way:
     return lambda x, *args, **kwargs: f"{called(x)}.raw_tensor.{name}(…)"
 
 
-def _loss(x: object, target: object = "targets", *args: Any, **kwargs: Any) -> str:
+def _loss(x: object, target: object = "targets", *args: object, **kwargs: object) -> str:
     vocab = axis(x, -1)
     return f'rf.cross_entropy(estimated={called(x)}, target={called(target)}, axis={vocab}, estimated_type="logits")'
 

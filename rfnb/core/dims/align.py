@@ -97,7 +97,7 @@ class Sig:
         """The dims that `dims`, which are named together, refer to."""
         return tuple(self.resolve(dim, dims) for dim in dims)
 
-    def keep(self, key: Any, plan: Any) -> Any:
+    def keep(self, key: object, plan: object) -> Any:
         """Stores a plan; the table is bounded."""
         if len(self.plans) >= _PLANS:
             self.plans.clear()

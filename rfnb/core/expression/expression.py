@@ -358,7 +358,7 @@ class ExpressionReader:
             return bool(value)
         raise self.error(node, f"{torch_ops.article(value)} is neither true nor false")
 
-    def _done(self, node: ast.AST, function: Callable[..., object], *given: Any, **by_name: Any) -> Any:
+    def _done(self, node: ast.AST, function: Callable[..., object], *given: object, **by_name: object) -> Any:
         try:
             return function(*given, **by_name)
         except RfError:
@@ -485,7 +485,7 @@ def _held(owner: object, name: str) -> Iterator[object]:
 def _of_tensors(function: Callable[..., object]) -> Callable[..., object]:
     """A function of rf, which is given Tensors in place of raw tensors, and their dims in place of positions."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         tensors = [plain_tensor(arg) if is_raw(arg) else arg for arg in args]
         by_name = {name: plain_tensor(arg) if is_raw(arg) else arg for name, arg in kwargs.items()}
         tensor = next((arg for arg in (*tensors, *by_name.values()) if isinstance(arg, Tensor)), None)
@@ -512,7 +512,7 @@ def _abs(value: Any) -> object:
     return _method("abs", value) if is_tensor else abs(value)
 
 
-def _method(name: str, *args: Any, **kwargs: Any) -> object:
+def _method(name: str, *args: object, **kwargs: object) -> object:
     return torch_ops.call(torch_ops.method_of(args[0], name), args, kwargs)
 
 
@@ -537,7 +537,7 @@ def _of_entries(function: Callable[..., object]) -> Callable[..., object]:
     """`max`, `any` and others of Python, which take one sequence or some values."""
     name = function.__name__
 
-    def call(*values: Any) -> Any:
+    def call(*values: object) -> Any:
         if len(values) == 1 and (is_raw(values[0]) or isinstance(values[0], Tensor)):
             axes = len(torch_ops.bare(values[0]).shape)
             if axes != 1 and name != "sum":

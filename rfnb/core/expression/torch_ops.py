@@ -256,7 +256,7 @@ def article(value: object) -> str:
     return "nothing" if value is None else f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def call(pure: Pure, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def call(pure: Pure, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
     """The result of a function, or of a method of the first argument."""
     _check_arguments(pure, args, kwargs)
     if pure.name in ("where", "max", "min"):
@@ -330,7 +330,7 @@ def mapped(fn: Callable[[Any], Any], values: Any) -> Any:
     return namedtuple("result", names)(*parts) if names else tuple(parts)
 
 
-def entries(value: Any) -> int:
+def entries(value: object) -> int:
     """The number of entries of a raw tensor, an array, a Tensor or a number."""
     return prod(bare(value).shape) if isinstance(value, Tensor) or is_raw(value) else 1
 

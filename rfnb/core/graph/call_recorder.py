@@ -62,7 +62,7 @@ class ModuleTable:
         """Whether a module was added."""
         return id(module) in self._facts
 
-    def call(self, module: Any, inside: str = "") -> ModuleFacts:
+    def call(self, module: object, inside: str = "") -> ModuleFacts:
         """Counts a call of a module and returns its facts. A new module is added below `inside`."""
         if id(module) not in self._facts:
             self.add(module, self._free_name(module, inside))
@@ -164,7 +164,7 @@ class CallRecorder:
             self.modules.used.add(id(tensor))
         return value.number
 
-    def given(self, arguments: Iterable[tuple[str, Any]]) -> tuple[int, ...]:
+    def given(self, arguments: Iterable[tuple[str, object]]) -> tuple[int, ...]:
         """The input values, named after the arguments. Modules among the arguments are added under these names."""
         names: dict[int, list[str]] = {}
         for argument, value in arguments:
@@ -181,7 +181,7 @@ class CallRecorder:
         """Makes a tensor that was changed in place a new value from now on."""
         self._known.pop(id(tensor), None)
 
-    def numbers(self, *structures: Any) -> tuple[int, ...]:
+    def numbers(self, *structures: object) -> tuple[int, ...]:
         """The numbers of the values in nested structures."""
         kind = self.tensor_type
         return tuple([self.number_of(leaf) for leaf in leaves(as_dicts(structures)) if isinstance(leaf, kind)])

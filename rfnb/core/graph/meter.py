@@ -138,7 +138,7 @@ class Meter:
     def exit(self, node: Node) -> None:
         """The work of a node ends."""
 
-    def changes(self, raw: Any) -> None:
+    def changes(self, raw: object) -> None:
         """Called with a raw tensor before a node changes it in place."""
 
     def made(self, node: Node, given: object, results: Iterable[object]) -> None:

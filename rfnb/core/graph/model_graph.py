@@ -96,7 +96,7 @@ def title(model: object) -> str:
     return str(getattr(model, "__name__", type(model).__name__)).replace("<lambda>", "lambda")
 
 
-def owner(model: Any) -> Any:
+def owner(model: object) -> Any:
     """The module that is called, or whose method is called; None for a function."""
     module = model if is_module(model) else getattr(model, "__self__", None)
     return module if is_module(module) else None

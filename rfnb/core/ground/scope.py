@@ -72,7 +72,7 @@ class calling:
         _calling.reset(module)
 
 
-def module_facts(module: Any) -> Any:
+def module_facts(module: object) -> Any:
     """The facts that `modules_described_by` gives for a module; None outside of such a block."""
     describe = _describe.get()
     return None if describe is None else describe(module)

@@ -31,7 +31,7 @@ T = TypeVar("T")
 PACKAGE = str(Path(__file__).parents[2]) + "/"
 
 
-class Span(NamedTuple):
+class CodeSpan(NamedTuple):
     """A range of source text. Lines are 1-based, columns 0-based, as in `ast`."""
 
     line: int
@@ -84,7 +84,7 @@ class Source(NamedTuple):
         return CELLS.get(self.code.co_filename)
 
     @property
-    def span(self) -> Span:
+    def span(self) -> CodeSpan:
         """The range of the expression, in lines of the compiled text."""
         return _spans[self]
 
@@ -234,18 +234,18 @@ def locals_of(frame: FrameType) -> dict[str, Any]:
     return variables
 
 
-def _span_at(source: Source) -> Span:
+def _span_at(source: Source) -> CodeSpan:
     line, end_line, col, end_col = next(islice(source.code.co_positions(), source.lasti // 2, None))
     start = source.code.co_firstlineno
-    return Span(line or start, end_line or line or start, col or 0, end_col or 0)
+    return CodeSpan(line or start, end_line or line or start, col or 0, end_col or 0)
 
 
 _spans = PerPlace(_span_at)
 _names_at = PerPlace(lambda source: _assignments(source.file).get(source.span, ()))
-_parsed: dict[str, tuple[list[str], dict[Span, tuple[str, ...]]]] = {}
+_parsed: dict[str, tuple[list[str], dict[CodeSpan, tuple[str, ...]]]] = {}
 
 
-def _assignments(file: str) -> dict[Span, tuple[str, ...]]:
+def _assignments(file: str) -> dict[CodeSpan, tuple[str, ...]]:
     """The assigned names, by the place of the assigned expression. A file whose lines have changed is parsed again."""
     lines = linecache.getlines(file)
     entry = _parsed.get(file)
@@ -276,12 +276,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_new_lock)
 
 
-def _targets(text: str) -> dict[Span, tuple[str, ...]]:
+def _targets(text: str) -> dict[CodeSpan, tuple[str, ...]]:
     try:
         tree = parsed(text)
     except (SyntaxError, ValueError):
         return {}
-    names: dict[Span, tuple[str, ...]] = {}
+    names: dict[CodeSpan, tuple[str, ...]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             names |= _named(node.targets[0], node.value)
@@ -292,7 +292,7 @@ def _targets(text: str) -> dict[Span, tuple[str, ...]]:
     return names
 
 
-def _named(target: ast.expr, value: ast.expr) -> dict[Span, tuple[str, ...]]:
+def _named(target: ast.expr, value: ast.expr) -> dict[CodeSpan, tuple[str, ...]]:
     """The names of an assigned value; `a, b = f(x), g(x)` names the parts as well."""
     names = {_span(value): _names(target)}
     targets, values = (part.elts if isinstance(part, _SEVERAL) else [] for part in (target, value))
@@ -306,8 +306,8 @@ def _named(target: ast.expr, value: ast.expr) -> dict[Span, tuple[str, ...]]:
 _SEVERAL = (ast.Tuple, ast.List)
 
 
-def _span(node: Any) -> Span:
-    return Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+def _span(node: Any) -> CodeSpan:
+    return CodeSpan(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
 
 
 def _names(target: ast.expr) -> tuple[str, ...]:

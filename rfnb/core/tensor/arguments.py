@@ -124,7 +124,7 @@ def hints_of(fn: Callable[..., object]) -> dict[str, object]:
 
 
 @cache
-def checks_of(fn: Callable[..., Any]) -> dict[str, Check]:
+def checks_of(fn: Callable[..., object]) -> dict[str, Check]:
     """The checks that calls of `fn` need, by parameter, or those of the fields of a dataclass."""
     checks = {name: check_of(hint) for name, hint in hints_of(fn).items() if name != "return"}
     return {name: check for name, check in checks.items() if check is not None}
@@ -139,7 +139,7 @@ def check_of(hint: object) -> Check | None:
     if mark is None or not getattr(mark, "kinds", ()) or not others:
         return None if mark is None else mark.check
 
-    def check(function: str, parameter: str, value: Any) -> None:
+    def check(function: str, parameter: str, value: object) -> None:
         if all(mismatches(value, part) for part in others):
             mark.check(function, parameter, value)
 

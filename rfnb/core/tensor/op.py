@@ -72,7 +72,7 @@ def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
     functions with the same free variables: here, as in the text, these are `_op_fn`, `_op_row` and `call`.
     """
 
-    def first_call(*args: Any, **kwargs: Any) -> Any:
+    def first_call(*args: object, **kwargs: object) -> Any:
         generated = _generated(_op_fn, _op_row)
         call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
         call.__code__ = generated.__code__

@@ -119,7 +119,7 @@ class Parameter(Tensor):
         return self._initial
 
     @initial.setter
-    def initial(self, value: Any) -> None:
+    def initial(self, value: object) -> None:
         self._initial = value
         if callable(value) and not isinstance(value, Tensor):
             value = value(self.dims, self.dtype)

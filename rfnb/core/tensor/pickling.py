@@ -88,7 +88,7 @@ def _dim(
     return dim
 
 
-def _size(dims: tuple[Dim, ...], values: Any, tags: list[str] | None, dtype: str | None = None) -> Size:
+def _size(dims: tuple[Dim, ...], values: object, tags: list[str] | None, dtype: str | None = None) -> Size:
     return Size(dims, values, tags=tags, dtype=dtype)
 
 

@@ -42,7 +42,7 @@ START = "start with state=module.default_initial_state(batch_dims=[…])"
 """How a state begins, for messages."""
 
 
-def check_state(state: Any, what: str, parts: Iterable[str] = (), *, start: str = START) -> None:
+def check_state(state: object, what: str, parts: Iterable[str] = (), *, start: str = START) -> None:
     """Raises ParameterError if `state` is not a State, or lacks one of `parts`.
 
     what: the argument, for the message: "LSTM: `state`". start: how to begin.

@@ -214,7 +214,7 @@ def _each(values: Any) -> Any:
 def _raising_method(x: object, name: str) -> object:
     """The value of `x.mean`: a function that raises the error, since the equivalent depends on the arguments."""
 
-    def raising(*args: Any, **kwargs: Any) -> object:
+    def raising(*args: object, **kwargs: object) -> object:
         try:
             way = way_of(x, name, args, kwargs) or "…"
         except TypeError:  # arguments that torch does not accept either

@@ -261,7 +261,7 @@ def lines_of(names: Mapping[int, str]) -> dict[int, str]:
     return {layer: name_or_number("" if alike else name, layer) for layer, name in names.items()}
 
 
-def seconds_of(seconds: Any, rows: Axis, cols: Axis) -> tuple[float | None, float | None]:
+def seconds_of(seconds: object, rows: Axis, cols: Axis) -> tuple[float | None, float | None]:
     """Seconds from one entry to the next, for both sides; None if unknown.
 
     seconds: duration of a frame (below 1), or frames per second; for the columns, and for the rows if they are frames
@@ -298,7 +298,7 @@ def factor_of(dim: Dim) -> tuple[Dim, float]:
     return dim, factor
 
 
-def _seconds(given: Any, dim: Dim) -> float | None:
+def _seconds(given: object, dim: Dim) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < float("inf"):
@@ -311,7 +311,7 @@ def _seconds(given: Any, dim: Dim) -> float | None:
     return round(hop * factor_of(dim)[1], 9)
 
 
-def _listed(side: Any) -> list[Any]:
+def _listed(side: object) -> list[Any]:
     entries = side.tolist() if hasattr(side, "tolist") else side  # of numpy and torch
     if not isinstance(entries, Iterable):
         raise ViewError(
@@ -380,7 +380,7 @@ def strongest_html(view: AttentionView) -> Html:
     return fold("strongest", lines, **STILL)
 
 
-def rounded(number: Any) -> Any:
+def rounded(number: object) -> Any:
     """A number rounded to two digits."""
     return plain(round(real(number), 2))
 

@@ -335,7 +335,7 @@ def _line(axes: Any, kind: str, start: svg.Point, stop: svg.Point) -> None:
     )  # fmt: skip
 
 
-def _node(axes: Any, column: Column, node: BeamNode, view: BeamView) -> None:
+def _node(axes: object, column: Column, node: BeamNode, view: BeamView) -> None:
     fill, stroke, width, dashes = look_of(column, node)
     y = top(node, view)
     _box(axes, column, y, 0.0, fill=fill, stroke=stroke, width=width, dashes=dashes)
@@ -369,7 +369,7 @@ def _words(axes: Any, x: float, y: float, text: str, colour: str, size: float, *
     )  # fmt: skip
 
 
-def _draw_fall(axes: Any, columns: list[Column], view: BeamView) -> None:
+def _draw_fall(axes: object, columns: list[Column], view: BeamView) -> None:
     """Scissors where the reference fell out."""
     place = _fall_place(columns, view)
     if place is not None:

@@ -63,9 +63,9 @@ VERDICTS = {
 def describe(
     search: Found | Tree | Where,
     batch: int | str = 0,
-    reference: Any = None,
+    reference: object = None,
     pruned: int | None = None,
-    tokenizer: Any = None,
+    tokenizer: object = None,
 ) -> BeamView:
     """The search for one sequence as JSON.
 

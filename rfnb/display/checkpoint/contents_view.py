@@ -24,23 +24,23 @@ ITEMSIZES = {"bool": 1, "float8_e5m2": 1, "float8_e4m3fn": 1}
 
 
 @dataclass
-class Part:
+class EntryTree:
     """A part of the names: its entries by the rest of their names, the parts below it, and the totals of both."""
 
     rows: dict[str, StoredEntry] = field(default_factory=dict)
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, EntryTree] = field(default_factory=dict)
     entries: int = 0
     values: int = 0
 
 
 def describe(file: CheckpointFile) -> Page:
     """The entries as a tree of their names, and those that stand apart."""
-    root, entries = Part(), file.entries
+    root, entries = EntryTree(), file.entries
     for path, entry in entries.items():
         *folders, last = path.split(file.separator, DEEPEST)
         part = root
         for folder in [None, *folders]:
-            part = part if folder is None else part.parts.setdefault(folder, Part())
+            part = part if folder is None else part.parts.setdefault(folder, EntryTree())
             part.entries += 1
             part.values += prod(entry.shape)
         part.rows[last] = entry
@@ -59,7 +59,7 @@ def describe(file: CheckpointFile) -> Page:
     return Page("checkpoint", file.path, [Line(head), Group([tree, apart], most=options.MODULE_LINES - 1)], table)
 
 
-def _blocks(part: Part, separator: str) -> Iterator[Block]:
+def _blocks(part: EntryTree, separator: str) -> Iterator[Block]:
     """A line for each entry, in columns, and a fold for each part."""
     widths = [min(max(map(len, column), default=0), most) for column, most in
               ((part.rows, 40), (list(map(_shape, part.rows.values())), 20))]  # fmt: skip

@@ -350,7 +350,7 @@ def to_data(page: Page) -> dict[str, Any]:
     return {**data, "rows": [{column: _json(cell) for column, cell in row.items()} for row in page.table]}
 
 
-def _json(cell: Any) -> object:
+def _json(cell: object) -> object:
     if cell is None or isinstance(cell, bool):
         return cell
     return number(cell) if isinstance(cell, int | float) else str(cell)

@@ -260,7 +260,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def describe(shown: Any, **choice: object) -> Any:
+def describe(shown: object, **choice: object) -> Any:
     """The JSON of an object. What a loop's body shows is not recorded as part of the loop.
 
     Raises ViewError if no view is registered for its class, or the view does not take such a choice.
@@ -275,7 +275,7 @@ def describe(shown: Any, **choice: object) -> Any:
         return make(shown, **choice)
 
 
-def view_of(shown: Any) -> View:
+def view_of(shown: object) -> View:
     """The view of an object; if it cannot be made, a note that says why."""
     try:
         return ReprView(describe(shown))

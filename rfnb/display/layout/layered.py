@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rfnb.display.layout.layers import BoxSize, Layers, Link, layers, order, places, ranks, turned
-from rfnb.display.layout.route import LANE, Box, Drawing, Grid, Lanes, Router, lanes
+from rfnb.display.layout.route import LANE, Box, Drawing, LaneGrid, Lanes, Router, lanes
 
 MOST = 6
 """Largest number of columns."""
@@ -140,7 +140,7 @@ class _Plan:
         ends = [*starts[1:], len(self.heights)]
         spans = [range(a, b) for a, b in zip(starts, ends, strict=True)]
         column = [c for c, span in enumerate(spans) for _ in span]
-        grid = Grid(column, list(self.x), [0.0] * len(column), [0.0] * len(column), [], [], [])
+        grid = LaneGrid(column, list(self.x), [0.0] * len(column), [0.0] * len(column), [], [], [])
         ways = self.lanes
         right = 0.0
         for c, span in enumerate(spans):
@@ -151,7 +151,7 @@ class _Plan:
         lines = Router(grid, self.made, self.links, ways, boxes).lines()
         return Drawing(right + MARGIN, height, boxes, lines, _borders(grid, right + MARGIN))
 
-    def _across(self, grid: Grid, ways: Lanes, span: range, left: float) -> float:
+    def _across(self, grid: LaneGrid, ways: Lanes, span: range, left: float) -> float:
         """Places a column right of `left`; returns its right end."""
         spots = [s for r in span for s in self.made.rows[r]]
         ends = [self.spans[r] for r in span] + [(x, x) for x in ways.within(span)]
@@ -163,7 +163,7 @@ class _Plan:
         grid.shift.append(start - first)
         return start + last - first
 
-    def _down(self, grid: Grid, ways: Lanes, span: range, head: float) -> None:
+    def _down(self, grid: LaneGrid, ways: Lanes, span: range, head: float) -> None:
         """Places the ranks of a column below each other."""
         y = MARGIN + head
         for r in span:
@@ -172,7 +172,7 @@ class _Plan:
             y = grid.bottom[r] + self.gaps[r] + LANE * ways.leaving[r]
         grid.ends.append(grid.bottom[span[-1]] + LANE * ways.leaving[span[-1]])
 
-    def _box(self, grid: Grid, spot: int) -> Box:
+    def _box(self, grid: LaneGrid, spot: int) -> Box:
         rank, size = self.made.rank[spot], self.sizes[spot]
         y = grid.top[rank] + (self.heights[rank] - size.height) / 2
         x = grid.x[spot]
@@ -185,7 +185,7 @@ def _gaps(made: Layers, x: Sequence[float]) -> list[float]:
     return [BELOW + min(28.0, f * 0.06) for f in far]
 
 
-def _borders(grid: Grid, width: float) -> list[tuple[float, float]]:
+def _borders(grid: LaneGrid, width: float) -> list[tuple[float, float]]:
     """Borders of the columns, in the middle of the gaps between them."""
     middles = [(a[1] + b[0]) / 2 for a, b in zip(grid.columns, grid.columns[1:], strict=False)]
     return list(zip([0.0, *middles], [*middles, width], strict=True))

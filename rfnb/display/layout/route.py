@@ -32,7 +32,7 @@ class Box:
 
 
 @dataclass(slots=True)
-class Line:
+class Stroke:
     """The points of a link. smooth: slanted pieces are curves; otherwise all pieces are vertical or horizontal."""
 
     points: list[Point]
@@ -47,7 +47,7 @@ class Drawing:
     width: float = 0.0
     height: float = 0.0
     boxes: list[Box] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Stroke] = field(default_factory=list)
     columns: list[tuple[float, float]] = field(default_factory=list)
 
 
@@ -110,7 +110,7 @@ SPREAD = 16.0
 
 
 @dataclass
-class Grid:
+class LaneGrid:
     """Positions of spots, ranks and columns. x: middle of each spot. columns: left and right end of the boxes."""
 
     column: list[int]
@@ -125,19 +125,19 @@ class Grid:
 class Router:
     """Makes lines on a grid."""
 
-    def __init__(self, grid: Grid, made: Layers, links: Sequence[Link], lanes: Lanes, boxes: Sequence[Box]):
+    def __init__(self, grid: LaneGrid, made: Layers, links: Sequence[Link], lanes: Lanes, boxes: Sequence[Box]):
         self.grid, self.made, self.links, self.lanes, self.boxes = grid, made, links, lanes, boxes
         self.enter = self._entered()
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[Stroke]:
         """The line of each link."""
         ways = iter(self.made.ways)
         return [
-            Line(self._back(i), smooth=False, back=True) if i in self.lanes.by_link else self._forward(i, next(ways))
+            Stroke(self._back(i), smooth=False, back=True) if i in self.lanes.by_link else self._forward(i, next(ways))
             for i in range(len(self.links))
         ]
 
-    def _forward(self, i: int, way: list[int]) -> Line:
+    def _forward(self, i: int, way: list[int]) -> Stroke:
         grid, link = self.grid, self.links[i]
         source, target = self.boxes[link.source], self.boxes[link.target]
         x = source.axis + link.leave
@@ -150,7 +150,7 @@ class Router:
             points += [(x, grid.top[rank]), (x, target.y if last else grid.bottom[rank])]
         points = straightened(points)
         in_column = source.column == target.column
-        return Line(points if in_column else level(points), smooth=in_column)
+        return Stroke(points if in_column else level(points), smooth=in_column)
 
     def _over(self, x: float, u: float, column: int) -> list[Point]:
         """The points of a line from the end of a column to the start of the next."""

@@ -75,7 +75,7 @@ class Table:
     def __repr__(self) -> str:
         return encodable("\n".join(self.lines()))
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": str(table_html(self))}
 
 
@@ -109,7 +109,7 @@ def facts_html(facts: Sequence[tuple[str, Child]]) -> Html | None:
     return wide(el("table", rows, style=style.TABLE)) if rows else None
 
 
-def _word(cell: Any) -> str:
+def _word(cell: object) -> str:
     if cell is None:
         return ""
     return short(cell) if isinstance(cell, int | float) and not isinstance(cell, bool) else str(cell)

@@ -151,17 +151,17 @@ LONGEST = 30
 def figure_class() -> Any:
     """The figure class of matplotlib, with a picture for notebooks that works without pyplot."""
     try:
-        from matplotlib.figure import Figure as Base
+        from matplotlib.figure import Figure
     except ImportError:
         raise ViewError("figure: matplotlib is not installed", hint="pip install matplotlib") from None
 
-    class Figure(Base):
+    class NotebookFigure(Figure):
         def _repr_png_(self) -> bytes:
             file = io.BytesIO()
             self.savefig(file, format="png")
             return file.getvalue()
 
-    return Figure
+    return NotebookFigure
 
 
 def literal(label: str) -> str:

@@ -35,7 +35,7 @@ PAUSE = 0.25
 _links: list[PanelLink] = []
 
 
-def install(runs: RunList, kernel: Any) -> PanelLink | None:
+def install(runs: RunList, kernel: object) -> PanelLink | None:
     """Answers the panel of the notebook that this kernel belongs to; never raises."""
     if _links:
         return _links[0]
@@ -119,11 +119,11 @@ class PanelLink:
         self.arrived.set()
         comm.on_close(lambda _: self.panels.remove(comm) if comm in self.panels else None)
 
-    def on_cell(self, *_: Any) -> None:
+    def on_cell(self, *_: object) -> None:
         """A cell starts."""
         self.cell_runs = True
 
-    def on_cell_end(self, result: Any = None) -> None:
+    def on_cell_end(self, result: object = None) -> None:
         """A cell is over."""
         self.cell_runs = False
         text = getattr(getattr(result, "info", None), "raw_cell", "")

@@ -29,7 +29,9 @@ def is_array(shown: object) -> bool:
     return hasattr(shown, "dtype") and hasattr(type(shown), "shape") and hasattr(shown, "__array__")
 
 
-def data_of(array: Any, dims: Sequence[str | Dim] | None = None, lengths: Any = None, name: str | None = None) -> Data:
+def data_of(
+    array: object, dims: Sequence[str | Dim] | None = None, lengths: object = None, name: str | None = None
+) -> Data:
     """The data of an array. Raises ViewError if dims or lengths do not fit, or entries are not numbers.
 
     Args:

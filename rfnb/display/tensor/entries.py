@@ -196,7 +196,7 @@ def rows_of(values: Any, dims: list[DimView], tags: list[str] | None) -> Iterato
             yield ", ".join(name[i] for name, i in zip(names, index, strict=True)), row
 
 
-def table_text(values: Any, dims: list[DimView], tags: list[str] | None) -> list[str]:
+def table_text(values: object, dims: list[DimView], tags: list[str] | None) -> list[str]:
     """The numbers as aligned lines."""
     if not dims:
         return [f"  {cell_text(values)}"]
@@ -214,7 +214,7 @@ def table_text(values: Any, dims: list[DimView], tags: list[str] | None) -> list
     return lines + [f"  {line}" for line in notes]
 
 
-def table_html(values: Any, dims: list[DimView], tags: list[str] | None, *, masked: bool = False) -> Html:
+def table_html(values: object, dims: list[DimView], tags: list[str] | None, *, masked: bool = False) -> Html:
     """The numbers as an HTML table. The background shows sign and size; padding is pale, as is −Inf if `masked`."""
     if not dims:
         return el("div", cell_text(values), style=style.NUMBERS)
@@ -252,7 +252,7 @@ def headings(dims: list[DimView], tags: list[str] | None) -> list[str]:
     return [cut(tag, TAG) for tag in tags[: min(COLS, dims[-1]["size"])]]
 
 
-def cell_text(value: Any) -> str:
+def cell_text(value: object) -> str:
     """A number, or the sign for padding."""
     return PAD if value is None else short(value)
 
@@ -360,7 +360,7 @@ def _without(raw: Any) -> object:
     return raw.masked_fill(hit, 0) if hasattr(raw, "detach") else np.where(hit, 0, raw)
 
 
-def _largest(raw: Any, axes: tuple[int, ...]) -> np.ndarray:
+def _largest(raw: object, axes: tuple[int, ...]) -> np.ndarray:
     with np.errstate(all="ignore"):
         low, high = (to_numpy(reduced(raw, how, axes)).astype(np.float32) for how in ("amin", "amax"))
     return np.maximum(high, -low)

@@ -34,7 +34,7 @@ class Bad:
 
 
 @dataclass
-class Frames:
+class FrameSums:
     """Statistics of each frame as float64, of size 1 along the axes `inner`; each frame has `entries` entries.
 
     peak: the largest absolute value; NaN and Inf where a frame has some. weights: number of finite real entries.
@@ -59,7 +59,7 @@ class Frames:
         return int(self.real.sum()) * self.entries
 
 
-def frames_of(raw: Any, mask: np.ndarray | None, sequences: int | None = None) -> Frames:
+def frames_of(raw: Any, mask: np.ndarray | None, sequences: int | None = None) -> FrameSums:
     """The frames of a raw tensor, separated along the axis `sequences` if possible."""
     raw = floating(raw)
     inner = inner_axes(tuple(raw.shape), mask, sequences)
@@ -114,18 +114,18 @@ def located(rows: np.ndarray, shape: tuple[int, ...], inner: Index, at: tuple[np
     return bad
 
 
-def _sums(raw: Any, inner: Index) -> Frames:
+def _sums(raw: Any, inner: Index) -> FrameSums:
     count = math.prod(raw.shape[i] for i in inner)
     empty = np.zeros(0)
     if not inner:
         values = to_numpy(raw).astype(np.float64)
         var = np.where(np.isfinite(values), 0.0, np.nan)
-        return Frames(values, values.copy(), values.copy(), var, np.abs(values), empty, empty, inner, 1)
+        return FrameSums(values, values.copy(), values.copy(), var, np.abs(values), empty, empty, inner, 1)
     with np.errstate(all="ignore"):
         mean, low, high = (reduced(raw, how, inner) for how in ("mean", "amin", "amax"))
         var = _variance(raw, mean, inner, count) if hasattr(raw, "detach") else reduced(raw, "var", inner)
     low, high, mean, var = (to_numpy(part).astype(np.float64) for part in (low, high, mean, var))
-    return Frames(low, high, mean, var, np.maximum(high, -low), empty, empty, inner, count)
+    return FrameSums(low, high, mean, var, np.maximum(high, -low), empty, empty, inner, count)
 
 
 def _variance(raw: Any, mean: Any, inner: Index, count: int) -> Any:
@@ -137,7 +137,7 @@ def _variance(raw: Any, mean: Any, inner: Index, count: int) -> Any:
     return var
 
 
-def _mend(raw: Any, frames: Frames, bad: np.ndarray) -> None:
+def _mend(raw: Any, frames: FrameSums, bad: np.ndarray) -> None:
     """Recomputes the statistics of frames with NaN or Inf from their finite entries; counts and locates the others."""
     at = np.nonzero(bad)
     rows = rows_at(raw, frames.inner, at)
@@ -174,7 +174,7 @@ class Measured:
     raw: Any
     mask: np.ndarray | None
     where: tuple[slice, ...] | None
-    frames: Frames
+    frames: FrameSums
     bad: dict[str, Bad]
     masked: int = 0
 
@@ -265,7 +265,7 @@ def _bad(data: Data, word: str, bad: Bad) -> BadView:
     return {"word": word, "count": bad.count, "first": place_of(data, bad.first)}  # type: ignore[typeddict-item]
 
 
-def moments(frames: Frames) -> dict[str, Any]:
+def moments(frames: FrameSums) -> dict[str, Any]:
     """Minimum, mean, maximum and deviation of the finite entries; "nan" if there are none."""
     mask = frames.weights > 0
     if not mask.any():
@@ -275,7 +275,7 @@ def moments(frames: Frames) -> dict[str, Any]:
     return {"min": plain(low), "mean": plain(mean), "max": plain(high), "std": plain(std)}
 
 
-def _mean_and_std(frames: Frames, seen: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+def _mean_and_std(frames: FrameSums, seen: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     total = weights.sum()
     with np.errstate(all="ignore"):
         mean = float((np.where(seen, frames.mean, 0) * weights).sum() / total)
@@ -283,7 +283,7 @@ def _mean_and_std(frames: Frames, seen: np.ndarray, weights: np.ndarray) -> tupl
         return mean, math.sqrt((spread * weights).sum() / total)
 
 
-def _padding(frames: Frames) -> PaddingView | None:
+def _padding(frames: FrameSums) -> PaddingView | None:
     """How padding would change mean and deviation; None if there is no padding, or only zeros."""
     if frames.real.all():
         return None

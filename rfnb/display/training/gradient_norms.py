@@ -74,7 +74,7 @@ def verdict(norm: float | None) -> str:
     return "NaN" if math.isnan(norm) else "Inf" if math.isinf(norm) else "" if norm else "zero"
 
 
-def gradient_norms(model: Any) -> GradientNorms:
+def gradient_norms(model: object) -> GradientNorms:
     """The gradient norms of a module of rfnb or torch."""
     if not hasattr(model, "named_parameters"):
         raise ParameterError(

@@ -114,7 +114,7 @@ UNREAD = 256
 """Largest number of unread values."""
 
 
-class History:
+class MeasureHistory:
     """Rows `{"step": 3, "loss": 0.2}`, and a curve for each measure."""
 
     def __init__(self) -> None:

@@ -112,7 +112,7 @@ class FollowedTraining:
             self._held.take(self.batch, self.loss, gradients)
         self.batch = self.loss = None
 
-    def _report_norm(self, model: Any, measure: str) -> None:
+    def _report_norm(self, model: object, measure: str) -> None:
         if self.progress is None or self.every is None or self.progress.step % self.every:
             return
         norms = gradient_norms(model)
@@ -124,7 +124,7 @@ class FollowedTraining:
             parameters = count_of(len(bad), "parameter")
             warn(f"the gradients of {parameters} are not finite at step {self.progress.step}: {first}")
 
-    def report(self, measures: Mapping[str, Any]) -> None:
+    def report(self, measures: Mapping[str, object]) -> None:
         """Measures of the step; what is not a number is left out."""
         numbers = {name: value for name, value in measures.items() if isinstance(value, Real) or hasattr(value, "item")}
         if self.progress is not None and numbers:
@@ -136,7 +136,7 @@ class FollowedTraining:
         self.before_step()
         self.interrupt()
 
-    def interrupt(self, *cell: Any) -> None:
+    def interrupt(self, *cell: object) -> None:
         """The training ends where it is, by an error or an interrupt: its bar stays there."""
         steps, self._steps = self._steps, None
         self.batch = self.loss = None
@@ -182,16 +182,18 @@ def _of_transformers() -> type:
                 loss: Any = outputs.get("loss") if isinstance(outputs, Mapping) else outputs[0]
                 self._training.loss = loss.detach() if hasattr(loss, "detach") else None
 
-        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
+        def on_pre_optimizer_step(
+            self, args: object, state: object, control: object, model: object = None, **others: object
+        ) -> None:
             self._training.before_optimizer(model, "clipped_gradient_norm")
 
-        def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        def on_step_begin(self, args: object, state: object, control: object, **others: object) -> None:
             self._training.before_step()
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
             self._training.report({name: value for name, value in (logs or {}).items() if name != "epoch"})
 
-        def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        def on_train_end(self, args: object, state: object, control: object, **others: object) -> None:
             if self._hook is not None:
                 self._hook.remove()
             self._training.end()
@@ -221,7 +223,7 @@ def _of_lightning() -> type:
                 self._done = -1
                 self._training.begin(int(steps) if math.isfinite(steps) else None)
 
-        def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        def on_before_optimizer_step(self, trainer: object, pl_module: object, optimizer: object) -> None:
             self._training.before_optimizer(pl_module)
 
         def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -238,10 +240,10 @@ def _of_lightning() -> type:
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
             self._training.report(trainer.callback_metrics)
 
-        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        def on_train_end(self, trainer: object, pl_module: object) -> None:
             self._training.end()
 
-        def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        def on_exception(self, trainer: object, pl_module: object, exception: BaseException) -> None:
             self._training.interrupt()
 
     return OfLightning

@@ -24,7 +24,7 @@ from rfnb.display.markup.elements import Table, chip, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, plain, real, short
 from rfnb.display.markup.svg import Point, data_uri, figure_class, literal
-from rfnb.display.training.history import BinnedCurve, History
+from rfnb.display.training.history import BinnedCurve, MeasureHistory
 from rfnb.display.training.schema import LossCurve, ProgressView
 from rfnb.errors import ParameterError
 from rfnb.printable import encodable, visible
@@ -184,7 +184,7 @@ class Progress(Shown, Generic[B]):
         self.step, self.epoch = -1, 0
         self.running = self.stopped = False
         self._serial = next(_serials)
-        self._history = History()
+        self._history = MeasureHistory()
         self._marked: dict[str, Any] = {}
         self._reported: set[str] = set()
         self.note: str | None = None
@@ -234,7 +234,7 @@ class Progress(Shown, Generic[B]):
         batches: Any = self.batches
         return len(batches) if self.total is None else self.total
 
-    def report(self, **measures: Any) -> None:
+    def report(self, **measures: object) -> None:
         """Reports measures of this step: numbers, Tensors (by their mean), or torch tensors with one entry.
 
         >>> progress = rf.progress(range(3))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Read = Var | External | Stream
 
 
-class _Side(NamedTuple):
+class _Case(NamedTuple):
     """The calls, ops and result of one side on the traced frame."""
 
     calls: list[Call]
@@ -83,7 +83,7 @@ def _side(
     *,
     taken: bool,
     finish: Callable[[Any], Any] = lambda result: result,
-) -> _Side:
+) -> _Case:
     """Traces one side. Its calls are removed from the tape; changes made by a side that is not taken are undone."""
     tape = body.tape
     start = len(tape.calls)
@@ -95,7 +95,7 @@ def _side(
             part.outputs = tuple(recorder.numbers(side_result))
             part.inputs = tuple(number for number in part.outputs if number < first)
             result = map_leaves(unwrap, finish(side_result))
-        return _Side(tape.calls[start:], side.op_calls, result)
+        return _Case(tape.calls[start:], side.op_calls, result)
     finally:
         del tape.calls[start:]
 
@@ -186,7 +186,7 @@ def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
     return tensor_of(raw, signature, a.lengths.join(b.lengths, a.sig, b.sig))
 
 
-def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Side], results: list[Any]) -> None:
+def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Case], results: list[Any]) -> None:
     """Records the branch as an op that stays in the steps. `inside`: its values, some of whose sizes may differ."""
     calls = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": calls}, reads, results, node))

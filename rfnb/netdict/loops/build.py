@@ -15,7 +15,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, is_trainable, join, known_options, on_meta, set_options, variable_scope
-from rfnb.netdict.layer_call import errors_of, named_after
+from rfnb.netdict.layer_call import ErrorsOf, named_after
 from rfnb.netdict.loops.length import choices, lengths_asked, set_axis
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import circle_through, ends_of_steps, put_in_order
@@ -241,8 +241,10 @@ class Loops:
             feature = labels
         else:
             feature = next((x.feature_dim for x in templates if x.feature_dim is not None), None)
+        out_type = described.get("out_type")
+        dtype = out_type.get("dtype") if isinstance(out_type, Mapping) else None
         with on_meta():
-            return set_feature_dim(zeros([*dims, *([feature] if feature is not None else [])]), feature)
+            return set_feature_dim(zeros([*dims, *([feature] if feature is not None else [])], dtype=dtype), feature)
 
     def _labels(self, described: Mapping[str, object]) -> Dim | None:
         """The labels of the target of a layer."""
@@ -355,7 +357,7 @@ class Loops:
                     rec.last_choice = layers[-1]
                 for of in list(rec.previous):
                     layer = self.builder.nodes[of].layer
-                    with nullcontext() if layer is None else errors_of(layer):
+                    with nullcontext() if layer is None else ErrorsOf(layer):
                         rec.initial[of] = self._initial(rec, of)
                 if rec.beam is not None:
                     self._carry_hypotheses(rec)

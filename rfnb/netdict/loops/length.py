@@ -54,6 +54,7 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
     if layer.max_seq_len is None and layer.max_seq_len_via is None:
         raise NetworkError("the loop may have no end", expected='"max_seq_len": 100')
     rec.known = False
+    rec.spoken = None if not isinstance(common.target, str) or own else _time_of_target(builder, rec, common.target)
     rec.axis = layer.axis if own else Dim(None, name=rec.scope.name, kind="spatial")
     builder.axes.name(rec.axis, f"dyn-time:{rec.path}")
     give_made_up_lengths(rec)
@@ -115,7 +116,7 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
     max_seq_len: a number, or an expression with `max_len_from("base:layer")`, the length of the longest sequence.
     """
     layer: Any = rec.layer
-    if rec.known:
+    if rec.known or rec.follows is not None:
         return None
     if "max_seq_len_via" in rec.inputs:
         return max(0, int(values[rec.inputs["max_seq_len_via"]].item()))

@@ -11,6 +11,7 @@ import numpy as np
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
 from rfnb.netdict.build import NetNode
@@ -34,6 +35,7 @@ class RecNet:
 
     Attributes:
         axis: the axis of the loop. known: whether its lengths are known before the loop, by data.
+        spoken: the frames of the target of a search, which has as many steps in a training.
         own_axis: another axis for the steps of the loop, if a step takes, or has, values with `axis` too.
         outer: the loop around this one.
         source: the template of `data:source`, with all frames; None without a source.
@@ -57,6 +59,7 @@ class RecNet:
     sources: tuple[str, ...] = ()
     source: Tensor | None = None
     axis: Dim = None  # type: ignore[assignment]
+    spoken: Dim | None = None
     own_axis: Dim | None = None
     known: bool = True
     beam: Dim | None = None
@@ -72,6 +75,11 @@ class RecNet:
     inside: list[NetNode | RecNet] = field(default_factory=list)
     after: list[NetNode] = field(default_factory=list)
     lines: NetLines | None = None
+
+    @property
+    def follows(self) -> Dim | None:
+        """The frames of the target if this is a search in a training."""
+        return self.spoken if get_run_ctx().is_train_flag_enabled() else None
 
     @property
     def found(self) -> Any:

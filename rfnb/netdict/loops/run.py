@@ -24,7 +24,7 @@ from rfnb.loop.loop import Loop
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, on_meta, stepping, take_parts
 from rfnb.netdict.layer import ChoosingLayer, Layer, SteppingLayer
-from rfnb.netdict.layer_call import errors_of, held_parameters, named_after
+from rfnb.netdict.layer_call import ErrorsOf, held_parameters, named_after
 from rfnb.netdict.loops.length import longest
 from rfnb.netdict.loops.net import (
     Inside,
@@ -220,6 +220,8 @@ class RecRun:
         self.source = layer.prepared(*sources)[0] if sources else None
         if not rec.known:
             rec.axis.reset_raw()  # no longer the made-up lengths of the template
+        if (frames := rec.follows) is not None:
+            rec.axis.bind(frames.size)
         exact = rec.beam is None or not rec.known or layer.spec.batch_independent
         self.axis = rec.axis if exact else one_more(rec.axis)
         if rec.own_axis is not None:
@@ -283,7 +285,7 @@ class RecRun:
             for node in self.carried:
                 with self.lines.naming(loop.recorder, node):
                     loop.state[f"prev:{rec.name_of(node.of)}"] = like(self._in_step(node.of), node.template)
-            if rec.end is not None:
+            if rec.end is not None and rec.follows is None:
                 loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))  # type: ignore[attr-defined]
             for path in rec.accumulated:
                 if path in self.whole or path in late:
@@ -293,7 +295,9 @@ class RecRun:
                 left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
             for node in own:
                 for name, x in of_losses(node) if node.layer is not None else ():
-                    more[node, name] = loop.stack(x, name=f"{rec.name_of(node.path)}: {name}")
+                    more[node, name] = loop.stack(
+                        x, name=f"{rec.name_of(node.path)}: {name}", resolve=rec.follows is None
+                    )
         for item in rec.inside:
             forget_penalties(item)
         return left, more
@@ -334,7 +338,7 @@ class RecRun:
         sources = [self._all(path) for path in node.sources]
         if node.state is not None:
             sources = [along(x, self.rec.frames) for x in sources]
-        with errors_of(node.layer):
+        with ErrorsOf(node.layer):
             y = node.layer(*sources, **inputs)
         take_parts(node, self.whole)
         return y
@@ -376,7 +380,7 @@ class RecRun:
         elif node.kind == "layer":
             values = Inside(step, self.outside)
             assert node.layer is not None
-            with errors_of(node.layer):
+            with ErrorsOf(node.layer):
                 self._compute_layer(node, node.layer, values)
             take_parts(node, values)
 

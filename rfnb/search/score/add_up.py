@@ -19,7 +19,7 @@ from rfnb.search.score.scorer import ChangingScorer, PartialScorer, ScorePart, S
 from rfnb.search.sources import InputType, log_scores
 
 
-class States(Protocol):
+class ScorerStates(Protocol):
     """What scorers know of the hypotheses before a step."""
 
     def of(self, part: ScorePart) -> tuple[Tensor, SearchState]:
@@ -72,7 +72,7 @@ def add_up(
     scored: Scored,
     parts: Sequence[ScorePart],
     dims: Sequence[Dim],
-    states: States,
+    states: ScorerStates,
     *,
     input_type: InputType,
     candidates: int,
@@ -119,7 +119,7 @@ def add_up(
         _change(scored, part, dims, states)
 
 
-def _change(scored: Scored, part: ScorePart, dims: Sequence[Dim], states: States) -> None:
+def _change(scored: Scored, part: ScorePart, dims: Sequence[Dim], states: ScorerStates) -> None:
     """Adds what a part changes of the sum of those before it."""
     lacking = [dim for dim in dims if dim not in scored.known.dims_set]
     before = expand_dims(scored.known, lacking) if lacking else scored.known

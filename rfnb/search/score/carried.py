@@ -103,7 +103,7 @@ class CarriedState:
 
 @dataclass
 class CarriedScorers:
-    """The states of the scorers of a choice, as `States` of `add_up`.
+    """The states of the scorers of a choice, as `ScorerStates` of `add_up`.
 
     Args:
         body: the body of the loop.

@@ -75,7 +75,7 @@ class AttentionFinder(Listener):
 
     # -- calls
 
-    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an op, and checks whether it is part of attention."""
         result = super().call(row, args, kwargs)
         if is_trial():

@@ -132,7 +132,7 @@ class GenerateWatch:
         generate = mixin.generate
 
         @functools.wraps(generate)
-        def watched(model: Any, *args: Any, **kwargs: Any) -> Any:
+        def watched(model: object, *args: object, **kwargs: object) -> Any:
             if threading.get_ident() != self._thread or not self._counts(model):
                 return generate(model, *args, **kwargs)
             return self._generate(model, generate, args, kwargs)
@@ -153,13 +153,13 @@ class GenerateWatch:
         kept: list[KeptSearch] = []
 
         @functools.wraps(prepare)
-        def prepared(labels: Any, /, *args: Any, **kwargs: Any) -> Any:  # a Trainer has `labels` of its own
+        def prepared(labels: object, /, *args: object, **kwargs: object) -> Any:  # a Trainer has `labels` of its own
             with suppress(Exception):
                 self.now = None if generated is None else Decoded(generated, _array(labels))
             return prepare(labels, *args, **kwargs)
 
         @functools.wraps(processors_of)
-        def processors(generation_config: Any, *args: Any, **others: Any) -> Any:
+        def processors(generation_config: object, *args: object, **others: object) -> Any:
             every = processors_of(generation_config, *args, **others)
             with suppress(Exception):
                 processor = keep_candidates(generation_config)
@@ -196,7 +196,7 @@ class GenerateWatch:
 
 
 @contextmanager
-def replaced(model: Any, methods: dict[str, Any]) -> Iterator[None]:
+def replaced(model: object, methods: dict[str, Any]) -> Iterator[None]:
     """The object has these methods instead of those of its class."""
     own = {name: vars(model)[name] for name in methods if name in vars(model)}
     vars(model).update(methods)

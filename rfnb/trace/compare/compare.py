@@ -195,7 +195,7 @@ def _inside(value: Value) -> bool:
     return node is not None and node.source != node.at
 
 
-def _unknown(a: Any, b: Any) -> bool:
+def _unknown(a: object, b: object) -> bool:
     """Whether nothing can be said about two objects of one type, or two containers of one length."""
     return isinstance(a, str) and isinstance(b, str) and a == b and (a.startswith("<") or a.endswith(" parts"))
 
@@ -258,7 +258,7 @@ class SameHypotheses:
     beams: tuple[Any, ...]
 
     def matched(
-        self, parts: tuple[MaskedPart, MaskedPart], values: Sequence[Any], steps: np.ndarray, *, is_state: bool
+        self, parts: tuple[MaskedPart, MaskedPart], values: Sequence[object], steps: np.ndarray, *, is_state: bool
     ) -> tuple[MaskedPart, MaskedPart]:
         """Both parts by the hypotheses of the first run; those that only one run has do not count."""
         a, b = parts
@@ -271,7 +271,7 @@ class SameHypotheses:
             b = self._renamed(b, self.here[steps + 1 if labels[0][1] else steps])
         return a, b
 
-    def _of(self, values: Sequence[Any]) -> list[tuple[Run, Any]]:
+    def _of(self, values: Sequence[object]) -> list[tuple[Run, Any]]:
         return list(zip((self.a, self.b), values, strict=True))
 
     @staticmethod

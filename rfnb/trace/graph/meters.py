@@ -108,7 +108,7 @@ class TimeMeter(Meter):
         sample, wait, (outer, inner) = self.sample(node), self._wait, self.call
         calls, sample.place = 0, sample.place or "steps"
 
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> Any:
             nonlocal calls
             began = perf_counter() - self.lost
             result = fn(*args, **kwargs)

@@ -72,7 +72,7 @@ from rfnb.trace.graph.meters import (
     event_cost,
     raw_of,
 )
-from rfnb.trace.graph.tracer import Tracer
+from rfnb.trace.graph.tracer import ModelTracer
 from rfnb.trace.run.session import drawing_to
 
 
@@ -293,7 +293,7 @@ class Restorer(Listener):
     def __init__(self, assigned: Callable[[Parameter], None]):
         self._assigned = assigned
 
-    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Computes an op."""
         for leaf in (*args, *kwargs.values()):
             if isinstance(leaf, Parameter) and (leaf.auxiliary or row.effect):
@@ -317,12 +317,12 @@ def plain_seconds(call: Callable[[], object], keep: Callable[[Unchanged], object
 def model_graph(
     model: object,
     /,
-    *args: Any,
+    *args: object,
     meta: bool = False,
     show: Show | None = None,
     calls: int | None = None,
     loss: Callable[[Any], object] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> ModelGraph:
     """Calls `model(*args, **kwargs)` once, and returns the graph of this call.
 
@@ -457,7 +457,7 @@ def _traced(
     if its is not None:
         modules.add(its)
     before, call_site = Unchanged(), user_source()
-    tracer = Tracer(its, modules, before.keep, meter)
+    tracer = ModelTracer(its, modules, before.keep, meter)
     measuring = nullcontext() if meter is None else metering(meter)
     graph = ModelGraph(title(model), tracer.graph)
     failed: tuple[BaseException, Node | None] | None = None

@@ -28,7 +28,7 @@ WITH_BODY = ("module", "cond", "side")
 class LoopDrawer:
     """Draws the loops of a call. Inner loops are kept until the body around them is drawn."""
 
-    def __init__(self, tracer: Tracer):
+    def __init__(self, tracer: ModelTracer):
         self.tracer = tracer
         self.inner: dict[int, Node] = {}  # loops that are not yet part of a body, by the id of their own body
         self.failed: list[Node] = []  # inner loops that failed: the body around them does not contain them
@@ -209,7 +209,7 @@ def _last_open(nodes: list[Node]) -> list[Node]:
     return nodes
 
 
-class Tracer(CallRecorder, Listener):
+class ModelTracer(CallRecorder, Listener):
     """Records the ops, modules and loops of a call. assigned: called with each parameter before it is changed."""
 
     tensor_type = Tensor
@@ -244,7 +244,7 @@ class Tracer(CallRecorder, Listener):
         at, self._loops.failed_at = self._loops.failed_at, None
         return super().fail(error, at or node)
 
-    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an op and records it, with the ops inside it as its body."""
         with self._apart():
             node = self.begin(row.name, self.numbers(args, kwargs))

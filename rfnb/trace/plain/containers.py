@@ -49,7 +49,7 @@ class Path(NamedTuple):
         """The variables that it reads."""
         return {self.root, *(step[1] for step in self.steps if type(step) is tuple and step[0])}
 
-    def value(self, names: Mapping[str, Any]) -> Any:
+    def value(self, names: Mapping[str, object]) -> Any:
         """The value now; MISSING or HIDDEN if there is none, or none that can be read."""
         owner = names.get(self.root, MISSING)
         for step in self.steps:
@@ -241,7 +241,7 @@ def parts_of(value: Any) -> tuple[tuple[object, ...] | None, tuple[object, ...]]
     return None
 
 
-def length_of(value: Any) -> int | None:
+def length_of(value: object) -> int | None:
     """The length of a container; None where that would run code of the user."""
     base: Any = next((base for base in (dict, *SEQUENCES) if issubclass(type(value), base)), None)
     return None if base is None else int(base.__len__(value))

@@ -73,7 +73,7 @@ class Tracing:
             raise Busy("sys.settrace is in use")
         known, frames, local, chosen = self._known, self._frames, self._local, self._chosen
 
-        def call(frame: FrameType, event: str, arg: Any) -> Any:  # for each call of a function of Python
+        def call(frame: FrameType, event: str, arg: object) -> Any:  # for each call of a function of Python
             code = frame.f_code
             entry = known.get(id(code))
             if entry is None:
@@ -302,7 +302,7 @@ def make_events(
 def _guarded(function: Callable[[Any], object], warn: Callable[[str], None]) -> Callable[[Any], Any]:
     """A function whose problems never become those of the code that is followed: it gives None then."""
 
-    def call(argument: Any) -> Any:
+    def call(argument: object) -> Any:
         try:
             return function(argument)
         except Exception as error:

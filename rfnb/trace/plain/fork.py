@@ -447,7 +447,7 @@ def _names(node: Any, loop: Iterations, step: int) -> tuple[set[str], dict[str, 
     return words & local | {*outside}, outside
 
 
-def _is_constant(value: Any) -> bool:
+def _is_constant(value: object) -> bool:
     """Whether it is a function, class or module, which stays as it is."""
     return isinstance(value, Kept) and (
         isinstance(value.value, type)
@@ -455,7 +455,7 @@ def _is_constant(value: Any) -> bool:
     )
 
 
-def _check_reads(name: str, value: Any, stored: set[str], seen: set[int]) -> None:
+def _check_reads(name: str, value: object, stored: set[str], seen: set[int]) -> None:
     """Raises LoopError for a function that reads a variable of the module that the loop assigns."""
     if type(value) is not FunctionType or id(value) in seen:
         return
@@ -598,7 +598,7 @@ def _edited(edits: Mapping[str, object], values: Mapping[str, object], targets: 
 
 
 def _attributes(
-    loop: Iterations, step: int, values: Mapping[str, Any], rebuilder: Rebuilder
+    loop: Iterations, step: int, values: Mapping[str, object], rebuilder: Rebuilder
 ) -> dict[str, tuple[object, str, object]]:
     """The attributes of modules that the loop changes: the module, the name, and the value that it had."""
     before, attributes = loop.before(step), {}

@@ -178,7 +178,7 @@ class Hidden:
             self.bytes += OTHERS
         return self._numbers
 
-    def around(self, initial: Mapping[str, Any], names: Iterable[str]) -> Around:
+    def around(self, initial: Mapping[str, object], names: Iterable[str]) -> Around:
         """What a loop begins with besides its variables. initial: these. names: of all that it uses."""
         local = initial.keys()
         outside = {name: self._names[name] for name in names if name in self._names and name not in local}
@@ -244,7 +244,7 @@ class Hidden:
             self._objects = objects
             self.bytes += REFERENCE * len(objects)
 
-    def _state(self, part: Kept, value: Any, old: ObjectState | None) -> ObjectState:
+    def _state(self, part: Kept, value: object, old: ObjectState | None) -> ObjectState:
         contents = contents_of(value, part)
         if old is not None and old.kept is not None and is_same_state(contents, old.kept):
             return old
@@ -293,7 +293,7 @@ class Hidden:
         size, state.kept = drop(state.kept), None
         return size
 
-    def end(self, others: Iterable[Any]) -> None:
+    def end(self, others: Iterable[object]) -> None:
         """The outermost loop has ended: no object is kept alive, but small modules. others: all but raw tensors."""
         around, self._around = self._around, None
         if around is not None:
@@ -374,17 +374,17 @@ class ModuleStates:
             self._followed.append((part, names))
             self.names.update(f"{label}.{name}" for name in names)
 
-    def _kept(self, part: Any, name: str, value: Any) -> Kept:
+    def _kept(self, part: object, name: str, value: object) -> Kept:
         kept = keep(value)
         if self._versions.get((id(part), name)) != _version_of(value):
             kept.note = "it was changed later, by a line that the recording did not see"
         return kept
 
-    def _add(self, states: dict[int, ObjectState], part: Any, kept: Kept) -> None:
+    def _add(self, states: dict[int, ObjectState], part: object, kept: Kept) -> None:
         state = states[id(part)] = ObjectState(id(part), kept, keep(part))
         self._new(state)
 
-    def _state(self, part: Any, names: Container[str]) -> ObjectState:
+    def _state(self, part: object, names: Container[str]) -> ObjectState:
         contents, last = {n: v for n, v in attributes_of(part).items() if n in names}, self._moments[-1].get(id(part))
         if last is not None and last.kept is not None and is_same_state(contents, last.kept):
             return last
@@ -392,7 +392,7 @@ class ModuleStates:
         self._add(states, part, _contents_kept(contents, False, None if last is None else last.kept))
         return states[id(part)]
 
-    def _changed(self, part: Any, before: dict[str, Any]) -> Iterator[str]:
+    def _changed(self, part: object, before: dict[str, Any]) -> Iterator[str]:
         now = attributes_of(part)
         for name in before | now:
             value, first = now.get(name, MISSING), self._first.get((id(part), name))
@@ -409,13 +409,13 @@ class ModuleStates:
         return changed - self.names
 
 
-def parts_of(name: str, module: Any) -> Iterator[tuple[str, Any]]:
+def parts_of(name: str, module: object) -> Iterator[tuple[str, Any]]:
     """The modules in a module, each with its name."""
     for path, part in sys.modules["torch"].nn.Module.named_modules(module):
         yield ".".join(filter(None, (name, path))), part
 
 
-def attributes_of(module: Any) -> dict[str, Any]:
+def attributes_of(module: object) -> dict[str, Any]:
     """The attributes and buffers of a module, without what all modules have for themselves."""
     usual = _usual()
     return {name: v for name, v in module.__dict__.items() if name not in usual} | module.__dict__.get("_buffers", {})
@@ -426,12 +426,12 @@ def _usual() -> frozenset[str]:
     return frozenset(vars(sys.modules["torch"].nn.Module())) - {"training"}
 
 
-def _version_of(value: Any) -> int | None:
+def _version_of(value: object) -> int | None:
     kind: Any = sys.modules["torch"].Tensor
     return int(tensor_backend().version_raw(value)) if isinstance(value, kind) else None
 
 
-def copies_of(module: Any) -> Copies:
+def copies_of(module: object) -> Copies:
     """The parameters and buffers of a module, each with a copy of its values; the same as last time, if they are."""
     weights = weights_of(module)[0]
     old, copies = _copies.get(module, (None, []))
@@ -445,7 +445,7 @@ def copies_of(module: Any) -> Copies:
 _copies: weakref.WeakKeyDictionary[Any, tuple[Any, Copies]] = weakref.WeakKeyDictionary()
 
 
-def weights_of(module: Any) -> Any:
+def weights_of(module: object) -> Any:
     """The memory and the versions of the parameters and buffers of a module, these by name, and its modes."""
     kind, version = sys.modules["torch"].nn.Module, tensor_backend().version_raw
     parameters = [(_address(tensor), version(tensor)) for tensor in kind.parameters(module)]
@@ -460,7 +460,7 @@ def _is_trained(name: str, module: Any, before: Any, followed: Container[str]) -
     return parameters != now or any(f"{name}.{path}" not in followed for path in changed)
 
 
-def _bytes_of(module: Any) -> int:
+def _bytes_of(module: object) -> int:
     kind = sys.modules["torch"].nn.Module
     return sum(tensor.nbytes for tensor in (*kind.parameters(module), *kind.buffers(module)))
 
@@ -472,7 +472,7 @@ def _address(tensor: Any) -> int:
         return id(tensor)
 
 
-def _modules(value: Any) -> Iterator[Any]:
+def _modules(value: object) -> Iterator[Any]:
     """The modules in a value."""
     if not isinstance(value, Kept):
         yield from [value] if role_of(type(value)) == MODULE else []
@@ -523,7 +523,7 @@ def contents_of(value: Any, part: Kept) -> Any:
     return attributes_in(value) if role == OBJECT else None
 
 
-def _contents_kept(contents: dict[str, Any], copied: bool, before: Any) -> Kept:
+def _contents_kept(contents: dict[str, Any], copied: bool, before: object) -> Kept:
     """What is in an object, as it is now: what is the same as before is the same `Kept`. copied: all tensors.
 
     A tensor that has changed in place is copied from then on.
@@ -548,7 +548,7 @@ def _let_go(old: Kept, new: Kept) -> None:
             item.let_go(parts=growth_of(last.get(name)) is None)
 
 
-def is_same_state(contents: Any, kept: Any) -> bool:
+def is_same_state(contents: object, kept: object) -> bool:
     """Whether an object has the contents that were kept of it."""
     if not isinstance(kept, Kept):
         return type(contents) is type(kept) and bool(contents == kept)
@@ -562,7 +562,7 @@ def is_same_state(contents: Any, kept: Any) -> bool:
     )
 
 
-def _is_same(value: Any, kept: Any) -> bool:
+def _is_same(value: object, kept: object) -> bool:
     return value is kept or is_same(value, kept, MEDIUM)
 
 

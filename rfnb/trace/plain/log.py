@@ -33,7 +33,7 @@ class Summary:
         return self.words
 
 
-def summary(value: Any, version: int | None) -> Any:
+def summary(value: object, version: int | None) -> Any:
     """A value without its tensors."""
     kept = Kept.of_raw(value, version) if version is not None else value
     if not isinstance(kept, Kept) or not any(part.bytes for part in tensors_in(kept)):
@@ -103,7 +103,7 @@ class Log:
     def __len__(self) -> int:
         return len(self.uses)
 
-    def add(self, use: Use, value: Any, version: int | None) -> None:
+    def add(self, use: Use, value: object, version: int | None) -> None:
         """One more entry."""
         self.uses.append(use)
         self.values.append(value)
@@ -175,7 +175,7 @@ class Log:
             values[at], versions[at] = Kept.of_raw(values[at], versions[at]), None  # type: ignore[arg-type]
 
 
-def _size_of(value: Any) -> int:
+def _size_of(value: object) -> int:
     """The memory of a value that is no number or text; of a list that grows, of parts that were not counted before."""
     parts = value.value if type(value) is Kept else None
     if not isinstance(parts, Parts):

@@ -70,7 +70,7 @@ def edited(name: str, old: Any, new: Any, at: RunStep) -> Any:
     return old.like(raw) if isinstance(old, Tensor) else raw
 
 
-def _check(name: str, old: Any) -> None:
+def _check(name: str, old: object) -> None:
     """Raises LoopError for a variable that cannot be edited, whatever its new value is."""
     raw = old._raw if isinstance(old, Tensor) else old
     backend = backend_of(raw)
@@ -83,7 +83,7 @@ def _check(name: str, old: Any) -> None:
         )
 
 
-def locked(names: Iterable[str], values: Mapping[str, Any]) -> dict[str, str]:
+def locked(names: Iterable[str], values: Mapping[str, object]) -> dict[str, str]:
     """The states that cannot be edited with numbers, with the reasons. values: the variables of the frame."""
     reasons: dict[str, str] = {}
     for name in names:
@@ -98,7 +98,7 @@ def locked(names: Iterable[str], values: Mapping[str, Any]) -> dict[str, str]:
     return reasons
 
 
-def write_variables(frame: FrameType, values: Mapping[str, Any]) -> None:
+def write_variables(frame: FrameType, values: Mapping[str, object]) -> None:
     """Writes variables of a frame that runs."""
     for name, value in values.items():
         names = frame.f_locals if name in frame.f_locals else frame.f_globals
@@ -107,7 +107,7 @@ def write_variables(frame: FrameType, values: Mapping[str, Any]) -> None:
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-def _changed(raw: RawTensor, made: Any) -> Any:
+def _changed(raw: RawTensor, made: object) -> Any:
     """The old tensor with the entries that differ in the new one."""
     backend, old = backend_of_raw(raw), plain_tensor(raw)
     before, after = backend.to_numpy_raw(raw), backend.to_numpy_raw(made)
@@ -175,7 +175,7 @@ class Watch:
         return not self._waits and not self.has_held
 
 
-def names_read(where: Any) -> frozenset[str] | None:
+def names_read(where: object) -> frozenset[str] | None:
     """The names that a condition reads; None if it looks at the whole step."""
     if isinstance(where, str):
         return Expression(where).reads
@@ -445,7 +445,7 @@ class LinePauses:
         self._resume, self.is_off, self._conditions = resume or Resume(), resume is None, None
         self._recorder.goes_on = self._resume.until is not None or bool(self._resume.tests)
 
-    def _edit(self, frame: FrameType, variables: Mapping[str, Any], only: Only = (None, None)) -> None:
+    def _edit(self, frame: FrameType, variables: Mapping[str, object], only: Only = (None, None)) -> None:
         """Gives variables of the frame new values, with which the loop goes on: all, or none if one does not fit."""
         step = len(self.loop.starts) - 1
         if only != (None, None):

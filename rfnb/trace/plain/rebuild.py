@@ -110,7 +110,7 @@ class Rebuilder:
         value = self._by_identity.get(kept.identity) if isinstance(kept, Kept) else None
         return None if value is None or value is kept.object else value
 
-    def _has(self, value: Any) -> bool:
+    def _has(self, value: object) -> bool:
         """Whether an object is one with which the fork began."""
         around = self._around
         if around is None or not isinstance(value, Kept) or value.identity not in around._by_identity:
@@ -118,7 +118,7 @@ class Rebuilder:
         is_same = isinstance(value.origin, weakref.ref) and around._origins.get(value.identity) is value.origin
         return is_same or value.identity in around.lasting
 
-    def inside(self, value: Any) -> set[int]:
+    def inside(self, value: object) -> set[int]:
         """The identities of the containers and objects in a value, and of the value."""
         todo, identities = [value], set[int]()
         while todo:
@@ -145,7 +145,7 @@ class Rebuilder:
         reasons = (_reason_of_tensor(self._unchanged(part)) for part in tensors_in(value))
         return next(filter(None, reasons), None)
 
-    def _parts(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    def _parts(self, name: str, value: object) -> Iterator[tuple[str, Any]]:
         """A value and all in it, also in objects; of those that stay as they are today, only what can never be had."""
         if not isinstance(value, Kept):
             yield name, value
@@ -207,7 +207,7 @@ class Rebuilder:
         value = kept.value
         return tensor_of(copy, value.sig, value.lengths) if isinstance(value, Tensor) else copy
 
-    def _reason(self, value: Any) -> str | None:
+    def _reason(self, value: object) -> str | None:
         """The reason why a value cannot be had again, as far as its parts do not matter."""
         if isinstance(value, Summary):
             return "no longer kept"
@@ -290,7 +290,7 @@ class Rebuilder:
             _set_attributes(value, parts.keys or (), items)
         return value
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: object) -> Any:
         """The key of a dict; one that is an object is the one that the fork has in its place."""
         if not isinstance(key, OddKey):
             return key
@@ -381,7 +381,7 @@ MADE_BY_PYTHON = 1 << 9
 """The flag of types that can be made while Python runs."""
 
 
-def _set_attributes(value: Any, names: Iterable[str], items: Iterable[Any]) -> None:
+def _set_attributes(value: object, names: Iterable[str], items: Iterable[object]) -> None:
     """Sets attributes, also of frozen objects, without code of the class."""
     slots = slots_of(type(value))
     for name, item in zip(names, items, strict=True):
@@ -391,7 +391,7 @@ def _set_attributes(value: Any, names: Iterable[str], items: Iterable[Any]) -> N
             value.__dict__[name] = item
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     """Whether it is a kept tensor or array."""
     return isinstance(value, Kept) and (value.backend is not None or isinstance(value.value, np.ndarray))
 

@@ -227,7 +227,7 @@ class RecordingBlock(ContextDecorator):
         arguments, options: of the class.
     """
 
-    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+    def __new__(cls, *arguments: object, **options: object) -> Any:
         """The decorated function, where the class is a decorator without brackets: its call then has no argument."""
         frame = sys._getframe(1)
         is_decorator = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2] == DECORATES

@@ -24,7 +24,7 @@ from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Raised, Summary, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
 from rfnb.trace.plain.stretches import Stretches
-from rfnb.trace.plain.syntax import BEFORE, Outline, Place, Use, outline
+from rfnb.trace.plain.syntax import BEFORE, CodePlace, Outline, Use, outline
 from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.plain.variables import FrameVariables
 from rfnb.trace.run.failure import Failure
@@ -140,7 +140,7 @@ class FrameRecorder:
         self._caught: BaseException | None = None  # since the line before
         self._raised: Raised | None = None  # while it is handled
         self._unobserved, self._outside = tensor_backend().unobserved, text.outside
-        self._calm: Mapping[int, Place] = {}  # places at which a line only takes what the one before has assigned
+        self._calm: Mapping[int, CodePlace] = {}  # places at which a line only takes what the one before has assigned
         self._before_test: Tested | None = None
         self._tested = 0  # how much of the log conditions were tested on
         self._frame: FrameType | None = None  # while a line is tested, if it may pause
@@ -202,7 +202,7 @@ class FrameRecorder:
             if self._raised is None or self._raised.error is not error:
                 self._raised = Raised(error, self._previous, [*self._open])
 
-    def _line(self, frame: FrameType, place: Place) -> None:
+    def _line(self, frame: FrameType, place: CodePlace) -> None:
         statement, starts, begins, tentative = place
         if not begins and not starts and statement == self._previous:
             return  # a statement goes on in another line
@@ -323,7 +323,7 @@ class FrameRecorder:
         try:
             header = self._outline.header_of(number)
             with self._unobserved():
-                self._line(frame, Place(header, True, (number,), True))
+                self._line(frame, CodePlace(header, True, (number,), True))
         except Exception as error:
             self._give_up(error)
 

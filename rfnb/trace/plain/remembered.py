@@ -105,7 +105,7 @@ class Remembered(PlainSteps):
             return self._is_number(entry.name, entry.value)
         return bool(backend_of(entry.value).version_raw(entry.value) == entry.version)
 
-    def _is_number(self, name: str, kept: Any) -> bool:
+    def _is_number(self, name: str, kept: object) -> bool:
         """Whether a value is a number that a Tensor without dims can have."""
         is_number = type(kept) in NUMBERS and name not in self.names.of
         return is_number and (type(kept) is not int or -(2**63) <= kept < 2**63)
@@ -191,7 +191,7 @@ class Remembered(PlainSteps):
         odd = (name for name, entry in last.items() if not self._has_numbers(entry))
         return [name for name in odd if not self._is_as_in_row(name, self._before(name, step, after=True))]
 
-    def _is_as_in_row(self, name: str, kept: Any) -> bool:
+    def _is_as_in_row(self, name: str, kept: object) -> bool:
         """Whether a value is a Tensor in its row, which has the types of all numbers."""
         if not _is_shown_as_tensor(kept):
             return False
@@ -212,7 +212,7 @@ class Remembered(PlainSteps):
             return Leaf(self._tensor(name, kept), _kind(kept))
         return self._described(name, kept)
 
-    def _described(self, name: str, kept: Any) -> Any:
+    def _described(self, name: str, kept: object) -> Any:
         value = kept.value if isinstance(kept, Kept) else kept
         if isinstance(value, Summary):
             return Lost(value.words, value.words, False, value.finite, value.largest)
@@ -267,7 +267,7 @@ class Remembered(PlainSteps):
         """A value as `variable` gives it."""
         return self._as_code(entry.name, _kept_of(entry))
 
-    def _as_code(self, name: str, kept: Any) -> object:
+    def _as_code(self, name: str, kept: object) -> object:
         return self._tensor(name, kept) if name in self.names.of and _is_array(kept) else _plain(name, kept)
 
     def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:
@@ -429,7 +429,7 @@ class Remembered(PlainSteps):
         """The runs of the loops inside a step, in order."""
         return [run_of(inner, self.names) for inner in self.iterations.loops(step)]
 
-    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, Any]) -> Run:
+    def fork(self, run: Run, step: int, seed: int | None, only: Only, states: Mapping[str, object]) -> Run:
         """Runs the loop from a step on with edited variables, as a new Run; it is kept even if a step raises an error.
 
         Raises LoopError if the loop cannot be continued there.
@@ -524,7 +524,7 @@ def block_of(iterations: Iterations) -> Block:
     )
 
 
-def _leaves(name: str, kept: Any, depth: int | None = None) -> Iterator[tuple[str, Any]]:
+def _leaves(name: str, kept: object, depth: int | None = None) -> Iterator[tuple[str, Any]]:
     """The parts of a value that are shown, with their names; of so many levels."""
     value = kept.value if isinstance(kept, Kept) else kept
     is_marked = isinstance(kept, Kept) and bool(kept.note)
@@ -537,7 +537,7 @@ def _leaves(name: str, kept: Any, depth: int | None = None) -> Iterator[tuple[st
         yield from _leaves(f"{name}.{key}", item, depth and depth - 1)
 
 
-def _plain(name: str, kept: Any) -> Any:
+def _plain(name: str, kept: object) -> Any:
     """A value as code has it, in lists, tuples and dicts. Raises NoValue for what is not kept, LostValue for what no
     longer is.
     """
@@ -568,7 +568,7 @@ def _loss(entry: Entry) -> LostValue | None:
     return None
 
 
-def _part(name: str, kept: Any) -> Any:
+def _part(name: str, kept: object) -> Any:
     """A part of a container as code has it; the error for one that was not kept, which an expression raises."""
     try:
         return _plain(name, kept)
@@ -576,7 +576,7 @@ def _part(name: str, kept: Any) -> Any:
         return error
 
 
-def _array(kept: Any) -> Any:
+def _array(kept: object) -> Any:
     """The raw tensor of a tensor, array, number or list of numbers; None for other values."""
     value = kept.value if isinstance(kept, Kept) else kept
     if isinstance(value, Tensor):
@@ -587,26 +587,26 @@ def _array(kept: Any) -> Any:
     return None if array is None else raw_registry.selected().from_numpy_raw(array, None)
 
 
-def _numbers(value: Any) -> np.ndarray | None:
+def _numbers(value: object) -> np.ndarray | None:
     """An array, number or list of numbers as an array; None for other values."""
     if type(value) is Parts:
         value = value.numbers()
     return array_of([*value] if isinstance(value, tuple) else value)
 
 
-def _is_array(kept: Any) -> bool:
+def _is_array(kept: object) -> bool:
     """Whether `_array` has a raw tensor of it."""
     value = kept.value if isinstance(kept, Kept) else kept
     is_tensor = isinstance(value, Tensor) or (isinstance(kept, Kept) and kept.backend is not None)
     return is_tensor or _numbers(value) is not None
 
 
-def _is_in_torch(value: Any) -> bool:
+def _is_in_torch(value: object) -> bool:
     """Whether a Tensor has all digits of a number or array."""
     return not isinstance(value, np.generic | np.ndarray) or value.dtype.char not in "gG"
 
 
-def _words(kept: Any) -> str:
+def _words(kept: object) -> str:
     value = kept.value if isinstance(kept, Kept) else kept
     if isinstance(value, Parts):
         return f"{value.kind.__name__} of {value.length} parts"
@@ -637,12 +637,12 @@ def _is_numeric(entry: Entry) -> bool:
     return entry.version is not None or _is_array(entry.value)
 
 
-def _is_shown_as_tensor(kept: Any) -> bool:
+def _is_shown_as_tensor(kept: object) -> bool:
     is_lost = isinstance(kept, Kept) and (bool(kept.note) or kept.changed())
     return not is_lost and _is_array(kept)
 
 
-def _kind(kept: Any) -> str:
+def _kind(kept: object) -> str:
     value = kept.value if isinstance(kept, Kept) else kept
     if isinstance(value, Parts):
         return value.kind.__name__

@@ -77,7 +77,7 @@ class Statement:
     simple: bool
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """What begins at an instruction.
 
     statement: its number. starts: whether the statement begins here; else it goes on. begins: the loops of which an
@@ -109,7 +109,7 @@ class Outline:
 
     loops: tuple[LoopText, ...]
     statements: tuple[Statement, ...]
-    places: dict[int, Place]
+    places: dict[int, CodePlace]
     jumps: frozenset[int]
     """Jumps back inside of a line with which an iteration begins."""
     headers: dict[int, int]
@@ -137,7 +137,7 @@ class Outline:
         return frozenset(number for number, loop in self.headers.items() if self.loops[loop].header.startswith("while"))
 
     @cached_property
-    def inside(self) -> tuple[dict[int, Place], ...]:
+    def inside(self) -> tuple[dict[int, CodePlace], ...]:
         """For each loop, the places with which no loop begins or ends, and no test, while it is the innermost one; the
         last ones are those outside of loops.
         """
@@ -439,7 +439,7 @@ def _instructions(code: CodeType, nodes: Sequence[Any]) -> Spans:
 
 def _places(
     code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spans
-) -> tuple[dict[int, Place], dict[int, int]]:
+) -> tuple[dict[int, CodePlace], dict[int, int]]:
     """What begins at each instruction of a statement; by header, loops whose body begins without a new line."""
     last = [_last_inside(nodes, number) for number in range(len(nodes))]
     present = {number for number in run if number is not None}
@@ -459,7 +459,7 @@ def _places(
             short |= {headers[loop]: loop for loop in firsts.get(number, ()) if headers[loop] == before}
     next_items = _next_items(code, {header for header in loops if not isinstance(nodes[header], ast.While)}, run)
     visited: set[int] = set()
-    places: dict[int, Place] = {}
+    places: dict[int, CodePlace] = {}
     for index, number in enumerate(run):
         if number is None:
             continue
@@ -473,7 +473,7 @@ def _places(
         if tentative:
             begins = (*begins, short[number]) if number not in visited else (short[number],)
         visited.add(number)
-        places[2 * index] = Place(number, starts, begins, tentative)
+        places[2 * index] = CodePlace(number, starts, begins, tentative)
     return places, short
 
 
@@ -495,7 +495,7 @@ def _next_items(code: CodeType, headers: Set[int], run: Spans) -> set[int]:
     return items | {*last.values()}
 
 
-def _jumps_back(code: CodeType, places: dict[int, Place]) -> dict[int, Place]:
+def _jumps_back(code: CodeType, places: dict[int, CodePlace]) -> dict[int, CodePlace]:
     """By jumps back inside of a line with which an iteration begins, what begins there."""
     lines = dict(zip(range(0, len(code.co_code), 2), (position[0] for position in code.co_positions()), strict=True))
     return {
@@ -632,7 +632,7 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Mapping[str, Path], short: 
     )
 
 
-def _written(node: Any, own: Sequence[ast.AST]) -> Iterator[str]:
+def _written(node: object, own: Sequence[ast.AST]) -> Iterator[str]:
     """The variables whose values a statement changes by its form."""
     if isinstance(node, ast.AugAssign):
         yield from _roots(node.target)

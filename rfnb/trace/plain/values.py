@@ -119,7 +119,7 @@ class Growth(Grown):
         self._died: list[Any] = []  # those of them that are gone, so that other objects may be where they were
         self.add(parts, None, False)
 
-    def add(self, parts: Iterable[Any], value: list[Any] | None, is_known: bool) -> None:
+    def add(self, parts: Iterable[object], value: list[Any] | None, is_known: bool) -> None:
         """Adds parts, with which it has those of a list. is_known: that list has the same objects before them."""
         at = len(self.parts)
         self.parts += parts
@@ -422,7 +422,7 @@ def _gone() -> None:
     """Stands for an object that is kept alive no longer."""
 
 
-def hold(kept: Any) -> int:
+def hold(kept: object) -> int:
     """The memory that one more entry of the log needs."""
     if type(kept) is Kept and kept.backend is not None:
         kept.holders += 1
@@ -439,7 +439,7 @@ def hold(kept: Any) -> int:
     return size
 
 
-def drop(kept: Any) -> int:
+def drop(kept: object) -> int:
     """The memory that is free without an entry of the log."""
     growth = growth_of(kept)
     if growth is not None:
@@ -472,12 +472,12 @@ def has_stayed(old: object, new: object) -> bool:
     return growth_of(new) is not None or (type(old) is Kept and isinstance(old.value, Parts) and not old.value.length)
 
 
-def growth_of(kept: Any) -> Growth | None:
+def growth_of(kept: object) -> Growth | None:
     """What the value of a list that grows shares with its earlier ones."""
     return kept.value.growth if isinstance(kept, Kept) and isinstance(kept.value, Parts) else None
 
 
-def version_of(value: Any) -> int | None:
+def version_of(value: object) -> int | None:
     """The version of a raw tensor that can be kept as it is; None for all other values."""
     kind = type(value)
     if kind not in _by_type:
@@ -486,12 +486,12 @@ def version_of(value: Any) -> int | None:
     return None if backend is None else backend.counted_version_raw(value)
 
 
-def keep(value: Any, copied: bool = False, before: object = None) -> Kept:
+def keep(value: object, copied: bool = False, before: object = None) -> Kept:
     """The value of a variable, as it is now. copied: also tensors that count their changes. before: its last one."""
     return Kept(value) if is_atom(value) else _kept(value, 0, [MOST_PARTS], copied, before)
 
 
-def is_opaque(value: Any) -> bool:
+def is_opaque(value: object) -> bool:
     """Whether only the type of a value is kept."""
     kind = type(value)
     if is_atom(value) or backend_of(value) is not None or dataclasses.is_dataclass(kind):
@@ -559,7 +559,7 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def _kept(value: Any, depth: int, left: list[int], copied: bool, before: object = None) -> Kept:
+def _kept(value: object, depth: int, left: list[int], copied: bool, before: object = None) -> Kept:
     kept = _new(value, depth, left, copied, before)
     kept.identity = id(value)
     return kept
@@ -689,7 +689,7 @@ def _kept_raw(value: Any, raw: RawTensor, backend: Any, copied: bool) -> Kept:
 _by_type = raw_registry.table_by_type()
 
 
-def backend_of(value: Any) -> Any:
+def backend_of(value: object) -> Any:
     """The backend of a raw tensor; None for arrays of numpy, which count no changes, and for other values."""
     kind = type(value)
     if kind not in _by_type:
@@ -759,7 +759,7 @@ def _has_tensors(kept: Kept) -> bool:
     return kept.backend is not None or isinstance(value, np.ndarray) or (type(value) is Parts and value.has_tensors)
 
 
-def tensors_in(kept: Any) -> Iterator[Kept]:
+def tensors_in(kept: object) -> Iterator[Kept]:
     """The tensors and arrays of a value."""
     if isinstance(kept, Kept):
         if kept.backend is not None or isinstance(kept.value, np.ndarray):
@@ -775,7 +775,7 @@ def tensors_in(kept: Any) -> Iterator[Kept]:
                 yield from tensors_in(item)
 
 
-def written_in(kept: Any) -> set[int]:
+def written_in(kept: object) -> set[int]:
     """Which of the tensors of a value were written after it was kept, also if copies were taken before."""
     parts = [*tensors_in(kept)]
     versions = [*map(_version, parts)]
@@ -786,7 +786,7 @@ def written_in(kept: Any) -> set[int]:
     return {number for number, part in enumerate(parts) if part.was_written()}
 
 
-def objects_in(kept: Any) -> Iterator[Kept]:
+def objects_in(kept: object) -> Iterator[Kept]:
     """The objects of a value that can change where no line shows it, also tensors with gradients of their own."""
     if isinstance(kept, Kept):
         if isinstance(kept.value, Opaque) or kept.gradient == 1:

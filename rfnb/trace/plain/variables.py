@@ -383,7 +383,7 @@ class FrameVariables:
         """From now on, lines may change tensors so that nothing counts it."""
         self.hides, self._plain_version = True, lambda value: None
 
-    def value(self, name: str, names: Mapping[str, Any]) -> Any:
+    def value(self, name: str, names: Mapping[str, object]) -> Any:
         """The value of a variable or attribute; MISSING if there is none."""
         path = self._paths.get(name)
         value = names.get(name, MISSING) if path is None else path.value(names)
@@ -555,7 +555,9 @@ class FrameVariables:
             self.last[name] = len(self.log.values)
             self.log.add(use, old, version)
 
-    def look_again(self, names: Mapping[str, Any], used: Collection[str], targets: Collection[str], use: Use) -> None:
+    def look_again(
+        self, names: Mapping[str, object], used: Collection[str], targets: Collection[str], use: Use
+    ) -> None:
         """Takes values whose changes nothing counts, and that other lines, or other names, have changed.
 
         used: the variables of the outermost loop. targets: what its header has assigned already, for the next
@@ -570,7 +572,7 @@ class FrameVariables:
             if value is not MISSING and (path if at is None else not self._is_same(value, at)):
                 self.add(name, use._replace(name=name), value)
 
-    def _is_same(self, value: Any, at: int) -> bool:
+    def _is_same(self, value: object, at: int) -> bool:
         """Whether a variable still has the value in the log."""
         old, version = self.log.values[at], self.log.versions[at]
         if version is not None:

@@ -200,7 +200,7 @@ class Probe(Shown):
 
     # -- while training
 
-    def step(self, number: int | None = None, /, **measures: Any) -> None:
+    def step(self, number: int | None = None, /, **measures: object) -> None:
         """Tells that a training step is done, in a loop without `rf.progress`; runs the function if it is due.
 
         >>> probe = rf.probe(lambda: None, every=100)
@@ -228,7 +228,7 @@ class Probe(Shown):
         if self.trained % self.every == 0 and not self.off:
             self.take(**measures())
 
-    def take(self, **measures: Any) -> Shot | None:
+    def take(self, **measures: object) -> Shot | None:
         """Runs the function now, and keeps what it gives as the shot of this training step, which is returned.
 
         Shots of later steps, of an earlier training in the same folder, are removed. If the function raises an error,
@@ -496,7 +496,7 @@ def _remove(folder: Path, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _count(name: str, value: Any, least: int) -> int:
+def _count(name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or not least <= index(value) < MOST:
         raise ParameterError(f"probe: `{name}` must be a whole number", got=repr(value), expected=f"at least {least}")
     return index(value)

@@ -230,7 +230,7 @@ class Recorder(Listener):
 
     # -- calls
 
-    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an op on the traced frame and records it."""
         row = as_constants(row) if makes_constants.get() and not self.without_gradients else row
         operands: list[Tensor] = []
@@ -338,7 +338,7 @@ class Recorder(Listener):
         finally:
             side.open, side.choose = False, None
 
-    def numbers(self, operands: Any) -> list[int]:
+    def numbers(self, operands: object) -> list[int]:
         """The numbers of the values of this body among the leaves of a structure."""
         graph = self.graph
         return [leaf.value.number for leaf in leaves(operands) if type(leaf) is Traced and leaf.recorder.graph is graph]

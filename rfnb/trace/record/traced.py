@@ -53,7 +53,7 @@ class Traced(Tensor):
         self.value.name = name
         return self
 
-    def backward(self, *args: Any, **kwargs: Any) -> None:
+    def backward(self, *args: object, **kwargs: object) -> None:
         """Raises TraceError: call `backward()` after the loop, for all steps together."""
         raise TraceError(
             f"{self.recorder.name}: backward() in the body would be called once, at step 0",

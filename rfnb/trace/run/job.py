@@ -17,7 +17,6 @@ from linecache import getline
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Any
 
 from rfnb.core.ground.atomic import replacing
 from rfnb.core.ground.source import is_users
@@ -106,7 +105,7 @@ def file_name(name: str) -> str:
     return re.sub(r"[^\w-]+", "_", name)[:80] or "loop"
 
 
-def write_json(path: Path, data: Any) -> None:
+def write_json(path: Path, data: object) -> None:
     """Replaces a file."""
     with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(data), encoding="utf-8")

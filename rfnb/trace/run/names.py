@@ -66,7 +66,7 @@ def compute(expression: Expression, names: Names) -> Any:
         return expression.value(names)
 
 
-def _as_tensor(value: Any) -> object:
+def _as_tensor(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray) and is_raw(value):
@@ -117,7 +117,7 @@ def variable_names(replay: Any) -> list[str]:
     return list(replay.variable_names()) if hasattr(replay, "variable") else []
 
 
-def is_variable(replay: Any, name: str) -> TypeGuard[PlainSteps]:
+def is_variable(replay: object, name: str) -> TypeGuard[PlainSteps]:
     """Whether a name is that of a variable of plain Python."""
     return name in variable_names(replay)
 
@@ -196,7 +196,7 @@ class StepNames(Mapping[str, Any]):
             return getattr(at, name)
         return self._dim(name)
 
-    def _bare(self, value: Any) -> object:
+    def _bare(self, value: object) -> object:
         """The raw tensor of a value of plain Python, whose axes have no names of the user."""
         if not self._is_plain or not isinstance(value, Tensor):
             return value

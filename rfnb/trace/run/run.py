@@ -27,7 +27,7 @@ from rfnb.trace.run.stacked import stacked
 from rfnb.trace.run.step import Replayable, RunStep
 
 
-class Training(Protocol):
+class TrainingOfRun(Protocol):
     """Where in a training a run was made, and the runs of the same loop at other steps of that training.
 
     step: the training step. measures: what the training had reported.
@@ -111,7 +111,7 @@ class Run(Shown):
         self.serial, self.name, self.place, self.source = next(_serials), name, place, source
         self.axis, self.graph, self.pinned, self.parent, self.forked_at = axis, graph, False, parent, forked_at
         self.edits: dict[int, list[str]] = {}
-        self.training: Training | None = None
+        self.training: TrainingOfRun | None = None
         self.states = replay.state_names()
         self._take(replay, steps, size, failed)
 

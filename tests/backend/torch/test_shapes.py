@@ -138,11 +138,10 @@ def test_the_calls_use_all_rules():
     assert [str(op) for op in RULES if op not in used] == []
 
 
-def test_gradient_functions_are_there():
+def test_results_have_no_gradient_functions_so_that_they_can_be_copied():
     weight = torch.nn.Parameter(torch.empty(8, 4, device="meta"))
     with shapes_only():
-        y = torch.cat([X @ weight, X], -1).sum((0, 1, 2))
-    assert y.requires_grad and y.grad_fn is not None
+        assert (X @ weight).grad_fn is None
 
 
 NETS = """

@@ -84,6 +84,7 @@ def test_other_batch_sizes_are_compiled_twice() -> None:
     assert counter.frame_count <= 2  # with the size as it is, then for any size
 
 
+@pytest.mark.filterwarnings("ignore:Pickle, copy, and deepcopy:DeprecationWarning")  # of torch on Python 3.12
 @pytest.mark.parametrize("fn", [arithmetic, shapes, Model()], ids=["function", "shapes", "module"])
 def test_the_first_call_of_its_ops_may_be_compiled(fn: Any) -> None:
     compiled = torch.compile(fn, backend="eager")

@@ -151,3 +151,31 @@ def test_a_choice_takes_the_exact_logarithm_of_a_softmax():
     params["b"].assign(np.array([0.0, 200.0, 100.0], "float32"))
     found = net.search({"data": (np.zeros((1, 2, 2), "float32"), [2])})
     assert found.scores.numpy().round().tolist() == [[0.0, -100.0, -200.0]]
+
+
+def test_in_a_training_a_search_beside_the_net_is_as_long_as_its_target():
+    """Its losses are those of all hypotheses of each step, as in the reference: 3 × 12 labels of 5, for 12 of them."""
+    unit = {
+        "emb": {"class": "linear", "activation": None, "n_out": 3, "from": "prev:output"},
+        "p": {"class": "softmax", "from": "emb", "target": "classes", "loss": "ce"},
+        "output": {"class": "choice", "from": "p", "target": "classes", "beam_size": 3, "initial_output": 0},
+        "end": {"class": "compare", "from": "output", "value": 0},
+    }
+    rec = {"class": "rec", "unit": unit, "from": [], "target": "classes", "max_seq_len": "max_len_from('base:data')"}
+    best = {"class": "decide", "from": "extra.search:output", "loss": "edit_distance", "target": "classes"}
+    extern = rf.ExternData({"data": {"dim": 2}, "classes": {"dim": 5, "sparse": True}})
+    net = rf.Network(extern_data=extern, train_flag=None).construct_from_dict({"output": rec, "best": best})
+    assert net.report()
+    for parameter in net.parameters():
+        parameter.assign(np.zeros([dim.dimension for dim in parameter.dims], "float32"))
+    labels = np.array([[1, 2, 3, 4, 1], [1, 2, 3, 4, 0], [1, 2, 3, 0, 0]])
+    batch = {"data": (np.ones((3, 4, 2), "float32"), [4, 4, 3]), "classes": (labels, [5, 4, 3])}
+    rf.init_train_step_run_ctx(step=0)
+    hypotheses = net(batch)["best"]
+    assert hypotheses.size_of(hypotheses.dims[hypotheses.dims.index(rf.batch_dim) - 1]).values.tolist() == [5, 4, 3]
+    losses, total, _ = net.get_losses_initialized(with_total=True)
+    assert losses["output/p"].get_loss_value().item() == pytest.approx(12 * np.log(5), rel=1e-5)
+    assert losses["extra.search:output/p"].get_loss_value().item() == pytest.approx(36 * np.log(5), rel=1e-5)
+    total.backward()
+    rf.init_forward_step_run_ctx()
+    assert net(batch)["best"].num_elements() < 12  # ended by the label 0

@@ -53,12 +53,25 @@ def attend_to_past(layer, x):
     return h.copy_transpose([batch_dim, time, hidden]), loop.state.h
 
 
-def until_positive(_, x):
+def until_positive(last, x):
+    """A loop over frames that ends by a condition; `last`: also the frames so far."""
     loop = rf.Loop(axis=time)
     loop.state.sum = rf.zeros([batch_dim, feat])
+    loop.state.count = rf.zeros([batch_dim])
     with loop:
         loop.state.sum = loop.state.sum + loop.unstack(x, axis=time)
+        loop.state.count = loop.state.count + 1
         loop.end(rf.reduce_sum(loop.state.sum, axis=feat) > 0, include_eos=True)
+        sums = loop.stack(loop.state.sum) if last else None
+    return sums if last else ((loop.state.sum * loop.state.count).copy_transpose([feat, batch_dim]))
+
+
+def without_frames(_, x):
+    loop = rf.Loop(max_seq_len=5)
+    loop.state.sum = rf.reduce_sum(x, axis=time)
+    with loop:
+        loop.state.sum = loop.state.sum * 2
+        loop.end(rf.reduce_max(loop.state.sum, axis=feat) > 9, include_eos=True)
     return loop.state.sum
 
 
@@ -85,6 +98,7 @@ MODELS = {
     "LSTM": lambda: Model(recur, rf.LSTM(feat, hidden)),
     "GRU": lambda: Model(recur, rf.GRU(feat, hidden)),
     "loop": lambda: Model(attend_to_past, rf.Linear(hidden, feat)),
+    "loop with an end": lambda: Model(until_positive),
     "max": lambda: Model(op(rf.pool1d, mode="max", pool_size=2, padding="same", in_spatial_dim=time)),
     "max with strides": lambda: Model(op(rf.pool1d, mode="max", pool_size=3, strides=2, in_spatial_dim=time)),
     "max of images": lambda: Model(
@@ -157,9 +171,13 @@ def test_strict_export_gives_the_same_program(name):
     agree(exported(net, strict=True).module(), net, batches())
 
 
-def test_a_loop_that_ends_by_a_condition_says_so():
-    net = bridged(lambda: Model(until_positive))
-    with pytest.raises(rf.errors.LoopError, match="has a loop that ends by a condition"):
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [(until_positive, "stacks what ends by a condition"), (without_frames, "ends by a condition, without")],
+)
+def test_a_loop_whose_number_of_steps_is_computed_says_so(call, words):
+    net = bridged(lambda: Model(call, rf.Linear(feat, hidden)))
+    with pytest.raises(rf.errors.LoopError, match=words):
         exported(net)
 
 

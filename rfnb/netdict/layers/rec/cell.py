@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Container, Mapping, Sequence
+from copy import copy
 from functools import reduce
 from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
@@ -63,6 +65,13 @@ class Cell:
         self.layer = [layer]
         self.visible = [part for part in self.parts if part not in self.hidden]
         self.make(layer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has no weights that the last call computed."""
+        cell = copy(self.cell)
+        computed = [name for name, x in vars(cell).items() if isinstance(x, Tensor) and not isinstance(x, Parameter)]
+        vars(cell).update(dict.fromkeys(computed))
+        return {**vars(self), "cell": cell}
 
     def fixed(self, layer: Layer) -> dict[str, Any]:
         """Options of the cell that do not depend on `unit_opts`."""

@@ -13,27 +13,27 @@ MOST = 2**24
 """Largest number that may be read as a size: a small file must not lead to huge allocations."""
 
 
-def get(data: Any, name: str, kind: type | tuple[type, ...]) -> Any:
+def get(data: object, name: str, kind: type | tuple[type, ...]) -> Any:
     """Returns `data[name]`. Raises RunFileError if it is missing or of another type."""
     if not isinstance(data, dict) or name not in data:
         raise RunFileError(f"the file has no {name!r}")
     return of_type(data[name], kind, name)
 
 
-def of_type(value: Any, kind: type | tuple[type, ...], name: str) -> Any:
+def of_type(value: object, kind: type | tuple[type, ...], name: str) -> Any:
     """Returns the value if it has this type; True and False do not count as numbers. Raises RunFileError otherwise."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise RunFileError(f"{name!r} in the file has the wrong type: {type(value).__name__}")
     return printable(value) if isinstance(value, str) else value
 
 
-def optional(data: Any, name: str, kind: type | tuple[type, ...]) -> Any:
+def optional(data: object, name: str, kind: type | tuple[type, ...]) -> Any:
     """Returns `data[name]`, which may be None."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     return get(data, name, (*kinds, type(None)))
 
 
-def count(data: Any, name: str, most: int = MOST) -> int:
+def count(data: object, name: str, most: int = MOST) -> int:
     """Returns the number `data[name]`, which must be from 0 to `most`."""
     number: int = get(data, name, int)
     if not 0 <= number <= most:
@@ -41,12 +41,12 @@ def count(data: Any, name: str, most: int = MOST) -> int:
     return number
 
 
-def list_of(data: Any, name: str, kind: type | tuple[type, ...]) -> list[Any]:
+def list_of(data: object, name: str, kind: type | tuple[type, ...]) -> list[Any]:
     """Returns the list `data[name]`, whose entries must all have this type."""
     return [of_type(entry, kind, name) for entry in get(data, name, list)]
 
 
-def raw_strings(data: Any, name: str) -> list[str]:
+def raw_strings(data: object, name: str) -> list[str]:
     """Returns a list of labels or tags. They may contain any characters; views escape them."""
     strings: list[str] = get(data, name, list)
     if not all(isinstance(entry, str) for entry in strings):

@@ -64,18 +64,18 @@ class RawReader:
             self.metadata: dict[str, str] = file.metadata() or {}
             self.tensors = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118
 
-    def tensor(self, key: Any) -> Any:
+    def tensor(self, key: object) -> Any:
         """The tensor with this key. Raises RunFileError if it is missing."""
         if not isinstance(key, str) or key not in self.tensors:
             raise RunFileError("the file refers to a missing tensor", got=repr(key)[:40])
         return self.tensors[key]
 
-    def array(self, key: Any) -> np.ndarray:
+    def array(self, key: object) -> np.ndarray:
         """The numpy array with this key."""
         array: np.ndarray = self.tensor(key).numpy()
         return array
 
-    def numbers(self, key: Any, columns: int) -> np.ndarray:
+    def numbers(self, key: object, columns: int) -> np.ndarray:
         """Reads a table of numbers with so many columns."""
         table = self.array(key)
         if table.dtype != np.float64 or table.ndim != 2 or (len(table) and table.shape[1] != columns):

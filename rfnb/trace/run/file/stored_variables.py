@@ -261,7 +261,7 @@ class StoredVariables(StoredReplay):
     def _growing(self, grown: Grown, length: int) -> Growing:
         return Growing(grown, length, lambda number: self._value(grown.parts[number]))
 
-    def _value(self, code: Any) -> Any:
+    def _value(self, code: object) -> Any:
         """The value that JSON stands for."""
         if not isinstance(code, dict):
             return code
@@ -317,7 +317,7 @@ class _Checked(NamedTuple):
         for code in codes:
             self.one(code)
 
-    def one(self, code: Any) -> None:
+    def one(self, code: object) -> None:
         """Checks a value. Raises RunFileError, or another error."""
         if not isinstance(code, dict):
             if isinstance(code, list):

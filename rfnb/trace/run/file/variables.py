@@ -89,7 +89,7 @@ class SavedVariables(SavedValues):
     def _limited(self) -> list[Series]:
         return [*super()._limited(), *self._kept.values()]
 
-    def _add(self, step: int, row: object, counts: Counter[tuple[Any, ...]]) -> int:
+    def _add(self, step: int, row: object, counts: Counter[tuple[object, ...]]) -> int:
         if isinstance(row, StepText):
             key: Any = row
             self._size_of_texts += 8 if key in self._table else len(row.name) + len(row.text) + 28
