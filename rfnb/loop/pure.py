@@ -50,7 +50,7 @@ def pure(function: Given) -> Given:
     A loop of `rf.scan` or `rf.while_loop` whose functions are all marked runs their Python code the first two times for
     inputs of one structure, and then steps that it has kept. Modules and tensors that the functions refer to may be
     trained; if others stand in their place, or other numbers, the functions run again. So they do in each call if they
-    draw random numbers or write into tensors, which a warning tells. Returns the function.
+    draw random numbers or write into tensors, with a warning. Returns the function.
 
     >>> time = rf.Dim(4, name="time")
     >>> @rf.pure

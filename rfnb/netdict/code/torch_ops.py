@@ -344,7 +344,7 @@ class TorchOps(TorchBody):
         x, targets = kwargs["logits"], kwargs["targets"]
         frames, labels = kwargs["input_spatial_dim"], kwargs["targets_spatial_dim"]
         if kwargs.get("logits_normalized") or kwargs.get("max_approx") or not kwargs.get("label_loop", True):
-            raise unwritten(call.owner, "CTC of a kind that torch has not")
+            raise unwritten(call.owner, "CTC of a kind that torch lacks")
         [classes] = [dim for dim in axes_of(x) if dim not in (batch_dim, frames)]
         text = self.permuted(f"torch.log_softmax({self.value(x)}, {position(axes_of(x), classes)})", axes_of(x),
                              [frames, batch_dim, classes])  # fmt: skip
