@@ -43,7 +43,7 @@ from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_fina
 from rfnb.search.sources import InputType, log_scores
 from rfnb.search.trace import FINAL, NOT_REPLAYED, by_scale
 from rfnb.search.variants.constraints import Constraint
-from rfnb.search.with_tensors import WithTensors
+from rfnb.search.with_tensors import Shared, WithTensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -102,7 +102,8 @@ def decode(
             are repeated for the beam, and follow their hypotheses. Arrays of numpy stay arrays. Or an object with
             `reorder_cache(index)`, as the caches of Hugging Face have it, which is called for both. Leave out what is
             the same for all hypotheses of a sequence. If there are Tensors {batch, …} in it, the step gets `prev` and
-            those as Tensors {batch, beam, …}, and returns such.
+            those as Tensors {batch, beam, …}, and returns such; Tensors without batch and beam, such as the position
+            of an `rf.TransformerDecoder`, are the same for all hypotheses.
         beam: the number of hypotheses.
         start: the first label, or one for each sequence. end: the label that ends a hypothesis,
             or several of them; None if there is none.
@@ -568,7 +569,7 @@ class _Rows:
         """The rows of a part."""
         if type(leaf) is self.backend.RawTensorType and leaf.shape[:1] == (self.count,):
             return self.backend.index_raw(leaf, self._rows_on(leaf.device), 0)
-        if leaf is None or isinstance(leaf, bool | int | float | str):
+        if leaf is None or isinstance(leaf, bool | int | float | str | Dim | Shared):
             return leaf
         reorder = getattr(leaf, "reorder_cache", None)
         if reorder is not None:

@@ -66,7 +66,7 @@ def copied(state: Any) -> Any:
     """A copy of tensors, arrays and numbers in containers. Raises SearchError for anything else."""
 
     def of(leaf: Any) -> Any:
-        if leaf is None or isinstance(leaf, bool | int | float | str):
+        if leaf is None or isinstance(leaf, bool | int | float | str | Dim):
             return leaf
         if isinstance(leaf, Tensor):
             return leaf.like(of(leaf._raw))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from rfnb.core.advice.similar_dims import mark_beam
@@ -16,6 +17,13 @@ from rfnb.errors import DimError
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
+@dataclass(frozen=True)
+class Shared:
+    """A Tensor of the state that is the same for all hypotheses of all sequences, such as a position."""
+
+    tensor: Tensor
+
+
 class WithTensors:
     """A step for raw tensors, made of one that gets and gives Tensors {batch, beam, …}.
 
@@ -26,11 +34,13 @@ class WithTensors:
     """
 
     def __init__(self, step: Step, state: object, beam: int, labels: Dim | None, batch: Dim | None):
-        tensor = next(leaf for leaf in leaves(state) if isinstance(leaf, Tensor))
+        tensors = [leaf for leaf in leaves(state) if isinstance(leaf, Tensor)]
         self.step, self.labels, self.beam = step, labels, Dim(beam, name="beam")
-        if not tensor.dims:
-            raise _lacks(batch_dim, tensor)
-        self.batch = batch or (batch_dim if batch_dim in tensor.dims_set else tensor.dims[0])
+        found = next((dim for x in tensors for dim in x.dims if dim == (batch or batch_dim)), None)
+        tensor = next((x for x in tensors if x.dims if found is None or found in x.dims_set), None)
+        if tensor is None or (batch is not None and found is None):
+            raise _lacks(batch or batch_dim, tensors[0])
+        self.batch = found or tensor.dims[0]
         self.tags = tensor.size_of(self.batch).tags
         mark_beam(self.beam)
         self._like: list[Any] = []  # each Tensor of the state, of raw ones None
@@ -59,6 +69,8 @@ class WithTensors:
         return map_leaves(lambda leaf: self._rows(leaf, places) if isinstance(leaf, Tensor) else leaf, state)
 
     def _rows(self, x: Tensor, places: list[Dim]) -> Any:
+        if not x.dims_set.intersection([self.batch, self.beam]):
+            return Shared(x)
         lacking = next((dim for dim in places if dim not in x.dims_set), None)
         if lacking is not None:
             raise _lacks(lacking, x)
@@ -67,10 +79,10 @@ class WithTensors:
 
     def _full(self, raw: RawTensor, like: Tensor | None, count: int) -> Any:
         """A Tensor of a raw one whose rows are the hypotheses. {batch, beam, …}"""
-        if like is None:
-            return raw
+        if like is None or isinstance(raw, Shared):
+            return raw.tensor if isinstance(raw, Shared) else raw
         signature = align.sig([self.batch, self.beam, *self._rest(like)], like.sparse_dim, like.feature_dim)
-        return tensor_of(raw.reshape(count, -1, *raw.shape[1:]), signature, like.lengths)
+        return tensor_of(raw.reshape(count, raw.shape[0] // max(count, 1), *raw.shape[1:]), signature, like.lengths)
 
     def _rest(self, x: Tensor) -> list[Dim]:
         return [dim for dim in x.dims if dim is not self.batch and dim is not self.beam]

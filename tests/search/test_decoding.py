@@ -153,7 +153,38 @@ def test_tensors_of_a_state_have_the_batch_and_stay_of_each_hypothesis():
     with pytest.raises(DimError, match="lacks the dim beam"):
         rf.search.decode(forgets, of_batch(width), **given)
     with pytest.raises(DimError, match="lacks the dim batch"):
-        rf.search.decode(forgets, [of_batch(width), rf.zeros([width])], **given)
+        rf.search.decode(forgets, rf.zeros([width]), batch=rf.batch_dim, **given)
+
+
+@pytest.mark.parametrize("record", [False, True])
+def test_a_transformer_decoder_is_searched_with_its_own_state(record):
+    """Its position is a Tensor without batch, which all hypotheses share."""
+    features, width = rf.Dim(8, name="features"), rf.Dim(16, name="width")
+    label, time = rf.Dim(12, name="label"), rf.Dim(None, name="time")
+    model = rf.TransformerDecoder(features, vocab_dim=label, model_dim=width, num_layers=2, num_heads=2)
+    source = rf.convert_to_tensor(torch.randn(2, 5, 8), dims=[rf.batch_dim, time, features], lengths=[5, 3])
+    encoded = model.transform_encoder(source, axis=time)
+
+    def step(prev, state):
+        return model(prev, spatial_dim=rf.single_step_dim, encoder=encoded, state=state)
+
+    with torch.no_grad():
+        state = model.default_initial_state(batch_dims=[rf.batch_dim])
+        found = rf.search.decode(step, state, beam=3, start=0, end=1, limit=6, labels=label, record=record)
+        for sequence, tree in enumerate(found.tree):
+            assert len({tuple(one.labels) for one in tree.hypotheses}) == 3
+            for one in tree.hypotheses:
+                labels = [number for number in one.labels if number != 1]
+                output = rf.Dim(len(labels) + 1, name="output")
+                given = rf.convert_to_tensor(
+                    torch.tensor([[0, *labels]] * 2), dims=[rf.batch_dim, output], sparse_dim=label
+                )
+                initial = model.default_initial_state(batch_dims=[rf.batch_dim])
+                logits, _ = model(given, spatial_dim=output, encoder=encoded, state=initial)
+                scores = rf.log_softmax(logits, axis=label).copy_transpose([rf.batch_dim, output, label]).raw_tensor
+                wanted = [*labels, 1] if one.complete else labels
+                expected = sum(float(scores[sequence, i, number]) for i, number in enumerate(wanted))
+                assert one.sum == pytest.approx(expected, abs=1e-4)
 
 
 def of_batch(width):
