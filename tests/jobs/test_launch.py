@@ -85,7 +85,7 @@ def test_a_result_that_cannot_come_back_is_told(tmp_path):
 
 
 ENDLESS = """
-import os, time
+import os, signal, time
 import rfnb as rf
 
 def copy():
@@ -93,6 +93,7 @@ def copy():
     time.sleep(600)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell in the background ignores
     rf.launch(copy)  # its script is no module of Python
 """
 
