@@ -51,7 +51,7 @@ OP: Edits = {
             'tan = _unary("tan", "tangent, in radians", "[-1.0, 0.0, 1.0] → [-1.557..., 0.0, 1.557...]")\n',
         )
     ],
-    "rfnb/ops/public.py": [Insert("    sub as sub,\n", "    tan as tan,\n")],
+    "rfnb/ops/public.py": [Insert("    swish as swish,\n", "    tan as tan,\n")],
     "rfnb/backend/torch/math.py": [Insert('    "cos": torch.cos,\n', '    "tan": torch.tan,\n')],
     "rfnb/backend/numpy.py": [Insert('"sin", "cos", ', '"tan", ')],
 }

@@ -56,7 +56,8 @@ def pure(function: Given) -> Given:
     >>> @rf.pure
     ... def step(x, total):
     ...     return total + x, total + x
-    >>> sums, total, _ = rf.scan(spatial_dim=time, xs=rf.range_over_dim(time), initial=rf.zeros([], "int32"), body=step)
+    >>> zero = rf.zeros([], dtype="int32")
+    >>> sums, total, _ = rf.scan(spatial_dim=time, xs=rf.range_over_dim(time), initial=zero, body=step)
     >>> sums.raw_tensor.tolist(), total.item()
     ([0, 1, 3, 6], 6)
 

@@ -104,7 +104,7 @@ class SumRun:
         sums = np.cumsum(np.where(self.alive, values, 0), axis=1)
         self.sums = np.concatenate([np.zeros((len(lens), 1)), sums], axis=1).astype(np.float32)
         self.asked: list[int] = []
-        self.replay = SimpleNamespace(every=1, state=self.state, is_search=False)
+        self.replay = SimpleNamespace(every=1, state=self.state, is_search=False, lineages=())
 
     def tensor(self, raw: np.ndarray, name: str = "x") -> Raw:
         """A value with one number a sequence."""

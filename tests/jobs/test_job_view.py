@@ -20,7 +20,11 @@ def job(word):
     progress = {"kind": "progress", "name": word("train"), "steps": 2, "total": 2, "epoch": 1, "stopped": False}
     progress |= {"curves": [{"name": word("loss"), **CURVE}], "note": word("note")}
     error = {"error": word("ValueError: wrong"), "at": word("train.py"), "traceback": word("line"), "time": 1.0}
-    files = {"process.json": {"pid": 1, "host": word("host")}, "error.json": error, "progress-1.json": progress}
+    files = {
+        "process.json": {"pid": 1, "host": word("host"), "began": word("")},
+        "error.json": error,
+        "progress-1.json": progress,
+    }
     for name, content in files.items():
         (rank / name).write_text(json.dumps(content))
     return Job(folder)

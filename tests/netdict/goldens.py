@@ -36,7 +36,8 @@ class Case:
 
     def __init__(self, name: str, folder: Path = FOLDER):
         self.case = json.loads((folder / f"{name}.json").read_text())
-        self.numbers = np.load(folder / f"{name}.npz")
+        with np.load(folder / f"{name}.npz") as file:
+            self.numbers = dict(file)
         self.dims: dict[str, Any] = {}
 
     def build(self) -> tuple[Any, Any]:

@@ -35,7 +35,8 @@ class Net:
 
     def __init__(self, name):
         self.case = json.loads((FOLDER / f"{name}.json").read_text())
-        self.numbers = np.load(FOLDER / f"{name}.npz")
+        with np.load(FOLDER / f"{name}.npz") as file:
+            self.numbers = dict(file)
         self.dims = {}
         self.params = {(p["layer"], p["param"]): self.numbers[p["key"]] for p in self.case["params"]}
         self.rec = self.case["net_dict"]["output"]

@@ -44,7 +44,7 @@ class TorchRec:
         gate: so the fused kernel keeps the cell of the last frame. last [1, batch…, 1]: where the output is final.
         """
         shape = inputs.shape[1:-1]
-        if any(state.shape[:-1] not in (shape, ()) for state in (h, c)):
+        if h.shape[:-1] not in (shape, ()) or c.shape[:-1] not in (shape, ()):
             shape = torch.broadcast_shapes(shape, h.shape[:-1], c.shape[:-1])  # which loads torch's compiler
         if padding is not None:
             inputs = torch.cat([inputs, padding.to(inputs.dtype).expand(*inputs.shape[:-1], 1)], -1)

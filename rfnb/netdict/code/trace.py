@@ -394,6 +394,8 @@ def constraints_in(net: Any, tracer: Tracer) -> Tensor | None:
     terms: list[Tensor] = []
     for layer in [module for module in net.modules() if isinstance(module, Layer)]:
         common = layer.spec.common
+        if common.param_dropout or common.param_variational_noise:
+            raise unwritten(layer.name, "noise is added to its parameters")
         if common.L2:
             by_factor.setdefault(common.L2, []).extend(p for p in layer.params.values() if p.trainable)
         terms += penalties_of(layer)

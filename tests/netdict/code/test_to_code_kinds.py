@@ -13,15 +13,21 @@ registered target in choice; registered target masked labels; own random_mask; o
 specaugment returnn v2; tf.shape arithmetic; size_base upsampled; one frame stream time sliced
 upsampled twice, cut to the targets; upsampled and joined with the frames before; chunks of frames, and back
 upsampled by repeat, cut to the targets; durations of a text to speech net; window and shift
-masks of time by a function with numpy; frames cut to the shorter of two streams
+masks of time by a function with numpy; frames cut to the shorter of two streams; SpecAugment with while loop
+tim dims in tuple of lists and size target; hybrid focal with sequence weights and prior tuples
 """.strip()
     .replace("\n", "; ")
     .split("; ")
 )
 """Configs without a form as code."""
-NOT_IN_TORCH = """
-lengths of source; scores of every label at every frame
-""".strip().split("; ")
+NOT_IN_TORCH = (
+    """
+lengths of source; scores of every label at every frame; dotted lm with reuse params transposed
+hdf alignment forced by fast_bw; masked language model with where and random layers
+""".strip()
+    .replace("\n", "; ")
+    .split("; ")
+)
 """Configs without a loop that have no form in plain torch alone."""
 
 
