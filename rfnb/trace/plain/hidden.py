@@ -63,7 +63,9 @@ ITERATOR, MODULE, LOST = "iterator", "module", "lost"
 VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
 SHOWING = ("IPython.", "ipykernel.", "ipywidgets.", "logging.", "matplotlib.", "rfnb.display.", "tqdm.", "traitlets.")
 """Packages whose objects show what a loop does, and are no part of it: they stay as they are."""
-LOCKS = {type(make()): make for make in (threading.Lock, threading.RLock)}
+MADE_ANEW: dict[type, Callable[[], object]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
+MADE_ANEW |= dict.fromkeys((weakref.ref, weakref.KeyedRef), lambda: lambda: None)
+"""What a fork has anew, if it no longer exists: an open lock, a reference to what is gone."""
 IMMUTABLE = 1 << 8
 """The flag of types that are not made by Python code, to whose instances it gives no state."""
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
@@ -614,7 +616,7 @@ def _role(kind: type) -> str:
         return CONSTANT
     if kind in ITERATORS:
         return ITERATOR
-    if kind in LOCKS or (kind.__flags__ & IMMUTABLE and "__call__" in names):
+    if kind in MADE_ANEW or (kind.__flags__ & IMMUTABLE and "__call__" in names):
         return CONSTANT
     optimizer = sys.modules.get("torch.optim.optimizer")
     is_lazy = "__next__" in names and any("__next__" in b.__dict__ and b.__flags__ & IMMUTABLE for b in kind.__mro__)

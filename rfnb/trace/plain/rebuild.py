@@ -21,8 +21,8 @@ from rfnb.trace.plain.containers import Attributed, OddKey, slots_of
 from rfnb.trace.plain.generators import iterator_of, thawed
 from rfnb.trace.plain.hidden import (
     ITERATOR,
-    LOCKS,
     LOST,
+    MADE_ANEW,
     MODULE,
     OBJECT,
     RANDOM,
@@ -243,7 +243,7 @@ class Rebuilder:
             if state.kept is None:
                 return f"the attributes of the {opaque.kind} are no longer kept"
             return None if _can_be_copied(opaque.type) else f"{opaque.kind} objects cannot be copied"
-        return f"the {opaque.kind} no longer exists" if today is None and opaque.type not in LOCKS else None
+        return f"the {opaque.kind} no longer exists" if today is None and opaque.type not in MADE_ANEW else None
 
     def _value(self, name: str, kept: Any, depth: int = 0) -> Any:
         identity = kept.identity or id(kept) if isinstance(kept, Kept) else None
@@ -312,8 +312,8 @@ class Rebuilder:
             return iterator_of(dict(zip(parts.keys, self._items(name, parts, depth), strict=True)))
         if role == OBJECT and state is not None and state.identity in self._different:
             return self._copy(name, kept, state, depth)
-        if opaque.type in LOCKS and today is None:
-            return LOCKS[opaque.type]()
+        if opaque.type in MADE_ANEW and today is None:
+            return MADE_ANEW[opaque.type]()
         if role == MODULE:
             self.modules.append(today)
         if role == OBJECT:

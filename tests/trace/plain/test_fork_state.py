@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
 import itertools
 import logging
@@ -9,6 +10,7 @@ import queue
 import random
 import sys
 import threading
+import weakref
 from collections import defaultdict, deque
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -610,3 +612,29 @@ def test_a_fork_names_the_iterator_that_it_does_not_follow():
     with pytest.raises(LoopError, match="`b` differs") as caught:
         run.fork(1)
     assert "another iterator than `it`" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", [weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary])
+def test_references_to_what_is_gone_stay_so(kind):
+    class Cell:
+        """An object that nothing but a step keeps."""
+
+    class Cache:
+        def __init__(self):
+            self.known, self.total = kind(), torch.zeros(2)
+
+    def loop(cache):
+        for step in range(5):
+            cell = Cell()
+            if kind is weakref.WeakSet:
+                cache.known.add(cell)
+            else:
+                cache.known.update({cell: step} if kind is weakref.WeakKeyDictionary else {step: cell})
+            cache.total = cache.total + step
+        return cache.total
+
+    with rf.record_loops(loop):
+        loop(Cache())
+    gc.collect()
+    fork = rf.runs["loop"].fork(2)
+    assert fork[4].eval("cache.total").raw_tensor.tolist() == [10.0, 10.0]
