@@ -260,7 +260,7 @@ class TorchBody(BodyWriter):
         return text, binds
 
     def mask(self, x: Tensor, dim: Dim) -> str | None:
-        """Which frames along a dim of a tensor are none of padding; None if all are."""
+        """Which frames along a dim of a tensor are not padding; None if all are."""
         lengths = self.lengths(x, dim)
         if lengths is None:
             return None

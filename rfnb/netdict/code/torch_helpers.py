@@ -12,7 +12,7 @@ LAYOUT: dict[str, Any] = {}
 
 
 def frame_mask(lengths: Tensor, frames: int) -> Tensor:
-    """Which frames are none of padding. [batch, frames]"""
+    """Which frames are not padding. [batch, frames]"""
     return torch.arange(frames, device=lengths.device) < lengths[:, None]
 
 

@@ -537,7 +537,7 @@ class TorchOps(TorchBody):
         return f"{text}.{REDUCE.get(mode, mode)}({axis + 1})"
 
     def op_sequence_mask(self, call: Call) -> str:
-        """Which frames are none of padding."""
+        """Which frames are not padding."""
         [dim] = dims_of(call.args[0])
         x = self.with_dim(dim)
         if x is None or axes_of(call.result) != (batch_dim, dim):
