@@ -9,7 +9,6 @@ Each row is from a process of its own: CPU time on one thread, and how much its 
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from bench_memory import resident_peak
 
 import rfnb as rf
 from rfnb.display.panel.commands import Dispatcher
@@ -125,11 +125,11 @@ def one(name: str) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     rows = CASES[name]()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resident_peak()
     for row, run in rows.items():
         start = time.process_time()
         run()
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        grown = (resident_peak() - before) / 1024
         print(f"{row}\t{time.process_time() - start}\t{grown}")
 
 
