@@ -13,7 +13,7 @@ LONGEST = 100
 
 
 def comments_of(described: Mapping[str, Any]) -> list[str]:
-    """The comments directly above the line of a layer and at its end; none if its config is no file that is known."""
+    """The comments directly above the line of a layer and at its end; none if its config was not read from a file."""
     file, line = getattr(described, "file", None), getattr(described, "line", None)
     if file is None or line is None:
         return []

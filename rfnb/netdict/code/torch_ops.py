@@ -27,7 +27,7 @@ class TorchOps(TorchBody):
         x, weight, bias = (*call.args, None)[:3]
         in_dim, out_dim = call.kwargs["in_dim"], call.kwargs["out_dim"]
         if len(weight.dims) != 2:
-            raise unwritten(call.owner, "its weight is no matrix", got=weight.describe_dims())
+            raise unwritten(call.owner, "its weight is not a matrix", got=weight.describe_dims())
         first = matrix_axis(weight, in_dim)
         order = [dim for dim in axes_of(x) if dim is not in_dim]
         dims, result = [*order, out_dim], axes_of(call.result)
@@ -465,7 +465,7 @@ class TorchOps(TorchBody):
         x, kwargs = call.args[0], call.kwargs
         axes, amounts, value = [*kwargs["axes"]], [*kwargs["padding"]], kwargs.get("value") or 0
         if kwargs.get("mode", "constant") != "constant" or isinstance(value, Tensor):
-            raise unwritten(call.owner, "a padding that is no constant")
+            raise unwritten(call.owner, "a padding that is not a constant")
         if any(not isinstance(n, int) for pair in amounts for n in pair):
             raise unwritten(call.owner, "a padding of a size that is computed")
         text, _ = self.filled(x, axes, str(literal(value)))
@@ -584,7 +584,7 @@ class TorchOps(TorchBody):
         if call.name not in ("VanillaLSTM", "BasicLSTM") or weights["ff_weight"] is None:
             raise unwritten(call.owner, f"torch has no module for its cell {call.name}", hint=OTHER)
         if not self.may_have(*weights.values()):
-            raise unwritten(call.owner, "the weights of its LSTM are no parameters of its own", hint=OTHER)
+            raise unwritten(call.owner, "the weights of its LSTM are not parameters of its own", hint=OTHER)
         order = tuple(map(cell.parts_order.index, GATES))
         layout = {}
         for name, where in (("ff_weight", "weight_ih_l0"), ("rec_weight", "weight_hh_l0"), ("bias", "bias_ih_l0")):
