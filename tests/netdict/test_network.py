@@ -38,7 +38,7 @@ KINDS = {
     "dropout": (19, {"dropout": 0.1}),
     "combine": (28, {"kind": "mul"}),
     "gating": (31, {}),
-    "rec": (59, {"unit": "nativelstm2", "n_out": 8}),
+    "rec": (60, {"unit": "nativelstm2", "n_out": 8}),
     "self_attention": (60, {"num_heads": 2, "total_key_dim": 8, "n_out": 8}),
     "conv": (60, {"n_out": 8, "filter_size": [3], "padding": "same"}),
     "pool": (56, {"pool_size": [2], "padding": "same", "strides": 1}),
