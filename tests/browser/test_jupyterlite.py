@@ -1,4 +1,4 @@
-"""A saved notebook on a site of JupyterLite, which has no kernel for torch: pictures, and live views if it is trusted."""
+"""A saved notebook on a site of JupyterLite, where torch has no kernel: pictures, live views once it is trusted."""
 
 from __future__ import annotations
 
