@@ -8,26 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.file import (
-    FROM_FILE,
-    checked,
-    ends_of,
-    prompts_in,
-    read_ends,
-    read_prompts,
-    roles_of,
-    vocab_with,
-)
+from rfnb.errors import RunFileError
+from rfnb.search.stored.file import FORMAT, checked, facts_of, read_facts, roles_of, vocab_with
 from rfnb.search.trace import Candidates, Trace
-from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
+from rfnb.trace.run.file.fields import count, get, raw_strings, reading
+from rfnb.trace.run.file.store import check_format
 
 if TYPE_CHECKING:
     from rfnb.core.vocab import Vocab
     from rfnb.search.tree import Tree
-
-FORMAT = 1
-"""Version of the format, increased when the meaning of an entry changes."""
 
 UNIT = 0.001
 """The unit of costs and gaps, which are written as whole numbers."""
@@ -54,24 +43,13 @@ def write_tree(tree: Tree) -> dict[str, Any]:
     numbers = _labels(tree)
     places = {number: place for place, number in enumerate(numbers)}
     return {
-        "format": FORMAT,
+        **facts_of(trace),
         "tag": tree.tag,
         "sequence": tree.sequence,
         "steps": tree.steps,
         "beam": tree.beam,
-        "include_eos": bool(trace.include_eos),
-        "length_normalization_exponent": float(trace.length_normalization_exponent),
-        "length_normalization_offset": float(trace.length_normalization_offset),
-        "framewise": bool(trace.framewise),
         "limit": None if trace.limit is None else int(trace.limit[0]),
-        "end_label": ends_of(trace),
-        **prompts_in(trace),
-        "blank": None if trace.blank is None else int(trace.blank),
-        "living": None if trace.living is None else int(trace.living),
-        "stops": bool(trace.stops),
-        "sampled": bool(trace.sampled),
         "single": single,
-        "scales": {name: float(scale) for name, scale in trace.scales.items()},
         "labels": {
             "numbers": numbers,
             "texts": None if trace.vocab is None else [tree.label(number) for number in numbers],
@@ -167,21 +145,12 @@ def read_tree(data: Any) -> Trace:
 
     Raises RunFileError if the data is not that of a tree.
     """
-    try:
+    with reading("from_json: the data is not that of a tree"):
         return checked(_read(data))
-    except RunFileError as error:
-        raise RunFileError(f"from_json: {error.what}", got=error.got, expected=error.expected) from error
-    except RfError as error:
-        raise RunFileError(f"from_json: {error.what}") from error
-    except Exception as error:  # data of another origin can cause any error
-        raise RunFileError(
-            "from_json: the data is not that of a tree", got=f"{type(error).__name__}: {error}"[:200]
-        ) from error
 
 
 def _read(data: Any) -> Trace:
-    if get(data, "format", int) != FORMAT:
-        raise RunFileError("the data was written by another version of rfnb", got=data["format"], expected=FORMAT)
+    check_format(data, FORMAT, "the data")
     steps, beam = count(data, "steps"), count(data, "beam")
     columns, final, tag = get(data, "columns", dict), get(data, "final", dict), data.get("tag")
     vocab, numbers = _read_labels(get(data, "labels", dict))
@@ -189,7 +158,7 @@ def _read(data: Any) -> Trace:
     single = get({"single": True} | data, "single", bool)
     scores, final_scores = (
         _rounded(array) if single else array
-        for array in map(_scores, (rows(columns, "score"), [list_of(final, "scores", (int, float, type(None)))]))
+        for array in map(_scores, (rows(columns, "score"), [get(final, "scores", list[float | None])]))
     )
     scores = scores.reshape(shape)
     return Trace(
@@ -198,27 +167,16 @@ def _read(data: Any) -> Trace:
         scores=scores,
         ended=_marks(columns, "ended", steps, beam),
         final_scores=final_scores,
-        lengths=np.array([list_of(final, "lengths", int)], np.int64),
+        lengths=np.array([get(final, "lengths", list[int])], np.int64),
         complete=_marks({"complete": [get(final, "complete", list)]}, "complete", 1, beam)[:, 0],
-        include_eos=get(data, "include_eos", bool),
+        **read_facts(data, 1),
         steps=np.array([steps]),
         vocab=vocab,
         tags=None if tag is None else raw_strings({"tag": [tag]}, "tag"),
-        length_normalization_exponent=float(get(data, "length_normalization_exponent", (int, float))),
-        length_normalization_offset=float(get(data, "length_normalization_offset", (int, float))),
         parts=_costs(columns, rows, shape),
-        scales={name: float(of_type(scale, (int, float), name)) for name, scale in get(data, "scales", dict).items()},
         pruned=None if data.get("pruned") is None else _read_pruned(get(data, "pruned", dict), scores[:, 0], numbers),
         ends=_marks(columns, "ends", steps, beam),
-        limit=None if optional(data, "limit", int) is None else np.array([data["limit"]]),
-        framewise=get(data, "framewise", bool),
-        end_label=read_ends(data),
-        prompts=read_prompts(data, 1),
-        why_not=FROM_FILE,
-        blank=optional(data, "blank", int),
-        living=optional({"living": None} | data, "living", int),
-        stops=get({"stops": False} | data, "stops", bool),
-        sampled=get({"sampled": False} | data, "sampled", bool),
+        limit=None if get(data, "limit", int | None) is None else np.array([data["limit"]]),
         joined=_joined(columns, rows, shape),
     )
 
@@ -227,12 +185,9 @@ def _reader(steps: int, most: int, exact: bool = True) -> Callable[[Any, str], l
     """Reads columns of numbers: a list for each step with `most` entries, or at most so many."""
 
     def rows(data: Any, name: str) -> list[list[Any]]:
-        column = list_of(data, name, list)
+        column: list[list[Any]] = get(data, name, list[list[float | None]])
         if len(column) != steps or any(len(row) > most or (exact and len(row) < most) for row in column):
             raise RunFileError(f"the column {name!r} has the wrong size")
-        for row in column:
-            for entry in row:
-                of_type(entry, (int, float, type(None)), name)
         return column
 
     return rows
@@ -298,7 +253,7 @@ def _read_pruned(data: Any, scores: np.ndarray, numbers: list[int]) -> Candidate
 
 def _read_labels(data: Any) -> tuple[Vocab | None, list[int]]:
     """The vocabulary, with numbers in brackets for labels that are not in the data; and the numbers of its labels."""
-    numbers = list_of(data, "numbers", int)
+    numbers = get(data, "numbers", list[int])
     if data.get("texts") is None:
         return None, numbers
     texts = raw_strings(data, "texts")

@@ -10,7 +10,7 @@ from rfnb.core.ground.source import Source, value_name
 from rfnb.core.tensor.op import OPS
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.dims import DimReader, DimWriter
-from rfnb.trace.run.file.fields import chosen, count, get, list_of, optional
+from rfnb.trace.run.file.fields import chosen, conform, count, get
 
 
 class StoredPlace(NamedTuple):
@@ -72,8 +72,8 @@ def read_graph(data: object, dims: DimReader) -> BodyGraph:
         return None if number is None else chosen(places, number, "places")
 
     def node(entry: object) -> Node:
-        inputs, outputs = tuple(list_of(entry, "inputs", int)), tuple(list_of(entry, "outputs", int))
-        source, at = place(optional(entry, "source", int)), place(optional(entry, "at", int))
+        inputs, outputs = get(entry, "inputs", tuple[int, ...]), get(entry, "outputs", tuple[int, ...])
+        source, at = place(get(entry, "source", int | None)), place(get(entry, "at", int | None))
         body = [node(inner) for inner in get(entry, "body", list)]
         return Node(get(entry, "number", int), get(entry, "op", str), inputs, outputs, get(entry, "path", str),
                     source, at, body, kind=_kind(entry))  # fmt: skip
@@ -83,7 +83,7 @@ def read_graph(data: object, dims: DimReader) -> BodyGraph:
     for entry in get(data, "values", list):
         axes = tuple(dims.dim(number) for number in get(entry, "dims", list))
         value = graph.add_value(get(entry, "name", str), axes, dims.dim_or_none(entry["sparse"]))
-        index = optional(entry, "node", int)
+        index = get(entry, "node", int | None)
         value.node, value.output = None if index is None else chosen(nodes, index, "nodes"), get(entry, "output", int)
     graph.body_values = count(data, "body_values", len(graph.values))
     if not all(0 <= n < len(graph.values) for node in _own_nodes(graph.nodes) for n in (*node.inputs, *node.outputs)):
@@ -117,9 +117,5 @@ KIND_BY_OP: dict[str, NodeKind] = {
 
 
 def _place(data: Any) -> StoredPlace:
-    file, line, shown, expression, names = data
-    entry = {"file": file, "line": line, "shown": shown, "expression": expression, "names": names}
-    texts = {name: get(entry, name, str) for name in ("file", "shown", "expression")}
-    return StoredPlace(
-        **texts, line=count(entry, "line"), assigned=tuple(map(value_name, list_of(entry, "names", str)))
-    )
+    place: StoredPlace = conform([*data, None, None], StoredPlace, "places")
+    return place._replace(assigned=tuple(map(value_name, place.assigned)))
