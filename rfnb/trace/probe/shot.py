@@ -22,7 +22,6 @@ from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import LoopError, RunFileError
 from rfnb.printable import visible
-from rfnb.trace.capture.attention_finder import FoundAttention
 from rfnb.trace.capture.capture import Captured, Seen
 from rfnb.trace.run.file.fields import conform, count, get, reading
 from rfnb.trace.run.file.load import load_run
@@ -288,9 +287,8 @@ def _seen(data: Any, file: Reader) -> Seen:
         raise RunFileError("the attention in the file does not have its dims")
     axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
     path, variable = get(data, "path", str), get(data, "variable", str)
-    item = Seen(FoundAttention(path, variable, None, rows, cols, axes, series.bytes, lambda: weights))
-    item.name, item.call = get(data, "name", str), count(data, "call")
-    return item
+    name, call = get(data, "name", str), count(data, "call")
+    return Seen(path, variable, None, rows, cols, axes, series.bytes, lambda: weights, name=name, call=call)
 
 
 def size_of(folder: Path) -> int:

@@ -24,7 +24,7 @@ from rfnb.trace.run.file.save import FROM
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.file.store import Reader
 from rfnb.trace.run.names import LostValue
-from rfnb.trace.run.rerun import run_again
+from rfnb.trace.run.session import run_again
 from rfnb.trace.run.stacked import Lineage, by_hypothesis, over_steps, stacked_variable
 from rfnb.trace.run.step import StepText, StepValue, is_lost
 from rfnb.trace.run.variables import (
