@@ -183,27 +183,34 @@ FROM_FILE = "it was read from a file"
 """Why the steps of such a search cannot be computed again."""
 
 
+KINDS = {"labels": "i", "parents": "i", "scores": "f", "ended": "b", "ends": "b", "joined": "i", "entropies": "f"}
+KINDS |= {"final_scores": "f", "lengths": "i", "complete": "b", "steps": "i", "limit": "i"}
+"""The kinds of the dtypes of arrays."""
+
+
 def checked(trace: Trace) -> Trace:
     """The trace. Raises RunFileError if shapes or dtypes do not fit, or a number refers to a missing place."""
     if trace.labels.ndim != 3 or max(trace.labels.shape) > MOST:
         raise RunFileError("the labels in the file have the wrong shape", got=trace.labels.shape)
     steps, batch, beam = trace.labels.shape
     by_step, by_place = (steps, batch, beam), (batch, beam)
-    _fits("labels", trace.labels, by_step, "i")
-    _fits("parents", trace.parents, by_step, "i", beam)
-    _fits("scores", trace.scores, by_step, "f")
-    _fits("ended", trace.ended, by_step, "b")
-    _fits("final_scores", trace.final_scores, by_place, "f")
-    _fits("lengths", trace.lengths, by_place, "i", steps + 1)
-    _fits("complete", trace.complete, by_place, "b")
-    _fits("steps", trace.steps, (batch,), "i", steps + 1)
-    _fits("ends", trace.ends, by_step, "b")
-    _fits("limit", trace.limit, (batch,), "i")
+    limits = {"parents": beam, "lengths": steps + 1, "steps": steps + 1}
+    forms = {
+        **dict.fromkeys(BY_STEP, by_step),
+        **dict.fromkeys(BY_SEQUENCE, by_place),
+        "steps": (batch,),
+        "limit": (batch,),
+    }
+    for name, shape in forms.items():
+        _fits(name, getattr(trace, name), shape, KINDS[name], limits.get(name))
     _fits("joined", None if trace.joined is None else trace.joined + 1, by_step, "i", beam + 1)
-    _fits("entropies", trace.entropies, by_step, "f")
     _parts(trace.parts, by_step)
     if trace.pruned is not None:
-        _candidates(trace.pruned, by_step)
+        width = trace.pruned.labels.shape[-1] if trace.pruned.labels.ndim else 0
+        for name in OF_CANDIDATES:
+            array = getattr(trace.pruned, name)
+            _fits(f"{name} of pruned candidates", array, (steps, batch, width), KINDS[name], limits.get(name))
+        _parts(trace.pruned.parts, (steps, batch, width))
     if trace.tags is not None and len(trace.tags) != batch:
         raise RunFileError(
             "the file does not have a tag for each sequence", got=len(trace.tags), expected=f"{batch} tags"
@@ -214,15 +221,6 @@ def checked(trace: Trace) -> Trace:
     if trace.living is not None and not 1 <= trace.living <= beam:
         raise RunFileError("the number of places of a beam is out of range", got=trace.living, expected=f"1 to {beam}")
     return trace
-
-
-def _candidates(pruned: Candidates, shape: tuple[int, int, int]) -> None:
-    steps, batch, beam = shape
-    shape = (steps, batch, pruned.labels.shape[-1] if pruned.labels.ndim else 0)
-    _fits("labels of pruned candidates", pruned.labels, shape, "i")
-    _fits("parents of pruned candidates", pruned.parents, shape, "i", beam)
-    _fits("scores of pruned candidates", pruned.scores, shape, "f")
-    _parts(pruned.parts, shape)
 
 
 def _parts(parts: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:

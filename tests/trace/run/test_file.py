@@ -16,7 +16,7 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.display.loop import headline
 from rfnb.errors import RunFileError
-from rfnb.trace.run.file import save as save_module, series
+from rfnb.trace.run.file import series
 from rfnb.trace.run.file.save import FORMAT
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
