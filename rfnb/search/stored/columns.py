@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from rfnb.errors import RunFileError
 from rfnb.search.stored.file import FORMAT, checked, facts_of, read_facts, roles_of, vocab_with
 from rfnb.search.trace import Candidates, Trace
-from rfnb.trace.run.file.fields import count, get, raw_strings, reading
+from rfnb.trace.run.file.fields import count, get, raw_strings, reading, within
 from rfnb.trace.run.file.store import check_format
 
 if TYPE_CHECKING:
     from rfnb.core.vocab import Vocab
     from rfnb.search.tree import Tree
+
+T = TypeVar("T")
+Rows = list[list[float | None]]
+"""Numbers by step; None where there is none."""
 
 UNIT = 0.001
 """The unit of costs and gaps, which are written as whole numbers."""
@@ -28,7 +32,7 @@ LARGEST_LABEL = 2**20
 """Largest number of a label that may be read."""
 
 
-def write_tree(tree: Tree) -> dict[str, Any]:
+def write_tree(tree: Tree) -> dict[str, object]:
     """The tree as JSON. The keys:
 
     labels: the number and text of each label that occurs; `label` in the columns is a position in these lists.
@@ -73,13 +77,13 @@ def write_tree(tree: Tree) -> dict[str, Any]:
     }
 
 
-def _pruned(tree: Tree, pruned: Candidates, places: dict[int, int]) -> dict[str, Any]:
+def _pruned(tree: Tree, pruned: Candidates, places: dict[int, int]) -> dict[str, object]:
     depths = _lowest(tree.scores)[:, None] - pruned.scores[:, 0]
     sizes = np.where(np.isfinite(depths), depths, 0) / UNIT
     gaps = np.diff(np.rint(sizes).astype(np.int64), axis=1, prepend=0)
     choices = [np.flatnonzero(row > -np.inf).tolist() for row in pruned.scores[:, 0]]
 
-    def chosen(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def chosen(rows: Sequence[Sequence[T]]) -> list[list[T]]:
         return [[row[i] for i in indices] for row, indices in zip(rows, choices, strict=True)]
 
     return {
@@ -140,7 +144,7 @@ def _units(values: np.ndarray) -> list[list[int | None]]:
     ]
 
 
-def read_tree(data: Any) -> Trace:
+def read_tree(data: object) -> Trace:
     """The search of a tree that was written as JSON, with its sequence alone.
 
     Raises RunFileError if the data is not that of a tree.
@@ -181,11 +185,11 @@ def _read(data: Any) -> Trace:
     )
 
 
-def _reader(steps: int, most: int, exact: bool = True) -> Callable[[Any, str], list[list[Any]]]:
+def _reader(steps: int, most: int, exact: bool = True) -> Callable[[object, str], Rows]:
     """Reads columns of numbers: a list for each step with `most` entries, or at most so many."""
 
-    def rows(data: Any, name: str) -> list[list[Any]]:
-        column: list[list[Any]] = get(data, name, list[list[float | None]])
+    def rows(data: object, name: str) -> Rows:
+        column: Rows = get(data, name, list[list[float | None]])
         if len(column) != steps or any(len(row) > most or (exact and len(row) < most) for row in column):
             raise RunFileError(f"the column {name!r} has the wrong size")
         return column
@@ -193,36 +197,34 @@ def _reader(steps: int, most: int, exact: bool = True) -> Callable[[Any, str], l
     return rows
 
 
-def _scores(rows: Any) -> np.ndarray:
+def _scores(rows: Iterable[Iterable[float | None]]) -> np.ndarray:
     return np.array([[-np.inf if score is None else score for score in row] for row in rows], np.float64)
 
 
-def _numbers(rows: list[list[Any]], numbers: list[int]) -> np.ndarray:
+def _numbers(rows: Rows, numbers: list[int]) -> np.ndarray:
     places = np.array(rows, np.int64)
     if places.size and not 0 <= int(places.min()) <= int(places.max()) < len(numbers):
         raise RunFileError("a label of the tree is missing in its list of labels")
     return np.array(numbers, np.int64)[places] if places.size else places
 
 
-def _marks(data: Any, name: str, steps: int, beam: int) -> np.ndarray:
+def _marks(data: object, name: str, steps: int, beam: int) -> np.ndarray:
     marks = np.zeros((steps, 1, beam), bool)
     for step, places in enumerate(_reader(steps, beam, exact=False)(data, name)):
-        if not all(type(place) is int and 0 <= place < beam for place in places):
-            raise RunFileError(f"the column {name!r} refers to a missing place")
-        marks[step, 0, places] = True
+        marks[step, 0, [within(place, beam - 1, name) for place in places]] = True
     return marks
 
 
-def _joined(data: Any, rows: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+def _joined(data: Any, rows: Callable[[object, str], Rows], shape: tuple[int, ...]) -> np.ndarray | None:
     return None if data.get("joined") is None else np.array(rows(data, "joined"), np.int64).reshape(shape)
 
 
-def _costs(data: Any, rows: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+def _costs(data: object, rows: Callable[[object, str], Rows], shape: tuple[int, ...]) -> dict[str, np.ndarray]:
     costs = get(data, "costs", dict)
     return {name: _scores(_negated(rows(costs, name))).reshape(shape) for name in costs}
 
 
-def _negated(rows: list[list[Any]]) -> list[list[float | None]]:
+def _negated(rows: Rows) -> Rows:
     return [[None if cost is None else -cost * UNIT for cost in row] for row in rows]
 
 
@@ -231,7 +233,7 @@ def _read_pruned(data: Any, scores: np.ndarray, numbers: list[int]) -> Candidate
     width = max(width, min(count(data, "most"), width + 1))  # one more says that further candidates had the score −inf
     ragged = _reader(steps, width, exact=False)
 
-    def rows(source: Any, name: str, rest: Any) -> list[list[Any]]:
+    def rows(source: object, name: str, rest: float | None) -> Rows:
         sizes = [len(row) for row in data["label"]]
         column = ragged(source, name)
         if [len(row) for row in column] != sizes:

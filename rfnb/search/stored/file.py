@@ -45,7 +45,7 @@ def _write(trace: Trace, path: Path) -> None:
     file.write(path, KEY, facts)
 
 
-def parts_of(trace: Trace) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def parts_of(trace: Trace) -> tuple[dict[str, object], dict[str, np.ndarray]]:
     """The search as JSON and arrays, from which `trace_of` makes it again."""
     return _facts(trace), {name: _small(array) for name, array in _arrays(trace).items()}
 
@@ -95,7 +95,7 @@ class Facts(TypedDict):
 LATER = {"living": None, "stops": False, "sampled": False}
 
 
-def facts_of(trace: Trace) -> dict[str, Any]:
+def facts_of(trace: Trace) -> dict[str, object]:
     """What is known of a search, apart from its arrays and labels, as JSON."""
     values = {name: getattr(trace, name) for name in Facts.__annotations__}
     end = trace.end_label
@@ -118,7 +118,7 @@ def read_facts(data: Any, batch: int) -> dict[str, Any]:
     return {**facts, "end_label": ends, "scales": scales, "prompts": prompts, "why_not": FROM_FILE}
 
 
-def _prompts(data: Any, batch: int) -> tuple[tuple[int, ...], ...]:
+def _prompts(data: object, batch: int) -> tuple[tuple[int, ...], ...]:
     """The labels before the first step. Raises RunFileError if they are not those of `batch` sequences."""
     rows: list[tuple[int, ...]] = get(data, "prompts", list[tuple[int, ...]])
     if len(rows) != batch:
@@ -126,7 +126,7 @@ def _prompts(data: Any, batch: int) -> tuple[tuple[int, ...], ...]:
     return tuple(rows)
 
 
-def _facts(trace: Trace) -> dict[str, Any]:
+def _facts(trace: Trace) -> dict[str, object]:
     vocab = trace.vocab
     return {
         **facts_of(trace),
@@ -141,8 +141,7 @@ def _facts(trace: Trace) -> dict[str, Any]:
 
 def read(path: str | os.PathLike[str]) -> Trace:
     """Reads the search in a file. Raises RunFileError if it does not exist, or does not contain a readable search."""
-    trace: Trace = loaded(path, "load", f'a file of found.save("x{ENDING}")', _content)
-    return trace
+    return loaded(path, "load", f'a file of found.save("x{ENDING}")', _content)
 
 
 def _content(path: Path) -> Trace:

@@ -77,7 +77,7 @@ class Pairs:
 
     def stretches(self) -> Iterator[Stretch]:
         """All pairs of all common steps that both still have; step -1 stands for the states at the start."""
-        open_: dict[Any, Stretch] = {}
+        open_: dict[Hashable, Stretch] = {}
         n_bytes = 0
         for step in range(self.forgotten or -1, min(run.steps for run in self.runs)):
             for place, pair in enumerate(self._states(0) if step < 0 else self._at(step)):
@@ -187,11 +187,11 @@ def _unknown(a: object, b: object) -> bool:
     return isinstance(a, str) and isinstance(b, str) and a == b and (a.startswith("<") or a.endswith(" parts"))
 
 
-def _add(open_: dict[Any, Stretch], step: int, place: int, pair: ValuePair) -> int:
+def _add(open_: dict[Hashable, Stretch], step: int, place: int, pair: ValuePair) -> int:
     """Adds a pair to its stretch; returns the size of its numbers in bytes."""
     a: Any = pair.a
     b: Any = pair.b
-    form: Any = None
+    form: object = None
     missing, size = "", 0
     if not isinstance(a, str) and not isinstance(b, str):
         try:
@@ -216,7 +216,7 @@ def steps_text(steps: Sequence[int]) -> str:
     return f"{count_of(len(steps), 'step')} from {max(first, 0)} to {last} were"
 
 
-def _form(value: Entries | str, array: np.ndarray) -> Any:
+def _form(value: Entries | str, array: np.ndarray) -> object:
     return (value.sig, value.lengths, value.dtype, array.shape) if isinstance(value, Tensor) else type(value)
 
 
@@ -258,7 +258,7 @@ class SameHypotheses:
             b = self._renamed(b, self.here[steps + 1 if labels[0][1] else steps])
         return a, b
 
-    def _of(self, values: Sequence[object]) -> list[tuple[Run, Any]]:
+    def _of(self, values: Sequence[object]) -> list[tuple[Run, object]]:
         return list(zip((self.a, self.b), values, strict=True))
 
     @staticmethod
@@ -538,7 +538,7 @@ class _Context:
         return fitted(a, b, (self.a.sequence_dim, self.b.sequence_dim))
 
     def numbers(
-        self, parts: tuple[MaskedPart, MaskedPart], row: int, counts: np.ndarray, at: tuple[Any, ...]
+        self, parts: tuple[MaskedPart, MaskedPart], row: int, counts: np.ndarray, at: tuple[np.intp, ...]
     ) -> PairedNumbers:
         """A copy of the numbers of one step, so that the other steps of the stretch can be freed."""
         (a, b), dims = (part.array[row].copy() for part in parts), parts[0].dims[1:]
@@ -546,7 +546,7 @@ class _Context:
         owner = dims.index(self.a.sequence_dim) if has_owner and self.a.sequence_dim is not None else None
         return PairedNumbers(a, b, counts.copy(), dims, tuple(map(int, at)), owner, list(self.sequences.names))
 
-    def where(self, part: MaskedPart, at: tuple[Any, ...]) -> str:
+    def where(self, part: MaskedPart, at: tuple[np.intp, ...]) -> str:
         """The place of an entry as text: "batch 'banana', time 3"."""
         owner = self.a.sequence_dim if self.sequences.a is not None else None
         names = self.sequences.names

@@ -6,14 +6,16 @@ Times are without the time of the recorder and of the measuring itself.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from rfnb.backend.base.data import Magnitude
-from rfnb.core.dims.lengths import going_on_mask
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size, going_on_mask
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.meter import Bad, MeasuredLoop, Meter, Sample
 from rfnb.core.ground import raw as raw_registry
@@ -256,7 +258,7 @@ class MemoryMeter(Meter):
 
 
 def _storage(raw: RawTensor) -> tuple[object, int]:
-    storage: tuple[Any, int] = backend_of_raw(raw).storage_raw(raw)
+    storage: tuple[object, int] = backend_of_raw(raw).storage_raw(raw)
     return storage
 
 
@@ -364,12 +366,12 @@ class GradientMeter(_MagnitudeMeter):
             if raw is not None and not any(raw is operand for operand in raws_in(given)):
                 self._watch(node, raw, _mask(leaf))
 
-    def _watch(self, node: Node, raw: RawTensor, mask: np.ndarray | None, *, place: str = "", run: Any = None) -> None:
+    def _watch(self, node: Node, raw: RawTensor, mask: np.ndarray | None, place: str = "", steps: int = 0) -> None:
         def see(gradient: object) -> None:
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask), first=node.kind == "op")
             if sample is not None:
                 sample.calls += 1
-                sample.place, sample.steps = place, 0 if run is None else run.steps
+                sample.place, sample.steps = place, steps
 
         backend_of_raw(raw).watch_gradient_raw(raw, see)
 
@@ -390,7 +392,7 @@ class GradientMeter(_MagnitudeMeter):
 
         return call
 
-    def _watch_step(self, node: Node, raw: RawTensor, sig: Any, lengths: Any, run: Any, step: int) -> None:
+    def _watch_step(self, node: Node, raw: RawTensor, sig: Sig, lengths: Lengths, run: Any, step: int) -> None:
         def see(gradient: object) -> None:
             mask = step_mask(sig.dims, lengths, run.size, step)
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask))
@@ -406,7 +408,7 @@ class GradientMeter(_MagnitudeMeter):
         result = fn()
         for leaf in leaves(result):
             if isinstance(leaf, Tensor):
-                self._watch(node, leaf._raw, all_steps_mask(leaf, run), place=place, run=run)
+                self._watch(node, leaf._raw, all_steps_mask(leaf, run), place, run.steps)
         return result
 
     def done(self, result: object) -> None:
@@ -443,7 +445,7 @@ def _summed(leaf: object) -> object:
     return backend_of_raw(raw).fill_padding(leaf, 0) if isinstance(leaf, Tensor) else raw
 
 
-def step_mask(dims: Any, lengths: Any, size: Any, step: int) -> np.ndarray:
+def step_mask(dims: Sequence[Dim], lengths: Lengths, size: Size, step: int) -> np.ndarray:
     """Which entries of a value of a step count."""
     return frames_of(dims, lengths) & going_on_mask(dims, size, step)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,12 @@ class DimWriter:
     """Collects dims, sizes and lengths in tables, and returns the number of each entry."""
 
     def __init__(self) -> None:
-        self.dims: list[Any] = []
-        self.sizes: list[Any] = []
-        self.lengths: list[Any] = []
+        self.dims: list[object] = []
+        self.sizes: list[object] = []
+        self.lengths: list[object] = []
         self._dims: dict[Dim, int] = {}
-        self._sizes: dict[Any, int] = {}
-        self._lengths: dict[Any, int] = {}
+        self._sizes: dict[Hashable, int] = {}
+        self._lengths: dict[Hashable, int] = {}
 
     def json(self) -> dict[str, object]:
         """The three tables as JSON."""

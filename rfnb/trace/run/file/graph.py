@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, get_args
 
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
@@ -39,19 +39,19 @@ class StoredPlace(NamedTuple):
 
 def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, object]:
     """The graph as JSON."""
-    places: dict[Any, int] = {}
+    places: dict[tuple[object, ...], int] = {}
     numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}
 
     def place(source: Source | StoredPlace | None) -> int | None:
         return None if source is None else places.setdefault(_words(source), len(places))
 
-    def node(given: Node) -> dict[str, Any]:
+    def node(given: Node) -> dict[str, object]:
         plain = {"number": given.number, "op": given.op, "kind": given.kind, "path": given.path}
         ends = {"inputs": list(given.inputs), "outputs": list(given.outputs)}
         where = {"source": place(given.source), "at": place(given.at)}
         return {**plain, **ends, **where, "body": [node(inner) for inner in given.body]}
 
-    def value(given: Value) -> dict[str, Any]:
+    def value(given: Value) -> dict[str, object]:
         index = None if given.node is None else numbers.get(id(given.node))
         plain = {"name": name_of(given), "node": index, "output": given.output}
         return {**plain, "dims": [dims.dim(dim) for dim in given.dims], "sparse": dims.dim(given.sparse_dim)}
@@ -60,7 +60,7 @@ def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWrit
     return {"nodes": nodes, "values": values, "body_values": graph.body_values, "places": [list(p) for p in places]}
 
 
-def _words(source: Any) -> tuple[Any, ...]:
+def _words(source: Source | StoredPlace) -> tuple[object, ...]:
     return source.file, source.line, source.place(), source.text(), source.names()
 
 
@@ -116,6 +116,6 @@ KIND_BY_OP: dict[str, NodeKind] = {
 }  # fmt: skip
 
 
-def _place(data: Any) -> StoredPlace:
+def _place(data: Iterable[object]) -> StoredPlace:
     place: StoredPlace = conform([*data, None, None], StoredPlace, "places")
     return place._replace(assigned=tuple(map(value_name, place.assigned)))

@@ -62,9 +62,9 @@ def _with_one_list_of_rows(run: Any, variables: Any) -> None:
                 table.append(text)
             order.setdefault(step, []).append(-len(table) if isinstance(text, list) else -1 - text)
     run["orders"], run["order"] = [*order.values()], [[step, at] for at, step in enumerate(order)]
-    codes, kept = get(variables, "values", dict), list[Any]()
+    codes, kept = get(variables, "values", dict), list[object]()
     kinds = {series["name"]: series["op"] for series in run["values"]}
-    before: dict[str, Any] = {name: {"lost": ABSENT} for name in variables["initial"]}
+    before: dict[str, object] = {name: {"lost": ABSENT} for name in variables["initial"]}
     for state in run["states"]:
         for series in filter(None, (state.get("series"), *state.get("more", ()))):
             steps = range(run["steps"] + 1) if series.get("steps") is None else series["steps"]
@@ -101,8 +101,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
 
     Raises RunFileError if the file does not exist, or does not contain a readable run.
     """
-    run: Run = loaded(path, "load_run", 'a complete file of run.save("x.rfrun")', _read)
-    return run
+    return loaded(path, "load_run", 'a complete file of run.save("x.rfrun")', _read)
 
 
 def _read(path: Path) -> Run:
@@ -130,7 +129,7 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
     graph, axis = read_graph(get(data, "graph", dict), file), file.dim(data["axis"])
     file.bind(axis, size)
     series = [Series.read(entry, file, steps) for entry in get(data, "values", list)]
-    fields, table = {}, list[Any]()
+    fields, table = {}, list[object]()
     replay: Any = StoredReplay
     if data.get("variables") is not None:
         fields, replay = read_variables(get(data, "variables", dict), file, len(checks)), StoredVariables
@@ -172,7 +171,7 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
     )
 
 
-def _order(data: Any, series: list[Series], table: list[Any], steps: int) -> dict[int, list[Any]]:
+def _order(data: Any, series: list[Series], table: list[object], steps: int) -> dict[int, list[object]]:
     """The rows of steps that are not the values of the series in their order."""
     orders = [
         [chosen(series, number, "orders") if number >= 0 else chosen(table, -1 - number, "rows") for number in order]

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,13 +50,13 @@ class SavedValues:
     """
 
     def __init__(self, run: Run, limit: float, unlimited: Collection[str] = ()):
-        self.series: dict[tuple[Any, ...], Series] = {}
+        self.series: dict[tuple[object, ...], Series] = {}
         self.order: dict[int, int] = {}
         self.orders: dict[tuple[int, ...], int] = {}
         self.words: list[str] = []
         self._run, self._limit, self._bytes = run, limit, 0
         self._unlimited = unlimited
-        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
         self._failed: str | None = None
 
     def collect(self) -> list[str]:
@@ -76,7 +76,7 @@ class SavedValues:
         except Exception as error:
             self._failed = self._failed or f"step {step} could not be computed again: {type(error).__name__}"
             return "not in the file"
-        counts: Counter[tuple[Any, ...]] = Counter()
+        counts: Counter[tuple[object, ...]] = Counter()
         numbers = [self._add(step, row, counts) for row in rows]
         if numbers != sorted(numbers) or min(numbers, default=0) < 0:
             self.order[step] = self.orders.setdefault(tuple(numbers), len(self.orders))
@@ -84,7 +84,7 @@ class SavedValues:
             self._bytes -= sum(entry.bytes for entry in fit(self._limited(), self._limit))
         return check
 
-    def _add(self, step: int, row: Any, counts: Counter[tuple[Any, ...]]) -> int:
+    def _add(self, step: int, row: Any, counts: Counter[tuple[object, ...]]) -> int:
         """Adds a value to its series, and returns the number of that."""
         name, op, line, tensor = row[:4]
         form = (name, op, line, *form_of(tensor))
@@ -138,15 +138,15 @@ class SavedVariables(SavedValues):
     def __init__(self, run: Run, limit: float):
         super().__init__(run, limit, run.states)
         self._replay: Any = run.replay
-        self._table: dict[Any, int] = {}
+        self._table: dict[Hashable, int] = {}
         self._rows_of: list[Any] = []  # of the table: a text, or the number of a list that grows
         self._grown: list[dict[str, Any]] = []
         self._growing: list[GrownRows] = []
         self._lists: dict[Grown, int] = {}
-        self._parts: list[list[Any]] = []
+        self._parts: list[list[object]] = []
         self._codes: dict[str, list[object]] = {name: [] for name in variable_names(self._replay)}
-        self._kept: dict[Any, Series] = {}  # tensors that no line assigned as they are
-        self._places: dict[Any, tuple[int, int]] | None = None
+        self._kept: dict[Hashable, Series] = {}  # tensors that no line assigned as they are
+        self._places: dict[Hashable, tuple[int, int]] | None = None
         self._size = self._size_of_texts = 0
 
     def collect(self) -> list[str]:
@@ -178,7 +178,7 @@ class SavedVariables(SavedValues):
 
     def _add(self, step: int, row: object, counts: Counter[tuple[object, ...]]) -> int:
         if isinstance(row, StepText):
-            key: Any = row
+            key: Hashable = row
             self._size_of_texts += 8 if key in self._table else len(row.name) + len(row.text) + 28
         elif isinstance(row, GrownRows):
             form = row.growing.grown, row.name, row.kind, row.line
@@ -253,7 +253,7 @@ class SavedVariables(SavedValues):
             return {"dict": [[self._key(key), self._code(f"{name}.{key}", part)] for key, part in value.items()]}
         return {"lost": ABSENT}
 
-    def _key(self, key: object) -> Any:
+    def _key(self, key: object) -> object:
         """The key of a dict; a tuple as a list."""
         if type(key) is tuple:
             return [self._key(part) for part in key]
@@ -313,7 +313,7 @@ class SavedVariables(SavedValues):
         return [name, kind, {"tensor": [*self._place(name, value), kind]} if isinstance(value, Tensor) else value]
 
 
-def _whole(series: Series, file: Writer) -> dict[str, Any]:
+def _whole(series: Series, file: Writer) -> dict[str, object]:
     """A series of tensors that belong to no steps."""
     return {**series.write(file, len(series.steps)), "count": len(series.steps)}
 
@@ -403,12 +403,12 @@ def _describe(run: Run, file: Writer, limit: int, states_limit: float) -> dict[s
     }
 
 
-def _lineage(lineage: Lineage, file: Writer) -> dict[str, Any]:
+def _lineage(lineage: Lineage, file: Writer) -> dict[str, object]:
     numbers = {name: file.dim(getattr(lineage, name)) for name in ("beam", "final")}
     return {**numbers, "dims": [file.dim(dim) for dim in lineage.dims], "places": file.array(lineage.places)}
 
 
-def _found(run: Run, file: Writer) -> dict[str, Any] | None:
+def _found(run: Run, file: Writer) -> dict[str, object] | None:
     if run.found is None:
         return None
     facts, arrays = write_found(run.found)
@@ -443,7 +443,8 @@ def _state(run: Run, name: str) -> SavedState:
     return record
 
 
-def _write_state(state: SavedState, file: Writer, steps: int) -> dict[str, Any]:
+def _write_state(state: SavedState, file: Writer, steps: int) -> dict[str, object]:
     written = [series.write(file, steps + 1) for series in state.series.values()]
-    fields = {"name": state.name, "series": written[0] if written else None, "sizes": state.sizes, "empty": state.empty}
-    return {**fields, "more": written[1:]} if written[1:] else fields
+    fields: dict[str, object] = {"name": state.name, "series": written[0] if written else None}
+    fields |= {"sizes": state.sizes, "empty": state.empty}
+    return fields | ({"more": written[1:]} if written[1:] else {})

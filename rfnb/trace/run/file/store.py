@@ -10,17 +10,20 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.hook import Hook
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.dims import DimReader, DimWriter
 from rfnb.trace.run.file.fields import count, get, reading
+
+Content = TypeVar("Content")
 
 write_found: Hook[[Any], tuple[Any, dict[str, np.ndarray]]] = Hook(
     "trace.run.file.store.write_found", by="search.register"
@@ -50,7 +53,7 @@ def saved(path: Path, write: Callable[[Path], object]) -> Path:
     return path
 
 
-def loaded(path: str | os.PathLike[str], caller: str, expected: str, read: Callable[[Path], Any]) -> Any:
+def loaded(path: str | os.PathLike[str], caller: str, expected: str, read: Callable[[Path], Content]) -> Content:
     """What `read` reads from a file. Raises RunFileError if there is no file, or it is damaged."""
     path = Path(path)
     if not os.path.isfile(path):  # noqa: PTH113, no OSError for names that no file can have
@@ -71,9 +74,9 @@ class TensorWriter:
     """Collects the tensors of a file under keys, and writes the file."""
 
     def __init__(self) -> None:
-        self.tensors: dict[str, Any] = {}
+        self.tensors: dict[str, RawTensor] = {}
 
-    def add(self, raws: Sequence[Any]) -> dict[str, Any]:
+    def add(self, raws: Sequence[RawTensor]) -> dict[str, object]:
         """Adds tensors of one dtype, or numbers; returns the key and shapes to find them by."""
         import torch
 
@@ -96,7 +99,7 @@ class TensorWriter:
 
         return self._keep(torch.from_numpy(np.ascontiguousarray(array)), key)
 
-    def _keep(self, joined: Any, key: str | None = None) -> str:
+    def _keep(self, joined: RawTensor, key: str | None = None) -> str:
         key = str(len(self.tensors)) if key is None else key
         self.tensors[key] = joined.contiguous()
         return key
@@ -130,7 +133,7 @@ class TensorReader:
         self.data: Any = json.loads(metadata[key])
         self.format: int = check_format(self.data, newest)
 
-    def tensor(self, key: object) -> Any:
+    def tensor(self, key: object) -> RawTensor:
         """The tensor with this key. Raises RunFileError if it is missing."""
         if not isinstance(key, str) or key not in self.tensors:
             raise RunFileError("the file refers to a missing tensor", got=repr(key)[:40])
@@ -148,7 +151,7 @@ class TensorReader:
             raise RunFileError("a table of numbers in the file has the wrong dtype or shape")
         return table
 
-    def parts(self, where: Any, dtype: str) -> Sequence[Any]:
+    def parts(self, where: Mapping[str, object], dtype: str) -> Sequence[RawTensor]:
         """The tensors given to `add`, in the stored one. Raises RunFileError if the dtype or shapes do not fit."""
         import torch
 
@@ -191,7 +194,7 @@ class Reader(TensorReader, DimReader):
         DimReader.__init__(self, self.data)
 
 
-def check_format(data: Any, newest: int, what: str = "the file") -> int:
+def check_format(data: object, newest: int, what: str = "the file") -> int:
     """The number of the format. Raises RunFileError for that of another version of rfnb."""
     form = data.get("format") if isinstance(data, dict) else None
     if type(form) is not int or not 1 <= form <= newest:
@@ -202,7 +205,7 @@ def check_format(data: Any, newest: int, what: str = "the file") -> int:
     return form
 
 
-def stacked(raws: Sequence[Any]) -> Any:
+def stacked(raws: Sequence[RawTensor]) -> RawTensor:
     """Tensors of one shape as one tensor on the host, with a first axis for them."""
     import torch
 
@@ -211,17 +214,17 @@ def stacked(raws: Sequence[Any]) -> Any:
     return torch.stack(list(raws)).resolve_conj().resolve_neg()
 
 
-def memory_of(raw: Any) -> tuple[Any, ...]:
+def memory_of(raw: RawTensor) -> tuple[object, ...]:
     """Where the numbers of a tensor are, and how they are read: the same for the same numbers, while it exists."""
     form = raw.dtype, raw.shape, raw.stride(), raw.is_conj(), raw.is_neg()
     return raw.device, raw.data_ptr(), *form
 
 
-def _on_host(raw: Any) -> Any:
+def _on_host(raw: RawTensor) -> RawTensor:
     return raw.detach().cpu().resolve_conj().resolve_neg()
 
 
-def _as_real(raw: Any) -> Any:
+def _as_real(raw: RawTensor) -> RawTensor:
     import torch
 
     return torch.view_as_real(raw) if raw.is_complex() else raw

@@ -259,7 +259,7 @@ class StoredVariables(StoredReplay):
     forgotten: how many steps the run no longer had. kept_from: the first step that has all of its values.
     """
 
-    codes: Mapping[str, Mapping[int, Any]] = field(default_factory=dict)
+    codes: Mapping[str, Mapping[int, object]] = field(default_factory=dict)
     lists: Sequence[Grown] = ()
     grown: Sequence[GrownSeries] = ()
     kept: Sequence[Series] = ()
