@@ -151,7 +151,7 @@ class ModuleWriter:
         place.lines.append(f"        return {results}, {losses}")
         self.bodies.append((arguments, folded(place.lines, " " * 8)))
 
-    def calls(self, trace: Trace, finals: Sequence[Tensor]) -> list[Call]:
+    def calls(self, trace: Trace, finals: list[Tensor]) -> list[Call]:
         """The calls that the code has."""
         return prune(trace.calls, finals)
 
@@ -269,8 +269,8 @@ class ModuleWriter:
     def write_part(self, writer: BodyWriter, part: Part) -> None:
         """Writes a call of the module of a layer, and the method that it calls."""
         of = self.class_of(part)
-        produced: dict[int, Tensor | Dim] = {}
-        inputs: dict[int, Tensor | Dim] = {}
+        produced: dict[int, Any] = {}
+        inputs: dict[int, Any] = {}
         for call in part.calls:
             for x in inputs_of(call):
                 is_own = of.parameter(x) is not None if isinstance(x, Parameter) else writer.is_known(x)
@@ -304,7 +304,7 @@ class ModuleWriter:
         called = f"{module if method == of.CALL else attribute(module, method)}({', '.join(values)})"
         writer.line((f"{', '.join(targets)} = " if targets else "") + called)
 
-    def asked(self, writer: Any, body: Any, tensors: Sequence[Tensor | Dim]) -> Iterator[tuple[str, str]]:
+    def asked(self, writer: Any, body: Any, tensors: Sequence[object]) -> Iterator[tuple[str, str]]:
         """Further arguments of a method, and their values. tensors: that the method has."""
         yield from ()
 

@@ -137,7 +137,7 @@ class TorchWriter(ModuleWriter):
 
     # -- a trace
 
-    def calls(self, trace: Trace, finals: Sequence[Tensor]) -> list[Call]:
+    def calls(self, trace: Trace, finals: list[Tensor]) -> list[Call]:
         """The calls that the code has."""
         calls = with_cross_entropy(prune(without_zero_states(trace.calls), finals), finals)
         uses = Counter(id(x) for call in calls if call.kind != "l2" for x in inputs_of(call))
@@ -190,7 +190,7 @@ class TorchWriter(ModuleWriter):
         of.alone = self.alone
         return of
 
-    def asked(self, writer: TorchOps, body: TorchOps, tensors: Sequence[Tensor | Dim]) -> Iterator[tuple[str, str]]:
+    def asked(self, writer: TorchOps, body: TorchOps, tensors: Sequence[object]) -> Iterator[tuple[str, str]]:
         """The sizes and lengths of dims that a method needs: its arguments, and their values."""
         axes = [(x, own) for x in tensors if isinstance(x, Tensor) for own in x.dims]
         for (need, _), (dim, name) in body.asked.items():
@@ -264,7 +264,7 @@ def without_zero_states(calls: list[Call]) -> list[Call]:
     ]
 
 
-def with_cross_entropy(calls: list[Call], finals: list[Any]) -> list[Call]:
+def with_cross_entropy(calls: list[Call], finals: list[Tensor]) -> list[Call]:
     """The calls, where log softmax, the score of the label, and the sign before it are one."""
     uses, made = uses_of(calls, finals), {id(call.result): call for call in calls}
     gone: set[int] = set()

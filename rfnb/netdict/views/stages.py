@@ -23,6 +23,8 @@ FEW = 4
 MOST = 12
 """Most stages with a picture; of the others there is a row."""
 STRIP = "display:flex;gap:12px;overflow-x:auto;align-items:flex-start"
+Colours = dict[tuple[str, int], int]
+"""The colours of dims by name and size, as numbers of the palette."""
 PICTURE = "flex:none;width:min(320px, 90vw)"
 
 
@@ -30,7 +32,7 @@ def describe(stages: Stages, *, depth: int = 0) -> Page:
     """The strip and the rows. depth: how many levels of the networks are open in their pictures."""
     rows: list[list[Any]] = []
     pictures = []
-    colours: dict[str, int] = {}
+    colours: Colours = {}
     for stage, changes in zip(stages, stages.changes(), strict=True):
         net, fault = _network(stage)
         params = "?" if net is None else amount(net.get_num_params())
@@ -55,13 +57,14 @@ def _network(stage: Stage) -> tuple[Network | None, str]:
         return None, error.what
 
 
-def _picture(stage: Stage, net: Network | None, words: str, depth: int, colours: dict[str, int]) -> Html:
-    """A stage in the strip. colours: of the dims of all pictures, by name: each network has dims of its own."""
+def _picture(stage: Stage, net: Network | None, words: str, depth: int, colours: Colours) -> Html:
+    """A stage in the strip. colours: those of the pictures before: each network has dims of its own."""
     picture: Html | None = None
     if net is not None:
         graph = describe_network(net, depth=depth)["graph"]
         for dim in graph["dims"]:
-            dim["colour"] = None if dim["colour"] is None else colours.setdefault(dim["name"], len(colours))
+            if dim["colour"] is not None:
+                dim["colour"] = colours.setdefault((dim["name"], dim["size"]), len(colours))
         image = svg.data_uri(graph_view.to_svg(graph))
         picture = el("img", src=image, alt=f"the layers of {stage.name}", style="max-width:100%;height:auto")
     title = el("div", el("b", f"{stage.number}"), f" {stage.epochs}")
