@@ -20,7 +20,7 @@ from rfnb.printable import printable_name
 from rfnb.search.explain.keep import keep, run_of
 from rfnb.search.explain.where import Where, where
 from rfnb.search.explain.why import Why, why
-from rfnb.search.stored.columns import read_tree, write_tree
+from rfnb.search.stored import read_tree, write_tree
 from rfnb.search.trace import Trace
 from rfnb.search.tree_arrays import Hypothesis, Node, TreeArrays, normalized
 from rfnb.search.words import InWords, number, place_of

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from rfnb.errors import RfError, RunFileError
 from rfnb.printable import printable
+
+Text = NewType("Text", str)
+"""The form of a label or tag, which may contain any characters; views escape them."""
 
 MOST = 2**24
 """Largest number that may be read as a size: a small file must not lead to huge allocations."""
@@ -47,14 +50,6 @@ def within(number: object, most: int, name: str) -> int:
     return value
 
 
-def raw_strings(data: object, name: str) -> list[str]:
-    """Returns a list of labels or tags. They may contain any characters; views escape them."""
-    strings: list[str] = get(data, name, list)
-    if not all(isinstance(entry, str) for entry in strings):
-        raise RunFileError(f"{name!r} in the file has entries that are not strings")
-    return strings
-
-
 def chosen(entries: Sequence[Any], number: object, name: str) -> Any:
     """Returns the entry of a table of the file with this number."""
     place: int = conform(number, int, name)
@@ -68,6 +63,10 @@ def conform(value: Any, form: Any, name: str) -> Any:
     `tuple[…, ...]`, `Literal[…]`, a union, or a type. A NamedTuple or dataclass is made of its fields, by name or in
     order. Raises RunFileError otherwise.
     """
+    if form is Text:
+        if not isinstance(value, str):
+            raise RunFileError(f"{name!r} in the file has entries that are not strings")
+        return value
     if type(form) is type:
         names = getattr(form, "__match_args__", None)
         if names is None:
