@@ -475,12 +475,12 @@ def _read_pruned(data: Any, scores: np.ndarray, numbers: list[int]) -> Candidate
     width = max(width, min(count(data, "most"), width + 1))  # one more says that further candidates had the score −inf
     ragged = _reader(steps, width, exact=False)
 
-    def rows(source: object, name: str, rest: float | None) -> Rows:
+    def rows(source: object, name: str, filler: float | None) -> Rows:
         sizes = [len(row) for row in data["label"]]
         column = ragged(source, name)
         if [len(row) for row in column] != sizes:
             raise RunFileError(f"the column {name!r} has the wrong size")
-        return [[*row, *[rest] * (width - len(row))] for row in column]
+        return [[*row, *[filler] * (width - len(row))] for row in column]
 
     shape = (steps, 1, width)
     gaps = np.array(rows(data, "gaps", 0), np.float64).reshape(steps, width)

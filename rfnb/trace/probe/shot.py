@@ -194,7 +194,7 @@ class Material:
     step: int
     every: int
     measures: Mapping[str, float]
-    result: Any = None
+    result: object = None
     attention: Captured = field(default_factory=Captured)
     runs: list[Run] = field(default_factory=list)
     note: str | None = None

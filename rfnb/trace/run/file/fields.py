@@ -18,16 +18,16 @@ MOST = 2**24
 
 
 @contextmanager
-def reading(what: str, expected: object = None) -> Iterator[None]:
-    """Inside the block, something untrusted is read: any error becomes a RunFileError that begins with `what`."""
+def reading(failure: str, expected: object = None) -> Iterator[None]:
+    """Inside the block, something untrusted is read: any error becomes a RunFileError that says `failure`."""
     try:
         yield
     except RfError as error:
         facts = (error.got, error.expected) if isinstance(error, RunFileError) else (None, None)
         got = "" if facts[0] is None else f": {facts[0]}" + ("" if facts[1] is None else f", expected {facts[1]}")
-        raise RunFileError(what, got=error.what + got, expected=expected) from error
+        raise RunFileError(failure, got=error.what + got, expected=expected) from error
     except Exception as error:  # damaged data can cause any error
-        raise RunFileError(what, got=f"{type(error).__name__}: {error}"[:200], expected=expected) from error
+        raise RunFileError(failure, got=f"{type(error).__name__}: {error}"[:200], expected=expected) from error
 
 
 def get(data: object, name: str, form: Any) -> Any:

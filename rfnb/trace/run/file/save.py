@@ -458,16 +458,16 @@ def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: Writer)
     def place(source: Any | None) -> int | None:
         return None if source is None else places.setdefault(_words(source), len(places))
 
-    def node(given: Node) -> dict[str, object]:
-        plain = {"number": given.number, "op": given.op, "kind": given.kind, "path": given.path}
-        ends = {"inputs": list(given.inputs), "outputs": list(given.outputs)}
-        where = {"source": place(given.source), "at": place(given.at)}
-        return {**plain, **ends, **where, "body": [node(inner) for inner in given.body]}
+    def node(entry: Node) -> dict[str, object]:
+        plain = {"number": entry.number, "op": entry.op, "kind": entry.kind, "path": entry.path}
+        ends = {"inputs": list(entry.inputs), "outputs": list(entry.outputs)}
+        where = {"source": place(entry.source), "at": place(entry.at)}
+        return {**plain, **ends, **where, "body": [node(inner) for inner in entry.body]}
 
-    def value(given: Value) -> dict[str, object]:
-        index = None if given.node is None else numbers.get(id(given.node))
-        plain = {"name": name_of(given), "node": index, "output": given.output}
-        return {**plain, "dims": [dims.dim(dim) for dim in given.dims], "sparse": dims.dim(given.sparse_dim)}
+    def value(entry: Value) -> dict[str, object]:
+        index = None if entry.node is None else numbers.get(id(entry.node))
+        plain = {"name": name_of(entry), "node": index, "output": entry.output}
+        return {**plain, "dims": [dims.dim(dim) for dim in entry.dims], "sparse": dims.dim(entry.sparse_dim)}
 
     nodes, values = [node(item) for item in graph.nodes], [value(item) for item in graph.values]
     return {"nodes": nodes, "values": values, "body_values": graph.body_values, "places": [list(p) for p in places]}

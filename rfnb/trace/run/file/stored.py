@@ -224,15 +224,15 @@ def _not_in_file(run: Run, why: str) -> RunFileError:
     return RunFileError(f"{run.name} was loaded from a file, {why}", hint=HINT)
 
 
-def _taken(made: list[StepValue], value: Value, node: Node) -> Tensor | None:
+def _taken(values: list[StepValue], value: Value, node: Node) -> Tensor | None:
     """Removes and returns the first value in the file that matches this value of the graph; None if there is none."""
     if node.source != node.at and value.name == node.op:
         return None  # computed in a function that the body calls
     form = value.name, node.op, node.line or 0, value.sparse_dim
-    for at, entry in enumerate(made):
+    for at, entry in enumerate(values):
         entry_form = entry.name, entry.op, entry.line, entry.tensor.sparse_dim
         if entry_form == form and entry.tensor.dims_set == {*value.dims}:
-            return made.pop(at).tensor
+            return values.pop(at).tensor
     return None
 
 
