@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind
 from rfnb.core.ground.source import Block, value_name
 from rfnb.core.tensor.op import OPS, guarded
@@ -126,8 +125,11 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
     checks = [chosen(words, int(number), "checks") for [number] in file.numbers(data["checks"], 1).tolist()]
     steps = len(checks) - (failed is not None)  # a number in the JSON could be arbitrarily large
     size = file.size_or_none(get(data, "size", int))
-    if steps != get(data, "steps", int) or size is None or size.max > steps or (failed and failed.step != steps):
+    begun, sequences = (file.size_or_none(data.get(name)) for name in ("begun", "sequences"))
+    fits = steps == get(data, "steps", int) and (failed is None or failed.step == steps)
+    if not fits or size is None or size.max > steps or (begun is not None and begun.max > len(checks)):
         raise RunFileError("the number of steps in the file does not fit the rest")
+    within(0 if sequences is None else sequences.max, MOST, "sequences")
     graph, axis = read_graph(get(data, "graph", dict), file), file.dim(data["axis"])
     file.bind(axis, size)
     series = [Series.read(entry, file, steps) for entry in get(data, "values", list)]
@@ -148,12 +150,9 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
         graph=graph,
         versions=versions,
         flags=get(data, "flags", list[str]),
-        sequences=(
-            file.dim_or_none(data.get("sequence_dim")),
-            _sequences(file.size_or_none(data.get("sequences"))),
-        ),
+        sequences=(file.dim_or_none(data.get("sequence_dim")), sequences),
         note=get(data, "note", str | None),
-        steps_begun=_begun(file.size_or_none(data.get("begun")), size, len(checks)),
+        begun=begun or size,
         why=get(data, "ends", list[str]) if data.get("ends") is not None else None,
         lineages=[_lineage(entry, file, steps) for entry in data.get("lineages") or ()],
         searched=_found(data.get("found"), file),
@@ -205,18 +204,6 @@ def _found(data: object, file: Reader) -> Any:
         return None
     arrays = {name: file.array(key) for name, key in get(data, "arrays", dict).items()}
     return read_found(get(data, "facts", dict), arrays)
-
-
-def _begun(begun: Size | None, size: Size, steps: int) -> Size:
-    if begun is not None and begun.max > steps:
-        raise RunFileError("the number of steps in the file does not fit the rest")
-    return begun or size
-
-
-def _sequences(size: Size | None) -> Size | None:
-    if size is not None and size.max > MOST:
-        raise RunFileError("the number of sequences in the file is huge")
-    return size
 
 
 def _state(data: Any, file: Reader, steps: int) -> StoredState:

@@ -84,7 +84,7 @@ class StoredState:
 class StoredReplay(KeptSteps):
     """A `Replayable` that only reads stored values.
 
-    seed, every: as in the run. steps_begun, why: how many steps each sequence started, and why it ended. checks: for
+    seed, every: as in the run. begun, why: how many steps each sequence started, and why it ended. checks: for
     each step, whether the replay agreed when the run was saved. versions: of rfnb, torch and Python at that time.
     searched: what a search found. order: the series at steps whose values are in another order than that of `series`.
     """
@@ -102,16 +102,11 @@ class StoredReplay(KeptSteps):
     flags: list[str]
     sequences: tuple[Dim | None, Size | None]
     note: str | None = None
-    steps_begun: Size | None = None
+    begun: Size
     why: list[str] | None = None
     lineages: Sequence[Lineage] = ()
     searched: Any = None
     order: Mapping[int, Sequence[Any]] = field(default_factory=dict)
-
-    @property
-    def begun(self) -> Size:
-        """How many steps each sequence started."""
-        return self.steps_begun or self.size
 
     def ends(self) -> list[str] | None:
         """Why each sequence ended."""
