@@ -19,12 +19,11 @@ from rfnb.display.kit import options
 from rfnb.display.kit.data import Axis, read
 from rfnb.display.kit.dims import dim_pill
 from rfnb.display.kit.note import Notes
-from rfnb.display.markup import png, style
+from rfnb.display.markup import png, style, svg
 from rfnb.display.markup.elements import chip, fold, quiet, wide
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for
-from rfnb.display.markup.svg import WORDS, data_uri
 from rfnb.display.tensor.describe import sequence
 from rfnb.display.tensor.entries import shown, tokens
 from rfnb.errors import ViewError
@@ -112,9 +111,9 @@ def large(
     width, height = wide * (len(cols) + padding[1]), high * (len(rows) + padding[0])
     size = {"width": _px(gutter + width + 24), "height": _px(top + height + foot + 2)}
     line = [f"{_px(gutter + wide * (col + 0.5))},{_px(top + high * (row + 0.5))}" for row, col in enumerate(path)]
-    svg = el(
+    drawing = el(
         "svg",
-        el("style", "@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}"),
+        BRIGHT,
         el(
             "image", href=spectrum, x=_px(gutter), y=2, width=_px(wide * len(cols)), height=SPECTRUM,
             preserveAspectRatio="none", data_rfnb_spectrum="",
@@ -135,18 +134,25 @@ def large(
             "polyline", points=" ".join(line), fill="none", stroke=PATH, stroke_width=1.2, stroke_opacity=0.9,
             stroke_linejoin="round",
         ) if line else None,
-        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {size['width']} {size['height']}", style=FONT, fill=WORDS,
+        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {size['width']} {size['height']}", style=FONT, fill=svg.WORDS,
         **size,
     )  # fmt: skip
-    return el("img", src=data_uri(svg), alt=alt, style="display:block;max-width:100%;height:auto;margin:4px 0", **size)
+    return el(
+        "img", src=svg.data_uri(drawing), alt=alt, style="display:block;max-width:100%;height:auto;margin:4px 0", **size
+    )
+
+
+BRIGHT = el("style", "@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}")
+"""On a dark page, the larger weights are brighter."""
 
 
 def scale_bar(top: object) -> Html:
     """A scale of colours: pale is 0, dark the largest weight."""
     strip = png.picture(np.linspace(0, 1, 64)[None, :], scale="sequential")
+    bar = svg.image(64, 9, BRIGHT, el("image", href=strip, width=64, height=9, preserveAspectRatio="none"))
     look = f"width:64px;height:9px;border:1px solid {style.tint(style.GREY, 0.5)};display:inline;margin:0 4px"
     return el(
-        "span", "0", el("img", src=strip, alt=" to ", width=64, height=9, style=look, data_rfnb_bright=""), short(top),
+        "span", "0", el("img", src=svg.data_uri(bar), alt=" to ", width=64, height=9, style=look), short(top),
         style=f"{style.QUIET};{style.NUMBERS};white-space:nowrap", data_rfnb_still="",
     )  # fmt: skip
 
