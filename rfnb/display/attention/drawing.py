@@ -16,9 +16,8 @@ from rfnb.core.ground.text import cut
 from rfnb.display.attention.schema import AttentionHead, AttentionView
 from rfnb.display.attention.weights import SEVERAL
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Axis, read
-from rfnb.display.kit.dims import dim_pill
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.data import Axis, dim_pill, read
 from rfnb.display.markup import png, style, svg
 from rfnb.display.markup.elements import chip, fold, quiet, wide
 from rfnb.display.markup.html import Html, el, join

@@ -6,11 +6,10 @@ from typing import Any
 
 from rfnb.display.attention import view as attention_view
 from rfnb.display.attention.schema import AttentionListView, AttentionScripts, AttentionView, SeenRow
-from rfnb.display.kit.data import Axis
-from rfnb.display.kit.dims import describe_axis, dims_text
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import Notes, Table
+from rfnb.display.kit.data import Axis, describe_axis, dims_text
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, fold, note_html, note_text, quiet, table_html
+from rfnb.display.markup.elements import fold, note_html, note_text, quiet, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import size
 from rfnb.trace.capture.capture import Captured, Seen

@@ -44,10 +44,10 @@ from rfnb.display.attention.schema import AttentionHead, AttentionScripts, Atten
 from rfnb.display.attention.sound import describe_sound, player
 from rfnb.display.attention.weights import SEVERAL, Side, Weights, choose, read_weights
 from rfnb.display.kit import options
-from rfnb.display.kit.dims import describe_axes, dim_word
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import Notes, Table
+from rfnb.display.kit.data import describe_axes, dim_word
 from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import Table, fold, note_html, note_text, quiet, table_html
+from rfnb.display.markup.elements import fold, note_html, note_text, quiet, table_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp

@@ -28,9 +28,9 @@ from rfnb.display.beam.schema import (
     BeamView,
     NodeAt,
 )
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import Notes, Table
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, table_html, wide
+from rfnb.display.markup.elements import chip, fold, note_html, note_text, quiet, table_html, wide
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError

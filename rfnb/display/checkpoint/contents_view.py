@@ -9,10 +9,8 @@ from math import prod
 
 from rfnb.checkpoint.entries import CheckpointFile, StoredEntry
 from rfnb.display.kit import options
-from rfnb.display.kit.blocks import Block, Fold, Group, Line, Page
-from rfnb.display.kit.words import Span, bold, name, quiet
+from rfnb.display.kit.blocks import Block, Fold, Group, Line, Page, Span, Table, bold, name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import amount, size
 
 DEEPEST = 12

@@ -6,10 +6,9 @@ from typing import Literal, TypedDict
 
 from rfnb.checkpoint.report import LoadReport
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Only, Page
-from rfnb.display.kit.words import Span, Words, chip, name, quiet
+from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Only, Page, Span, Table, Words, chip, name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, fold
+from rfnb.display.markup.elements import fold
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, plain
 

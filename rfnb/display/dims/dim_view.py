@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import options
-from rfnb.display.kit.blocks import Block, Figure, Line, Page
-from rfnb.display.kit.dims import UNKNOWN, describe_dim, dim_word, origin
-from rfnb.display.kit.schema import DimView
-from rfnb.display.kit.words import pill, quiet
+from rfnb.display.kit.blocks import Block, Figure, Line, Page, Table, pill, quiet
+from rfnb.display.kit.data import UNKNOWN, DimView, describe_dim, dim_word, origin
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.tensor.entries import shown
 from rfnb.display.tensor.view import bars_html
 

@@ -21,12 +21,9 @@ from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.display.kit.blocks import Block, Grid, Line, Note, Page, Row
-from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, names_of, origin, size_word
-from rfnb.display.kit.schema import DimView
-from rfnb.display.kit.words import Span, Words, chip, plain, quiet, web
+from rfnb.display.kit.blocks import Block, Grid, Line, Note, Page, Row, Span, Table, Words, chip, plain, quiet, web
+from rfnb.display.kit.data import DimView, colour_of, describe_dim, named_pill, names_of, origin, size_word
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import bounded_in
 from rfnb.display.markup.numbers import bars
 from rfnb.nn.module.module import Module

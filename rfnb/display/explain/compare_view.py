@@ -6,10 +6,28 @@ from typing import NamedTuple
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.explain.life import rounded
-from rfnb.display.kit.blocks import Block, Facts, Figure, Fold, Grid, Group, Line, Note, Only, Page
-from rfnb.display.kit.words import Span, Words, bold, chip, markup, quiet, web
+from rfnb.display.kit.blocks import (
+    Block,
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Group,
+    Line,
+    Note,
+    Only,
+    Page,
+    Span,
+    Table,
+    Words,
+    bold,
+    chip,
+    markup,
+    quiet,
+    web,
+)
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, wide
+from rfnb.display.markup.elements import wide
 from rfnb.display.markup.html import el
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison

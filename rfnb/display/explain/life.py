@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rfnb.display.beam.picture import drawn_steps
-from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Only, Row
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.words import Span, bold, quiet, web
+from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Notes, Only, Row, Span, Table, bold, quiet, web
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, plain, real
 from rfnb.printable import printable_name

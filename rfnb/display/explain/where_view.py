@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 from rfnb.display.beam import view as beam
 from rfnb.display.explain.life import labels, life_blocks, life_table, read_life
-from rfnb.display.kit.blocks import Block, Figure, Line, Note, Only, Page, lines_of
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import Block, Figure, Line, Note, Notes, Only, Page, chip, lines_of
 from rfnb.display.kit.view import View
-from rfnb.display.kit.words import chip
 from rfnb.display.markup.html import bounded_in, join
 from rfnb.printable import printable_name
 from rfnb.search.explain.where import Where

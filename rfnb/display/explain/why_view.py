@@ -6,9 +6,7 @@ from typing import Literal
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.explain.life import closest, labels, life_blocks, life_table, read_life
-from rfnb.display.kit.blocks import Line, Note, Only, Page
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.words import chip, name, quiet
+from rfnb.display.kit.blocks import Line, Note, Notes, Only, Page, chip, name, quiet
 from rfnb.display.markup import style
 from rfnb.search.explain.why import Why
 

@@ -14,10 +14,8 @@ from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
 from rfnb.core.tensor.op import guarded
 from rfnb.display.kit import blocks, page
-from rfnb.display.kit.blocks import Page, note_page, to_html, to_text
-from rfnb.display.kit.note import reason
+from rfnb.display.kit.blocks import Page, Table, note_page, reason, to_html, to_text
 from rfnb.display.kit.page import MIME
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
 from rfnb.printable import encodable, visible

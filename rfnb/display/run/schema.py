@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.beam.schema import BeamAt, BeamView
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import DimView
 from rfnb.display.loop import LoopExplanationView
 from rfnb.display.markup.numbers import Number
 from rfnb.display.tensor.schema import ValueView

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rfnb.display.kit.blocks import Figure, Grid, Line, Page
-from rfnb.display.kit.words import name, quiet
+from rfnb.display.kit.blocks import Figure, Grid, Line, Page, Table, name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.run.schema import RunStepView
 from rfnb.display.run.step import describe_step
 from rfnb.display.run.view import body_html, body_text, chosen, describe_run

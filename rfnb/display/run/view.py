@@ -13,7 +13,7 @@ from rfnb.display import loop as explanation_view
 from rfnb.display.beam import view as beam_view
 from rfnb.display.beam.schema import BeamScripts, BeamView
 from rfnb.display.beam.view import tree_of
-from rfnb.display.kit.note import Notes, reason
+from rfnb.display.kit.blocks import Notes, reason
 from rfnb.display.loop import LoopExplanationView
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import fold, note_html, note_text, quiet, wide

@@ -8,7 +8,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.display.dims import dim_view as dim
 from rfnb.display.kit.blocks import to_html, to_repr, to_text
-from rfnb.display.kit.dims import _seen, palette_index
+from rfnb.display.kit.data import _seen, palette_index
 from rfnb.display.markup import style
 from rfnb.display.tensor import view as tensor_view
 from tests.display.standins import batch_dim, batch_of, numbers
