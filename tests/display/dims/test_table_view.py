@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.core.graph.graph import Graph
-from rfnb.display.kit import dims
+from rfnb.display.kit import data
 
 
 def data(time: rf.Dim, feat: rf.Dim, lengths: list[int]) -> rf.Tensor:
@@ -32,8 +32,8 @@ def time_and_feat() -> tuple[rf.Dim, rf.Dim]:
 
 
 def test_the_view(golden, monkeypatch):
-    known = dims.made_in
-    monkeypatch.setattr(dims, "made_in", lambda dim: known(dim) and "model.py:1")
+    known = data.made_in
+    monkeypatch.setattr(data, "made_in", lambda dim: known(dim) and "model.py:1")
     time, feat = time_and_feat()
     hidden, ended = rf.Dim(4, name="<hidden>", kind="feature"), rf.Dim(None, name="ended")
     old = data(time, feat, [5, 3])
