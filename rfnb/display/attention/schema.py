@@ -88,22 +88,3 @@ class AttentionView(AttentionShape):
     col_labels: list[str] | None
     audio: NotRequired[AttentionSound]
     note: str | None
-
-
-class SeenRow(TypedDict):
-    """Attention weights captured while a model ran."""
-
-    name: str
-    dims: list[DimView]
-    place: str
-    bytes: int  # that are held for it
-
-
-class AttentionListView(TypedDict):
-    """A list of captured attention weights, and the weights of the largest group of equal size."""
-
-    kind: Literal["attention_list"]
-    rows: list[SeenRow]
-    left_out: list[str]
-    attention: AttentionView | None
-    note: str | None
