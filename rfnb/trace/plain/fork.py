@@ -16,14 +16,13 @@ from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
-from rfnb.trace.plain.iterations import Iterations
+from rfnb.trace.plain.iterations import CLOCKS, Iterations, difference, has_other_devices
 from rfnb.trace.plain.log import Entry, Log, Summary
 from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_missing
-from rfnb.trace.plain.recorder import STALE, recording_here
+from rfnb.trace.plain.recorder import STALE, LoopClient, recording_here
 from rfnb.trace.plain.remembered import continue_from, locked_variables
-from rfnb.trace.plain.same_steps import CLOCKS, difference, has_other_devices
-from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
-from rfnb.trace.plain.user_code import codes_in, same_globals
+from rfnb.trace.plain.syntax import FUNCTIONS, Use, read_again
+from rfnb.trace.plain.user_code import codes_in, same_globals, words_of
 from rfnb.trace.plain.values import Kept, Opaque, tensor_backend, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
 
@@ -56,9 +55,9 @@ class Forked(Iterations):
         cut, ran = parent.starts[at], parent.ran[at]
         self.log.extend(parent.log, cut, ran)
         self.starts, self.ran, self.moments = parent.starts[:at], parent.ran[:at], parent.moments[:at]
-        self.begins_with(parent.places)
+        self.places = parent.places
         self.inner = [inner for inner in parent.inner if inner.end <= cut]
-        self.end, self.ran_end, self.own_codes = cut, ran, parent.codes()
+        self.end, self.ran_end, self.codes = cut, ran, parent.codes
         if own is not None:
             self._go_on(own, edited, ran)
 
@@ -81,13 +80,13 @@ class Forked(Iterations):
             if use.name in edited:
                 self.log.uses[at] = use._replace(statement=header, line=self.text.first)
                 if not self.starts:
-                    self.begins_with(self.places | {use.name: at})
+                    self.places = self.places | {use.name: at}
         for loop in _all_of(own):
             loop.move(self.log, cut, ran)
         self.starts, self.ran = [*self.starts, *own.starts], [*self.ran, *own.ran]
         self.moments, self.inner = [*self.moments, *own.moments], [*self.inner, *own.inner]
         self.end, self.ran_end = own.end, own.ran_end
-        self.own_codes = [*self.own_codes, own.code]
+        self.codes = [*self.codes, own.code]
         if own.failed is not None:
             self.failed = own.failed._replace(step=self._at + own.failed.step)
 
@@ -99,10 +98,6 @@ class Forked(Iterations):
         """The variables at the beginning of an iteration."""
         return self._parent.before(step) if step < self._at else super().before(step)
 
-    def codes(self) -> list[CodeType]:
-        """The code of the loop, and of what it continues."""
-        return self.own_codes
-
 
 def _all_of(loop: Iterations) -> Iterator[Iterations]:
     """A loop, and those in it."""
@@ -111,39 +106,24 @@ def _all_of(loop: Iterations) -> Iterator[Iterations]:
         yield from _all_of(inner)
 
 
-class _Client:
+class _Client(LoopClient):
     """A client that wants the loop of a fork."""
 
     stores = False
 
-    dims: Any = None
-
     def __init__(self, code: CodeType, number: int):
-        self._code, self._number = code, number
+        super().__init__(number)
+        self._code = code
         self.loop: Iterations | None = None
 
     def chooses(self, code: CodeType) -> bool:
         """Only the fork."""
         return code is self._code
 
-    def wants(self, loop: LoopText, number: int) -> bool:
-        """The loop, and those in it; not those of its `else`."""
-        return self._number in (number, *loop.around)
-
-    def name(self, number: int) -> str | None:
-        """Its name is that of the run."""
-        return None
-
     def done(self, loop: Iterations) -> None:
         """Takes the loop."""
         if loop.number == self._number:
             self.loop = loop
-
-    def left(self) -> None:
-        """The fork has ended."""
-
-    def pausing(self) -> None:
-        """The loop is about to pause."""
 
 
 @continue_from.register
@@ -273,7 +253,7 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int, follows: bool = Fal
             name for name in used | loop.outline.shared if name in before and not _is_constant(before[name].value)
         }
     cells = {name: CellType() for name in (*names, ITEMS, MORE)}
-    codes = {part for code in loop.codes() for part in codes_in(code)}
+    codes = {part for code in loop.codes for part in codes_in(code)}
     inputs = {} if step else loop.inputs
     rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, codes.__contains__, inputs)
     entries = {name: entry for name, entry in (outside | before).items() if name in names}
@@ -433,11 +413,11 @@ def _names(node: Any, loop: Iterations, step: int) -> tuple[set[str], dict[str, 
             _check_reads(name, around.names.get(name), stored, set())
         return names, outside
     local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}.union(
-        *({*part.co_varnames, *part.co_cellvars, *part.co_freevars} for part in loop.codes())
+        *({*part.co_varnames, *part.co_cellvars, *part.co_freevars} for part in loop.codes)
     )
     if written := sorted(stored - local):
         raise LoopError(f"fork: `{written[0]}` is a variable of the module, which the loop assigns")
-    if written := sorted(stored & {*loop.codes()[0].co_freevars}):
+    if written := sorted(stored & {*loop.codes[0].co_freevars}):
         raise LoopError(f"fork: `{written[0]}` is a variable of the function around, which the loop assigns (nonlocal)")
     for name, value in around.outside.items():
         if name in words and name not in local:
@@ -460,17 +440,10 @@ def _check_reads(name: str, value: object, stored: set[str], seen: set[int]) -> 
     if type(value) is not FunctionType or id(value) in seen:
         return
     seen.add(id(value))
-    for word in _global_words(value.__code__):
+    for word in words_of(value.__code__):
         if word in stored:
             raise LoopError(f"fork: `{name}` reads `{word}` of the module, which the loop assigns")
         _check_reads(name, value.__globals__.get(word), stored, seen)
-
-
-def _global_words(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            yield from _global_words(part)
 
 
 # -- values
@@ -512,7 +485,7 @@ def _source(node: Any, loop: Iterations, step: int, rebuilder: Rebuilder) -> Ite
     part = getattr(node, "iter", None)
     while isinstance(part, ast.Call) and part.args and ast.unparse(part.func).endswith(("steps", "enumerate")):
         part = part.args[0]
-    if isinstance(part, ast.Name) and part.id in {*_words(node), *loop.codes()[0].co_cellvars} - _stored(node):
+    if isinstance(part, ast.Name) and part.id in {*_words(node), *loop.codes[0].co_cellvars} - _stored(node):
         entry = loop.before(step).get(part.id)
         value = None if entry is None else rebuilder.copy_of(entry.kept)
         if isinstance(value, Iterator):

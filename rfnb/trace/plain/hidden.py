@@ -26,8 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.trace.plain.containers import MISSING, PLAIN, SEQUENCES, attributes_in, slots_of
+from rfnb.trace.plain.containers import MISSING, PLAIN, SEQUENCES, attributes_in, namespaces_of, slots_of
 from rfnb.trace.plain.generators import ITERATORS, NUMPY, frozen, iterator_contents, other_numbers, thawed, torch_memory
+from rfnb.trace.plain.user_code import words_of
 from rfnb.trace.plain.values import (
     LARGE,
     MEDIUM,
@@ -145,7 +146,7 @@ class Hidden:
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
         self._modules: ModuleStates | None = None
-        self._all = any(map(_draws, words := _words_of(code), map(names.get, words)))
+        self._all = any(map(_draws, words := [*words_of(code)], map(names.get, words)))
         self._numbers, self._last = Numbers((), None), [b""]
         self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
@@ -589,18 +590,9 @@ def _changes(part: Kept) -> bool:
     return role_of(part.value.type) in (OBJECT, RANDOM, ITERATOR) and part.value.type is not partial
 
 
+@cache
 def role_of(kind: type) -> str:
     """What objects of a type are for a loop."""
-    role = _roles.get(kind)
-    if role is None:
-        role = _roles[kind] = _role(kind)
-    return role
-
-
-_roles: dict[type, str] = {}
-
-
-def _role(kind: type) -> str:
     torch = sys.modules["torch"]
     if issubclass(kind, FunctionType | BuiltinFunctionType | MethodType | ModuleType | type):
         return CONSTANT
@@ -610,9 +602,9 @@ def _role(kind: type) -> str:
         return RANDOM
     if issubclass(kind, (torch.Tensor, *VALUES)) or dataclasses.is_dataclass(kind):
         return VALUE
-    insides = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
-    names = {name for namespace in insides for name in namespace}
-    if f"{insides[0].get('__module__')}.".startswith(SHOWING):
+    namespaces = namespaces_of(kind)
+    names = {name for namespace in namespaces for name in namespace}
+    if f"{namespaces[0].get('__module__')}.".startswith(SHOWING):
         return CONSTANT
     if kind in ITERATORS:
         return ITERATOR
@@ -624,24 +616,8 @@ def _role(kind: type) -> str:
         return LOST
     if optimizer is not None and issubclass(kind, optimizer.Optimizer):
         return LOST
-    table = next((namespace["__dict__"] for namespace in insides if "__dict__" in namespace), None)
+    table = next((namespace["__dict__"] for namespace in namespaces if "__dict__" in namespace), None)
     return OBJECT if type(table) is GetSetDescriptorType or slots_of(kind) else CONSTANT
-
-
-def _words_of(code: CodeType) -> list[str]:
-    """The names that some code has, and the functions in it."""
-    words = _words_by_code.get(code)
-    if words is None:
-        words = _words_by_code[code] = _words(code)
-    return words
-
-
-_words_by_code: weakref.WeakKeyDictionary[CodeType, list[str]] = weakref.WeakKeyDictionary()
-
-
-def _words(code: CodeType) -> list[str]:
-    nested = [word for part in code.co_consts if isinstance(part, CodeType) for word in _words(part)]
-    return [*code.co_names, *nested]
 
 
 def _draws(word: str, value: Any) -> bool:

@@ -78,8 +78,11 @@ class Entry(NamedTuple):
 
     @property
     def kept(self) -> Any:
-        """The value, a raw tensor as a `Kept`."""
-        return self.value if self.version is None else Kept.of_raw(self.value, self.version)
+        """The value, a raw tensor as a `Kept` without its autograd graph."""
+        if self.version is None:
+            return self.value
+        with tensor_backend().unobserved():
+            return Kept.of_raw(self.value, self.version)
 
 
 class Log:

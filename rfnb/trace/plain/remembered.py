@@ -250,7 +250,7 @@ class Remembered(PlainSteps):
         entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
         if entry is None:
             return MISSING
-        return Summary(MAY) if self._may_have_changed(entry.value) else _kept_of(entry)
+        return Summary(MAY) if self._may_have_changed(entry.value) else entry.kept
 
     def _may_have_changed(self, kept: Any) -> bool:
         """Whether a value has large parts that nothing compares; of a list that grows, new parts are looked at."""
@@ -265,7 +265,7 @@ class Remembered(PlainSteps):
 
     def as_code_has(self, entry: Entry) -> object:
         """A value as `variable` gives it."""
-        return self._as_code(entry.name, _kept_of(entry))
+        return self._as_code(entry.name, entry.kept)
 
     def _as_code(self, name: str, kept: object) -> object:
         return self._tensor(name, kept) if name in self.names.of and _is_array(kept) else _plain(name, kept)
@@ -366,11 +366,11 @@ class Remembered(PlainSteps):
         """By memory, the versions that tensors in it had, each with the line after which they had it."""
         changes: dict[Any, list[tuple[int, int]]] = {}
         log = self.iterations.log
-        for use, value, version in zip(log.uses, log.values, log.versions, strict=True):
-            for part in [Kept.of_raw(value, version)] if version is not None else tensors_in(value):
+        for entry in map(log.entry, range(len(log))):
+            for part in tensors_in(entry.kept):
                 if part.version is not None:
                     key = part.backend.storage_raw(part.raw)[0]
-                    changes.setdefault(key, []).append((part.version, use.line))
+                    changes.setdefault(key, []).append((part.version, entry.line))
         return changes
 
     def _form(self, name: str, raw: RawTensor) -> tuple[align.Sig, Lengths]:
@@ -560,7 +560,7 @@ def _plain(name: str, kept: object) -> Any:
 def _loss(entry: Entry) -> LostValue | None:
     """The error for a value that is no longer kept."""
     try:
-        _plain(entry.name, _kept_of(entry))
+        _plain(entry.name, entry.kept)
     except LostValue as error:
         return error
     except NoValue:
@@ -623,14 +623,6 @@ def _with_tensor(row: Any) -> Any:
     made = tensor_of(_array(row.tensor), align.EMPTY_SIG, EMPTY)
     made.name = row.name
     return row._replace(tensor=made)
-
-
-def _kept_of(entry: Entry) -> object:
-    """The value of an entry, as it was kept, without an autograd graph."""
-    if entry.version is None:
-        return entry.value
-    with tensor_backend().unobserved():
-        return Kept.of_raw(entry.value, entry.version)
 
 
 def _is_numeric(entry: Entry) -> bool:

@@ -99,13 +99,11 @@ def _nodes_of(text: str) -> Mapping[tuple[str, int], object]:
 def _codes_of(text: str, file: str, flags: int) -> Iterator[CodeType]:
     """The code of a text, and that of all functions and classes in it."""
     try:
-        codes = [compile(text, file, "exec", flags, dont_inherit=True)]
+        code = compile(text, file, "exec", flags, dont_inherit=True)
     except (SyntaxError, ValueError):
         return
-    while codes:
-        code = codes.pop()
-        yield code
-        codes += (part for part in code.co_consts if isinstance(part, CodeType))
+    yield code
+    yield from codes_in(code)
 
 
 def _is_same(code: CodeType, made: CodeType) -> bool:
@@ -143,6 +141,12 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
         if isinstance(part, CodeType):
             yield part
             yield from codes_in(part)
+
+
+def words_of(code: CodeType) -> Iterator[str]:
+    """The names that some code has, and the functions in it, but for local variables."""
+    for part in (code, *codes_in(code)):
+        yield from part.co_names
 
 
 @contextlib.contextmanager

@@ -32,9 +32,9 @@ from rfnb.trace.plain.containers import (
     is_atom,
     length_of,
     parts_of,
+    places_in,
     reference,
 )
-from rfnb.trace.plain.memory import places_in
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run.variables import NUMBERS, Grown
 
@@ -87,25 +87,6 @@ class Growth(Grown):
     reference, so that they need no look at each step. total: their number, with those inside. compared: how often they
     were as before. to_skip: how often a new value will not be compared. unsure: values since the last comparison.
     """
-
-    __slots__ = (
-        "_died",
-        "_is_watched",
-        "_objects",
-        "_places",
-        "_tensors",
-        "_watched",
-        "compared",
-        "counted",
-        "entries",
-        "has_kept",
-        "held",
-        "is_flat",
-        "is_plain",
-        "to_skip",
-        "total",
-        "unsure",
-    )
 
     def __init__(self, parts: Iterable[Any]):
         super().__init__()
