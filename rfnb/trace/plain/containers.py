@@ -29,7 +29,7 @@ ITEMS = (list, tuple, dict)
 TABLES = ("_parameters", "_buffers", "_modules")
 """The dicts in which a module of torch keeps attributes that are not in its `__dict__`."""
 
-USUAL = tuple(each.__getattribute__ for each in (object, ModuleType, SimpleNamespace))
+USUAL = tuple(kind.__getattribute__ for kind in (object, ModuleType, SimpleNamespace))
 """What reads an attribute without code of the user's class."""
 
 
@@ -86,8 +86,8 @@ def path_of(node: ast.AST) -> Path | None:
 
 
 def _attribute(owner: object, name: str) -> Any:
-    kind: type = type(owner)
-    way = _way(kind, name)
+    kind = type(owner)
+    way = _way_to(kind, name)
     if way is HIDDEN:
         return MISSING if owner is None else HIDDEN
     try:
@@ -107,7 +107,6 @@ def _attribute(owner: object, name: str) -> Any:
     return MISSING
 
 
-@cache
 def _way(kind: type, name: str) -> Any:
     """The descriptor of a slot, or of the `__dict__`, by which an attribute is read without code of the class."""
     if is_dataclass(kind):  # its fields are parts of the value
@@ -122,7 +121,10 @@ def _way(kind: type, name: str) -> Any:
     return table
 
 
-def namespaces_of(kind: type) -> list[Mapping[str, Any]]:
+_way_to: Callable[[type, str], Any] = cache(_way)
+
+
+def namespaces_of(kind: type) -> list[Mapping[str, object]]:
     """The attributes of a class and of those that it inherits from."""
     return [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
 
@@ -144,12 +146,11 @@ def _item(owner: Any, key: Any) -> Any:
         return MISSING
 
 
-def attributes_in(value: object) -> Mapping[str, Any]:
+def attributes_in(value: object) -> Mapping[str, object]:
     """What is in the `__dict__` and the slots of an object, read without code of its class."""
-    kind: type = type(value)
-    slots = slots_of(kind)
+    slots = slots_of(type(value))
     try:
-        attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
+        attributes: Mapping[str, object] = object.__getattribute__(value, "__dict__")
     except AttributeError:
         attributes = {}
     if not slots:
@@ -161,9 +162,7 @@ def attributes_in(value: object) -> Mapping[str, Any]:
     return {**filled, **attributes}
 
 
-@cache
-def slots_of(kind: type) -> dict[str, Any]:
-    """The slots of a class of Python, by the names of their attributes."""
+def _slots(kind: type) -> dict[str, MemberDescriptorType]:
     return {
         name: slot
         for namespace in reversed(namespaces_of(kind))
@@ -171,6 +170,10 @@ def slots_of(kind: type) -> dict[str, Any]:
         for name, slot in namespace.items()
         if type(slot) is MemberDescriptorType
     }
+
+
+slots_of: Callable[[type], dict[str, MemberDescriptorType]] = cache(_slots)
+"""The slots of a class of Python, by the names of their attributes."""
 
 
 @cache
@@ -189,7 +192,7 @@ class OddKey(str):
     """Stands for a key that is not kept, such as a parameter. origin: gives the key, while it lives."""
 
     __slots__ = ("origin",)
-    origin: Callable[[], Any]
+    origin: Callable[[], object]
 
 
 class Attributed:
@@ -202,13 +205,10 @@ BUILT_IN = frozenset((*SEQUENCES, dict, defaultdict, OrderedDict))
 
 def is_atom(value: object) -> bool:
     """Whether a value cannot change. By its type: `isinstance` runs a `__class__` that is a property."""
-    kind: type = type(value)
-    return _is_atomic(kind)
+    return _is_atomic(type(value))
 
 
-@cache
-def _is_atomic(kind: type) -> bool:
-    return issubclass(kind, ATOMS)
+_is_atomic: Callable[[type], bool] = cache(lambda kind: issubclass(kind, ATOMS))
 
 
 def parts_of(value: Any) -> tuple[tuple[object, ...] | None, tuple[object, ...]] | None:
@@ -241,7 +241,7 @@ def length_of(value: object) -> int | None:
     return None if base is None else int(base.__len__(value))
 
 
-def _key(key: object) -> Any:
+def _key(key: object) -> object:
     """A key that can be compared and shown: others, such as parameters, stay where they are."""
     if _is_plain(key):
         return key
@@ -264,7 +264,7 @@ def extra_of(value: object) -> object:
     return None
 
 
-def reference(value: object) -> Callable[[], Any]:
+def reference(value: object) -> Callable[[], object]:
     """Gives an object, while it lives, and if nothing can refer to it weakly, keeps it alive."""
     try:
         return weakref.ref(value)
@@ -276,7 +276,7 @@ OBJECTS = object.__basicsize__ + 8
 """Where in a list its pointer to the objects is, behind its length."""
 
 
-def places_in(value: list[Any], length: int) -> bytes:
+def places_in(value: list[object], length: int) -> bytes:
     """The addresses of the first objects of a list; empty where it is not known where they are.
 
     As long as the objects live, the same addresses are the same objects.

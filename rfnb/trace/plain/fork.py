@@ -15,7 +15,7 @@ from rfnb.core.ground.source import parsed
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.events import Busy
-from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
+from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Copies, role_of, set_numbers, weights_of
 from rfnb.trace.plain.iterations import CLOCKS, Iterations, difference, has_other_devices
 from rfnb.trace.plain.log import Entry, Log, Summary
 from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_missing
@@ -212,7 +212,7 @@ def _is_compared(error: BaseException | None) -> bool:
     return error is None or (isinstance(error, Exception) and not isinstance(error, LoopError))
 
 
-def _hint(node: object, entries: Mapping[str, Entry], values: Mapping[str, object], rebuilder: Rebuilder) -> str:
+def _hint(node: ast.AST, entries: Mapping[str, Entry], values: Mapping[str, object], rebuilder: Rebuilder) -> str:
     """What to do about steps that do not come back."""
     for name in sorted(_words(node) & values.keys()):
         if isinstance(values[name], Iterator) and entries[name].kept.identity in rebuilder.lasting:
@@ -331,7 +331,7 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(child)
 
 
-def _check_syntax(loop: Any) -> None:
+def _check_syntax(loop: ast.stmt) -> None:
     for node in _own_nodes(loop):
         words = REFUSED.get(type(node))
         is_super = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
@@ -343,11 +343,11 @@ def _check_syntax(loop: Any) -> None:
             raise LoopError(f"fork: a loop with `{words}` cannot be continued", got=f"line {_line(node, loop)}")
 
 
-def _line(node: Any, loop: Any) -> int:
+def _line(node: ast.AST, loop: ast.stmt) -> int:
     return int(getattr(node, "lineno", loop.lineno))
 
 
-def _words(loop: Any) -> set[str]:
+def _words(loop: ast.AST) -> set[str]:
     """All names in a loop; a fork does not evaluate the iterable."""
     parts = [part for part in ast.iter_child_nodes(loop) if part is not getattr(loop, "iter", None)]
     return set[str]().union(*map(_words_in, parts))
@@ -365,12 +365,12 @@ def _words_in(part: ast.AST) -> set[str]:
     return words
 
 
-def _computes_gradients(loop: object) -> bool:
+def _computes_gradients(loop: ast.AST) -> bool:
     """Whether a loop names a function that computes gradients."""
     return any("backward" in word or word.endswith("grad") for word in _all_words(loop) - {"no_grad", "zero_grad"})
 
 
-def _all_words(loop: Any) -> set[str]:
+def _all_words(loop: ast.AST) -> set[str]:
     """The names of variables and attributes in a loop."""
     return {
         word for node in ast.walk(loop) for word in (getattr(node, "attr", None), getattr(node, "id", None)) if word
@@ -401,7 +401,7 @@ def _target_names(loop: object) -> set[str]:
     return set() if target is None else {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
-def _names(node: Any, loop: Iterations, step: int) -> tuple[set[str], dict[str, Entry]]:
+def _names(node: ast.AST, loop: Iterations, step: int) -> tuple[set[str], dict[str, Entry]]:
     """The variables that the fork has for itself, and those of the module among them."""
     code, around = loop.code, loop.around
     assert around is not None
@@ -480,7 +480,7 @@ def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Ent
         yield targets
 
 
-def _source(node: Any, loop: Iterations, step: int, rebuilder: Rebuilder) -> Iterator[Any]:
+def _source(node: Any, loop: Iterations, step: int, rebuilder: Rebuilder) -> Iterator[object]:
     """The iterator of the fork from which both the header and other lines take items; an empty one if there is none."""
     part = getattr(node, "iter", None)
     while isinstance(part, ast.Call) and part.args and ast.unparse(part.func).endswith(("steps", "enumerate")):
@@ -512,7 +512,7 @@ class _Items:
         self._clock, self._source = clock, source
         self.target: Any = None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         for number, entries in enumerate(self._items, self._step):
             if number > self._step and not self._clock(True):
                 return
@@ -527,11 +527,11 @@ class _Items:
             yield _item(self.target, values)
 
 
-def _item(target: Any, values: Mapping[str, Any]) -> Any:
+def _item(target: Any, values: Mapping[str, object]) -> Any:
     """An item that the target of a loop takes apart into these values."""
     if isinstance(target, ast.Name):
         return values[target.id]
-    parts: list[Any] = []
+    parts: list[object] = []
     for part in target.elts:
         if isinstance(part, ast.Starred):
             parts += _item(part.value, values)
@@ -550,7 +550,7 @@ class _Clock:
         self._left, self._limit, self._end = limit, limit, end
         self.has_stopped = False
 
-    def __call__(self, test: object) -> Any:
+    def __call__(self, test: object) -> object:
         """The test of a `while` loop, as it is, or false."""
         self._left -= 1
         if self._left < 0:
@@ -700,7 +700,7 @@ def _stale(loop: Iterations, step: int) -> frozenset[str]:
 
 
 @contextlib.contextmanager
-def _untouched(modules: Sequence[Any], objects: Sequence[object], weights: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+def _untouched(modules: Sequence[Any], objects: Sequence[object], weights: Copies) -> Iterator[None]:
     """Keeps attributes of objects, and gradients of modules, as they are; no optimizer may change weights.
 
     weights: of modules, with copies that they have inside.

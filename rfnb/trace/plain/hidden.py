@@ -27,7 +27,16 @@ import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.trace.plain.containers import MISSING, PLAIN, SEQUENCES, attributes_in, namespaces_of, slots_of
-from rfnb.trace.plain.generators import ITERATORS, NUMPY, frozen, iterator_contents, other_numbers, thawed, torch_memory
+from rfnb.trace.plain.generators import (
+    ITERATORS,
+    NUMPY,
+    OtherNumbers,
+    frozen,
+    iterator_contents,
+    other_numbers,
+    thawed,
+    torch_memory,
+)
 from rfnb.trace.plain.user_code import words_of
 from rfnb.trace.plain.values import (
     LARGE,
@@ -80,7 +89,7 @@ class Numbers(NamedTuple):
     """
 
     torch: tuple[tuple[bytes, ...], ...]
-    others: tuple[Any, Any] | None
+    others: OtherNumbers | None
 
 
 class ObjectState:
@@ -120,14 +129,14 @@ class Around:
         modes: of the backend, such as whether gradients are recorded.
     """
 
-    def __init__(self, names: dict[str, Any], modes: dict[str, Any]):
+    def __init__(self, names: dict[str, object], modes: dict[str, object]):
         self.names, self.modes = names, modes
         self.outside: dict[str, Kept] = {}  # the variables of the module that it reads
         self.modules: list[tuple[str, Any, Any]] = []  # a variable, a reference to a module in it, and its weights
-        self.others: Any = None  # the generators of Python and numpy, where steps do not have them
+        self.others: OtherNumbers | None = None  # the generators of Python and numpy, where steps do not have them
         self.trained: list[str] = []  # the variables with modules that the loop has changed
-        self.held: dict[Any, Copies] = {}  # small modules that the loop has not changed, so that it can be continued
-        self.sizes: dict[Any, int] = {}  # their memory, with copies of their weights
+        self.held: dict[object, Copies] = {}  # small modules that the loop has not changed, so that it can be continued
+        self.sizes: dict[object, int] = {}  # their memory, with copies of their weights
         self.stateful: set[str] = set()  # the attributes of modules that have changed
         self.drew = False  # whether it drew from these generators
         self.changed: set[str] = set()  # the variables of the module that have changed
@@ -140,7 +149,7 @@ class Hidden:
     adds to the bytes that are kept.
     """
 
-    def __init__(self, code: CodeType, names: dict[str, Any], hides: bool, spent: Callable[[int], None]):
+    def __init__(self, code: CodeType, names: dict[str, object], hides: bool, spent: Callable[[int], None]):
         from rfnb.backend.torch.random import global_generators
 
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
@@ -306,7 +315,7 @@ class Hidden:
                 for name, module, weights in around.modules
                 if module() and _is_trained(name, module(), weights, followed)
             ]
-            modules: dict[int, Any] = {}  # modules that lines of the loop assigned
+            modules: dict[int, object] = {}  # modules that lines of the loop assigned
             for value in others:
                 if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
                     modules[id(value.object)] = value.object
@@ -340,10 +349,10 @@ class ModuleStates:
 
     def __init__(self, parts: Iterable[tuple[str, Any]], new: Callable[[ObjectState], None]):
         self._parts = [(name, part, attributes_of(part)) for name, part in parts]
-        self._new, left = new, INPUTS
+        self._new, spare = new, INPUTS
         self._first: dict[tuple[int, str], Kept] = {}  # containers and buffers before the loop
         self._versions: dict[tuple[int, str], int | None] = {}  # of tensors before the loop
-        self._followed: list[tuple[Any, tuple[str, ...]]] = []
+        self._followed: list[tuple[object, tuple[str, ...]]] = []
         self._moments: list[dict[int, ObjectState]] = []  # the first, and the last one
         self.names: set[str] = set()  # of the attributes that are followed
         for _, part, attributes in self._parts:
@@ -352,8 +361,8 @@ class ModuleStates:
                     self._first[id(part), name] = keep(value)
                 elif (version := _version_of(value)) is not None:
                     self._versions[id(part), name] = version
-                    if name in part._buffers and value.nbytes <= min(SMALL, left):
-                        left -= value.nbytes
+                    if name in part._buffers and value.nbytes <= min(SMALL, spare):
+                        spare -= value.nbytes
                         self._first[id(part), name] = keep(value, True)
 
     def moment(self) -> dict[int, ObjectState]:
@@ -532,7 +541,7 @@ def _contents_kept(contents: dict[str, Any], copied: bool, before: object) -> Ke
     A tensor that has changed in place is copied from then on.
     """
     last = dict(zip(before.value.keys, before.value.items, strict=True)) if isinstance(before, Kept) else {}
-    items: list[Any] = []
+    items: list[object] = []
     for name, value in contents.items():
         old = last.get(name)
         if isinstance(old, Kept) and not old.note and is_same(value, old, MEDIUM, closely=True):
@@ -569,7 +578,7 @@ def _is_same(value: object, kept: object) -> bool:
     return value is kept or is_same(value, kept, MEDIUM)
 
 
-def random_state(generator: Any) -> Any:
+def random_state(generator: Any) -> object:
     """The state of a generator, as something that can be compared."""
     if isinstance(generator, random.Random):
         return generator.getstate()
@@ -590,9 +599,7 @@ def _changes(part: Kept) -> bool:
     return role_of(part.value.type) in (OBJECT, RANDOM, ITERATOR) and part.value.type is not partial
 
 
-@cache
-def role_of(kind: type) -> str:
-    """What objects of a type are for a loop."""
+def _role(kind: type) -> str:
     torch = sys.modules["torch"]
     if issubclass(kind, FunctionType | BuiltinFunctionType | MethodType | ModuleType | type):
         return CONSTANT
@@ -620,13 +627,17 @@ def role_of(kind: type) -> str:
     return OBJECT if type(table) is GetSetDescriptorType or slots_of(kind) else CONSTANT
 
 
+role_of: Callable[[type], str] = cache(_role)
+"""What objects of a type are for a loop."""
+
+
 def _draws(word: str, value: Any) -> bool:
     """Whether a name, or the global variable of this name, is that of a generator of Python or numpy."""
     bound = type(value) in (BuiltinFunctionType, MethodType) and type(value.__self__) in RANDOM_TYPES
     return "random" in word or bound
 
 
-_newest: tuple[Any, list[bytes], tuple[tuple[bytes, ...], ...]] = (None, [], ())
+_newest: tuple[bytes | None, list[bytes], tuple[tuple[bytes, ...], ...]] = (None, [], ())
 """The memory of torch's generators, their states, and these in parts, as any loop has seen them last."""
 
 

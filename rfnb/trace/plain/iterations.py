@@ -333,11 +333,11 @@ class StepDifference(NamedTuple):
     error: str | None = None
 
     def __str__(self) -> str:
-        what = self.error or ("other lines run" if self.name is None else f"`{self.name}` differs")
-        return f"step {self.step} does not come back as it was: {what} at line {self.line}"
+        reason = self.error or ("other lines run" if self.name is None else f"`{self.name}` differs")
+        return f"step {self.step} does not come back as it was: {reason} at line {self.line}"
 
 
-def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> StepDifference | None:
+def difference(loop: Iterations, fork: Iterations, at: int, whole: bool) -> StepDifference | None:
     """The first difference between the iterations of a loop from one on, and those of its fork; None if there is none.
 
     whole: the fork has run to its end. Values that are not kept, and variables that only one of them follows, are not
@@ -346,21 +346,21 @@ def difference(loop: Iterations, own: Iterations, at: int, whole: bool) -> StepD
     end = len(loop.starts)
     if loop.forked_at is not None and at < loop.forked_at:  # it is a fork itself, with edits
         end, whole = loop.forked_at, False
-    failed = own.failed
+    failed = fork.failed
     if failed is not None and at + failed.step < end and (loop.failed is None or loop.failed.step != at + failed.step):
-        return StepDifference(at + failed.step, failed.line or own.text.first, None, failed.error.partition("\n")[0])
-    count, compared = min(len(own.starts), end - at), dict[tuple[int, int], int]()
+        return StepDifference(at + failed.step, failed.line or fork.text.first, None, failed.error.partition("\n")[0])
+    count, compared = min(len(fork.starts), end - at), dict[tuple[int, int], int]()
     for step in range(count):
         before = _by_place(loop, at + step)
-        for (name, line), entries in _by_place(own, step).items():
+        for (name, line), entries in _by_place(fork, step).items():
             if not all(
                 is_equal(a.kept, b.kept, compared) for a, b in zip(before.get((name, line), ()), entries, strict=False)
             ):
                 return StepDifference(at + step, line, name)
-        if step < count - 1 and _statements(loop, at + step) != _statements(own, step):
-            return StepDifference(at + step, own.text.first, None)
-    if whole and len(own.starts) != end - at:
-        return StepDifference(at + count, own.text.first, None)
+        if step < count - 1 and _statements(loop, at + step) != _statements(fork, step):
+            return StepDifference(at + step, fork.text.first, None)
+    if whole and len(fork.starts) != end - at:
+        return StepDifference(at + count, fork.text.first, None)
     return None
 
 

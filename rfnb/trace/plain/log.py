@@ -33,7 +33,7 @@ class Summary:
         return self.words
 
 
-def summary(value: object, version: int | None) -> Any:
+def summary(value: object, version: int | None) -> object:
     """A value without its tensors."""
     kept = Kept.of_raw(value, version) if version is not None else value
     if not isinstance(kept, Kept) or not any(part.bytes for part in tensors_in(kept)):
@@ -139,12 +139,12 @@ class Log:
             size += sum(map(_size_of, {id(value): value for value in values if type(value) not in PLAIN}.values()))
         return size + SLOTS * (len(self) - entries) + 8 * (len(self.statements) - statements)
 
-    def others(self, start: int = 0) -> list[Any]:
+    def others(self, start: int = 0) -> list[object]:
         """The values from a place on that are no raw tensors, of which none is looked at."""
         values = self.values
         return [values[at] for at, version in enumerate(islice(self.versions, start, None), start) if version is None]
 
-    def rows(self, end: int) -> Iterator[tuple[Use, Any, int | None]]:
+    def rows(self, end: int) -> Iterator[tuple[Use, object, int | None]]:
         """What the log has before a place."""
         return islice(zip(self.uses, self.values, self.versions, strict=True), end)
 

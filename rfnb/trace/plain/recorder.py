@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rfnb.core.ground.source import warn
 from rfnb.printable import error_text
@@ -241,10 +241,10 @@ class FrameRecorder:
                 self.variables.separate(statement)
         self._previous = statement
 
-    def _leave_loops(self, statement: int, own: int | None, names: Mapping[str, object]) -> None:
-        """Closes the loops that a statement is not in; own: the loop of which it is the header."""
+    def _leave_loops(self, statement: int, header_loop: int | None, names: Mapping[str, object]) -> None:
+        """Closes the loops that a statement is not in; header_loop: the loop of which it is the header."""
         loops = self._outline.statements[statement].loops
-        while self._open and self._open[-1].number not in loops and self._open[-1].number != own:
+        while self._open and self._open[-1].number not in loops and self._open[-1].number != header_loop:
             self._look_again(names)
             raised = self._raised if self._raised is not None and self._open[-1] in self._raised.loops else None
             self._close(self._caught if raised is None else raised.error)
@@ -338,7 +338,7 @@ class FrameRecorder:
         except Exception as error:
             self._give_up(error)
 
-    def _names(self, frame: FrameType) -> Mapping[str, Any]:
+    def _names(self, frame: FrameType) -> Mapping[str, object]:
         """The variables of the frame, and those of its module that it changes."""
         variables = self.variables
         if variables.hidden is None:

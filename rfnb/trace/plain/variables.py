@@ -63,7 +63,7 @@ CHECKED = 0.1
 """Seconds after which it is looked again how much memory is free on an accelerator."""
 
 
-Drop = Callable[[Any, int | None], int]
+Drop = Callable[[object, int | None], int]
 
 
 class Budget:
@@ -360,9 +360,9 @@ class FrameVariables:
         self.log = Log()
         self.last: dict[str, int] = {}
         self.budgets = Budgets(options.trace_budget, self.log, self.last)
-        self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
+        self._memories: dict[int, object] = {}  # by place in the log, the memory of a tensor
         self._kept: set[str] = set()  # variables that have had objects that may change
-        self._objects: list[Any] | None = None
+        self._objects: list[Kept] | None = None
 
     def count(self) -> bool:
         """Counts the memory of the log; whether so much is used that the oldest iterations have to go."""
@@ -471,7 +471,7 @@ class FrameVariables:
             with self._unobserved():
                 self._take(name, value, use, always and whole, header and not reads)
 
-    def _grow(self, name: str, use: Use, value: list[Any], old: Kept) -> bool:
+    def _grow(self, name: str, use: Use, value: list[object], old: Kept) -> bool:
         """Takes a list that has only got more items, if that is known at once."""
         with self._unobserved():
             kept = None if self.hides else old.grown(value)
@@ -702,7 +702,7 @@ class FrameVariables:
                 if growth is not None:
                     growth.is_plain = False
 
-    def _memory(self, at: int) -> Any:
+    def _memory(self, at: int) -> object:
         """The memory of a tensor that is kept by reference, or was before it was copied; None for other values."""
         if len(self._memories) > MEMORIES:
             self._memories.clear()
