@@ -10,7 +10,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
-from rfnb.search.corpus.report import RATES, Row, SearchReport, SearchReports, rates_in
+from rfnb.search.corpus import RATES, Row, SearchReport, SearchReports, rates_in
 from rfnb.search.explain.where import VERDICTS
 
 Settings = dict[str, SearchReport]

@@ -20,6 +20,7 @@ from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import LoopError, LoopWarning
 from rfnb.loop.body.body import judged, loop_record
+from rfnb.loop.body.hypotheses import first_nan
 from rfnb.loop.ends import at_the_end, steps_taken
 from rfnb.loop.replay.fork import apply_edits, edits_of, sizes
 from rfnb.loop.replay.replay import Replay, completed, probed, recorded_step
@@ -35,7 +36,6 @@ from rfnb.loop.step import (
     inspecting,
     place_of,
 )
-from rfnb.loop.steps.beams import first_nan
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import DeferredGradients, Hoist
 from rfnb.printable import terminal_text

@@ -36,11 +36,10 @@ from rfnb.trace.run.random_numbers import OwnNumbers
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.loop.body.hypotheses import Hypotheses
+    from rfnb.loop.body.hypotheses import Hypotheses, SearchPlan
     from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.ends import EndedMask
     from rfnb.loop.replay.replay import EnclosingCall
-    from rfnb.loop.steps.beams import SearchPlan
     from rfnb.loop.steps.explain import ExplanationData
     from rfnb.loop.steps.hoist import DeferredGradients
     from rfnb.trace.run.run import Run

@@ -25,10 +25,9 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast, less, where
 from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_argmax
-from rfnb.search.beam import BeamState, advance
+from rfnb.search.beam import BeamState, advance, stopped
 from rfnb.search.found import CollectPlan, collect
 from rfnb.search.frames import Blanks, FrameState, advance_frame, check_blank, check_parts
-from rfnb.search.places import stopped
 from rfnb.search.rules import BeamRules, ChoiceOptions, read_options, rules_of
 from rfnb.search.score.add_up import Scored, add_up
 from rfnb.search.score.carried import CarriedScorers, Final, add_finals, settle

@@ -20,7 +20,7 @@ from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
-from rfnb.loop.steps.beams import Searched
+from rfnb.loop.body.hypotheses import Searched
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
@@ -33,9 +33,9 @@ from rfnb.search.beam import (
     check_step,
     first_label_only,
     raw_in_order,
+    stopped,
 )
 from rfnb.search.found import CollectPlan, Found, collect
-from rfnb.search.places import stopped
 from rfnb.search.repeated import RecordedSteps, Repeated, copied, injected
 from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen

@@ -34,7 +34,7 @@ from rfnb.trace.compare.compare import OTHERS
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.loop.steps.beams import FirstNan, Searched
+    from rfnb.loop.body.hypotheses import FirstNan, Searched
     from rfnb.trace.run.run import Run
 
 

@@ -23,8 +23,8 @@ from rfnb.search.rules import BeamRules
 from rfnb.search.trace import DEPTH, FINAL, Candidates, Sums, by_scale, joined
 
 if TYPE_CHECKING:
+    from rfnb.loop.body.hypotheses import SearchPlan
     from rfnb.loop.replay.replay import Replay
-    from rfnb.loop.steps.beams import SearchPlan
     from rfnb.trace.run.run import Run
 
 

@@ -21,7 +21,7 @@ from transformers import GenerationMixin
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, DtypeError, ParameterError, RfError, SearchError
-from rfnb.search.corpus.report import SearchReport, SearchReports
+from rfnb.search.corpus import SearchReport, SearchReports
 from rfnb.search.explain.compare import BeamsCompared, SearchComparison
 from rfnb.search.found import Found
 from rfnb.search.generate.settings import DEFAULTS

@@ -13,8 +13,8 @@ from rfnb.display.markup.elements import Table, wide
 from rfnb.display.markup.html import el
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
+from rfnb.search.trace import Hypothesis
 from rfnb.search.tree import Tree
-from rfnb.search.tree_arrays import Hypothesis
 from rfnb.search.words import number
 
 MOST = 10

@@ -17,8 +17,8 @@ from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, plain, real
 from rfnb.printable import printable_name
 from rfnb.search.explain.life import Fall, Life, competing, scaled_parts
+from rfnb.search.trace import Node
 from rfnb.search.tree import Tree
-from rfnb.search.tree_arrays import Node
 from rfnb.search.words import number
 
 

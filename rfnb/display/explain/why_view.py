@@ -10,7 +10,7 @@ from rfnb.display.kit.blocks import Line, Note, Only, Page
 from rfnb.display.kit.note import Notes
 from rfnb.display.kit.words import chip, name, quiet
 from rfnb.display.markup import style
-from rfnb.search.explain.why import Why
+from rfnb.search.explain.where import Why
 
 STATES = {
     "best": ("the output", style.PALETTE[2]),

@@ -33,10 +33,10 @@ from rfnb.core.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
 from rfnb.errors import LoopError, LoopNameError
+from rfnb.loop.body.hypotheses import Searched, first_nan
 from rfnb.loop.ends import not_ended, reasons_of_ends, steps_begun, steps_taken
 from rfnb.loop.replay import fork, gradients
 from rfnb.loop.step import Bindings, Inspection, Outcome, compile_step, detached, held_bytes, inspecting, place_of
-from rfnb.loop.steps.beams import Searched, first_nan
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced

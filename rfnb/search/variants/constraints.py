@@ -33,7 +33,7 @@ from rfnb.ops.math import (
     where,
 )
 from rfnb.ops.reduce import reduce_any
-from rfnb.search.places import among
+from rfnb.search.beam import among
 
 
 @dataclass(frozen=True, eq=False)
