@@ -710,9 +710,9 @@ class Scorers:
     def follow(self, parents: Tensor, beam: Dim) -> None:
         """Takes the states of the hypotheses that were extended. parents: {…, beam}"""
 
-        def followed(state: object) -> object:
-            has_beam = isinstance(state, Tensor) and beam in state.dims_set
-            return gather(state, indices=parents, axis=beam) if has_beam else state
+        def followed(state: Any) -> object:
+            moves = isinstance(state, Tensor) and beam in state.dims_set
+            return gather(state, indices=parents, axis=beam) if moves else state
 
         self._states = {name: map_leaves(followed, state) for name, state in self._states.items()}
 

@@ -5,7 +5,7 @@ import pytest
 import rfnb as rf
 from rfnb.errors import SearchError
 from rfnb.search.found import Found
-from tests.search.corpus.test_report import chain
+from tests.search.test_corpus_report import chain
 from tests.search.dict_search import traced
 
 VOCABS = {
