@@ -1,8 +1,9 @@
-"""Loops as functions: `while_loop` and `scan`."""
+"""Loops as functions, `while_loop` and `scan`, and the lists of tensors that they give, `TensorArray`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.nested import arranged, leaves, map_leaves, same_structure
+from rfnb.core.ground.nested import arranged, leaves, map_leaves, map_pairs, same_structure
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
@@ -63,11 +64,7 @@ class TensorArray:
         """A new array with `tensor` appended. Raises DimError or DtypeError if its dims or dtype differ."""
         require_same_dims("push_back", tensor, self.tensor_template.dims, "tensor")
         if tensor.dtype != self.tensor_template.dtype:
-            raise DtypeError(
-                "push_back: wrong dtype",
-                got=tensor.dtype,
-                expected=self.tensor_template.dtype,
-            )
+            raise DtypeError("push_back: wrong dtype", got=tensor.dtype, expected=self.tensor_template.dtype)
         return self._with(self._backend.tensor_array_push_back(self._tensors, tensor))
 
     def stack(self, *, axis: Dim) -> Tensor:
@@ -242,32 +239,28 @@ def scan(
     return job.arrays(frames) if return_tensor_arrays else job.stacked(frames), state, job.dim
 
 
+@dataclass
 class _Scan:
     """The arguments of a scan, and two ways to run it."""
 
-    def __init__(
-        self,
-        spatial_dim: Dim | None,
-        cond_dims: Sequence[Dim] | None,
-        cond_before_body: bool,
-        initial: object,
-        xs: object,
-        ys: object,
-        cond: Callable[[Any, Any], Tensor] | None,
-        body: Callable[[Any, Any], tuple[object, object]],
-        max_seq_len: Tensor | int | None,
-        into_arrays: bool,
-    ):
-        if cond is None and spatial_dim is None and max_seq_len is None:
+    spatial_dim: Dim | None
+    cond_dims: Sequence[Dim] | None
+    before: bool
+    initial: object
+    xs: object
+    ys: object
+    cond: Callable[[Any, Any], Tensor] | None
+    body: Callable[[Any, Any], tuple[object, object]]
+    max_seq_len: Tensor | int | None
+    into_arrays: bool
+
+    def __post_init__(self) -> None:
+        if self.cond is None and self.spatial_dim is None and self.max_seq_len is None:
             raise LoopError("scan: the number of steps is not given", hint="give spatial_dim, cond or max_seq_len")
-        for parameter, tree in (("xs", xs), ("ys", ys)):
+        for parameter, tree in (("xs", self.xs), ("ys", self.ys)):
             _check_leaves(parameter, tree)
-        self.dim = spatial_dim if spatial_dim is not None else Dim(None, name="scan")
-        self.cond_dims, self.before = cond_dims, cond_before_body
-        self.initial, self.xs, self.ys = initial, xs, ys
-        self.cond, self.body, self.max_seq_len = cond, body, max_seq_len
-        self.into_arrays = into_arrays
-        self.carries_dims = any(isinstance(leaf, Dim) for leaf in leaves(initial))
+        self.dim = self.spatial_dim if self.spatial_dim is not None else Dim(None, name="scan")
+        self.carries_dims = any(isinstance(leaf, Dim) for leaf in leaves(self.initial))
 
     def goes_on(self, x: object, state: object) -> Tensor:
         """The checked result of `cond`."""
@@ -316,7 +309,7 @@ class _Scan:
             stacked = _map(loop.stack, outputs)
         if keeping is not None:
             keeping.done(loop, stacked, new)
-        return stacked, _map_pairs(_in_order_of, loop.state.s, new) if self.initial is not None else None
+        return stacked, map_pairs(_in_order_of, loop.state.s, new) if self.initial is not None else None
 
     def all_begin(self) -> bool:
         """Whether no sequence ends before its first step.
@@ -363,7 +356,7 @@ class _Scan:
             pairs = zip(leaves(new), leaves(state), strict=False)
             dim_map = {b: a for a, b in pairs if isinstance(a, Dim) and isinstance(b, Dim) and a.size.agrees(b.size)}
             return mask_nested(new, mask=active, mask_value=state, dim_map=dim_map)
-        return _map_pairs(partial(_where, active), new, state)
+        return map_pairs(partial(_where, active), new, state)
 
     @property
     def limit(self) -> int:
@@ -413,11 +406,6 @@ def _stacked(frames: Sequence[Tensor], first: Tensor, dim: Dim) -> Tensor:
 
 def _map(fn: Callable[[Any], object], tree: object) -> Any:
     return map_leaves(lambda leaf: None if leaf is None else fn(leaf), tree)
-
-
-def _map_pairs(fn: Callable[[Any, Any], object], a: object, b: object) -> Any:
-    values = iter(leaves(b))
-    return map_leaves(lambda leaf: fn(leaf, next(values)), a)
 
 
 def _in_order_of(x: Any, body: Any) -> Any:

@@ -65,7 +65,7 @@ class Program:
         self,
         tape: Tape,
         inputs: Sequence[Var],
-        needs_gradient: Callable[[Any], bool],
+        needs_gradient: Callable[[RawTensor], bool],
         analysis: Analysis | None = None,
     ):
         self.calls = list(tape.calls)
@@ -77,7 +77,7 @@ class Program:
         folded = self.analysis.get("folded", lambda: self._folded(needs_gradient))
         self.constants = {number: tape.values[number] for number in folded}
 
-    def supply(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
+    def supply(self, constants: dict[Var, RawTensor], frames: Sequence[Var]) -> None:
         """Takes values from outside instead of computing them: constants of all steps, or one more frame per step."""
         self.constants |= {var.number: raw for var, raw in constants.items()}
         self.inputs = (*self.inputs, *frames)
@@ -136,12 +136,12 @@ class Program:
         self.externals.append(raw)
         return External(len(self.externals) - 1)
 
-    def detach(self, alias: Callable[[Any], object]) -> None:
+    def detach(self, alias: Callable[[RawTensor], object]) -> None:
         """Releases the autograd graph and the externals. Calls that read these run at each step then, not once."""
         self.externals.clear()
         self.constants = {var: alias(raw) for var, raw in self.constants.items()}
 
-    def _folded(self, needs_gradient: Callable[[Any], bool]) -> list[int]:
+    def _folded(self, needs_gradient: Callable[[RawTensor], bool]) -> list[int]:
         """The Vars whose values are the same at every step: made from numbers and constants only."""
         reads = {x for call in self.calls if not call.effect for x in call.reads}
         fixed = {x for x in reads.intersection(self._fixed()) if not needs_gradient(self.externals[x.number])}
@@ -296,6 +296,20 @@ def _without(call: Call, numbers: Container[int]) -> Call:
     """The call, but these Vars do not take its results."""
     parts = tuple((i, var) for i, var in call.parts if var not in numbers)
     return replace(call, result=None if call.result in numbers else call.result, parts=parts)
+
+
+def map_references(fn: Callable[[Var | External | Stream], object], tree: Any) -> Any:
+    """The arguments of a call, with the results of `fn` in place of what they refer to."""
+    kind = type(tree)
+    if kind is Var or kind is External or kind is Stream:
+        return fn(tree)
+    if kind is tuple or kind is list:
+        return kind([map_references(fn, part) for part in tree])
+    if kind is dict:
+        return {key: map_references(fn, part) for key, part in tree.items()}
+    if kind is slice:
+        return slice(*(map_references(fn, part) for part in (tree.start, tree.stop, tree.step)))
+    return tree
 
 
 def _unpacked(letter: str, count: int) -> str:
@@ -482,7 +496,7 @@ def analysis_of(
     tape: Tape,
     ops: Sequence[OpCall],
     schedule: Schedule,
-    needs_gradient: Callable[[Any], bool],
+    needs_gradient: Callable[[RawTensor], bool],
     *,
     stackable: Sequence[bool],
     unstacks: bool,
@@ -513,7 +527,7 @@ class _NoStructure(Exception):
 
 
 def _structure(
-    tape: Tape, ops: Sequence[OpCall], schedule: Schedule, needs_gradient: Callable[[Any], bool]
+    tape: Tape, ops: Sequence[OpCall], schedule: Schedule, needs_gradient: Callable[[RawTensor], bool]
 ) -> Hashable | None:
     if tape.grown or tape._before:
         return None

@@ -27,7 +27,7 @@ from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import warn
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import ParameterError
 from rfnb.loop.body.body import GlobalGenerators
 from rfnb.loop.loop import Loop, StateHolder
@@ -90,7 +90,7 @@ class References:
         self._others: list[tuple[CellType, object]] = []  # cells of other functions
         self._lists: list[tuple[list[Any], tuple[Any, ...]]] = []
         self._tensors: list[tuple[Tensor, object]] = []
-        self.raws: dict[int, Any] = {}
+        self.raws: dict[int, RawTensor] = {}
         codes = filter(None, map(_code, functions))
         self._words = {word for code in codes for word in _words(code)}
         count = -1
@@ -265,7 +265,7 @@ class KeptStep:
     step: TracedStep
     program: Program
     references: References
-    externals: list[tuple[Any, bool, int | None]]
+    externals: list[tuple[RawTensor, bool, int | None]]
     initial: Any
     xs: Any
     outputs: Any

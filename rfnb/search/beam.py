@@ -432,14 +432,14 @@ def _full(x: Tensor, like: Tensor) -> Tensor:
     return expand_dims(x, missing) if missing else x
 
 
-def _number(step: Tensor | int, more: float, like: Tensor) -> Any:
+def _number(step: Tensor | int, more: float, like: Tensor) -> RawTensor:
     """How many labels a hypothesis has after this step, if it goes on and `more` is 1."""
     if isinstance(step, Tensor):
         return step._raw + more
     return backend_of_raw(like._raw).full_raw([], step + more, like.dtype, like.device)
 
 
-def _power(raw: RawTensor, exponent: float) -> Any:
+def _power(raw: RawTensor, exponent: float) -> RawTensor:
     return raw if exponent == 1 else raw**exponent
 
 
@@ -492,7 +492,7 @@ def _with_gold(
     )
 
 
-def first_label_only(backend: type[Backend], axis: Dim, like: object) -> Any:
+def first_label_only(backend: type[Backend], axis: Dim, like: object) -> RawTensor:
     """0 for the first label, -∞ for the others, a raw tensor of the dtype and on the device of another. [axis]"""
     numbers = np.full(axis.get_dim_value(), -np.inf, "float32")
     numbers[:1] = 0
@@ -503,7 +503,7 @@ def first_label_only(backend: type[Backend], axis: Dim, like: object) -> Any:
 
 def advance_arrays(
     state: BeamState,
-    scores: Any,
+    scores: RawTensor,
     rules: BeamRules,
     backend: type[Backend],
     *,
@@ -550,7 +550,7 @@ def advance_arrays(
 
 def advance_apart(
     state: BeamState,
-    scores: Any,
+    scores: RawTensor,
     rules: BeamRules,
     backend: type[Backend],
     *,

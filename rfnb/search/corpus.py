@@ -16,6 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.life import Reference, forced_scores, references_of
+from rfnb.search.explain.rerank import check_recorded
 from rfnb.search.explain.where import VERDICTS, Where, content
 from rfnb.search.found import Found
 from rfnb.search.tree import Tree
@@ -526,13 +527,7 @@ def tune(
 
 def _check(trees: Sequence[Tree], name: str, interval: Any) -> None:
     for tree in trees:
-        if name not in tree.trace.parts:
-            raise SearchError(
-                "tune: no score with this name was recorded",
-                got=repr(name),
-                expected=", ".join(map(repr, tree.trace.parts)) or "nothing, as the search recorded only sums",
-                hint=did_you_mean(name, tree.trace.parts),
-            )
+        check_recorded("tune", name, tree.trace)
         if tree.trace.scales.get(name, 1.0) != trees[0].trace.scales.get(name, 1.0):
             raise SearchError("tune: the searches have different scales", got=name, hint="found.rerank(…)")
     two = isinstance(interval, Sequence) and not isinstance(interval, str) and len(interval) == 2

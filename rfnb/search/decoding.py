@@ -17,14 +17,14 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.arguments import CountFrom0, CountFrom1, not_a_tensor
 from rfnb.core.tensor.op import guarded
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
 from rfnb.loop.body.hypotheses import Searched
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
-from rfnb.ops.shape import expand_dims, replace_dim, set_feature_dim
+from rfnb.ops.shape import replace_dim, set_feature_dim
 from rfnb.search.beam import (
     BeamState,
     advance,
@@ -40,7 +40,7 @@ from rfnb.search.repeated import RecordedSteps, Repeated, copied, injected
 from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
-from rfnb.search.sources import InputType, log_scores
+from rfnb.search.sources import InputType, log_scores, over
 from rfnb.search.trace import FINAL, NOT_REPLAYED, by_scale
 from rfnb.search.variants.constraints import Constraint
 from rfnb.search.with_tensors import Shared, WithTensors
@@ -272,7 +272,7 @@ class Decoding:
         self._first = np.arange(shape[0])[:, None] * places  # the row of the first hypothesis of each sequence
         self._candidates = 0  # with those without a place
         self._is_end = np.zeros(0, bool)  # of each label
-        self._first_label: Any = None  # see `advance_arrays`
+        self._first_label: RawTensor = None  # see `advance_arrays`
         self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change)
         self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
         self.injections = {injection.step: injection for injection in injected.get()}
@@ -359,9 +359,7 @@ class Decoding:
 
     def _array(self, score: Tensor) -> np.ndarray:
         """[batch, beam]"""
-        lacking = [dim for dim in self.dims if dim not in score.dims_set]
-        score = expand_dims(score, lacking) if lacking else score
-        array: np.ndarray = self.backend.to_numpy_raw(score.copy_transpose(self.dims)._raw)
+        array: np.ndarray = self.backend.to_numpy_raw(over(score, self.dims)._raw)
         return array
 
     def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None, dims: Sequence[Dim] | None = None) -> Tensor:
@@ -390,7 +388,7 @@ class Decoding:
                 parts[f"part {name}"][:, : ends.shape[1]] += added
         return scores
 
-    def _best(self, raw: Any) -> tuple[BeamState, dict[str, np.ndarray]]:
+    def _best(self, raw: RawTensor) -> tuple[BeamState, dict[str, np.ndarray]]:
         """The best candidates, those that find no place too, and the parts of their scores."""
         self._check(raw)
         (last, _, sums, counts, _), backend = self.state, self.backend
@@ -415,10 +413,8 @@ class Decoding:
 
     def _changed(self, change: Change, scores: Tensor) -> Tensor:
         """The scores after `change`. {batch, beam, labels}"""
-        lacking = [dim for dim in self.dims if dim not in scores.dims_set]
-        scores = expand_dims(scores, lacking) if lacking else scores
         so_far = self._tensor(self._so_far, self.labels, [*self.dims, Dim(self._so_far.shape[2], name="so far")])
-        return change(set_feature_dim(scores, self.labels), so_far)
+        return change(set_feature_dim(over(scores, [*self.dims, self.labels]), self.labels), so_far)
 
     def _injected(self, raw: object) -> tuple[BeamState, dict[str, np.ndarray]]:
         """The best candidates, of which another one has a place."""
@@ -464,7 +460,7 @@ class Decoding:
         arrays = {name: of_chosen(x, self.labels, self.dims[1], labels, parents) for name, x in parts.items()}
         return {f"part {name}": numpy(x.copy_transpose(dims)._raw).copy() for name, x in arrays.items()}
 
-    def _check(self, raw: Any) -> None:
+    def _check(self, raw: RawTensor) -> None:
         """Refuses scores of another shape; the first ones tell how many labels there are, and the device."""
         kind = type(raw), getattr(raw, "dtype", None), getattr(raw, "shape", None)
         if kind == self._checked:
@@ -503,7 +499,7 @@ class Decoding:
         )
         self._checked, self._is_quick = kind, plain and (self._is_by_rank or self._is_apart)
 
-    def _scores(self, raw: Any) -> Tensor:
+    def _scores(self, raw: RawTensor) -> Tensor:
         """The scores of the model, {batch, beam, labels}."""
         batch, places = self.past.shape
         going = self.dims[1] if self.going == places else Dim(self.going, name="living")
@@ -587,7 +583,7 @@ class _Rows:
             )
         return self.backend.index_raw(leaf, self._rows_on(leaf.device), 0)
 
-    def _rows_on(self, device: object) -> Any:
+    def _rows_on(self, device: object) -> RawTensor:
         rows = self.on.get(device)
         if rows is None:
             rows = self.on[device] = self.backend.from_numpy_raw(self.rows, str(device))
@@ -714,9 +710,9 @@ class Scorers:
     def follow(self, parents: Tensor, beam: Dim) -> None:
         """Takes the states of the hypotheses that were extended. parents: {…, beam}"""
 
-        def followed(state: Any) -> Any:
-            has_beam = isinstance(state, Tensor) and beam in state.dims_set
-            return gather(state, indices=parents, axis=beam) if has_beam else state
+        def followed(state: Any) -> object:
+            moves = isinstance(state, Tensor) and beam in state.dims_set
+            return gather(state, indices=parents, axis=beam) if moves else state
 
         self._states = {name: map_leaves(followed, state) for name, state in self._states.items()}
 

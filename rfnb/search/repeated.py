@@ -14,6 +14,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import map_leaves
+from rfnb.core.ground.scope import within
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.search.rules import BeamRules
@@ -174,11 +175,8 @@ class Repeated:
 
     def _repeated(self, injection: Injection | None, **options: Any) -> Found:
         """The search again. Raises SearchError if it is another one up to the step where it is changed."""
-        token = injected.set((*self._injected, *([injection] if injection else [])))
-        try:
+        with within(injected, (*self._injected, *([injection] if injection else []))):
             found = self._again(**options)
-        finally:
-            injected.reset(token)
         count = len(self._trace.labels) if injection is None else injection.step
         for name in ("labels", "parents"):
             if not np.array_equal(getattr(found.trace, name)[:count], getattr(self._trace, name)[:count]):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.backend.base.tape import untaped
+from rfnb.backend.base.tape import Var, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.loop.step import place_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast
@@ -222,7 +222,7 @@ class SearchSteps:
         assert run is not None
         return self.replay.fork_with(run, step, self.given(values, arrays))
 
-    def given(self, values: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> dict[Any, Any]:
+    def given(self, values: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> dict[Var, RawTensor]:
         """Results of a choice as the raw tensors of a step, by their Vars. arrays: [batch, beam]"""
         search, raws = self.search, {}
         for name, array in arrays.items():
@@ -233,7 +233,7 @@ class SearchSteps:
 
     # -- values
 
-    def values(self, step: int, names: Iterable[str], states: Sequence[Any] | None = None) -> dict[str, Tensor]:
+    def values(self, step: int, names: Iterable[str], states: Sequence[RawTensor] | None = None) -> dict[str, Tensor]:
         """Values of a step by name, those that it has. states: those before the step, if other than the recorded."""
         recorded = self.search.asked
         names = [name for name in names if name in recorded]
@@ -243,7 +243,9 @@ class SearchSteps:
             for name, raw in zip(names, raws, strict=True)
         }
 
-    def after(self, step: int, states: Sequence[Any], given: Mapping[Any, Any]) -> tuple[list[Any], np.ndarray]:
+    def after(
+        self, step: int, states: Sequence[RawTensor], given: Mapping[Var, RawTensor]
+    ) -> tuple[list[RawTensor], np.ndarray]:
         """The carried values after a step in which some are `given`, and what the end of the search would add to the
         scores of its hypotheses then. [batch, beam]"""
         search, carries = self.search, self.replay.after(step)
@@ -256,7 +258,7 @@ class SearchSteps:
             finals = finals + by_scale(worth, self.scales.get(name.removeprefix(FINAL), 1.0))
         return list(raws[: len(carries)]), finals
 
-    def choice(self, step: int, states: Sequence[Any] | None = None) -> dict[str, Tensor]:
+    def choice(self, step: int, states: Sequence[RawTensor] | None = None) -> dict[str, Tensor]:
         """What the choice of a step chooses from, and what it gives."""
         return self.values(step, [*INPUTS, *RESULTS], states)
 

@@ -27,8 +27,8 @@ from rfnb.search.found import Found
 from rfnb.search.generate.settings import DEFAULTS
 from rfnb.search.rules import ChoiceOptions
 from rfnb.search.tree import Tree, Trees
-from tests.search.score.test_kenlm_model import stand_in
 from tests.search.score.test_ngram import random_model, text_of
+from tests.search.score.test_ngram_kenlm import stand_in
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

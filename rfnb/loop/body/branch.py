@@ -17,9 +17,9 @@ from rfnb.core.dims import align
 from rfnb.core.graph.graph import Node, SideFacts
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.tensor.op import OpRow
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.program import Compiled, Program
+from rfnb.loop.program import Compiled, Program, map_references
 from rfnb.loop.step import current_inspection, is_replaying
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.record.record import OpCall, Recorder, unwrap
@@ -236,7 +236,7 @@ class _Choice:
         ]
         self._steps: dict[tuple[int, bool, tuple[Var, ...]], Compiled] = {}
 
-    def __call__(self, pred: Any, *given: Any) -> tuple[Any, ...]:
+    def __call__(self, pred: RawTensor, *given: RawTensor) -> tuple[RawTensor, ...]:
         side, effects, inspection = 0 if self._holds(pred) else 1, not is_replaying(), current_inspection()
         also = () if inspection is None else self._made(side, inspection.wanted)
         step = self._steps.get((side, effects, also)) or self._compile(side, effects, also)
@@ -289,13 +289,4 @@ def _program(body: Body, calls: list[Call], inputs: dict[Any, Var]) -> Program:
 
 def _with_inputs(tree: Any, inputs: dict[Any, Var]) -> Any:
     """The arguments of a call, with values from outside the branch replaced by inputs."""
-    kind = type(tree)
-    if kind is External or kind is Stream:
-        return inputs[kind, tree.number]
-    if kind is tuple or kind is list:
-        return kind(_with_inputs(part, inputs) for part in tree)
-    if kind is dict:
-        return {key: _with_inputs(part, inputs) for key, part in tree.items()}
-    if kind is slice:
-        return slice(_with_inputs(tree.start, inputs), _with_inputs(tree.stop, inputs), _with_inputs(tree.step, inputs))
-    return tree
+    return map_references(lambda read: read if type(read) is Var else inputs[type(read), read.number], tree)

@@ -224,7 +224,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
             active = not_ended if active is None else logical_and(not_ended, active)
             lengths = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
         else:  # which may change what the search carries
-            ended_now, lengths, active, _ = hypotheses.end(body.condition, before, active, body.include_eos)
+            ended_now, lengths, active = hypotheses.end(body.condition, before, active, body.include_eos)
         loop_own |= {ended_place: ended_now, lengths_place: lengths}
     if hypotheses is not None:
         carries = {place: x for place, x in hypotheses.carried.items() if place not in loop_own}

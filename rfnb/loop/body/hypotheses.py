@@ -83,7 +83,9 @@ class Beams:
             place = int(parent[(*at, place)])
         return {**entries, self.dims[-1]: place}
 
-    def resolved(self, backend: type[Backend], raw: RawTensor, like: Tensor, parents: Sequence[np.ndarray]) -> Any:
+    def resolved(
+        self, backend: type[Backend], raw: RawTensor, like: Tensor, parents: Sequence[np.ndarray]
+    ) -> RawTensor:
         """Stacked values in the order of the final hypotheses, instead of their places at each step.
 
         raw: [steps, …] with the dims of `like`, perhaps without the last steps of `parents`.
@@ -108,8 +110,8 @@ class Searched(NamedTuple):
     the final hypotheses have ended; None if nothing ends them. size: how many labels of each count. limit: the
     most steps of each sequence, if that is known. first_nan: set if the steps are recorded. run: the recorded run."""
 
-    kept: dict[str, Any]
-    ended: Any
+    kept: dict[str, RawTensor]
+    ended: RawTensor
     size: Size
     include_eos: bool
     limit: Size | None
@@ -196,16 +198,6 @@ class BeamChoice(NamedTuple):
     rows: Traced
 
 
-class Ended(NamedTuple):
-    """The end of a step, of the hypotheses after it. now: which have ended. lengths: how many steps count for each.
-    active: whether this one does. ends: those that end in it."""
-
-    now: Traced
-    lengths: Traced
-    active: Traced
-    ends: Traced
-
-
 class Hypotheses:
     """The choices of a body, and what follows from them for values of the body.
 
@@ -225,9 +217,9 @@ class Hypotheses:
         self.kept: dict[str, Traced] = {}  # the values that are kept of each step
         self.asked: dict[str, Traced] = {}  # those that replays compute of a step
         self.plan: SearchPlan | None = None  # set when the body is closed
-        self.steps: list[Any] = []  # what was kept of all steps, after the loop; in the order of `plan.vars`
+        self.steps: list[RawTensor] = []  # what was kept of all steps, after the loop; in the order of `plan.vars`
         self._parents: list[np.ndarray] = []  # of each choice
-        self._stacked: dict[str, Any] = {}
+        self._stacked: dict[str, RawTensor] = {}
         self._by_place: list[Tensor] = []  # stacked values that are not resolved
         self._at_the_end: dict[int, Traced] = {}  # by id of a value of the body: see `at_the_end`
         self._body = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
@@ -279,10 +271,14 @@ class Hypotheses:
         )
         return self._recorder._wrap(tensor_of(plain._raw, renamed, plain.lengths))
 
-    def end(self, condition: Traced, before: Sequence[Traced], active: Traced | None, include_eos: bool) -> Ended:
+    def end(
+        self, condition: Traced, before: Sequence[Traced], active: Traced | None, include_eos: bool
+    ) -> tuple[Traced, Traced, Traced]:
         """Ends the hypotheses of the condition, and places of the beam without a hypothesis.
 
         before: which hypotheses had ended before this step, and their lengths. active: the sequences that take it.
+
+        Returns, for the hypotheses after the step, which have ended, how many steps count, and whether this one does.
         """
         if self.at_ends is not None:
             self.at_ends(self, self.follow(condition))
@@ -303,11 +299,10 @@ class Hypotheses:
         over = over if include_eos else over_next
         live = ~over if takes_step is None else self._backend.compare_raw(takes_step, "greater", over)
         wrapped = (tensor_of(raw, align.sig(self.dims), had.lengths) for raw in (over_next, count + live, live, ends))
-        ended = Ended(*map(self._recorder._wrap, wrapped))
-        self.kept["ends"] = ended.ends
-        return ended
+        now, lengths, goes_on, self.kept["ends"] = map(self._recorder._wrap, wrapped)
+        return now, lengths, goes_on
 
-    def _placed(self, value: Traced) -> Any:
+    def _placed(self, value: Traced) -> RawTensor:
         """The raw value with the axes of the scores, of size 1 for what it does not have."""
         return align.apply(align.move(value.dims, self.dims, trailing=False), value.plain._raw)
 
@@ -394,7 +389,7 @@ class Hypotheses:
         counts = where(is_neg_infinite(dead), False, counts).copy_transpose(dims)
         return values, self._backend.to_numpy_raw(counts._raw)
 
-    def resolved(self, raw: object, traced: Traced, pending: Tensor) -> Any:
+    def resolved(self, raw: object, traced: Traced, pending: Tensor) -> RawTensor:
         """A stacked output in the order of the final hypotheses instead of their places at each step."""
         if any(pending is value for value in self._by_place):
             return raw

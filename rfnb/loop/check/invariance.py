@@ -36,7 +36,7 @@ from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.tensor import RawTensor, Tensor, plain_tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict, as_dicts
 from rfnb.errors import DimError, DtypeError, ParameterError, fact_lines
-from rfnb.loop.check.finiteness import describe_operand
+from rfnb.loop.check.finiteness import describe_operand, valid_entries
 from rfnb.printable import terminal_text
 from rfnb.trace.graph.meters import raws_in
 from rfnb.trace.graph.model_graph import Unchanged
@@ -453,7 +453,8 @@ def _compare(
             words = f"{names[axis]} has {n} frames in the batch, {m} alone"
             return BatchDifference(event, tag, float("inf"), n, m, "", words, is_of_batch, together, alone)
     shape = tuple(slice(0, 1 if dim is owner else n) for dim, n in zip(together.dims, sizes[1], strict=True))
-    apart = _largest(a[shape], b[shape], _valid(alone, shape), exact=not has_fractions(together.dtype), most=tolerance)
+    mask = np.broadcast_to(valid_entries(alone), b.shape)[shape]
+    apart = _largest(a[shape], b[shape], mask, exact=not has_fractions(together.dtype), most=tolerance)
     if apart is None:
         return None
     largest, at, entry, entry_alone = apart
@@ -465,14 +466,13 @@ def _compare(
 
 
 def _largest(
-    a: np.ndarray, b: np.ndarray, mask: np.ndarray | None, *, exact: bool, most: float
+    a: np.ndarray, b: np.ndarray, mask: np.ndarray | bool, *, exact: bool, most: float
 ) -> tuple[float, tuple[int, ...], float, float] | None:
     """The largest difference, its position and the two entries; None if all entries agree."""
     with np.errstate(invalid="ignore"):
         difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
     difference[np.isnan(difference)] = np.inf
-    if mask is not None:
-        difference = np.where(mask, difference, 0.0)
+    difference = np.where(mask, difference, 0.0)
     if not difference.size:
         return None
     finite = np.abs(b[np.isfinite(b)])
@@ -494,7 +494,7 @@ def _compare_plain(
         return None
     a, b = _numbers(together), _numbers(alone)
     parts = list(place.parts(a, b.shape, result=result))
-    apart = [_largest(part, b, None, exact=exact, most=tolerance) for part in parts]
+    apart = [_largest(part, b, True, exact=exact, most=tolerance) for part in parts]
     if not parts or None in apart:
         return False if parts else None
     assert apart[0] is not None
@@ -505,7 +505,7 @@ def _compare_plain(
 
 
 def _numbers(x: Tensor) -> np.ndarray:
-    values = raw_registry.backend_of_raw(x._raw).to_numpy_raw(x._raw)
+    values = backend_of_raw(x._raw).to_numpy_raw(x._raw)
     return values if values.dtype.kind == "c" else values.astype(np.float64)
 
 
@@ -516,15 +516,6 @@ def _length(x: Tensor, dim: Dim, owner: Dim, i: int) -> int:
 
 def _count(size: Size, owner: Dim) -> int:
     return int(size.values.shape[size.dims.index(owner)])
-
-
-def _valid(x: Tensor, shape: tuple[slice, ...]) -> np.ndarray | None:
-    backend = raw_registry.backend_of_raw(x._raw)
-    mask = backend.mask_for(x, x.dims)
-    if mask is None:
-        return None
-    full: np.ndarray = np.broadcast_to(backend.to_numpy_raw(mask), backend.get_shape_tuple_raw(x._raw))[shape]
-    return full
 
 
 # -- batches of plain tensors: which of their axes count sequences and frames

@@ -206,7 +206,7 @@ class RecordedSteps:
         states: Sequence[RawTensor] | None = None,
         *,
         gradients: bool = False,
-        given: Mapping[Var, Any] | None = None,
+        given: Mapping[Var, RawTensor] | None = None,
     ) -> Sequence[RawTensor]:
         """Recomputes the values `wanted` of a step, from the states before it or from `states`; those that are `given`
         are not computed.
@@ -619,7 +619,9 @@ def completed(replay: Replay, search_steps: Sequence[object]) -> Replay:
     return replay
 
 
-def probed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def probed(
+    run: Run | None, states: Sequence[RawTensor], stacked: Sequence[RawTensor]
+) -> tuple[list[RawTensor], list[RawTensor]]:
     """The results of a loop with probes for their gradients, which `run.gradients(loss)` reads."""
     assert run is not None and isinstance(run.replay, Replay)
     backend = run.replay.backend

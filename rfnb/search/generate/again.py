@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.errors import SearchError
 from rfnb.search.generate.scores import KeptScores
 from rfnb.search.generate.settings import DEFAULTS, Settings
@@ -39,7 +40,7 @@ class ModelAgain:
     keywords: Mapping[str, Any]
     settings: Settings
     batch: int
-    prompts: Any
+    prompts: RawTensor
 
     def forced(self, sequences: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, Sums]:
         """The sums of the scores of some labels, by sequence: what the search adds up, after all processors."""
@@ -180,12 +181,12 @@ def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Se
         yield logits[:, count] if at_once else model(**inputs_of(count)[0], return_dict=True).logits[:, -1]
 
 
-def _followed(ids: Any, labels: Sequence[int]) -> Any:
+def _followed(ids: RawTensor, labels: Sequence[int]) -> RawTensor:
     """Rows of labels with others after each."""
     return _joined(ids, ids.new_tensor([labels] * len(ids)))
 
 
-def _joined(raw: Any, more: Any) -> Any:
+def _joined(raw: RawTensor, more: RawTensor) -> RawTensor:
     """A raw tensor with more entries on its last axis."""
     size = raw.shape[-1]
     whole = raw.new_empty(*raw.shape[:-1], size + more.shape[-1])

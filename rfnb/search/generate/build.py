@@ -11,6 +11,7 @@ import numpy as np
 
 from rfnb.core.tensor.arguments import Count
 from rfnb.core.tensor.op import guarded
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.core.vocab import Vocab
 from rfnb.errors import SearchError
 from rfnb.search.found import Found
@@ -205,7 +206,7 @@ def steps_of(out: Output, most: int) -> tuple[StepScores, ...]:
     return tuple(_step(raw, out.sequences[:, out.prompt + i], most) for i, raw in enumerate(out.scores))
 
 
-def _step(raw: Any, taken: np.ndarray, most: int) -> StepScores:
+def _step(raw: RawTensor, taken: np.ndarray, most: int) -> StepScores:
     scores = raw.float().gather(1, raw.new_tensor(taken, dtype=raw.argmax().dtype)[:, None])[:, 0]
     step = StepScores.of(raw.float(), most, distribution=True)
     return replace(step, taken=taken, taken_scores=scores.cpu().numpy())

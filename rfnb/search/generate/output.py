@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.errors import SearchError
 from rfnb.search.generate.beams import FullScores, KeptSteps, Searched, Source, hypotheses, search
 from rfnb.search.generate.scores import Best, KeptScores, StepScores, looked_at
@@ -33,7 +34,7 @@ class Output:
     """
 
     sequences: np.ndarray
-    scores: tuple[Any, ...] | None
+    scores: tuple[RawTensor, ...] | None
     kept: tuple[StepScores, ...] | None
     compared: np.ndarray | None
     paths: np.ndarray | None
@@ -99,7 +100,7 @@ def read_output(out: Any, kept: KeptScores | None) -> Output:
     )
 
 
-def _array(raw: Any) -> np.ndarray | None:
+def _array(raw: RawTensor) -> np.ndarray | None:
     array: np.ndarray | None = None if raw is None else raw.detach().cpu().numpy()
     return array
 

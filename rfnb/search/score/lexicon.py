@@ -19,7 +19,7 @@ from rfnb.errors import DimError, ParameterError
 from rfnb.ops.concat import concat
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather, search_sorted, top_k
+from rfnb.ops.index import gather, top_k
 from rfnb.ops.math import (
     compare_bc,
     equal,
@@ -36,7 +36,8 @@ from rfnb.ops.reduce import reduce_any, reduce_max
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.search.score.ngram import NGram
 from rfnb.search.score.scorer import PartialScorer, SearchState, parts_of, state_after
-from rfnb.search.variants.constraints import number_of, numbers_of
+from rfnb.search.sources import over
+from rfnb.search.variants.constraints import Moves, number_of, numbers_of
 
 START, DEAD, ROOT = range(3)
 """The first nodes: where a text begins, where no word leads to, and after a separator."""
@@ -120,15 +121,13 @@ class Lexicon:
                 ends[node].append(word)
         count = ROOT + 1 + len(targets)
         first = {key: to for key, to in targets.items() if key < size}
-        again = [(ROOT * size + key, to) for key, to in first.items()]
-        edges = sorted([*targets.items(), *again, (count * size, DEAD)])
-        self._edge, self._node = Dim(len(edges), name="edge of the lexicon"), Dim(count, name="node of the lexicon")
+        again = {ROOT * size + key: to for key, to in first.items()}
+        self._moves = Moves(targets | again, self.labels, device)
+        self._node = Dim(count, name="node of the lexicon")
         self._reading = Dim(max(map(len, ends.values()), default=1), name="reading")
         table = np.full((count, self._reading.get_dim_value()), -1)
         for node, numbers in ends.items():
             table[node, : len(numbers)] = numbers
-        keys, values = (np.asarray(column, "int64") for column in zip(*edges, strict=True))
-        self._keys, self._targets = (convert_to_tensor(x, dims=[self._edge], device=device) for x in (keys, values))
         self._words_at = convert_to_tensor(table, dims=[self._node, self._reading], device=device)
         begins = np.isin(np.arange(size), [*first])
         self._begins = convert_to_tensor(begins, dims=[self.labels], device=device)
@@ -141,8 +140,7 @@ class Lexicon:
     def initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
         """The state before the first label: one analysis, without words. {…, beam, analysis}"""
         mark_beam(batch_dims[-1])
-        dims, device = [*batch_dims, self._analysis], self._keys.device
-
+        dims, device = [*batch_dims, self._analysis], self._words_at.device
         model = None if self.scorer is None else _each(self.scorer.initial_state(batch_dims=dims), dims)
         is_first = equal(range_over_dim(self._analysis, device=device), 0)
         none: dict[str, Any] = {"dims": dims, "device": device}
@@ -162,7 +160,7 @@ class Lexicon:
         """What each label adds to the score of the words. {…, beam} → {…, beam, labels}"""
         state = self._next(set_sparse_dim(label, None), state)
         every = set_sparse_dim(range_over_dim(self.labels, device=label.device), None)
-        goes_on = not_equal(self._child(state.node, every), DEAD)
+        goes_on = not_equal(self._moves.to(state.node, every, DEAD), DEAD)
         best = reduce_max(where(goes_on, state.value, -np.inf), axis=self._analysis)
         closed = reduce_max(state.closed, axis=[self._analysis, self._reading])
         if self.separator is None:
@@ -206,7 +204,7 @@ class Lexicon:
         state, last, total = self.scorer.initial_state(batch_dims=[one]), self.start, 0.0
 
         def number(word: int, dims: Sequence[Dim]) -> Tensor:
-            return full(dims=dims, fill_value=word, dtype="int64", sparse_dim=self.words, device=self._keys.device)
+            return full(dims=dims, fill_value=word, dtype="int64", sparse_dim=self.words, device=self._words_at.device)
 
         for word in words:
             scores, state = self._of_words(number(last, [one]), state, number(word, [one, reading]))
@@ -256,13 +254,6 @@ class Lexicon:
         dead = is_neg_infinite(value)
         return where(dead, -np.inf, best - where(dead, 0.0, value))
 
-    def _child(self, node: Tensor, label: Tensor) -> Tensor:
-        """The node after one more label. {…}"""
-        keys = node * self.labels.get_dim_value() + label
-        place = search_sorted(self._keys, keys, axis=self._edge, out_dtype="int64")
-        found = equal(gather(self._keys, indices=place, axis=self._edge), keys)
-        return where(found, gather(self._targets, indices=place, axis=self._edge), DEAD)
-
     def _words_of(self, node: Tensor) -> Tensor:
         """The words that end at nodes; 0 where there are fewer. {…, reading}"""
         return maximum(gather(self._words_at, indices=node, axis=self._node), 0)
@@ -294,12 +285,12 @@ class Lexicon:
         """The best ways to read the labels with one more: in the word that was begun, or in a new one."""
         analysis, reading = self._analysis, self._reading
         dims = state.value.dims
-        new = self._child(full(dims=[], fill_value=START, dtype="int64", device=label.device), label)
+        new = self._moves.to(full(dims=[], fill_value=START, dtype="int64", device=label.device), label, DEAD)
         if self.separator is not None:
             new = where(equal(label, self.separator), ROOT, DEAD)
         words = self._words_of(state.node)
         columns = {
-            "node": (self._child(state.node, label), new),
+            "node": (self._moves.to(state.node, label, DEAD), new),
             "value": (state.value, state.closed),
             "word": (state.word, words),
         }
@@ -377,9 +368,7 @@ class _NGramWords:
 
 def _full(x: Tensor, dims: Sequence[Dim]) -> Tensor:
     """With these dims, in order, and its others after them."""
-    lacking = [dim for dim in dims if dim not in x.dims_set]
-    rest = [dim for dim in x.dims if dim not in dims]
-    return (expand_dims(x, lacking) if lacking else x).copy_transpose([*dims, *rest])
+    return over(x, [*dims, *(dim for dim in x.dims if dim not in dims)])
 
 
 def _each(state: SearchState, dims: Sequence[Dim]) -> Any:

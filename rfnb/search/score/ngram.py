@@ -21,7 +21,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import guard_methods
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, SearchError
@@ -451,7 +451,7 @@ class KenLM:
             over = logical_or(over, equal(last, number))
         return where(over, 0.0, score)
 
-    def _scores(self, history: object, labels: Any) -> Any:
+    def _scores(self, history: object, labels: RawTensor) -> RawTensor:
         """The scores of raw labels, […, candidates], after raw histories, […, history]."""
         backend = backend_of_raw(labels)
         numbers = backend.to_numpy_raw(labels)

@@ -11,7 +11,7 @@ from rfnb.core.ground.nested import map_leaves
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError, ParameterError
+from rfnb.errors import DimError
 from rfnb.ops.create import full, zeros
 from rfnb.ops.math import log, maximum, minimum
 from rfnb.ops.reduce import log_softmax, reduce_mean, reduce_sum
@@ -102,8 +102,6 @@ class InternalLM:
         initial_state: Callable[..., object] | None = None,
         by: Annotated[str, OneOf("zero", "mean")] = "zero",
     ):
-        if by not in ("zero", "mean"):
-            raise ParameterError("InternalLM: unknown `by`", got=by, expected='"zero" or "mean"')
         self.step, self.axis, self.by, self._initial_state = step, axis, by, initial_state
         self.encoded = map_leaves(self._silent, encoded)
 
