@@ -401,7 +401,7 @@ class Builder:
         if common.batch_norm:
             options = {} if common.batch_norm is True else common.batch_norm
             normalized = BatchNormCall.of(layer, node.template, options)
-        layer.site = None
+        del layer.site
         if not layer.takes_sources:
             node.sources, node.unused = (), node.sources
             layer.decide(renamed=())

@@ -67,6 +67,8 @@ MODULES = {name: f"rfnb.netdict.layers.{file}" for file, names in CLASSES.items(
 """The full name of the module that defines the layers of a class, by class name."""
 
 
+UNDECIDED = Dim(0, name="undecided")
+"""Stands for the feature dim of a result that its dims decide."""
 LAYERS: dict[str, type[Layer]] = {}
 """The classes that were imported, by their names in net dicts."""
 
@@ -100,23 +102,32 @@ class Layer(Module):
     >>> _ = layer.LAYERS.pop("double")
 
     Attributes:
-        options: all that are declared. traits: what is true of the class.
+        options: all that are declared, `further` ones, and those `without_effect`. traits: what is true of the class.
         spec: what the construction has decided. site: what it offers; None when it is done.
         out_dim: the option, or the dim for its `n_out` or its target.
         last: what the last call leaves for others.
+        result_feature: the feature dim of the result, if the class or `setup` decides it; None: there is none.
+        result_order: the declared order of the result, if `setup` decides it.
     """
 
     layer_class: ClassVar[str | None] = None
     options: ClassVar[dict[str, Option]] = COMMON
     traits: ClassVar[Traits] = Traits()
-    out_dim: Dim | None = None
-    site: Site | None = None
+    out_dim: Dim = None  # type: ignore[assignment] # if neither `n_out` nor a target says it
+    site: Site = None  # type: ignore[assignment]
+    result_feature: Dim | None = UNDECIDED
+    result_order: Sequence[Dim] | None = None
     _made: tuple[str, ...] = ()  # the names of the parameters
 
-    def __init_subclass__(cls, *, layer_class: str | Sequence[str] = (), **traits: Any) -> None:
+    def __init_subclass__(
+        cls, *, layer_class: str | Sequence[str] = (), further: Mapping[str, Option] | None = None,
+        without_effect: str = "", **traits: Any,
+    ) -> None:  # fmt: skip
         super().__init_subclass__()
         declared = {name: option for name, option in vars(cls).items() if isinstance(option, Option)}
-        cls.options, cls.traits = {**cls.options, **declared}, replace(cls.traits, **traits)
+        ignored = dict.fromkeys(without_effect.split(), Option("value", None))
+        cls.options = {**cls.options, **(further or {}), **declared, **ignored}
+        cls.traits = replace(cls.traits, **traits)
         names = [layer_class] if isinstance(layer_class, str) else list(layer_class)
         if names:
             cls.layer_class = names[0]
@@ -237,6 +248,11 @@ class Layer(Module):
         """The output."""
         raise NotImplementedError(f"{type(self).__name__} has no compute")
 
+    def inputs_of(self, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+        """What the options give that name layers: the outputs of these, or else numbers. inputs: those of a call."""
+        names = [name for name, option in self.options.items() if option.kind == "layer"]
+        return {name: inputs.get(name, getattr(self, name)) for name in names}
+
     @property
     def takes_target(self) -> bool:
         """Whether `compute` gets the target as the input `target`; if there are several, `target1` and so on too."""
@@ -258,13 +274,15 @@ class Layer(Module):
         return False
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The feature dim of the result: that of `compute`, else the `out_dim`, else that of the first source."""
+        """The feature dim of the result: as decided, or that of `compute`, the `out_dim`, that of the first source."""
+        if self.result_feature is not UNDECIDED:
+            return self.result_feature
         candidates = [out.feature_dim, self.out_dim, *(x.feature_dim for x in sources)]
         return next((dim for dim in candidates if isinstance(dim, Dim) and dim in out.sig.index), None)
 
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> Sequence[Dim]:
         """The declared order of the result, by default the usual one."""
-        return order
+        return order if self.result_order is None else self.result_order
 
     def names_of_dims(self) -> dict[Dim, str]:
         """Names that the layer gives to dims of its result, for axis descriptions such as `stag:name`."""
@@ -279,7 +297,6 @@ class Layer(Module):
 
     def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:
         """A parameter with this name, new or shared with another layer."""
-        assert self.site is not None
         parameter: Parameter = self.site.new_parameter(name, dims, initial)
         self.own_parameter(name, parameter)
         return parameter

@@ -69,7 +69,7 @@ class OwnLayer(Layer):
         """What the constructor of the module gets under a name."""
         if name not in DIMS:
             return getattr(self, name)
-        dim = self.out_dim
+        dim: Dim | None = self.out_dim
         if name == "in_dim":
             dim = (sources[0].sparse_dim or sources[0].feature_dim) if sources else None
         if dim is None:

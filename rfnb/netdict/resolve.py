@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LayerNotFound, NetworkConstructionDependencyLoopException, NetworkError
@@ -13,6 +13,21 @@ from rfnb.errors import LayerNotFound, NetworkConstructionDependencyLoopExceptio
 EXTRA = re.compile(r"extra(\.[A-Za-z0-9_.()]+)?:")
 STEP = ":i"
 """The number of the step, in a recurrent subnetwork."""
+Value = TypeVar("Value")
+
+
+def required(value: Value | None, fault: str, got: object = None, expected: str | None = None) -> Value:
+    """The value. Raises NetworkError if it is None."""
+    if value is None:
+        raise NetworkError(fault, got=got, expected=expected)
+    return value
+
+
+def entry_of(table: Mapping[str, Value], name: str, fault: str) -> Value:
+    """The entry with this name. Raises NetworkError, with the names that there are, for another one."""
+    if name not in table:
+        raise NetworkError(fault, expected=", ".join(table), hint=did_you_mean(name, table))
+    return table[name]
 
 
 def class_name(described: object) -> str:

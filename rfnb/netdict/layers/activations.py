@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from operator import sub
 
-from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
 from rfnb.netdict.config.compute import computed_by
 from rfnb.netdict.config.values import Function
 from rfnb.netdict.layer_call import safe_log
+from rfnb.netdict.resolve import entry_of
 from rfnb.ops import math
 from rfnb.ops.reduce import log_softmax, softmax
 
@@ -32,25 +33,18 @@ def _sigmoid_hard(x: Tensor) -> Tensor:
     return math.clip_by_value(x * 0.2 + 0.5, 0.0, 1.0)
 
 
-def _one_minus(x: Tensor) -> Tensor:
-    return 1.0 - x
-
-
+NAMES = (
+    "tanh sigmoid log_sigmoid relu elu selu silu swish gelu softplus softsign identity exp log abs sin cos sqrt rsqrt "
+    "square sign neg floor ceil round log1p expm1"
+)
 ACTIVATIONS: dict[str, Activation] = {
-    **{
-        name: getattr(math, name)
-        for name in "tanh sigmoid log_sigmoid relu elu selu silu swish gelu softplus softsign identity".split()
-    },
-    **{
-        name: getattr(math, name)
-        for name in "exp log abs sin cos sqrt rsqrt square sign neg floor ceil round log1p expm1".split()
-    },
+    **{name: getattr(math, name) for name in NAMES.split()},
     "safe_log": safe_log,
     "relu6": partial(math.clip_by_value, clip_value_min=0.0, clip_value_max=6.0),
     "leaky_relu": _leaky_relu,
     "softmax": partial(_over_features, softmax),
     "log_softmax": partial(_over_features, log_softmax),
-    "1-": _one_minus,
+    "1-": partial(sub, 1.0),
     "negative": math.neg,
     "sigmoid_hard": _sigmoid_hard,
     "logical_not": math.logical_not,
@@ -84,10 +78,7 @@ def _by_name(given: str) -> Activation:
     scaled = re.fullmatch(r"\s*([0-9.eE+-]+)\s*\*\s*(\w+)\s*", name)
     if scaled:
         return partial(_scaled, activation_of(scaled[2]), float(scaled[1]))
-    if name not in ACTIVATIONS:
-        hint = did_you_mean(name, ACTIVATIONS)
-        raise NetworkError(f"there is no activation {given!r}", expected=", ".join(ACTIVATIONS), hint=hint)
-    return ACTIVATIONS[name]
+    return entry_of(ACTIVATIONS, name, f"there is no activation {given!r}")
 
 
 def _unchanged(x: Tensor) -> Tensor:

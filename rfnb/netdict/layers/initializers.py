@@ -11,9 +11,9 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.default import get_default_device
-from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.netdict.resolve import entry_of
 from rfnb.nn.init import Glorot, HeNormal, HeUniform, Normal, ParamInit, VarianceScaling
 from rfnb.ops.convert import convert_to_tensor
 
@@ -29,15 +29,12 @@ class RandomInit(ParamInit):
         return self.options
 
 
-class Matrix(ParamInit):
+class Matrix(RandomInit):
     """A matrix, whose columns are those of the last dim: orthogonal ones (Saxe et al. 2014), or the identity."""
 
     def __init__(self, *, orthogonal: bool, gain: float = 1.0):
+        super().__init__(distribution="normal")  # of which the orthogonal columns are made
         self.orthogonal, self.gain = orthogonal, gain
-
-    def distribution_of(self, dims: Sequence[Dim]) -> dict[str, object]:
-        """What the orthogonal columns are made of."""
-        return {"distribution": "normal"}
 
     def __call__(self, dims: Sequence[Dim], dtype: str, *, device: str | None = None, **options: Any) -> Tensor:
         """The matrix."""
@@ -108,8 +105,4 @@ def _options_of(text: str) -> dict[str, object]:
 
 def _made(name: str, options: dict[str, Any]) -> Any:
     key = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).strip("_").removesuffix("_initializer")
-    if key not in NAMES:
-        raise NetworkError(
-            f"there is no initializer {name!r:.40}", expected=", ".join(NAMES), hint=did_you_mean(key, NAMES)
-        )
-    return NAMES[key](**options)
+    return entry_of(NAMES, key, f"there is no initializer {name!r:.40}")(**options)
