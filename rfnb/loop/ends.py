@@ -335,16 +335,16 @@ def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[ob
     return growths
 
 
-def _of_call(name: str, given: Sequence[StateGrowth | None], args: Sequence[object]) -> StateGrowth:
+def _of_call(name: str, operands: Sequence[StateGrowth | None], args: Sequence[object]) -> StateGrowth:
     """The growth of the results of an op, of which an argument depends on a free state, or which squashes.
 
-    given: the growth of the tensors among its arguments; None for those that depend on no free state.
+    operands: the growth of the tensors among its arguments; None for those that depend on no free state.
     """
     if name in SQUASHING:
         return UNIT
     if name in NORMALIZING:
         return BOUNDED
-    all_of = [BOUNDED if growth is None else growth for growth in given]
+    all_of = [BOUNDED if growth is None else growth for growth in operands]
     largest = max(all_of)
     if name in NOT_LARGER:
         return max(largest, BOUNDED)

@@ -391,9 +391,9 @@ class _Scan:
         return _map(lambda _: join(next(columns)), frames[0])
 
 
-def _check_leaves(parameter: str, given: object) -> None:
+def _check_leaves(parameter: str, tree: object) -> None:
     """Raises DtypeError if something in a structure is not a Tensor, a Dim or None."""
-    wrong = [leaf for leaf in leaves(given) if not (leaf is None or isinstance(leaf, Tensor | Dim))]
+    wrong = [leaf for leaf in leaves(tree) if not (leaf is None or isinstance(leaf, Tensor | Dim))]
     if wrong:
         raise not_a_tensor(f"scan: `{parameter}`", wrong[0])
 

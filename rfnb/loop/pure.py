@@ -353,8 +353,8 @@ class KeptSteps:
     ) -> KeptStep | None:
         """The step for a call of a loop."""
         step = self._steps.get(key)
-        given = [function for function in functions if function is not None]
-        return step if step is not None and step.fits(given, initial, xs) else None
+        callables = [function for function in functions if function is not None]
+        return step if step is not None and step.fits(callables, initial, xs) else None
 
     def wait_for(self, key: Hashable, references: References) -> bool:
         """Whether a step is worth keeping, because the functions referred to the same the last time."""
@@ -393,8 +393,8 @@ def key_of(
         name: of the loop. how: other arguments of it.
         trees: structures of Tensors; of those that have the axis, its size is left open.
     """
-    given = [function for function in functions if function is not None]
-    codes = [_code(function) if getattr(function, "is_pure", False) else None for function in given]
+    callables = [function for function in functions if function is not None]
+    codes = [_code(function) if getattr(function, "is_pure", False) else None for function in callables]
     if None in codes:
         return None
     is_seen = active_listener() is not None or current_meter() is not None or current_tape() is not None

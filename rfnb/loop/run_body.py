@@ -196,8 +196,8 @@ class BodyRun:
         raws = iter(backend.apart_raw([*program.externals, *program.constants.values()]))
         externals = [next(raws) for _ in program.externals]
         program.constants = dict(zip(program.constants, raws, strict=True))
-        wanted = [*schedule.kept, *schedule.outputs]
-        compiled = program.compile(wanted, lambda *_: None, externals, effects=False, once=False)
+        targets = [*schedule.kept, *schedule.outputs]
+        compiled = program.compile(targets, lambda *_: None, externals, effects=False, once=False)
         count = len(step.carried)
 
         def one_step(
@@ -267,7 +267,7 @@ def _initial(step: TracedStep) -> list[RawTensor]:
     return [carry.initial for carry in step.carried]
 
 
-def _stacked(step: TracedStep, taken: Sequence[list[RawTensor]]) -> list[RawTensor]:
+def _stacked(step: TracedStep, columns: Sequence[list[RawTensor]]) -> list[RawTensor]:
     """Stacks each output over all steps; without steps, an empty tensor of its shape."""
     backend = step.backend
 
@@ -277,7 +277,7 @@ def _stacked(step: TracedStep, taken: Sequence[list[RawTensor]]) -> list[RawTens
         shape = backend.get_shape_tuple_raw(traced.plain._raw)
         return backend.full_raw([0, *shape], 0, traced.dtype, traced.device)
 
-    return [stack(values, traced) for values, (traced, _) in zip(taken, step.outputs, strict=True)]
+    return [stack(values, traced) for values, (traced, _) in zip(columns, step.outputs, strict=True)]
 
 
 def _failure_after(error: BaseException, hoist: Hoist | None, step: TracedStep, outcome: Outcome) -> Failure:

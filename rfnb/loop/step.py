@@ -510,13 +510,13 @@ def mixed_seed(seed: int, stream: int, step: int) -> int:
 
 
 def compile_step(
-    step: Step, bindings: Bindings, wanted: Sequence[Var | External], given: Sequence[Var] = ()
+    step: Step, bindings: Bindings, targets: Sequence[Var | External], given: Sequence[Var] = ()
 ) -> Compiled:
-    """Compiles a step that gives `wanted` and has no effects. given: values that are further inputs of it."""
+    """Compiles a step that gives `targets` and has no effects. given: values that are further inputs of it."""
     program = step.program.with_given(given) if given else step.program
     numbers = OwnNumbers() if program.may_do_anything else nullcontext()
     compiled = program.compile(
-        wanted, generators(step.backend, bindings.seed, program.stream_devices), bindings.externals, effects=False
+        targets, generators(step.backend, bindings.seed, program.stream_devices), bindings.externals, effects=False
     )
 
     def without_effects(*given: RawTensor) -> tuple[RawTensor, ...]:
@@ -647,11 +647,11 @@ def metered(program: Program, loop: MeasuredLoop | None) -> Program:
     return measured
 
 
-def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None, made: dict[int, tuple[Node, Any, Any]]) -> Call:
+def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None, results: dict[int, tuple[Node, Any, Any]]) -> Call:
     if meter.times:
         return call if call.node is None else replace(call, fn=meter.timed(call.fn, call.node))
     places = [(-1, call.result)] if call.result is not None else list(call.parts)
-    values = {place: made[var] for place, var in places if var in made}
+    values = {place: results[var] for place, var in places if var in results}
     return replace(call, fn=meter.watched(call.fn, values, loop)) if values and loop is not None else call
 
 

@@ -65,19 +65,19 @@ def trees_of(found: Found | Iterable[Found]) -> list[Tree]:
     return [tree for item in searches for tree in item.tree]
 
 
-def for_each(trees: Sequence[Tree], given: Any, what: str) -> list[Any]:
+def for_each(trees: Sequence[Tree], values: Any, what: str) -> list[Any]:
     """What is given for each tree: a mapping by tag, a Tensor with the sequences as a dim, or one entry for each.
 
     Raises SearchError if a sequence has none.
     """
-    if isinstance(given, Mapping):
-        missing = [tree.name for tree in trees if tree.tag not in given]
+    if isinstance(values, Mapping):
+        missing = [tree.name for tree in trees if tree.tag not in values]
         if missing:
             raise SearchError(
                 f"report: a sequence has no {what}", got=", ".join(map(repr, missing[:8])), expected="one for each tag"
             )
-        return [given[tree.tag] for tree in trees]
-    entries = _entries(given, what)
+        return [values[tree.tag] for tree in trees]
+    entries = _entries(values, what)
     if len(entries) != len(trees):
         raise SearchError(
             f"report: {what}s and sequences differ in number",
@@ -87,14 +87,14 @@ def for_each(trees: Sequence[Tree], given: Any, what: str) -> list[Any]:
     return entries
 
 
-def _entries(given: Any, what: str) -> list[Any]:
-    if isinstance(given, Tensor):
-        return _of_tensor(given)
-    if isinstance(given, str) or not isinstance(given, Iterable):
+def _entries(values: Any, what: str) -> list[Any]:
+    if isinstance(values, Tensor):
+        return _of_tensor(values)
+    if isinstance(values, str) or not isinstance(values, Iterable):
         raise SearchError(
-            f"report: this is not a list of {what}s", got=type(given).__name__, expected="one for each sequence"
+            f"report: this is not a list of {what}s", got=type(values).__name__, expected="one for each sequence"
         )
-    entries = list(given)
+    entries = list(values)
     if entries and all(isinstance(entry, Tensor) and entry.dims for entry in entries):  # a batch for each search
         return [row for entry in entries for row in _of_tensor(entry)]
     return entries
@@ -173,26 +173,26 @@ def units_of(tree: Tree, references: Sequence[Reference], words: bool) -> tuple[
         return [item.labels for item in references], hypotheses
     numbers: dict[str, int] = {}
     texts = [[item.text for item in references], list(map(tree.text_of, hypotheses))]
-    rows = [[tuple(numbers.setdefault(word, len(numbers)) for word in text.split()) for text in each] for each in texts]
+    rows = [[tuple(numbers.setdefault(word, len(numbers)) for word in text.split()) for text in row] for row in texts]
     return rows[0], rows[1]
 
 
-def row_of(tree: Tree, given: Any, forced: Any, words: bool) -> Row:
-    """The row of a sequence. given: its references; forced: their scores, or None."""
-    references = references_of(given, tree)
-    own, hypotheses = units_of(tree, references, words)
-    by_reference = [edit_distances(item, hypotheses or [()]) for item in own]
+def row_of(tree: Tree, reference: Any, forced: Any, words: bool) -> Row:
+    """The row of a sequence. reference: its references; forced: their scores, or None."""
+    references = references_of(reference, tree)
+    reference_units, hypotheses = units_of(tree, references, words)
+    by_reference = [edit_distances(item, hypotheses or [()]) for item in reference_units]
     nearest = min(range(len(references)), key=lambda i: by_reference[i][0])
     best = [min(distances) for distances in zip(*by_reference, strict=True)]
     oracle = min(range(len(best)), key=lambda i: best[i])
     return Row(
-        where=tree.where(given, forced),
+        where=tree.where(reference, forced),
         reference=references[nearest],
         output=tree.best.text if tree.best else None,
         errors=best[0],
         oracle_errors=best[oracle],
         oracle_rank=oracle + 1 if hypotheses else None,
-        length=len(own[nearest]),
+        length=len(reference_units[nearest]),
         left=len(hypotheses),
         distinct=len({" ".join(item.text.split()) for item in tree.hypotheses}),
         repetitions=repetitions(hypotheses[0]) if hypotheses else 0,
@@ -421,11 +421,11 @@ def _report(found: Any, references: Any, forced: Any, words: bool) -> SearchRepo
     trees = trees_of(found)
     entries = for_each(trees, references, "reference")
     if forced is None:
-        known = forced_scores(trees, list(map(references_of, entries, trees)))
-        scores: Any = [[np.nan if item is None else item.score for item in several] for several in known]
+        by_tree = forced_scores(trees, list(map(references_of, entries, trees)))
+        scores: Any = [[np.nan if item is None else item.score for item in group] for group in by_tree]
     else:
         scores = for_each(trees, forced, "score")
-    rows = (row_of(*given, words) for given in zip(trees, entries, scores, strict=True))
+    rows = (row_of(*arguments, words) for arguments in zip(trees, entries, scores, strict=True))
     return SearchReport(tuple(rows), words)
 
 
@@ -556,12 +556,12 @@ class _List:
         return scores
 
 
-def _list(tree: Tree, given: object, errors: str, names: Sequence[str]) -> _List:
-    references = references_of(given, tree)
+def _list(tree: Tree, reference: object, errors: str, names: Sequence[str]) -> _List:
+    references = references_of(reference, tree)
     trace, hypotheses = tree.own, sorted(tree.hypotheses, key=lambda item: item.place)
-    own, by_rank = units_of(tree, references, errors == "words")
+    reference_units, by_rank = units_of(tree, references, errors == "words")
     units = [by_rank[tree.hypotheses.index(item)] for item in hypotheses] or [()]
-    by_reference = np.array([edit_distances(item, units) for item in own])
+    by_reference = np.array([edit_distances(item, units) for item in reference_units])
     nearest = int(by_reference[:, units.index(by_rank[0]) if by_rank else 0].argmin())
     wrong = by_reference.min(axis=0)
     places = [item.place for item in hypotheses] or [0]
@@ -572,7 +572,7 @@ def _list(tree: Tree, given: object, errors: str, names: Sequence[str]) -> _List
         scales={name: trace.scales.get(name, 1.0) for name in names},
         slopes={name: np.where(np.isfinite(part), part, 0.0)[places] / per for name, part in sums.items()},
         errors=(wrong > 0).astype(int) if errors == "sequences" else wrong,
-        length=1 if errors == "sequences" else len(own[nearest]),
+        length=1 if errors == "sequences" else len(reference_units[nearest]),
     )
 
 

@@ -132,12 +132,12 @@ def decode(
 
     Raises SearchError if what `step` returns does not fit, ParameterError for numbers out of range.
     """
-    own: dict[str, Any] = {**locals(), "record": False}
-    del own["others"]
+    arguments: dict[str, Any] = {**locals(), "record": False}
+    del arguments["others"]
     if copy_state is not None and not callable(copy_state):
         raise ParameterError("decode: `copy_state` is not a function", got=repr(copy_state), hint="copy.deepcopy")
     if record:
-        own["state"] = (copy_state or copied)(state)
+        arguments["state"] = (copy_state or copied)(state)
     for name in others:
         raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
     options = ChoiceOptions(
@@ -163,8 +163,8 @@ def decode(
     parts = Scorers(scorers, constraints, partial_candidates or 2 * beam)
     if early_stop:
         refuse_finals("decode", parts.parts)
-    several: Any = end if _is_list(end) else [end]
-    ends = [] if end is None else numbers_of("end", end, len(several), vocab).tolist()
+    end_labels: Any = end if _is_list(end) else [end]
+    ends = [] if end is None else numbers_of("end", end, len(end_labels), vocab).tolist()
     places = places_for(beam, options)
     rules = rules_of("decode", options, places, ends=ends, gain=None if change is not None else parts.gain)
     search = Decoding(
@@ -182,17 +182,17 @@ def decode(
     recorded = RecordedSteps(decode_steps, label)
     with recorded:
         decode_steps(search, step, prev, state)
-    found = search.found(tags)
+    result = search.found(tags)
     copies, constraints = copy_state or copied, tuple(constraints)
 
     def again(**options: object) -> Found:
         with search.backend.no_gradients():
-            return decode(**{**own, **options, "state": copies(own["state"])})
+            return decode(**{**arguments, **options, "state": copies(arguments["state"])})
 
-    repeated = Repeated(again, found.trace, rules, constraints, changed=change is not None)
-    found = replace(found, trace=replace(found.trace, again=repeated))
-    repeated.take_run(recorded.run_of(found, batch, tags))
-    return found
+    repeated = Repeated(again, result.trace, rules, constraints, changed=change is not None)
+    result = replace(result, trace=replace(result.trace, again=repeated))
+    repeated.take_run(recorded.run_of(result, batch, tags))
+    return result
 
 
 def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: Any) -> None:
@@ -334,15 +334,15 @@ class Decoding:
 
     def made(self, prev: np.ndarray, step: Step, state: Any) -> tuple[Any, Any]:
         """The scores and the state that `step` gives for the last labels, [N]."""
-        made: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
-        if not isinstance(made, tuple) or len(made) != 2:
+        result: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
+        if not isinstance(result, tuple) or len(result) != 2:
             raise SearchError(
                 "decode: `step` returns something other than two values",
-                got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
+                got=type(result).__name__ + (f" of {len(result)}" if isinstance(result, tuple) else ""),
                 expected="scores, state",
                 hint="return scores, state; a step without a state: return scores, None",
             )
-        return made
+        return result
 
     def followed(self, rows: np.ndarray, state: Any) -> Any:
         """The state of the hypotheses that extend these rows; the first step also checks it."""
@@ -590,26 +590,26 @@ class _Rows:
         return rows
 
 
-def numbers_of(name: str, given: Any, count: int, vocab: Vocab | None) -> np.ndarray:
+def numbers_of(name: str, values: Any, count: int, vocab: Vocab | None) -> np.ndarray:
     """A number, or a label, for each of `count` sequences. [count] int64"""
-    given = given.tolist() if hasattr(given, "tolist") else given
-    entries = list(given) if _is_list(given) else [given] * count
+    values = values.tolist() if hasattr(values, "tolist") else values
+    entries = list(values) if _is_list(values) else [values] * count
     numbers = [_label(name, entry, vocab) if isinstance(entry, str) else entry for entry in entries]
     if len(numbers) != count or not all(type(entry) is int and entry >= 0 for entry in numbers):
         raise ParameterError(
             f"decode: `{name}` does not give a number for each sequence",
-            got=repr(given),
+            got=repr(values),
             expected=f"an integer of 0 or more, or a list of {count}",
         )
     size = None if vocab is None else len(vocab)
     if size is not None and any(entry >= size for entry in numbers):
-        raise ParameterError(f"decode: `{name}` is not a label", got=repr(given), expected=f"0 to {size - 1}")
+        raise ParameterError(f"decode: `{name}` is not a label", got=repr(values), expected=f"0 to {size - 1}")
     return np.asarray(numbers, "int64")
 
 
-def _is_list(given: object) -> bool:
+def _is_list(value: object) -> bool:
     """Whether there is a value for each sequence: a list, an array or a tensor."""
-    return (isinstance(given, Sequence) and not isinstance(given, str)) or len(getattr(given, "shape", ())) == 1
+    return (isinstance(value, Sequence) and not isinstance(value, str)) or len(getattr(value, "shape", ())) == 1
 
 
 def _label(name: str, text: str, vocab: Vocab | None) -> int:
@@ -630,8 +630,8 @@ def batch_of(state: object, *others: Any) -> int:
 
 def _dim_of(count: int) -> Dim:
     """The dim of so many sequences: that of the caller's own batch, if its size is the same."""
-    known = batch_dim.is_defined() and batch_dim.get_dim_value() == count
-    return batch_dim if known else Dim(count, name="batch")
+    matches = batch_dim.is_defined() and batch_dim.get_dim_value() == count
+    return batch_dim if matches else Dim(count, name="batch")
 
 
 MODEL = "model"
@@ -647,13 +647,13 @@ class Scorers:
         candidates: how many labels of each hypothesis the costly ones see.
     """
 
-    def __init__(self, given: Mapping[str, object] | None, constraints: Sequence[Constraint], candidates: int):
-        scale = 1.0 if given is None else given.get(MODEL, 1.0)
+    def __init__(self, scorers: Mapping[str, object] | None, constraints: Sequence[Constraint], candidates: int):
+        scale = 1.0 if scorers is None else scorers.get(MODEL, 1.0)
         if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
             raise ParameterError(
                 "decode: the scores of the model come from `step`", got=type(scale).__name__, hint='"model": its scale'
             )
-        self.parts = [] if given is None else parts_of({name: x for name, x in given.items() if name != MODEL})
+        self.parts = [] if scorers is None else parts_of({name: x for name, x in scorers.items() if name != MODEL})
         for part in self.parts:
             if isinstance(part.value, Tensor):
                 raise ParameterError(
@@ -663,7 +663,7 @@ class Scorers:
                 )
         self.constraints = [ScorePart(f"constraint {i}", value, 1.0) for i, value in enumerate(constraints)]
         self.scale, self.candidates = float(scale), candidates
-        self.scales = {} if given is None else {MODEL: self.scale} | {part.name: part.scale for part in self.parts}
+        self.scales = {} if scorers is None else {MODEL: self.scale} | {part.name: part.scale for part in self.parts}
         self.finals: dict[str, Tensor] = {}  # what the end of each hypothesis is worth
         self._states: dict[str, Any] = {}
         self._dims: Sequence[Dim] = ()

@@ -175,8 +175,8 @@ class Found(InWords):
                 hint="rf.search.from_generate(…)",
             )
         vocab = tokenizer if tokenizer is None or isinstance(tokenizer, Vocab) else Vocab(tokenizer)
-        known = replace(self.trace, model=self.trace.forcing(model, inputs), vocab=vocab or self.trace.vocab)
-        return replace(self, trace=known)
+        trace = replace(self.trace, model=self.trace.forcing(model, inputs), vocab=vocab or self.trace.vocab)
+        return replace(self, trace=trace)
 
     def same_hypotheses(self, other: Found, pairs: Sequence[tuple[int, int]]) -> Any:
         """The places of hypotheses with the same labels in two searches, by step; for `rf.compare` of two runs."""

@@ -312,9 +312,9 @@ class Blanks:
         prefixes = Prefixes(*(values.pop(name) for name in Prefixes._fields))
         return FrameState(None, None, scores, None, prefixes, ended=ended, **values)
 
-    def take(self, body: Body, hypotheses: Hypotheses, found: FrameState) -> None:
+    def take(self, body: Body, hypotheses: Hypotheses, frame: FrameState) -> None:
         """Carries what is known of the hypotheses after a frame."""
-        values = found.prefixes._asdict() | {"in_blank": found.in_blank, "in_label": found.in_label}
+        values = frame.prefixes._asdict() | {"in_blank": frame.in_blank, "in_label": frame.in_label}
         for name, place in self.places.items():
             hypotheses.carried[place] = body.of_body(values[name], "choice")
 

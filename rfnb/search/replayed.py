@@ -191,11 +191,11 @@ class SearchSteps:
 
     # -- another choice
 
-    def forced(self, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
+    def forced(self, references: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
         """The sums of the scores that the model gives to sequences of labels, by position in the batch; None if noise
         is added to them."""
-        unknown: dict[int, Sums] = {b: [None] * len(sequences) for b, sequences in wanted.items()}
-        return unknown if self.rules.noisy else forced(self, wanted)
+        unknown: dict[int, Sums] = {b: [None] * len(sequences) for b, sequences in references.items()}
+        return unknown if self.rules.noisy else forced(self, references)
 
     def extended(self, sequence: int, step: int, label: int) -> np.ndarray:
         """The score of each hypothesis of a sequence, extended by a label. [beam]"""
@@ -244,14 +244,14 @@ class SearchSteps:
         }
 
     def after(
-        self, step: int, states: Sequence[RawTensor], given: Mapping[Var, RawTensor]
+        self, step: int, states: Sequence[RawTensor], choices: Mapping[Var, RawTensor]
     ) -> tuple[list[RawTensor], np.ndarray]:
-        """The carried values after a step in which some are `given`, and what the end of the search would add to the
+        """The carried values after a step in which some are `choices`, and what the end of the search would add to the
         scores of its hypotheses then. [batch, beam]"""
         search, carries = self.search, self.replay.after(step)
         ends = [] if place_of(self.replay.step.carried, "ended") is not None else [*search.kept]
         names = [name for name in ends if name.startswith(FINAL)]
-        raws = self.replay.compute(step, [*carries, *(search.kept[name] for name in names)], states, given=given)
+        raws = self.replay.compute(step, [*carries, *(search.kept[name] for name in names)], states, given=choices)
         finals = np.zeros((self.batch, self.dims[-1].get_dim_value()))
         for name, raw in zip(names, raws[len(carries) :], strict=True):
             worth = self.replay.backend.to_numpy_raw(raw).reshape(finals.shape)
@@ -300,32 +300,32 @@ Labels = Sequence[int]
 """The labels of one reference, with the label that ends it."""
 
 
-def forced(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
+def forced(steps: SearchSteps, references: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
     """The sums of the scores of each sequence of labels; None if it needs more steps than the loop allows.
 
-    wanted: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has places
-    are computed at once for each.
+    references: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has
+    places are computed at once for each.
     """
     limit, beam = steps.replay.bindings.limit.max, steps.dims[-1].get_dim_value()
-    sums_by_row: dict[int, Sums] = {b: [None] * len(group) for b, group in wanted.items()}
-    fits = {b: [i for i, labels in enumerate(group) if 0 < len(labels) <= limit] for b, group in wanted.items()}
+    sums_by_row: dict[int, Sums] = {b: [None] * len(group) for b, group in references.items()}
+    fits = {b: [i for i, labels in enumerate(group) if 0 < len(labels) <= limit] for b, group in references.items()}
     while any(fits.values()):
         chunk = {b: group[:beam] for b, group in fits.items() if group}
         fits = {b: group[beam:] for b, group in fits.items()}
-        sums = _sums(steps, {b: [wanted[b][i] for i in group] for b, group in chunk.items()})
+        sums = _sums(steps, {b: [references[b][i] for i in group] for b, group in chunk.items()})
         for b, group in chunk.items():
             for place, i in enumerate(group):
-                sums_by_row[b][i] = sums[: len(wanted[b][i]), b, place].tolist()
+                sums_by_row[b][i] = sums[: len(references[b][i]), b, place].tolist()
     return sums_by_row
 
 
-def _sums(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
+def _sums(steps: SearchSteps, references: Mapping[int, Sequence[Labels]]) -> np.ndarray:
     """The sums of the scores after each step, [steps, batch, beam], of up to `beam` references for each sequence: each
     has its own place."""
     replay, beam = steps.replay, steps.dims[-1].get_dim_value()
     lengths = np.zeros((steps.batch, beam), int)
-    labels = np.zeros((max(len(row) for rows in wanted.values() for row in rows), steps.batch, beam), int)
-    for b, rows in wanted.items():
+    labels = np.zeros((max(len(row) for rows in references.values() for row in rows), steps.batch, beam), int)
+    for b, rows in references.items():
         for place, row in enumerate(rows):
             lengths[b, place] = len(row)
             labels[: len(row), b, place] = row

@@ -59,10 +59,10 @@ class Candidates:
         return Candidates(self.labels[at], self.parents[at], self.scores[at], parts)
 
 
-def joined(several: Sequence[Candidates]) -> Candidates:
+def joined(candidates: Sequence[Candidates]) -> Candidates:
     """The candidates of consecutive steps."""
-    three = [np.concatenate([getattr(step, name) for step in several]) for name in ("labels", "parents", "scores")]
-    parts = {name: np.concatenate([step.parts[name] for step in several]) for name in several[0].parts}
+    three = [np.concatenate([getattr(step, name) for step in candidates]) for name in ("labels", "parents", "scores")]
+    parts = {name: np.concatenate([step.parts[name] for step in candidates]) for name in candidates[0].parts}
     return Candidates(three[0], three[1], three[2], parts)
 
 

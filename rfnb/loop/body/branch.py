@@ -192,8 +192,8 @@ def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": calls}, reads, results, node))
 
 
-def _tensors_of(recorder: Recorder | None, given: Iterable[Read]) -> list[Tensor]:
-    numbers, tensors = {read.number for read in given if isinstance(read, Var)}, []
+def _tensors_of(recorder: Recorder | None, reads: Iterable[Read]) -> list[Tensor]:
+    numbers, tensors = {read.number for read in reads if isinstance(read, Var)}, []
     while recorder is not None:
         for traced in recorder.traced():
             var = recorder.tape.find(traced.plain._raw)
@@ -209,10 +209,10 @@ ROW = OpRow("cond", cond, effect=True)
 # -- in the steps
 
 
-def _outside_reads(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
+def _outside_reads(sides: Sequence[list[Call]], columns: Sequence[Sequence[Any]]) -> list[Read]:
     """All values that the sides read but do not compute, without duplicates."""
     reads: dict[Any, Read] = {}
-    for calls, results in zip(sides, wanted, strict=True):
+    for calls, results in zip(sides, columns, strict=True):
         numbers = {number for call in calls for number in call.made}
         for read in (*(read for call in calls for read in call.reads), *results):
             if not (isinstance(read, Var) and read.number in numbers):
@@ -223,16 +223,16 @@ def _outside_reads(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]])
 class _Choice:
     """A call f(pred, *given) that runs the side taken at this step and returns its results."""
 
-    def __init__(self, body: Body, given: Sequence[Read], sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]):
+    def __init__(self, body: Body, reads: Sequence[Read], sides: Sequence[list[Call]], values: Sequence[Sequence[Any]]):
         self._holds = body.backend.all_true_raw
         inputs = {
-            (type(read), read.number): read if isinstance(read, Var) else body.tape.number_input(0) for read in given
+            (type(read), read.number): read if isinstance(read, Var) else body.tape.number_input(0) for read in reads
         }
-        outer = {read.number for read in given if isinstance(read, Var)}
+        outer = {read.number for read in reads if isinstance(read, Var)}
         named = [_writes_named(body, calls, outer) for calls in sides]
         self._programs = [_program(body, calls, inputs) for calls, _ in named]
         self._wanted = [
-            [*_with_inputs(list(results), inputs), *writes] for results, (_, writes) in zip(wanted, named, strict=True)
+            [*_with_inputs(list(results), inputs), *writes] for results, (_, writes) in zip(values, named, strict=True)
         ]
         self._steps: dict[tuple[int, bool, tuple[Var, ...]], Compiled] = {}
 
@@ -254,9 +254,9 @@ class _Choice:
         inspection.values |= zip(also, results[count:], strict=True)
         return results[:count]
 
-    def _made(self, side: int, wanted: Collection[Var]) -> tuple[Var, ...]:
+    def _made(self, side: int, targets: Collection[Var]) -> tuple[Var, ...]:
         variables = [Var(number) for call in self._programs[side].calls for number in call.made]
-        return tuple(var for var in variables if var in wanted)
+        return tuple(var for var in variables if var in targets)
 
     def _compile(self, side: int, effects: bool, also: tuple[Var, ...]) -> Compiled:
         program, outputs = self._programs[side], [*self._wanted[side], *also]

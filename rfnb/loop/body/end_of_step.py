@@ -242,13 +242,13 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     return _Ends(carried if body.condition is not None else new, carried, ended_now, last_places, tuple(sorted(free)))
 
 
-def _kept(body: Body, each: Carried, value: Any, active: Traced | None, active_before: Traced | None) -> Any:
+def _kept(body: Body, carry: Carried, value: Any, active: Traced | None, active_before: Traced | None) -> Any:
     """A carried value, unchanged for sequences that have ended. The states of hypotheses go on."""
-    if each.kind in ("ended", "lengths"):
+    if carry.kind in ("ended", "lengths"):
         return value
     if body.hypotheses is None or not body.hypotheses.has(value):
-        return frozen(body, active, value, each.before, active_before)
-    return value if each.kind != "last" else body.hypotheses.frozen(value, each.before, active)
+        return frozen(body, active, value, carry.before, active_before)
+    return value if carry.kind != "last" else body.hypotheses.frozen(value, carry.before, active)
 
 
 def _place(body: Body, kind: Kind) -> int:

@@ -251,12 +251,12 @@ class _Search:
         self._newest = self._newest or (origin if event.inner else None)
         self._remember(output, origin)
 
-    def _confirmed(self, found: NotFinite) -> NotFinite:
+    def _confirmed(self, finding: NotFinite) -> NotFinite:
         """The finding, which counts from now on, as it has reached an entry that is not padding."""
-        if any(found is inner for inner in self._inner):
-            self._inner = [inner for inner in self._inner if inner is not found]
-            self.report.made.append(found)
-        return found
+        if any(finding is inner for inner in self._inner):
+            self._inner = [inner for inner in self._inner if inner is not finding]
+            self.report.made.append(finding)
+        return finding
 
     def _pass_on(self, event: OpEvent, output: Tensor, broken: list[Any]) -> None:
         self.report.passed += 1
@@ -300,9 +300,9 @@ class _Search:
                 words = f"{leaf}" if isinstance(leaf, float) else f"{x.describe_dims()} with {bad.kind}"
                 self.report.given.append(f"the result {name and f'{name} '}is {words}, made by no op that was followed")
 
-    def _remember(self, output: Tensor, found: NotFinite) -> None:
+    def _remember(self, output: Tensor, finding: NotFinite) -> None:
         for raw in _with_base(output):
-            self._infinite[id(raw)] = weakref.ref(raw), found
+            self._infinite[id(raw)] = weakref.ref(raw), finding
 
     def _known(self, x: Tensor) -> NotFinite | None:
         """The finding for a tensor, if an observed op made it. A new tensor may have the id of a freed one."""

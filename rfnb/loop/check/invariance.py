@@ -117,8 +117,8 @@ class BatchReport(Shown):
             ("hint", self._hint(difference)),
         ]
 
-    def _hint(self, found: BatchDifference) -> str:
-        if found.event.random:
+    def _hint(self, difference: BatchDifference) -> str:
+        if difference.event.random:
             return "random numbers differ from call to call: check without dropout, in a forward context"
         if self.cause:
             return CAUSES[self.cause]

@@ -202,20 +202,20 @@ class RecordedSteps:
     def compute(
         self,
         step: int,
-        wanted: Sequence[Var | External],
+        targets: Sequence[Var | External],
         states: Sequence[RawTensor] | None = None,
         *,
         gradients: bool = False,
         given: Mapping[Var, RawTensor] | None = None,
     ) -> Sequence[RawTensor]:
-        """Recomputes the values `wanted` of a step, from the states before it or from `states`; those that are `given`
+        """Recomputes the values `targets` of a step, from the states before it or from `states`; those that are `given`
         are not computed.
         """
         if self.origin is not None and step < self.start:
-            return self.origin.compute(step, wanted, states, gradients=gradients, given=given)
+            return self.origin.compute(step, targets, states, gradients=gradients, given=given)
         given = {**self.bindings.given.get(step, {}), **(given or {})}
-        key = *_names(wanted), None, *_names(given)
-        compiled = self._compiled.pop(key, None) or compile_step(self.step, self.bindings, wanted, [*given])
+        key = *_names(targets), None, *_names(given)
+        compiled = self._compiled.pop(key, None) or compile_step(self.step, self.bindings, targets, [*given])
         self._compiled[key] = compiled
         if len(self._compiled) > COMPILED:
             self._compiled.pop(next(iter(self._compiled)))
@@ -223,14 +223,14 @@ class RecordedSteps:
         with self.backend.modes(self.modes, gradients=gradients), listening(None):
             return compiled.run(step, *states, *[frames[step] for frames in self.bindings.frames], *given.values())
 
-    def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[object]]:
+    def over_steps(self, targets: Sequence[Var | External], steps: int) -> Iterator[Sequence[object]]:
         """Values at each step. Each step runs only once, even if the states before it are not kept."""
         states: Sequence[RawTensor] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
-            results = self.compute(step, [*wanted, *after], states or None)
-            states = results[len(wanted) :]
-            yield results[: len(wanted)]
+            results = self.compute(step, [*targets, *after], states or None)
+            states = results[len(targets) :]
+            yield results[: len(targets)]
 
     def keeps(self, step: int) -> bool:
         """Whether the states before `step` are kept, so that they need not be recomputed."""
@@ -275,9 +275,9 @@ class RecordedSteps:
         return frames[:1] if shared else frames
 
 
-def _names(wanted: Iterable[Var | External]) -> list[tuple[type, int]]:
+def _names(variables: Iterable[Var | External]) -> list[tuple[type, int]]:
     """Keys of values; a Var equals the External of the same number."""
-    return [(type(var), var.number) for var in wanted]
+    return [(type(var), var.number) for var in variables]
 
 
 def _without_graph(backend: type[Backend], frames: Sequence[RawTensor]) -> Sequence[object]:
@@ -709,12 +709,12 @@ def _current_function(run: Run, call: EnclosingCall | None) -> Callable[[], obje
     return partial(function, *args, **kwargs)
 
 
-def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[object], dict[str, object]]:
+def _arguments(code: CodeType, values: Mapping[str, Any]) -> tuple[list[object], dict[str, object]]:
     names = iter(_parameters(code))
-    args = [given[name] for name in islice(names, code.co_argcount)]
-    kwargs = {name: given[name] for name in islice(names, code.co_kwonlyargcount)}
-    args += given[next(names)] if code.co_flags & inspect.CO_VARARGS else ()
-    kwargs |= given[next(names)] if code.co_flags & inspect.CO_VARKEYWORDS else {}
+    args = [values[name] for name in islice(names, code.co_argcount)]
+    kwargs = {name: values[name] for name in islice(names, code.co_kwonlyargcount)}
+    args += values[next(names)] if code.co_flags & inspect.CO_VARARGS else ()
+    kwargs |= values[next(names)] if code.co_flags & inspect.CO_VARKEYWORDS else {}
     return args, kwargs
 
 

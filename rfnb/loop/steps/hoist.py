@@ -510,8 +510,8 @@ class DeferredGradients:
         if schedule.ended is None and self._max_steps >= MIN_STEPS and self.backend.grad_enabled_raw():
             self._defer([*schedule.new, *schedule.kept, *schedule.outputs])
 
-    def _defer(self, wanted: list[Var]) -> None:
-        calls = [self.program.calls[position] for position in self.program.needed(wanted)]
+    def _defer(self, targets: list[Var]) -> None:
+        calls = [self.program.calls[position] for position in self.program.needed(targets)]
         products = [
             product
             for product in self.backend.products_raw(calls, self._values, self.program.externals)
@@ -519,18 +519,18 @@ class DeferredGradients:
         ]
         if not products:
             return
-        change = "deferred gradients", self.program.inputs, tuple(self.program.constants), tuple(wanted)
+        change = "deferred gradients", self.program.inputs, tuple(self.program.constants), tuple(targets)
         self.program = self.program.copy()
         self.program.analysis = self._plain.analysis.after(change)
-        for frames, group in self._groups(products, calls, wanted).items():
+        for frames, group in self._groups(products, calls, targets).items():
             self._defer_group(frames, group)
         self.program.inputs += tuple(var for var in self._stacked if var not in self.program.inputs)
         self.schedule = replace(self.schedule, outputs=(*self.schedule.outputs, *self._inputs))
 
-    def _groups(self, products: list[Product], calls: list[Call], wanted: list[Var]) -> dict[Var, list[Product]]:
+    def _groups(self, products: list[Product], calls: list[Call], targets: list[Var]) -> dict[Var, list[Product]]:
         """Groups the products by the frames that they are added to; without such frames, by their own result."""
         uses = Counter(var for call in calls for var in call.reads)
-        uses.update(set(wanted))
+        uses.update(set(targets))
         summed = {var: var for var in self._stacked if uses[var] == 1}  # the frames, by sums of them and products only
         groups: dict[Var, list[Product]] = {}
         for product in products:

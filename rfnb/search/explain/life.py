@@ -80,7 +80,7 @@ def spelled(text: str, vocab: Vocab) -> tuple[int, ...] | None:
         return None
     letters, sign = "".join(map(pieces.mark.of_word, words)), pieces.mark.of_word("")
     bare = letters.removesuffix(sign) if pieces.mark.ends else letters.removeprefix(sign)
-    rows = (_fewest(each, pieces) for each in ((bare, letters) if sign == "Ġ" else (letters, bare)))
+    rows = (_fewest(candidate, pieces) for candidate in ((bare, letters) if sign == "Ġ" else (letters, bare)))
     return next((row for row in rows if row is not None and vocab.join(row).split() == words), None)
 
 
@@ -109,7 +109,7 @@ class Reference:
     text: str
 
 
-def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]:
+def references_of(reference: Any, tree: Tree, ends: bool = False) -> list[Reference]:
     """All references for the sequence of a tree; they are read with the vocabulary of the search.
 
     A list of strings is one reference if all of them are labels, and several texts otherwise. A text may be as outputs
@@ -118,7 +118,7 @@ def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]
     labels.
     """
     vocab = tree.own.vocab
-    entries = _several(given, vocab)
+    entries = _several(reference, vocab)
     if not entries:
         raise SearchError("reference: the sequence has no reference", expected=FORMS)
     references = []
@@ -156,37 +156,37 @@ def _as_shown(text: str, tree: Tree) -> tuple[int, ...] | None:
     return pieces
 
 
-def _several(given: Any, vocab: Vocab | None) -> list[Any]:
-    if isinstance(given, Set):
-        return sorted(given, key=repr)
-    if isinstance(given, list | tuple) and given:
-        if all(isinstance(entry, str) for entry in given):
-            return [given] if vocab is None or all(entry in vocab for entry in given) else list(given)
-        if not any(isinstance(entry, Integral) for entry in given):
-            return list(given)
-    return [given]
+def _several(reference: Any, vocab: Vocab | None) -> list[Any]:
+    if isinstance(reference, Set):
+        return sorted(reference, key=repr)
+    if isinstance(reference, list | tuple) and reference:
+        if all(isinstance(entry, str) for entry in reference):
+            return [reference] if vocab is None or all(entry in vocab for entry in reference) else list(reference)
+        if not any(isinstance(entry, Integral) for entry in reference):
+            return list(reference)
+    return [reference]
 
 
-def _numbers(given: Any, vocab: Vocab | None) -> tuple[int, ...]:
-    given = getattr(given, "raw_tensor", given)
-    given = given.tolist() if hasattr(given, "tolist") else given
-    texts = isinstance(given, str) or (isinstance(given, Sequence) and all(isinstance(entry, str) for entry in given))
-    if texts and len(given):
-        return _encoded(given, vocab)
-    if not isinstance(given, Sequence) or not all(isinstance(entry, Integral) for entry in given):
-        raise SearchError("reference: this is not a reference", got=type(given).__name__, expected=FORMS)
+def _numbers(value: Any, vocab: Vocab | None) -> tuple[int, ...]:
+    value = getattr(value, "raw_tensor", value)
+    value = value.tolist() if hasattr(value, "tolist") else value
+    texts = isinstance(value, str) or (isinstance(value, Sequence) and all(isinstance(entry, str) for entry in value))
+    if texts and len(value):
+        return _encoded(value, vocab)
+    if not isinstance(value, Sequence) or not all(isinstance(entry, Integral) for entry in value):
+        raise SearchError("reference: this is not a reference", got=type(value).__name__, expected=FORMS)
     size = None if vocab is None else len(vocab)
-    for label in given:
+    for label in value:
         if label < 0 or (size is not None and label >= size):
             expected = "0 or more" if size is None else f"0 to {size - 1}"
             raise SearchError("reference: no label has this number", got=label, expected=expected)
-    return tuple(int(label) for label in given)
+    return tuple(int(label) for label in value)
 
 
-def _encoded(given: Iterable[str], vocab: Vocab | None) -> tuple[int, ...]:
+def _encoded(labels: Iterable[str], vocab: Vocab | None) -> tuple[int, ...]:
     if vocab is not None:
         try:
-            return tuple(vocab.encode(given))
+            return tuple(vocab.encode(labels))
         except DimError as error:
             raise SearchError(
                 "reference: the vocabulary of the search does not have this label",
@@ -194,11 +194,11 @@ def _encoded(given: Iterable[str], vocab: Vocab | None) -> tuple[int, ...]:
                 expected=error.expected,
                 hint=error.hint,
             ) from None
-    words = given.split() if isinstance(given, str) else list(given)
+    words = labels.split() if isinstance(labels, str) else list(labels)
     if not all(word.isdecimal() for word in words):
         raise SearchError(
             "reference: the labels of the search have no vocabulary",
-            got=repr(given)[:60],
+            got=repr(labels)[:60],
             expected="numbers: [4, 1, 3]",
         )
     return tuple(map(int, words))

@@ -96,37 +96,37 @@ def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) ->
     if forced is None:
         scores = forced_scores([tree], [references])[0]
     else:
-        given = np.asarray(forced, np.float64).reshape(-1).tolist()
-        scores = [None if np.isnan(score) else Forced(score) for score in given]
+        values = np.asarray(forced, np.float64).reshape(-1).tolist()
+        scores = [None if np.isnan(score) else Forced(score) for score in values]
     if len(scores) != len(references):
         raise SearchError("where: `forced` has a score for each reference", got=len(scores), expected=len(references))
     results = [_where(tree, item, score) for item, score in zip(references, scores, strict=True)]
     return max(results, key=_came_far)
 
 
-def _came_far(found: Where) -> tuple[Any, ...]:
+def _came_far(position: Where) -> tuple[Any, ...]:
     """How far a reference came: its rank at the end, else the number of steps at which it had a place, and how it
     compared then. The score of the model decides only between references that came equally far."""
-    rank = -found.found.rank if found.found else -np.inf
-    lost = found.fall.candidate if found.fall else None
-    compared = [node.compared for node in (*found.nodes[-1:], lost) if node is not None]
-    return rank, len(found.nodes), compared, -np.inf if found.score is None else found.score
+    rank = -position.found.rank if position.found else -np.inf
+    lost = position.fall.candidate if position.fall else None
+    compared = [node.compared for node in (*position.nodes[-1:], lost) if node is not None]
+    return rank, len(position.nodes), compared, -np.inf if position.score is None else position.score
 
 
-def _where(tree: Tree, reference: Reference, given: Forced | None) -> Where:
-    forced = None if given is None else given.score
+def _where(tree: Tree, reference: Reference, by_model: Forced | None) -> Where:
+    forced = None if by_model is None else by_model.score
     life = follow(tree, reference.labels)
-    found = next((hypothesis for hypothesis in tree.hypotheses if content(hypothesis, tree) == reference.labels), None)
-    if found is not None and (found.complete or forced is None):
-        forced = found.score
+    final = next((hypothesis for hypothesis in tree.hypotheses if content(hypothesis, tree) == reference.labels), None)
+    if final is not None and (final.complete or forced is None):
+        forced = final.score
     elif forced is None and life.fall is None and life.nodes and tree.refused[life.nodes[-1].place]:
         forced = -np.inf
-    verdict, because = _verdict(tree, reference, life, found, forced)
+    verdict, because = _verdict(tree, reference, life, final, forced)
     pairs: tuple[tuple[str, float], ...] = ()
-    if given is not None:
-        sums = [*takewhile(np.isfinite, given.sums), *([-np.inf] if -np.inf in given.sums else [])]
-        pairs = tuple(zip(map(tree.label, given.labels), np.diff(sums, prepend=0.0).tolist(), strict=False))
-    return Where(tree, reference, life, found, forced, verdict, because, pairs)
+    if by_model is not None:
+        sums = [*takewhile(np.isfinite, by_model.sums), *([-np.inf] if -np.inf in by_model.sums else [])]
+        pairs = tuple(zip(map(tree.label, by_model.labels), np.diff(sums, prepend=0.0).tolist(), strict=False))
+    return Where(tree, reference, life, final, forced, verdict, because, pairs)
 
 
 def content(hypothesis: Hypothesis, tree: Tree) -> tuple[int, ...]:
@@ -136,13 +136,13 @@ def content(hypothesis: Hypothesis, tree: Tree) -> tuple[int, ...]:
 
 
 def _verdict(
-    tree: Tree, reference: Reference, life: Life, found: Hypothesis | None, forced: float | None
+    tree: Tree, reference: Reference, life: Life, final: Hypothesis | None, forced: float | None
 ) -> tuple[str, str]:
     output = tree.best
     if output is None:
         died = "" if tree.died_at is None else f" after step {tree.died_at}"
         return "no hypothesis", f"no hypothesis is left{died}"
-    if found is output:
+    if final is output:
         return "correct", "the best hypothesis is the reference"
     length, limit = len(reference.labels) + bool(tree.end_labels), limit_of(tree)
     if limit is not None and length > limit:

@@ -45,8 +45,8 @@ class ModelAgain:
     def forced(self, sequences: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, Sums]:
         """The sums of the scores of some labels, by sequence: what the search adds up, after all processors."""
         return {
-            row: [[*accumulate(self.scores(row, tuple(labels)))] if labels else None for labels in several]
-            for row, several in sequences.items()
+            row: [[*accumulate(self.scores(row, tuple(labels)))] if labels else None for labels in group]
+            for row, group in sequences.items()
         }
 
     def scores(self, row: int, labels: tuple[int, ...]) -> list[float]:
@@ -101,8 +101,8 @@ class ModelAgain:
         """The keywords for one sequence."""
         batch, keywords = self.batch, dict(self.keywords)
         keywords |= {name: _row_of(value, row, batch) for name, value in keywords.items() if name not in DEFAULTS}
-        others = [each for each in keywords.get("logits_processor") or () if not isinstance(each, KeptScores)]
-        return keywords | {"logits_processor": others}
+        processors = [entry for entry in keywords.get("logits_processor") or () if not isinstance(entry, KeptScores)]
+        return keywords | {"logits_processor": processors}
 
     def _generate(self, keywords: dict[str, Any]) -> None:
         from transformers import GenerationMixin  # without what Whisper's own `generate` does before and after
@@ -215,7 +215,7 @@ def joined_at(trace: Trace, row: int, step: int, label: int, parent: int, score:
         branch: the search after it, of one sequence.
     """
     first, count = step + 1, int(branch.steps[0])
-    own = int(trace.steps[row])
+    before = int(trace.steps[row])
     steps = max(len(trace.labels), first + count)
     going, more = _living(trace), _living(branch)
     beam, extra = trace.labels.shape[2], branch.labels.shape[2]
@@ -229,14 +229,14 @@ def joined_at(trace: Trace, row: int, step: int, label: int, parent: int, score:
             continue
         array = np.full(shape, -np.inf if name == "scores" else 0, old.dtype)
         array[: len(old)][..., places] = places[old] if name == "parents" else old
-        array[own:, row] = -np.inf if name == "scores" else 0
+        array[before:, row] = -np.inf if name == "scores" else 0
         values = others[new[:count, 0]] if name == "parents" else new[:count, 0] + (score if name == "scores" else 0)
         array[first : first + count, row, others] = values.astype(old.dtype) if old.dtype != bool else new[:count, 0]
         arrays[name] = array
     arrays["labels"][step, row, going], arrays["parents"][step, row, going] = label, places[parent]
     arrays["scores"][step, row, going] = score
-    _copy(arrays, row, own, places, max(own, first + count))
-    _copy(arrays, row, first + count, others, max(own, first + count))
+    _copy(arrays, row, before, places, max(before, first + count))
+    _copy(arrays, row, first + count, others, max(before, first + count))
     lengths = np.where(np.isneginf(branch.final_scores[0]), 0, branch.lengths[0] + first)
     taken = np.maximum(lengths + branch.complete[0], 1)
     sums = branch.scores[count - 1, 0] + score
@@ -249,7 +249,7 @@ def joined_at(trace: Trace, row: int, step: int, label: int, parent: int, score:
         array[:, places], array[row, others] = old, values
         arrays[name] = array
     counts = trace.steps.copy()
-    counts[row] = max(own, first + count)
+    counts[row] = max(before, first + count)
     return replace(
         trace,
         **arrays,

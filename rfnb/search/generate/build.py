@@ -109,8 +109,8 @@ def from_generate(
             )  # fmt: skip
         return ModelAgain(model, generation_config, inputs, settings, batch, prompts)
 
-    found = Found(replace(trace, forcing=forcing))
-    return found if model is None else found.force(model)
+    result = Found(replace(trace, forcing=forcing))
+    return result if model is None else result.force(model)
 
 
 def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> Trace:

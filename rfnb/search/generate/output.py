@@ -142,7 +142,7 @@ def prompts_of(out: Output, pad: int | None, batch: int) -> tuple[tuple[int, ...
 
 def check_scores(out: Output, settings: Settings) -> None:
     """Raises SearchError if the length penalty or the end labels are not those of the returned hypotheses."""
-    found: list[tuple[float, float, int]] = []
+    results: list[tuple[float, float, int]] = []
     limit = settings.limit(out.prompt) or out.steps
     for labels, rows, score in _returned(out, settings.beams):
         for at, label in enumerate(labels):
@@ -155,10 +155,10 @@ def check_scores(out: Output, settings: Settings) -> None:
             total = sum(
                 float(out.scores[step][row, label]) for step, (row, label) in enumerate(zip(rows, labels, strict=False))
             )
-            found.append((total, score, len(labels)))
-    if all(_close(total / length**settings.length_penalty, score) for total, score, length in found):
+            results.append((total, score, len(labels)))
+    if all(_close(total / length**settings.length_penalty, score) for total, score, length in results):
         return
-    penalties = [math.log(total / score) / math.log(n) for total, score, n in found if n > 1 and total * score > 0]
+    penalties = [math.log(total / score) / math.log(n) for total, score, n in results if n > 1 and total * score > 0]
     expected = penalties[0] if penalties and np.ptp(penalties) < 1e-3 else None
     raise contradiction("length_penalty", settings.length_penalty, expected and f"about {expected:.4g}")
 

@@ -247,11 +247,11 @@ class Final:
         return self.scorer.final(state_after(self.scorer, self.label.initial, self.state.initial))
 
 
-def _reads_more(body: Body, since: int, known: Sequence[Traced | None]) -> bool:
+def _reads_more(body: Body, since: int, variables: Sequence[Traced | None]) -> bool:
     """Whether the raw calls of the body from the position `since` on read values of this step other than those known,
     and their own."""
     tape = body.tape
-    sources = {tape.find(x.plain._raw) for x in known if x is not None}
+    sources = {tape.find(x.plain._raw) for x in variables if x is not None}
     numbers = {var.number for var in sources if isinstance(var, Var)}
     for call in tape.calls[since:]:
         if not numbers.issuperset(call.read_vars):

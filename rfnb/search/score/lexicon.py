@@ -90,16 +90,16 @@ class Lexicon:
         analyses: CountFrom1 = 4,
         device: str | None = None,
     ):
-        given = dict(spellings) if isinstance(spellings, Mapping) else {word: word for word in spellings}
-        self.labels, self.words = labels, words or Dim(len(given), name="words", vocab=list(given))
+        by_word = dict(spellings) if isinstance(spellings, Mapping) else {word: word for word in spellings}
+        self.labels, self.words = labels, words or Dim(len(by_word), name="words", vocab=list(by_word))
         value: Any = None if scorer is None else parts_of({"words": scorer})[0].value
         self.scorer = _NGramWords(value) if isinstance(value, NGram) else value
         self.separator = None if separator is None else number_of(separator, labels)
         self.end = None if end is None else number_of(end, labels)
         self.start = number_of(start, self.words)
         self._analysis, self._rank = Dim(analyses, name="analysis"), Dim(analyses, name="rank")
-        numbers = _numbers(given, self.words)
-        rows = [(numbers[word], row) for word, each in given.items() for row in _rows(word, each, labels)]
+        numbers = _numbers(by_word, self.words)
+        rows = [(numbers[word], row) for word, spelling in by_word.items() for row in _rows(word, spelling, labels)]
         self._spelled: dict[tuple[int, ...], list[int]] = {}
         for word, row in dict.fromkeys(rows):
             self._spelled.setdefault(row, []).append(word)
@@ -107,7 +107,7 @@ class Lexicon:
         self._eos = None if vocab is None or vocab.eos_id in numbers.values() else vocab.eos_id
         bounds = {self.separator, self.end} - {None}
         if any(bounds & set(row) for _, row in rows):
-            raise ParameterError("Lexicon: a word has the separator or the end label", got=sorted(given))
+            raise ParameterError("Lexicon: a word has the separator or the end label", got=sorted(by_word))
         self._make(rows, device)
 
     def _make(self, rows: Sequence[tuple[int, Sequence[int]]], device: str | None) -> None:
@@ -190,26 +190,26 @@ class Lexicon:
         if not labels:
             yield ()
         for count in (count for count in self._counts if count <= len(labels)):
-            words, rest = self._spelled.get(labels[:count], ()), labels[count:]
-            if self.separator is not None and rest:
-                if rest[0] != self.separator or len(rest) == 1:
+            words, remaining = self._spelled.get(labels[:count], ()), labels[count:]
+            if self.separator is not None and remaining:
+                if remaining[0] != self.separator or len(remaining) == 1:
                     continue
-                rest = rest[1:]
+                remaining = remaining[1:]
             for word in words:
-                yield from ((word, *others) for others in self._readings(rest))
+                yield from ((word, *tail) for tail in self._readings(remaining))
 
     def _score_of(self, words: Sequence[int]) -> float:
         """The score of a text of words by the scorer."""
-        one, reading = Dim(1, name="text"), Dim(1, name="reading")
-        state, last, total = self.scorer.initial_state(batch_dims=[one]), self.start, 0.0
+        single, reading = Dim(1, name="text"), Dim(1, name="reading")
+        state, last, total = self.scorer.initial_state(batch_dims=[single]), self.start, 0.0
 
         def number(word: int, dims: Sequence[Dim]) -> Tensor:
             return full(dims=dims, fill_value=word, dtype="int64", sparse_dim=self.words, device=self._words_at.device)
 
         for word in words:
-            scores, state = self._of_words(number(last, [one]), state, number(word, [one, reading]))
+            scores, state = self._of_words(number(last, [single]), state, number(word, [single, reading]))
             total, last = total + float(scores.raw_tensor), word
-        return total + float(self._at_end(number(last, [one]), state).raw_tensor)
+        return total + float(self._at_end(number(last, [single]), state).raw_tensor)
 
     def _of_words(self, last: Tensor, before: SearchState, words: Tensor) -> tuple[Tensor, SearchState]:
         """The scores of words by the scorer, {…, beam, reading}, and its state after the last one. last: {…, beam}"""
@@ -229,9 +229,9 @@ class Lexicon:
     def _at_end(self, last: Tensor, before: SearchState) -> Tensor:
         """The score of the end of a text after its last word. {…}"""
         if self._eos is not None:
-            eos, one = full(dims=[], fill_value=self._eos, dtype="int64", device=last.device), Dim(1, name="end")
-            words = set_sparse_dim(expand_dims(eos, [*last.dims, one]), self.words)
-            return gather(self._of_words(last, before, words)[0], indices=0, axis=one)
+            eos, end_dim = full(dims=[], fill_value=self._eos, dtype="int64", device=last.device), Dim(1, name="end")
+            words = set_sparse_dim(expand_dims(eos, [*last.dims, end_dim]), self.words)
+            return gather(self._of_words(last, before, words)[0], indices=0, axis=end_dim)
         if not hasattr(self.scorer, "final"):
             return full(dims=[], fill_value=0.0, device=last.device)
         final: Tensor = self.scorer.final(state_after(self.scorer, last, before))
@@ -318,9 +318,9 @@ class Lexicon:
         def taken(x: Any) -> Any:
             if not isinstance(x, Tensor):
                 return x
-            rest = [dim for dim in x.dims if dim not in (*dims, joint)]
+            behind = [dim for dim in x.dims if dim not in (*dims, joint)]
             kept = gather(x, indices=places, axis=joint)
-            kept = kept.copy_transpose([*(self._rank if dim is analysis else dim for dim in dims), *rest])
+            kept = kept.copy_transpose([*(self._rank if dim is analysis else dim for dim in dims), *behind])
             return replace_dim(kept, in_dim=self._rank, out_dim=analysis)[0]
 
         best = {name: taken(column) for name, column in joined.items()}
@@ -381,21 +381,21 @@ def _pairs(fn: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Any:
     return map_pairs(lambda one, other: fn(one, other) if isinstance(one, Tensor) else one, a, b)
 
 
-def _numbers(given: Iterable[str], words: Dim) -> dict[str, int]:
+def _numbers(texts: Iterable[str], words: Dim) -> dict[str, int]:
     """The number of each word."""
-    known = {} if words.vocab is None else {text: number for number, text in enumerate(words.vocab.labels)}
-    lacking = next((word for word in given if word not in known), None)
+    numbers = {} if words.vocab is None else {text: number for number, text in enumerate(words.vocab.labels)}
+    lacking = next((word for word in texts if word not in numbers), None)
     if lacking is not None:
         raise DimError("Lexicon: `words` lacks a word", got=repr(lacking), expected=words.describe())
-    return {word: known[word] for word in given}
+    return {word: numbers[word] for word in texts}
 
 
-def _rows(word: str, given: Any, labels: Dim) -> list[tuple[int, ...]]:
+def _rows(word: str, value: Any, labels: Dim) -> list[tuple[int, ...]]:
     """The spellings of a word, as numbers of labels."""
-    several = isinstance(given, set | frozenset) or (
-        isinstance(given, list | tuple) and bool(given) and all(isinstance(each, list | tuple) for each in given)
+    is_group = isinstance(value, set | frozenset) or (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(entry, list | tuple) for entry in value)
     )
-    rows = [tuple(numbers_of(each, labels)) for each in (given if several else [given])]
+    rows = [tuple(numbers_of(entry, labels)) for entry in (value if is_group else [value])]
     if not rows or not all(rows):
         raise ParameterError("Lexicon: a word has no labels", got=repr(word), expected='such as {"the": "DH AH"}')
     return rows

@@ -105,40 +105,40 @@ def _counts(lines: _Lines) -> list[int]:
     return counts
 
 
-def _section(lines: _Lines, found: Arpa, counts: list[int]) -> None:
+def _section(lines: _Lines, model: Arpa, counts: list[int]) -> None:
     """Reads the n-grams of one order, and the line behind them."""
-    order = len(found.log_probs) + 1
+    order = len(model.log_probs) + 1
     match = SECTION.fullmatch(lines.line)
     if match is None or int(match[1]) != order or order > len(counts):
         expected = f"\\{order}-grams:" if order <= len(counts) else "\\end\\"
         raise lines.error("unexpected line", expected)
     section: dict[tuple[int, ...], float] = {}
-    found.log_probs.append(section)
+    model.log_probs.append(section)
     while not lines.next("\\end\\").startswith("\\"):
         fields = re.split("[ \t]+", lines.line)
         if not order + 1 <= len(fields) <= order + 2:
             raise lines.error(f"not a {order}-gram", f"log-probability, {order} words, perhaps a backoff weight")
-        words = _numbers(lines, found, fields[1 : order + 1])
+        words = _numbers(lines, model, fields[1 : order + 1])
         if words in section:
             raise lines.error(f"the {order}-gram occurs twice")
         section[words] = _number(lines, fields[0], "log-probability")
         if len(fields) == order + 2:
             backoff = _number(lines, fields[-1], "backoff weight")
             if backoff:
-                found.backoffs[words] = backoff
+                model.backoffs[words] = backoff
     if len(section) != counts[order - 1]:
         raise lines.error(f"{len(section)} {order}-grams came before", f"{counts[order - 1]}, as its head says")
 
 
-def _numbers(lines: _Lines, found: Arpa, words: list[str]) -> tuple[int, ...]:
+def _numbers(lines: _Lines, model: Arpa, words: list[str]) -> tuple[int, ...]:
     """The numbers of the words of an n-gram, whose beginning must be an n-gram too."""
     if len(words) == 1:
-        return (found.words.setdefault(words[0], len(found.words)),)
+        return (model.words.setdefault(words[0], len(model.words)),)
     for word in words:
-        if word not in found.words:
+        if word not in model.words:
             raise lines.error(f"{word!r} is not among the 1-grams")
-    numbers = tuple(found.words[word] for word in words)
-    if numbers[:-1] not in found.log_probs[len(words) - 2]:
+    numbers = tuple(model.words[word] for word in words)
+    if numbers[:-1] not in model.log_probs[len(words) - 2]:
         raise lines.error(f"its context {' '.join(words[:-1])!r} is not among the {len(words) - 1}-grams")
     return numbers
 
@@ -340,20 +340,20 @@ def _longest(gram: tuple[int, ...], nodes: Mapping[tuple[int, ...], int]) -> tup
     return gram
 
 
-def _word(vocab: Vocab, number: int, known: Container[str], words: Mapping[str, str]) -> str:
+def _word(vocab: Vocab, number: int, model: Container[str], words: Mapping[str, str]) -> str:
     """The word of a label; of several names "</s>", if it is one of them, otherwise one that is known."""
     text = vocab.decode(number)
     names = [text, *(name for name, label in vocab.aliases.items() if label == number)]
-    return words.get(text) or (END if END in names else next((name for name in names if name in known), text))
+    return words.get(text) or (END if END in names else next((name for name in names if name in model), text))
 
 
-def words_of(labels: Dim, known: Container[str], words: Mapping[str, str], unknown: str | None, who: str) -> list[str]:
+def words_of(labels: Dim, model: Container[str], words: Mapping[str, str], unknown: str | None, who: str) -> list[str]:
     """The word of each label. Raises DimError with the label whose word is not known."""
     if labels.vocab is None:
         raise DimError(f"{who}: the labels have no texts", got=labels, hint='rf.Dim(…, name="labels", vocab=[…])')
-    texts = [_word(labels.vocab, number, known, words) for number in range(labels.get_dim_value())]
-    lacking = [(i, text) for i, text in enumerate(texts) if text not in known]
-    if lacking and (unknown is None or unknown not in known):
+    texts = [_word(labels.vocab, number, model, words) for number in range(labels.get_dim_value())]
+    lacking = [(i, text) for i, text in enumerate(texts) if text not in model]
+    if lacking and (unknown is None or unknown not in model):
         number, text = lacking[0]
         tail = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise DimError(
@@ -362,7 +362,7 @@ def words_of(labels: Dim, known: Container[str], words: Mapping[str, str], unkno
             expected="labels that are words of the model",
             hint=f'words={{"{text}": "</s>"}} names its word; unknown="<unk>" stands for all others',
         )
-    return [text if text in known else str(unknown) for text in texts]
+    return [text if text in model else str(unknown) for text in texts]
 
 
 NONE = -1

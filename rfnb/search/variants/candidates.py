@@ -53,16 +53,16 @@ def _dim(size: int) -> Dim:
     return Dim(size, name="candidates")
 
 
-def parted(found: Any, wide: Dim, after: Dim) -> tuple[Any, Pruned | None]:
-    """The hypotheses among the best candidates, and the other candidates. found: labels, parents, scores and others."""
+def parted(best: Any, wide: Dim, after: Dim) -> tuple[Any, Pruned | None]:
+    """The hypotheses among the best candidates, and the other candidates. best: labels, parents, scores and others."""
     if wide is after:
-        return found, None
+        return best, None
     count = after.get_dim_value()
     hypotheses = map_leaves(
         lambda x: x if x is None or wide not in x.dims else slice_along(x, axis=wide, size=count, out_dim=after)[0],
-        found,
+        best,
     )
-    return hypotheses, Pruned(*(slice_along(x, axis=wide, start=count)[0] for x in found[:3]))
+    return hypotheses, Pruned(*(slice_along(x, axis=wide, start=count)[0] for x in best[:3]))
 
 
 def left_over(chosen: Any, best: Any, axis: Dim, after: Dim, wide: Dim) -> Pruned:

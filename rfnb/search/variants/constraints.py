@@ -95,8 +95,8 @@ def labels_of(label: Tensor) -> Dim:
 
 def is_label(which: int | str | Sequence[int | str], labels: Dim, device: str | None) -> Tensor:
     """Which of the labels it is, or one of several. {labels} bool"""
-    several = [which] if isinstance(which, int | str) else which
-    return among(range_over_dim(labels, device=device), numbers_of(several, labels))
+    choices = [which] if isinstance(which, int | str) else which
+    return among(range_over_dim(labels, device=device), numbers_of(choices, labels))
 
 
 def number_of(which: int | str, labels: Dim) -> int:
@@ -111,11 +111,11 @@ def number_of(which: int | str, labels: Dim) -> int:
     return int(which)
 
 
-def numbers_of(given: str | Sequence[int | str], labels: Dim) -> list[int]:
+def numbers_of(values: str | Sequence[int | str], labels: Dim) -> list[int]:
     """The numbers of the labels of a text, or of labels. Raises ParameterError for those that the dim does not have."""
-    if isinstance(given, str):
-        return [int(number) for number in _vocab_of(labels, given).encode(given)]
-    return [number_of(label, labels) for label in given]
+    if isinstance(values, str):
+        return [int(number) for number in _vocab_of(labels, values).encode(values)]
+    return [number_of(label, labels) for label in values]
 
 
 def _vocab_of(labels: Dim, text: str) -> Vocab:
