@@ -51,7 +51,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
 from rfnb.ops.random import random as draw_numbers
 from rfnb.trace.pause import warn_of_inner
-from rfnb.trace.plain.pause_call import pause_here
+from rfnb.trace.plain.record import pause_here
 from rfnb.trace.record.record import LoopRecord, Recorder, current_recorder, current_side, unwrap
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
