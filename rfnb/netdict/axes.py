@@ -207,6 +207,11 @@ def without(x: Tensor, *dims: Dim | None) -> list[Dim]:
     return [dim for dim in x.dims if dim not in dims]
 
 
+def with_last(order: Sequence[Dim], *last: Dim | None) -> list[Dim]:
+    """An order of dims in which those of `last` that it has come last."""
+    return [*(dim for dim in order if dim not in last), *(dim for dim in last if dim in order)]  # type: ignore[list-item]
+
+
 def time_of(template: Tensor) -> Dim | None:
     """The first dim of frames of a template."""
     axes = AxisOrder(template.dims, template.feature_dim, static_time=False).time()

@@ -13,7 +13,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.arguments import Count, Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims
+from rfnb.netdict.axes import NetworkDims, without
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import input_first, renamed, renaming
 from rfnb.netdict.layers.activations import activation_of
@@ -53,16 +53,13 @@ class Spatial(Layer):
         return {dim: f"{self.name}:conv:s{i}" for i, dim in enumerate(self.out_spatial_dims or self.new_dims)}
 
 
-class Sliding(Spatial):
+class Sliding(Spatial, without_effect="use_channel_first auto_use_channel_first use_time_mask"):
     """What convolution and pooling share: windows that slide over spatial axes."""
 
     padding: Any = value("same", str, int, list, tuple)
     strides: Any = value(None, int, list, tuple)
     dilation_rate: Any = value(1, int, list, tuple)
     in_spatial_dims: Any = value(None, str, list, tuple, Dim)
-    use_channel_first: Any = value(None)
-    auto_use_channel_first: Any = value(None)
-    use_time_mask: Any = value(None)
 
     def slide(self, x: Tensor, sizes: Sequence[int]) -> None:
         """Sets the spatial dims, the new ones, and what slides over them."""
@@ -156,13 +153,9 @@ class Conv(Sliding, layer_class="conv"):
         sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
         self.slide(x, sizes)
         self.in_dim = x.feature_dim
-        local = NetworkDims()
-        widths: list[Dim] = []
-        for size in sizes:
-            widths.append(local.static(size, widths))
-        self.widths = widths
+        self.widths = NetworkDims().shape(sizes, feature=False)
         per_group = self.in_dim if self.groups == 1 else self.in_dim // self.groups
-        dims = [*widths, per_group, self.out_dim]
+        dims = [*self.widths, per_group, self.out_dim]
         self.of_filter = None if filter is None else renaming(filter, dims)
         self.of_bias = None if bias is None else renaming(bias, [self.out_dim])
         if filter is None:
@@ -175,11 +168,8 @@ class Conv(Sliding, layer_class="conv"):
         """Sets the axes that the options add; gives the template with them, in the declared order."""
         feature = x.feature_dim
         assert feature is not None
-        order = [dim for dim in x.dims if dim is not feature]
-        self.ones: list[Dim] = []
-        for _ in range(self.input_expand_dims):
-            self.ones.append(self.pool.static(1, [*x.dims, *self.ones]))
-        order += self.ones
+        self.ones = self.pool.shape([1] * self.input_expand_dims, x.dims, feature=False)
+        order = [*without(x, feature), *self.ones]
         self.pieces: tuple[Dim, list[Dim]] | None = None
         if self.input_add_feature_dim:
             self.ones.append(self.pool.feature(1, [*x.dims, *self.ones]))
@@ -204,27 +194,16 @@ class Conv(Sliding, layer_class="conv"):
 
     def compute(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """{…, spatial…, in} → {…, spatial'…, out}"""
-        assert self.out_dim is not None
         x = self._with_axes(x)
         params = self.params
         weight = params["W"] if filter is None else renamed(filter, self.of_filter)
         shift = params.get("bias") if bias is None else renamed(bias, self.of_bias)
         x, spatial, margins, _ = self.placed(x)
         y, _ = conv(
-            x,
-            in_dim=self.in_dim,
-            out_dim=self.out_dim,
-            in_spatial_dims=spatial,
-            out_spatial_dims=self.new_dims,
-            filter=weight,
-            filter_size=self.widths,
-            padding=margins,
-            strides=self.steps,
-            dilation_rate=self.dilations,
-            groups=self.groups,
-            bias=shift,
-            use_mask=False,
-        )
+            x, in_dim=self.in_dim, out_dim=self.out_dim, in_spatial_dims=spatial, out_spatial_dims=self.new_dims,
+            filter=weight, filter_size=self.widths, padding=margins, strides=self.steps, dilation_rate=self.dilations,
+            groups=self.groups, bias=shift, use_mask=False,
+        )  # fmt: skip
         return self.given_back(y)
 
 
@@ -251,16 +230,9 @@ class Pool(Sliding, layer_class="pool"):
 
         def pooled(x: Tensor) -> Tensor:
             return pool(
-                x,
-                mode=self.mode,
-                pool_size=self.sizes,
-                padding=around,
-                dilation_rate=self.dilations,
-                strides=self.steps,
-                in_spatial_dims=spatial,
-                out_spatial_dims=self.new_dims,
-                use_mask=False,
-            )[0]
+                x, mode=self.mode, pool_size=self.sizes, padding=around, dilation_rate=self.dilations,
+                strides=self.steps, in_spatial_dims=spatial, out_spatial_dims=self.new_dims, use_mask=False,
+            )[0]  # fmt: skip
 
         if not masks:
             return pooled(x)
@@ -299,10 +271,7 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
         self.spatial = spatial if self.in_spatial_dims is None else list(self.pool.find(self.in_spatial_dims, x))
         self.in_dim = x.feature_dim
         self.steps = per_axis(sizes if self.strides is None else self.strides, len(sizes))
-        local = NetworkDims()
-        widths: list[Dim] = []
-        for size in [*sizes, *([1] if len(sizes) == 1 else [])]:
-            widths.append(local.static(size, widths))
+        widths = NetworkDims().shape([*sizes, *([1] if len(sizes) == 1 else [])], feature=False)
         self.widths, self.ones = widths[: len(sizes)], widths[len(sizes) :]
         dims = [*widths, self.out_dim, self.in_dim]
         self.parameter("W_native_transposed_conv", dims, initial_values(self.forward_weights_init))
@@ -311,7 +280,6 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, spatial…, in} → {…, spatial'…, out}"""
-        assert self.out_dim is not None
         params = self.params
         weight: Tensor = params["W_native_transposed_conv"]
         for dim in self.ones:
@@ -319,19 +287,10 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
         if self.in_dim is self.out_dim:  # of equal dims, the op takes the one with the higher priority as the input
             out, into = weight.dims[-2:]
             weight = input_first(weight, out, into, self.in_dim)
-        y, out_dims = transposed_conv(
-            x,
-            in_dim=self.in_dim,
-            out_dim=self.out_dim,
-            in_spatial_dims=self.spatial,
-            filter=weight,
-            filter_size=self.widths,
-            padding=self.padding.lower(),
-            remove_padding=self.remove_padding,
-            output_padding=self.output_padding,
-            strides=self.steps,
-            bias=params.get("bias"),
+        y, [*self.new_dims] = transposed_conv(
+            x, in_dim=self.in_dim, out_dim=self.out_dim, in_spatial_dims=self.spatial, filter=weight,
+            filter_size=self.widths, padding=self.padding.lower(), remove_padding=self.remove_padding,
+            output_padding=self.output_padding, strides=self.steps, bias=params.get("bias"),
             use_mask=self.spec.batch_independent,
-        )
-        self.new_dims = list(out_dims)
+        )  # fmt: skip
         return self.given_back(y)

@@ -7,7 +7,6 @@ from functools import reduce
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
@@ -17,6 +16,7 @@ from rfnb.netdict.config.tf_names import Padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.activations import activation_of
 from rfnb.netdict.options import layer, value
+from rfnb.netdict.resolve import entry_of
 from rfnb.ops.math import add, combine_bc, compare_bc, mul, sub, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim, squeeze
 
@@ -46,12 +46,10 @@ class Evaluated(Layer, joins=False, broadcasts=True):
     def evaluated(self, *sources: Tensor) -> Tensor:
         """The value of the expression. {…}, {…} → {…}"""
         orders = [order_now(order, x) for order, x in zip(self.orders, sources, strict=True)]
-        y, order = self.computation(sources, orders)
-        if self.order != order:
-            self.order = order
+        y, self.order = self.computation(sources, orders)
         y = set_sparse_dim(y, self._labels(y, sources[0]) if sources else None)
         feature = feature_of_any(y, sources)
-        last_dim = order[-1] if order else None
+        last_dim = self.order[-1] if self.order else None
         if feature is None and last_dim is not None and last_dim.dimension is not None and y.sparse_dim is None:
             feature = last_dim
         return set_feature_dim(y, feature)
@@ -83,20 +81,18 @@ class Combine(Evaluated, layer_class="combine"):
 
     def setup(self, *sources: Any, **inputs: Any) -> None:
         """b {features}, if there is a bias."""
-        if self.kind != "eval" and self.kind not in KINDS:
-            hint = did_you_mean(self.kind, KINDS)
-            raise NetworkError(f"there is no kind {self.kind!r}", expected=", ".join([*KINDS, "eval"]), hint=hint)
-        if self.kind == "eval":
+        self.op = entry_of({**KINDS, "eval": "eval"}, self.kind, f"there is no kind {self.kind!r}")
+        if self.op == "eval":
             self.begin(*sources)
         if self.with_bias and sources[0].feature_dim is not None:
             self.parameter("b", [sources[0].feature_dim], 0.0)
 
     def compute(self, *sources: Tensor) -> Tensor:
         """{…}, {…} → {… of all}"""
-        if self.kind == "eval":
+        if self.op == "eval":
             y = self.evaluated(*sources)
         else:
-            y = reduce(lambda a, b: _combined(a, KINDS[self.kind], b), sources)
+            y = reduce(lambda a, b: _combined(a, self.op, b), sources)
             if self.kind == "average":
                 y = y * (1.0 / len(sources))
         if self.with_bias:
@@ -156,19 +152,13 @@ class Switch(Layer, layer_class="switch", sourceless=True, joins=False):
         matched = [renamed(x, self.renames.get(name, ())) for name, x in pairs]
         self.check_broadcast([(x.dims, x.feature_dim) for x in matched])
 
-    def compute(self, condition: Any = None, true_from: Any = None, false_from: Any = None) -> Tensor:
+    def compute(self, **inputs: Tensor) -> Tensor:
         """{…}, {…}, {…} → {… of all}"""
-        inputs = {"condition": condition, "true_from": true_from, "false_from": false_from}
-        condition, true_from, false_from = (
-            x if x is None else renamed(x, self.renames.get(name, ())) for name, x in inputs.items()
-        )
-        a = self.true_from if true_from is None else true_from
-        b = self.false_from if false_from is None else false_from
-        if condition is None:
-            raise NetworkError(
-                "switch: the condition must be a layer", got=self.condition, expected='"condition": "layer"'
-            )
-        condition, a, b = _without_ones(condition, a, b)
+        inputs = {name: renamed(x, self.renames.get(name, ())) for name, x in inputs.items()}
+        if "condition" not in inputs:
+            fault, expected = "switch: the condition must be a layer", '"condition": "layer"'
+            raise NetworkError(fault, got=self.condition, expected=expected)
+        condition, a, b = _without_ones(*self.inputs_of(inputs).values())
         y = where(condition, a, b, allow_broadcast_all_sources=True)
         return set_feature_dim(y, feature_of_any(y, [x for x in (a, b) if isinstance(x, Tensor)]))
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.options import REQUIRED, layer, value
+from rfnb.netdict.resolve import required
 from rfnb.ops.grad import gradient, set_requires_gradient, stop_gradient
 from rfnb.ops.loss import ctc_best_path, ctc_loss
 from rfnb.ops.math import cast, is_finite, log, maximum, where
@@ -29,14 +29,13 @@ class _Aligned(Layer):
 
     def setup(self, x: Tensor, labels: Tensor) -> None:
         """The axes. Raises NetworkError if one is missing."""
-        frames, spoken = time_of(x), time_of(labels)
-        if frames is None or x.feature_dim is None or spoken is None or labels.sparse_dim is None:
-            fault = f"{self.layer_class} aligns scores of all frames with a sequence of labels"
-            raise NetworkError(fault, got=f"{x.describe_dims()}, {labels.describe_dims()}")
+        fault = f"{self.layer_class} aligns scores of all frames with a sequence of labels"
+        got = f"{x.describe_dims()}, {labels.describe_dims()}"
+        self.frames, self.classes = required(time_of(x), fault, got), required(x.feature_dim, fault, got)
+        self.spoken, self.labels_dim = required(time_of(labels), fault, got), required(labels.sparse_dim, fault, got)
         if self.input_type not in ("prob", "log_prob"):
             fault = f"{self.layer_class}: unknown input_type"
             raise NetworkError(fault, got=self.input_type, expected="prob or log_prob")
-        self.frames, self.classes, self.spoken = frames, x.feature_dim, spoken
 
     def scores(self, x: Tensor) -> Tensor:
         """The logarithms of the source. {…} → the same, without gradients"""
@@ -53,7 +52,7 @@ class _Aligned(Layer):
         }
 
 
-class FastBaumWelch(_Aligned, layer_class="fast_bw"):
+class FastBaumWelch(_Aligned, layer_class="fast_bw", without_effect="sprint_opts staircase_seq_len_source"):
     """How probable each class is in each frame, given the labels: over all alignments (Baum et al. 1970).
 
     The alignments are those of CTC, with the last class as blank. {…, time, classes} → the same, without gradients
@@ -64,8 +63,6 @@ class FastBaumWelch(_Aligned, layer_class="fast_bw"):
     tdp_scale: float = value(1.0, float)
     am_scale: float = value(1.0, float)
     min_prob: float = value(0.0, float)
-    sprint_opts: Any = value(None)
-    staircase_seq_len_source: Any = value(None)
 
     @classmethod
     def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, object]:
@@ -108,6 +105,7 @@ class ForcedAlign(_Aligned, layer_class="forced_align"):
     topology: str = value(REQUIRED, str)
     blank_idx: int = value(-1, int)
     blank_included: bool = value(False, bool)
+    result_feature = None  # these are labels
 
     @classmethod
     def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, object]:
@@ -117,7 +115,7 @@ class ForcedAlign(_Aligned, layer_class="forced_align"):
     def setup(self, x: Tensor, labels: Tensor) -> None:
         """Checks that the classes are the labels and the blank."""
         super().setup(x, labels)
-        size, count = self.classes.get_dim_value(), labels.sparse_dim.get_dim_value()  # type: ignore[union-attr]
+        size, count = self.classes.get_dim_value(), self.labels_dim.get_dim_value()
         last = self.blank_idx in (-1, size - 1)
         if count != size - (not self.blank_included) or not (last or self.blank_included):
             got = f"{count} labels, {size} classes, blank_idx {self.blank_idx}, blank_included {self.blank_included}"
@@ -133,7 +131,3 @@ class ForcedAlign(_Aligned, layer_class="forced_align"):
         normalizer = reduce_sum(reduce_logsumexp(scores, axis=self.classes), axis=self.frames)
         self.last.parts = {"scores": normalizer - ctc_loss(logits=scores, max_approx=True, **spaces)}
         return cast(set_sparse_dim(path, self.classes), "int32")
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """None: these are labels."""
-        return None

@@ -5,7 +5,7 @@ edit_distance_table and optimal_completions are the edit distance to a target, l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -17,6 +17,7 @@ from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.losses import loss_by_name, on_frames_of
 from rfnb.netdict.options import REQUIRED, layer, value
+from rfnb.netdict.resolve import required
 from rfnb.ops.concat import concat
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.index import gather
@@ -77,9 +78,8 @@ class EditDistance(Layer, layer_class="edit_distance", sourceless=True):
 
     def compute(self, a: Tensor, b: Tensor) -> Tensor:
         """{…, a}, {…, b} → {…}"""
-        first, second = time_of(a), time_of(b)
-        if first is None or second is None:
-            raise NetworkError("edit_distance needs two sequences", got=f"{a.describe_dims()}, {b.describe_dims()}")
+        got = f"{a.describe_dims()}, {b.describe_dims()}"
+        first, second = (required(time_of(x), "edit_distance needs two sequences", got) for x in (a, b))
         a, b = (set_sparse_dim(cast(x, "int64"), None) for x in (a, b))
         return edit_distance(a, first, b, second)
 
@@ -105,14 +105,10 @@ class _ToTarget(Layer):
 
     def setup(self, x: Tensor, labels: Tensor) -> None:
         """The axis of the rows: one entry more than the target has."""
-        frames = time_of(labels)
-        if frames is None or labels.sparse_dim is None:
-            raise NetworkError(
-                f"{self.layer_class}: the target is not a sequence of labels", got=labels.describe_dims()
-            )
-        if self.loop is None:
-            raise NetworkError(f"{self.layer_class} is a layer of a loop", expected='in the "unit" of a rec layer')
-        self.frames, self.row = frames, 1 + frames
+        fault, got = f"{self.layer_class}: the target is not a sequence of labels", labels.describe_dims()
+        self.frames, self.labels_dim = required(time_of(labels), fault, got), required(labels.sparse_dim, fault, got)
+        required(self.loop, f"{self.layer_class} is a layer of a loop", expected='in the "unit" of a rec layer')
+        self.result_feature = self.row = 1 + self.frames
 
 
 class EditDistanceTable(
@@ -156,10 +152,6 @@ class EditDistanceTable(
         """The row so far."""
         return set_feature_dim(state["row"], self.row)
 
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The axis of the row."""
-        return self.row
-
 
 class OptimalCompletions(_ToTarget, layer_class="optimal_completions"):
     """For each label that may come next, the smallest edit distance that is possible then. {…, row} → {…, labels}
@@ -170,16 +162,15 @@ class OptimalCompletions(_ToTarget, layer_class="optimal_completions"):
     def setup(self, x: Tensor, labels: Tensor) -> None:
         """The labels."""
         super().setup(x, labels)
-        assert labels.sparse_dim is not None
-        size = max(labels.sparse_dim.get_dim_value(), (self.blank_idx or 0) + 1)
-        self.out_dim = labels.sparse_dim if size == labels.sparse_dim.dimension else self.pool.feature(size, x.dims)
+        size = max(self.labels_dim.get_dim_value(), (self.blank_idx or 0) + 1)
+        self.out_dim = self.labels_dim if size == self.labels_dim.dimension else self.pool.feature(size, x.dims)
+        self.result_feature = self.out_dim
         if self.row not in x.dims:
             expected = '"from": "prev:table", an edit_distance_table with the same target'
             raise NetworkError("optimal_completions: the source is not a row", got=x.describe_dims(), expected=expected)
 
     def compute(self, x: Tensor, labels: Tensor) -> Tensor:
         """{…, row} → {…, labels}"""
-        assert self.out_dim is not None
         distance, label = reduce_min(x, axis=self.row), _range(self.out_dim)
         differs = cast(compare_bc(_number(labels), "!=", label), "int32")
         longer = reduce_min(gather(x, indices=_range(self.frames), axis=self.row) + differs, axis=self.frames)
@@ -187,10 +178,6 @@ class OptimalCompletions(_ToTarget, layer_class="optimal_completions"):
         if self.blank_idx is not None:
             y = where(equal(label, self.blank_idx), distance, y)
         return set_feature_dim(y, self.out_dim)
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The labels."""
-        return self.out_dim
 
 
 def _number(labels: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, with_last
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import BATCH_NORM, BatchNormCall
 from rfnb.netdict.layers.activations import activation_of
@@ -133,4 +133,4 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The axis comes last."""
-        return [*(dim for dim in order if dim is not self.over), self.over]
+        return with_last(order, self.over)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from rfnb.core.tensor.parameter import Parameter
@@ -17,13 +18,11 @@ from rfnb.ops.control import cond
 SIDES = ("true_layer", "false_layer")
 
 
-class Subnetwork(Layer, layer_class="subnetwork", joins=False):
+class Subnetwork(Layer, layer_class="subnetwork", joins=False, without_effect="load_on_init rename"):
     """A net in a net: its layers are the submodules, and its output is that of its layer "output"."""
 
     subnetwork: Any = value(None)
     concat_sources: bool = value(True, bool)
-    load_on_init: Any = value(None)
-    rename: Any = value(None)
 
     def compute(self, output: Tensor) -> Tensor:
         """{…} → the same"""
@@ -84,9 +83,9 @@ class Cond(LayerOfNets, layer_class="cond", sourceless=True, joins=False, can_le
     def compute(self, *sources: Tensor, condition: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → {…}"""
         if condition.device == "meta":
-            sides = [self._side(side, inputs) for side in SIDES]
-            return sides[0]
-        return cond(condition, lambda: self._side("true_layer", inputs), lambda: self._side("false_layer", inputs))
+            first, _ = (self._side(side, inputs) for side in SIDES)
+            return first
+        return cond(condition, *(partial(self._side, side, inputs) for side in SIDES))
 
     def _side(self, side: str, inputs: dict[str, Tensor]) -> Tensor:
         inner = self.inner.nets.get(side)

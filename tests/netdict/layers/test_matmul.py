@@ -125,3 +125,17 @@ def test_the_features_are_the_last_axis_of_a_fixed_size():
         "output": {"class": "dot", "red1": "F", "red2": "F", "var1": "T", "var2": "T", "from": ["s", "r"]},
     }, {"data": {"dim": 5}}, 0)  # fmt: skip
     assert net.template("output").feature_dim.dimension == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "dims"), [({}, "{batch:3, feature:5, feature:1}"), ({"add_var2_if_empty": False}, "{batch:3, feature:5}")]
+)
+def test_before_version_3_no_axes_are_none_and_are_not_the_default(more, dims):
+    weights = {"class": "reduce", "mode": "mean", "axes": "F", "from": "data"}
+    dot = {"class": "dot", "red1": "T", "red2": "T", "var1": "F", "from": ["data", "weights"]}
+    net, found = computed({"weights": weights, "output": {**dot, "var2": None, **more}}, {"data": {"dim": 5}}, 0)
+    assert net.template("output").describe_dims() == dims
+    frames = [x[:n] for x, n in zip(X, LENGTHS, strict=True)]
+    np.testing.assert_allclose(found.reshape(3, 5), [x.T @ x.mean(1) for x in frames], atol=1e-5)
+    with pytest.raises(NetworkError, match="reduced, and kept"):
+        computed({"weights": weights, "output": dot}, {"data": {"dim": 5}}, 0)

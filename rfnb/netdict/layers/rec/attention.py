@@ -10,10 +10,11 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, with_last
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.initializers import initial_values
 from rfnb.netdict.options import REQUIRED, layer, value
+from rfnb.netdict.resolve import required
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, combine_bc, exp, round, square, tanh
@@ -36,9 +37,8 @@ class GenericAttention(Layer, layer_class="generic_attention", sourceless=True):
             if new is not base.feature_dim:
                 weights = replace_dim(weights, in_dim=old, out_dim=new)[0]
         if frames not in weights.dims:
-            raise NetworkError(
-                "the weights are not of the frames of the base", got=weights.describe_dims(), expected=f"with {frames}"
-            )
+            fault = "the weights are not of the frames of the base"
+            raise NetworkError(fault, got=weights.describe_dims(), expected=f"with {frames}")
         for dim in weights.dims if self.auto_squeeze else ():
             if dim.dimension == 1 and dim not in base.dims and not dim.is_batch_dim():
                 weights = squeeze(weights, dim)
@@ -47,8 +47,7 @@ class GenericAttention(Layer, layer_class="generic_attention", sourceless=True):
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The features of the base come last."""
-        features = [dim for dim in order if dim is self.spec.feature_dim]
-        return [*(dim for dim in order if dim is not self.spec.feature_dim), *features]
+        return with_last(order, self.spec.feature_dim)
 
 
 class DotAttention(Layer, layer_class="dot_attention"):
@@ -70,8 +69,7 @@ class DotAttention(Layer, layer_class="dot_attention"):
 
     def energy(self, x: Tensor, base_ctx: Tensor) -> Tensor:
         """{…, n}, {…, time, n} → {…, time}"""
-        assert base_ctx.feature_dim is not None
-        energy = matmul(base_ctx, x, reduce=base_ctx.feature_dim)
+        energy = matmul(base_ctx, x, reduce=features_of(base_ctx))
         return energy if self.energy_factor is None else energy * self.energy_factor
 
 
@@ -80,21 +78,21 @@ class ConcatAttention(DotAttention, layer_class="concat_attention"):
 
     def setup(self, x: Tensor, base: Tensor, base_ctx: Tensor) -> None:
         """v {n}"""
-        assert base_ctx.feature_dim is not None
-        self.v = self.parameter("v", [base_ctx.feature_dim], initial_values("glorot_uniform"))
+        self.v = self.parameter("v", [features_of(base_ctx)], initial_values("glorot_uniform"))
 
     def energy(self, x: Tensor, base_ctx: Tensor) -> Tensor:
         """{…, n}, {…, time, n} → {…, time}"""
-        assert base_ctx.feature_dim is not None
-        return matmul(tanh(base_ctx + x), self.v, reduce=base_ctx.feature_dim)
+        return matmul(tanh(base_ctx + x), self.v, reduce=features_of(base_ctx))
 
 
 def frames_of(base: Tensor) -> Dim:
     """The axis that attention sums over. Raises NetworkError if there is none."""
-    frames = time_of(base)
-    if frames is None:
-        raise NetworkError("the base has no frames", got=base.describe_dims(), expected="{batch, time, features}")
-    return frames
+    return required(time_of(base), "the base has no frames", base.describe_dims(), "{batch, time, features}")
+
+
+def features_of(x: Tensor) -> Dim:
+    """The feature dim. Raises NetworkError if there is none."""
+    return required(x.feature_dim, "attention needs features", x.describe_dims())
 
 
 def _with_features_of(x: Tensor, other: Tensor) -> Tensor:
@@ -118,12 +116,10 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
 
     def setup(self, x: Tensor, base: Tensor) -> None:
         """The axes of the window, and of several positions."""
-        frames = time_of(base)
-        if frames is None:
-            raise NetworkError("the base has no frames", got=base.describe_dims(), expected="{batch, time, feature}")
+        self.frames, self.window = frames_of(base), Dim(self.window_size, name="window")
         if x.feature_dim is not None and x.feature_dim.dimension != 1:
             raise NetworkError("the source is more than a position", got=x.describe_dims(), expected="{batch}")
-        self.frames, self.window = frames, Dim(self.window_size, name="window")
+        self.result_feature = base.feature_dim
         self.inner = None if self.inner_size is None else Dim(self.inner_size, name="inner")
 
     def compute(self, x: Tensor, base: Tensor) -> Tensor:
@@ -138,11 +134,6 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
         near = gather(base, indices=at, axis=self.frames, clip_to_valid=True)
         return set_feature_dim(reduce_sum(near * weights, axis=self.window), base.feature_dim)
 
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """That of the base."""
-        return out.feature_dim
-
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The positions stand before the features, which come last."""
-        end = [dim for dim in (self.inner, self.spec.feature_dim) if dim is not None]
-        return [*(dim for dim in order if dim not in end), *end]
+        return with_last(order, self.inner, self.result_feature)

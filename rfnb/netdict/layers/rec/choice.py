@@ -9,9 +9,10 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims
+from rfnb.netdict.axes import NetworkDims, without
 from rfnb.netdict.layer import ChoosingLayer, Layer
 from rfnb.netdict.layer_call import exact_log
+from rfnb.netdict.layers.basic import Copy
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.search import SearchChoices, StepsOfSearch
 from rfnb.netdict.options import value
@@ -97,7 +98,7 @@ class Choice(ChoosingLayer, layer_class="choice", joins=False):
         assert self.loop is not None and self.loop.beam is not None
         templates = []
         for source in sources:
-            dims = [dim for dim in source.dims if dim not in (source.feature_dim, self.loop.beam)]
+            dims = without(source, source.feature_dim, self.loop.beam)
             if self.input_type == "regression":
                 return set_feature_dim(zeros([*dims, self.loop.beam, source.feature_dim]), source.feature_dim)  # type: ignore[list-item]
             templates.append(zeros([*dims, self.loop.beam], dtype="int32", sparse_dim=source.feature_dim))
@@ -204,12 +205,8 @@ class Decide(Layer, layer_class="decide"):
         return gather(x, indices=reduce_argmax(scores, axis=search.beam), axis=search.beam)
 
 
-class DecideKeepBeam(Layer, layer_class="decide_keep_beam", by_place=True):
+class DecideKeepBeam(Copy, layer_class="decide_keep_beam", by_place=True):
     """The source as it is; from a loop, the values by their places in the beam at each step. {…, beam} → the same"""
-
-    def compute(self, x: Tensor) -> Tensor:
-        """{…, beam} → the same"""
-        return x
 
 
 class SplitBatchBeam(Layer, layer_class="split_batch_beam"):

@@ -9,11 +9,12 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Count
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
-from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, with_last, without
 from rfnb.netdict.layer import SteppingLayer
+from rfnb.netdict.layers.basic import N_OUT
 from rfnb.netdict.layers.initializers import initial_values
 from rfnb.netdict.options import axis, layer, value
+from rfnb.netdict.resolve import required
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full, range_over_dim, zeros
 from rfnb.ops.index import gather
@@ -35,23 +36,21 @@ class PositionalEncoding(SteppingLayer, layer_class="positional_encoding"):
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The features: those of the source, if the encoding is added to it."""
-        self.features = x.feature_dim if self.add_to_input else self.out_dim or x.feature_dim
-        if self.features is None:
-            raise NetworkError("positional_encoding needs the number of its outputs", expected='"n_out": …')
+        features = x.feature_dim if self.add_to_input else self.out_dim or x.feature_dim
+        self.features = required(features, "positional_encoding needs the number of its outputs", expected=N_OUT)
 
     def compute(self, x: Tensor, offset: Tensor | None = None) -> Tensor:
         """{…, axis, …} → {…, axis, n_out}"""
         if self.constant >= 0:
-            return self._added(x, full(dims=_without(x, x.feature_dim), fill_value=self.constant, dtype="int32"))
+            return self._added(x, full(dims=without(x, x.feature_dim), fill_value=self.constant, dtype="int32"))
         positions = cast(range_over_dim(self.axis), "int32")
-        for dim in _without(x, x.feature_dim):
-            if dim is not self.axis:
-                positions = expand_dim(positions, dim)
+        for dim in without(x, x.feature_dim, self.axis):
+            positions = expand_dim(positions, dim)
         return self._added(x, positions, offset)
 
     def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """No step yet: −1."""
-        return State(position=full(dims=_without(x, x.feature_dim), fill_value=-1, dtype="int32"))
+        return State(position=full(dims=without(x, x.feature_dim), fill_value=-1, dtype="int32"))
 
     def step(self, state: State, x: Tensor, offset: Tensor | None = None) -> tuple[Tensor, State]:
         """{…} → {…, n_out}"""
@@ -60,7 +59,6 @@ class PositionalEncoding(SteppingLayer, layer_class="positional_encoding"):
         return self._added(x, at, offset if self.constant < 0 else None), State(position=position)
 
     def _added(self, x: Tensor, positions: Tensor, offset: Tensor | None = None) -> Tensor:
-        assert self.features is not None
         if offset is not None:
             positions = positions + cast(offset, positions.dtype)
         y = encoded(positions, self.features)
@@ -94,16 +92,12 @@ class RelativePositionalEncoding(SteppingLayer, layer_class="relative_positional
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """encoding_matrix {2 · clipping + 1, n_out}"""
-        if self.out_dim is None:
-            raise NetworkError("relative_positional_encoding needs the number of its outputs", expected='"n_out": …')
+        required(self.out_dim, "relative_positional_encoding needs the number of its outputs", expected=N_OUT)
         self.distances = Dim(2 * self.clipping + 1, name="distance")
         if not self.stepwise:
-            query = self.query_spatial_dim or self.axis or time_of(x)
-            if query is None:
-                raise NetworkError("the source has no frames", got=x.describe_dims(), expected='"query_spatial_dim": …')
-            self.query = query
-            self.axis = query
-            self.keys = self.key_value_spatial_dim or Dim(None, name=f"{query.name} of keys", kind="spatial")
+            query, expected = self.query_spatial_dim or self.axis or time_of(x), '"query_spatial_dim": …'
+            self.query = self.axis = required(query, "the source has no frames", x.describe_dims(), expected)
+            self.keys = self.key_value_spatial_dim or Dim(None, name=f"{self.query.name} of keys", kind="spatial")
         if not self.fixed:
             initial = initial_values(self.forward_weights_init)
             self.encoding_matrix = self.parameter("encoding_matrix", [self.distances, self.out_dim], initial)
@@ -133,7 +127,7 @@ class RelativePositionalEncoding(SteppingLayer, layer_class="relative_positional
 
     def first_state(self, x: Tensor) -> State:
         """No step yet."""
-        count = full(dims=_without(x, x.feature_dim) if self.spec.by_mask else [], fill_value=-1, dtype="int32")
+        count = full(dims=without(x, x.feature_dim) if self.spec.by_mask else [], fill_value=-1, dtype="int32")
         return State(count=count, so_far=Dim(0, name="so far"))
 
     def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
@@ -145,7 +139,6 @@ class RelativePositionalEncoding(SteppingLayer, layer_class="relative_positional
 
     def _vectors(self, distance: Tensor) -> Tensor:
         """{…} → {…, n_out}"""
-        assert self.out_dim is not None
         places = clip_by_value(distance, -self.clipping, self.clipping) + self.clipping
         if self.fixed:
             return set_feature_dim(encoded(places, self.out_dim), self.out_dim)
@@ -154,11 +147,4 @@ class RelativePositionalEncoding(SteppingLayer, layer_class="relative_positional
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """Queries, keys, features."""
-        if self.stepwise:
-            return order
-        tail: list[Any] = [self.query, self.keys, self.out_dim]
-        return [*(dim for dim in order if dim not in tail), *(dim for dim in tail if dim in order)]
-
-
-def _without(x: Tensor, dim: Dim | None) -> list[Dim]:
-    return [d for d in x.dims if d is not dim]
+        return order if self.stepwise else with_last(order, self.query, self.keys, self.out_dim)

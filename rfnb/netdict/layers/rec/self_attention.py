@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive, Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.layer import SteppingLayer
+from rfnb.netdict.axes import without
+from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.layers.initializers import initial_values
 from rfnb.netdict.options import axis, layer, value
 from rfnb.ops.attention import attend
@@ -23,9 +24,6 @@ from rfnb.ops.random import dropout
 from rfnb.ops.reduce import softmax
 from rfnb.ops.shape import merge_dims, replace_dim, set_feature_dim, split_dims
 from rfnb.ops.slice import slice as slice_
-
-if TYPE_CHECKING:
-    from rfnb.netdict.layer import Layer
 
 
 class SelfAttentionLayer(SteppingLayer, layer_class="self_attention"):
@@ -82,14 +80,14 @@ class SelfAttentionLayer(SteppingLayer, layer_class="self_attention"):
             )  # fmt: skip
             return self._joined(y)
         q, k, v = self._parts(x)
-        keys = next(dim for dim in key_shift.dims if dim is not self.axis and dim is not key_shift.feature_dim)
+        keys = without(key_shift, self.axis, key_shift.feature_dim)[0]
         k, v = (replace_dim(part, in_dim=self.axis, out_dim=keys)[0] for part in (k, v))
         newest = range_over_dim(self.axis) if self.attention_left_only else None
         return self._attended(q, k, v, keys, key_shift, last=newest)
 
     def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """No frames yet."""
-        batch, so_far = [dim for dim in x.dims if dim is not x.feature_dim], Dim(0, name="so far")
+        batch, so_far = without(x, x.feature_dim), Dim(0, name="so far")
         dims = {"k_left": self.keys_dim, "v_left": self.values_dim}
         tensors = {name: zeros([*batch, so_far, self.heads, dim], dtype=x.dtype) for name, dim in dims.items()}
         return State(**tensors, so_far=so_far, **no_frames(self, batch))
@@ -100,10 +98,9 @@ class SelfAttentionLayer(SteppingLayer, layer_class="self_attention"):
         k, keys, _ = with_frame(k, state, "k_left")
         v, _, count = with_frame(v, state, "v_left")
         if key_shift is not None:
-            distances = next(dim for dim in key_shift.dims if dim not in (key_shift.feature_dim, *q.dims))
-            key_shift = (
-                replace_dim(key_shift, in_dim=distances, out_dim=keys)[0] if distances is not keys else key_shift
-            )
+            distances = without(key_shift, key_shift.feature_dim, *q.dims)[0]
+            if distances is not keys:
+                key_shift, _ = replace_dim(key_shift, in_dim=distances, out_dim=keys)
         y = self._attended(q, k, v, keys, key_shift, last=state.get("count"))
         return y, State(k_left=k, v_left=v, so_far=keys, **count)
 
@@ -158,7 +155,7 @@ class CumConcat(SteppingLayer, layer_class="cum_concat", can_leave=False):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, out_spatial_dim}"""
-        order = [self.axis, *(dim for dim in x.dims if dim is not self.axis)]
+        order = [self.axis, *without(x, self.axis)]
         x = x.copy_transpose(order)
         lengths = range_over_dim(self.axis, dtype="int32", device="cpu") + 1
         y = convert_to_tensor(x.raw_tensor, dims=[self.so_far, *order[1:]], lengths={self.so_far: lengths})
@@ -168,7 +165,7 @@ class CumConcat(SteppingLayer, layer_class="cum_concat", can_leave=False):
         """No frames yet."""
         so_far = Dim(0, name="so far")
         frames = zeros([*x.dims, so_far], dtype=x.dtype, sparse_dim=x.sparse_dim)
-        return State(frames=frames, so_far=so_far, **no_frames(self, _without(x.dims, x.feature_dim)))
+        return State(frames=frames, so_far=so_far, **no_frames(self, without(x, x.feature_dim)))
 
     def step(self, state: State, x: Tensor) -> tuple[Tensor, State]:
         """{…} → {…, out_spatial_dim}"""
@@ -189,10 +186,6 @@ class CumConcat(SteppingLayer, layer_class="cum_concat", can_leave=False):
         if self.so_far not in source:
             source.insert(len([dim for dim in source if dim.is_batch_dim()]), self.so_far)
         return source
-
-
-def _without(dims: Sequence[Dim], dim: Dim | None) -> list[Dim]:
-    return [d for d in dims if d is not dim]
 
 
 def no_frames(layer: Layer, batch: Sequence[Dim]) -> dict[str, Tensor]:

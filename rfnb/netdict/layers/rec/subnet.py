@@ -9,6 +9,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.layer import Layer
+from rfnb.netdict.layers.basic import Copy
 from rfnb.netdict.loops.search import SearchChoices
 from rfnb.netdict.options import layer, value
 from rfnb.netdict.resolve import names_of_sources
@@ -20,7 +21,9 @@ from rfnb.ops.math import cast
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 
 
-class RecSubnet(Layer, layer_class="rec:unit", recurrent=True, sourceless=True, can_leave=False):
+class RecSubnet(
+    Layer, layer_class="rec:unit", recurrent=True, sourceless=True, can_leave=False, without_effect="unroll back_prop"
+):
     """A net that is one step of a loop. Its output is that of its layer "output", for all steps."""
 
     unit: Any = value(None, dict)
@@ -30,8 +33,6 @@ class RecSubnet(Layer, layer_class="rec:unit", recurrent=True, sourceless=True, 
     include_eos: bool = value(False, bool)
     cheating: Any = value(None)
     optimize_move_layers_out: bool | None = value(None, bool)
-    unroll: Any = value(None)
-    back_prop: Any = value(None)
     direction: int | None = value(None, int)
     initial_state: Any = value(None)
 
@@ -66,7 +67,7 @@ class RecSubnet(Layer, layer_class="rec:unit", recurrent=True, sourceless=True, 
         return list(sources[0].dims)
 
 
-class GetRecAccumulated(Layer, layer_class="get_rec_accumulated"):
+class GetRecAccumulated(Copy, layer_class="get_rec_accumulated"):
     """The output of a layer in a loop, for all steps. → {axis, …}"""
 
     sub_layer: str | None = value(None, str)
@@ -78,10 +79,6 @@ class GetRecAccumulated(Layer, layer_class="get_rec_accumulated"):
         if len(names) != 1 or not described.get("sub_layer"):
             raise NetworkError("get_rec_accumulated needs a rec layer and one of its layers", expected='"sub_layer": …')
         return {**described, "from": f"{names[0]}/{described['sub_layer']}"}
-
-    def compute(self, x: Tensor) -> Tensor:
-        """{axis, …} → the same"""
-        return x
 
 
 class RecLastOutput(Layer, layer_class="rec_last_output", sourceless=True):
@@ -108,17 +105,10 @@ class RecLastOutput(Layer, layer_class="rec_last_output", sourceless=True):
         return set_feature_dim(gather(y, indices=set_sparse_dim(lengths, joined), axis=joined), x.feature_dim)
 
 
-class RecUnstack(Layer, layer_class="rec_unstack"):
+class RecUnstack(Copy, layer_class="rec_unstack", without_effect="axis declare_rec_time"):
     """The frame of a sequence that belongs to the step of the loop. {axis, …} → {…}"""
-
-    axis: Any = value(None)
-    declare_rec_time: Any = value(None)
 
     @classmethod
     def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The source is taken frame by frame."""
         return {**described, "from": [f"frame:{name}" for name in names_of_sources(described, None)]}
-
-    def compute(self, x: Tensor) -> Tensor:
-        """{…} → the same"""
-        return x
