@@ -138,7 +138,7 @@ def results_of(
 
 def unpadded(x: Tensor) -> np.ndarray:
     """The numbers of a tensor, with 0 in the padding."""
-    masked = x.copyunpadded(0) if any(dim.need_masking() for dim in x.dims) else x
+    masked = x.copy_masked(0) if any(dim.need_masking() for dim in x.dims) else x
     array: np.ndarray = masked.raw_tensor.detach().cpu().numpy()
     return array
 
