@@ -86,6 +86,16 @@ class NetNode:
         owner = (self.of,) if self.kind in ("part", "frame") and self.of else ()
         return (*self.sources, *self.inputs.values(), *owner)
 
+    @property
+    def needs_ever(self) -> tuple[str, ...]:
+        """The paths of `needs`, and of what it needs of the step before."""
+        return (*self.needs, self.of) if self.kind == "previous" else self.needs
+
+    @property
+    def loops(self) -> list[RecNet]:
+        """The loops that it stands in, from the inside."""
+        return [] if self.loop is None else self.loop.chain
+
 
 def stepping(node: NetNode) -> SteppingLayer:
     """The layer of a node that has a state."""
@@ -172,12 +182,8 @@ def variable_scope(scope: Scope, name: str, given: str | None) -> str:
 
 def is_trainable(scope: Scope) -> bool:
     """Whether no layer around the net says that its parameters are not trained."""
-    outer = scope
-    while outer.parent is not None:
-        if outer.options_of_subnet().get("trainable") is False:
-            return False
-        outer = outer.parent
-    return True
+    nets = [net for net in scope.chain if net.parent is not None]
+    return all(net.options_of_subnet().get("trainable") is not False for net in nets)
 
 
 def _given(described: Mapping[str, Any], option: str) -> bool:

@@ -85,17 +85,11 @@ def read(option: Option, name: str, given: object, axes: NetworkDims, source: Te
 
     numbers: whether axes may be given by numbers.
     """
-    if given is REQUIRED:
-        raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
-    if option.kind in ("axis", "axes"):
-        if given is None:
-            return None
-        if source is None:
-            raise NetworkError(f"{name}: the layer has no source", got=repr(given), expected='"from": …')
-        if option.kind == "axis":
-            return axes.one(given, source, numbers=numbers)
-        return axes.find(given, source, numbers=numbers)
-    return checked(option, name, given)
+    if option.kind not in ("axis", "axes") or given is None:
+        return checked(option, name, given)
+    if source is None:
+        raise NetworkError(f"{name}: the layer has no source", got=repr(given), expected='"from": …')
+    return (axes.one if option.kind == "axis" else axes.find)(given, source, numbers=numbers)
 
 
 def checked(option: Option, name: str, given: object) -> Any:

@@ -127,7 +127,7 @@ class Computation:
             common[place:place] = new
 
         def source(
-            i: int = 0, auto_convert: bool = True, enforce_batch_major: bool = False, as_data: bool = False, **_: Any
+            i: int = 0, auto_convert: bool = True, enforce_batch_major: bool = False, as_data: bool = False, **_: object
         ) -> Array:
             axes_of_source = list(orders[i])
             axes: Sequence[Dim | None] = axes_of_source

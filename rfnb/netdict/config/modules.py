@@ -354,7 +354,7 @@ class _DimClass(ConfigModule):
     """The class of dims, which a config may also call by its older name."""
 
     def __call__(
-        self, dimension: Any = None, kind: Any = None, description: Any = None, name: Any = None, **_: Any
+        self, dimension: Any = None, kind: Any = None, description: Any = None, name: Any = None, **_: object
     ) -> Dim:
         """A new dim. Where it was made, and whether it is for a batch only, changes nothing."""
         size = dimension if isinstance(dimension, int) else None
@@ -393,7 +393,7 @@ class ConfigOptions:
     def __repr__(self) -> str:
         return "<config>"
 
-    def _get(self, key: str, default: Any = None, *_: Any, **__: Any) -> Any:
+    def _get(self, key: str, default: Any = None, *_: object, **__: object) -> Any:
         return self.given.get(key, self.values.get(key, default))
 
     def _set(self, key: str, value: Any) -> None:
@@ -416,7 +416,7 @@ class ConfigOptions:
         return value if isinstance(value, list | tuple) else [] if value is None else [value]
 
     def _typed(self, kind: Callable[[Any], Any]) -> Callable[..., Any]:
-        def read(key: str, default: Any = None, *_: Any) -> Any:
+        def read(key: str, default: Any = None, *_: object) -> Any:
             value = self._get(key, default)
             value = value[0] if isinstance(value, list | tuple) and value else value
             return value if value is None or isinstance(value, Unknown) else kind(value)
@@ -454,7 +454,7 @@ def _count(value: Any, limits: Limits) -> int:
 def _numpy(limits: Limits) -> dict[str, Any]:
     """Functions of numpy on numbers, and on arrays of them."""
 
-    def array(x: Any, *_: Any, **__: Any) -> Any:
+    def array(x: Any, *_: object, **__: object) -> Any:
         return NumberList(array(entry) for entry in limits.entries_of(x)) if isinstance(x, list | tuple) else x
 
     def linspace(start: float, stop: float, num: int = 50, **options: Any) -> NumberList:
@@ -467,7 +467,7 @@ def _numpy(limits: Limits) -> dict[str, Any]:
         return NumberList(np.arange(*args).tolist())
 
     def filled(value: float) -> Callable[..., Any]:
-        def make(shape: Any, *_: Any, **__: Any) -> Any:
+        def make(shape: Any, *_: object, **__: object) -> Any:
             sizes = [shape] if isinstance(shape, int) else list(shape)
             limits.spend(math.prod(sizes))
             return array(np.full(sizes, value).tolist())
@@ -498,7 +498,7 @@ def _numpy(limits: Limits) -> dict[str, Any]:
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(x: Any, *more: Any, **_: Any) -> Any:
+    def call(x: Any, *more: Any, **_: object) -> Any:
         return NumberList(call(entry, *more) for entry in x) if isinstance(x, NumberList) else function(x, *more)
 
     return call

@@ -32,7 +32,7 @@ from rfnb.ops.shape import expand_dim, replace_dim_v2, set_feature_dim, split_di
 class Spatial(Layer):
     """What layers share that give new spatial axes. new_dims: these, before `out_spatial_dims` stand in their place."""
 
-    out_spatial_dims: Any = value(None, list, tuple)
+    out_spatial_dims: Sequence[Dim] | None = value(None, list, tuple)
     activation: Any = None
     new_dims: list[Dim]
 
@@ -57,9 +57,9 @@ class Sliding(Spatial, without_effect="use_channel_first auto_use_channel_first 
     """What convolution and pooling share: windows that slide over spatial axes."""
 
     padding: Any = value("same", str, int, list, tuple)
-    strides: Any = value(None, int, list, tuple)
-    dilation_rate: Any = value(1, int, list, tuple)
-    in_spatial_dims: Any = value(None, str, list, tuple, Dim)
+    strides: object = value(None, int, list, tuple)
+    dilation_rate: object = value(1, int, list, tuple)
+    in_spatial_dims: object = value(None, str, list, tuple, Dim)
 
     def slide(self, x: Tensor, sizes: Sequence[int]) -> None:
         """Sets the spatial dims, the new ones, and what slides over them."""
@@ -130,17 +130,17 @@ class Sliding(Spatial, without_effect="use_channel_first auto_use_channel_first 
 class Conv(Sliding, layer_class="conv"):
     """Filters that slide over spatial axes. {…, spatial…, in} → {…, spatial'…, n_out}"""
 
-    filter_size: Any = value(REQUIRED, int, list, tuple)
+    filter_size: int | Sequence[int] = value(REQUIRED, int, list, tuple)
     groups: int = value(1, Positive)
-    activation: Any = value(None)
+    activation: object = value(None)
     with_bias: bool | None = value(None, bool)
     input_expand_dims: int = value(0, Count)
     input_add_feature_dim: bool = value(False, bool)
     input_split_feature_dim: int | None = value(None, Positive)
-    filter: Any = layer(None)
-    bias: Any = layer(None)
-    forward_weights_init: Any = value("glorot_uniform")
-    bias_init: Any = value(0.0)
+    filter: object = layer(None)
+    bias: object = layer(None)
+    forward_weights_init: object = value("glorot_uniform")
+    bias_init: object = value(0.0)
 
     def setup(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> None:
         """W {filter…, in / groups, out}, bias {out}, unless they are the outputs of layers."""
@@ -211,7 +211,7 @@ class Pool(Sliding, layer_class="pool"):
     """The maximum or the mean over windows. {…, spatial…} → {…, spatial'…}"""
 
     mode: str = value("max", str)
-    pool_size: Any = value(REQUIRED, int, list, tuple)
+    pool_size: int | Sequence[int] = value(REQUIRED, int, list, tuple)
     padding: Any = value("valid", str, int, list, tuple)
 
     def usual_strides(self) -> Any:
@@ -251,16 +251,16 @@ def per_axis(given: Any, nd: int) -> list[int]:
 class TransposedConv(Spatial, layer_class="transposed_conv"):
     """Each frame times a filter, `strides` apart, summed where they overlap. {…, spatial…, in} → {…, spatial'…, out}"""
 
-    filter_size: Any = value(REQUIRED, int, list, tuple)
-    strides: Any = value(None, int, list, tuple)
+    filter_size: int | Sequence[int] = value(REQUIRED, int, list, tuple)
+    strides: object = value(None, int, list, tuple)
     padding: Any = value("same", str)
     remove_padding: Any = value(0, int, list, tuple)
     output_padding: Any = value(None, int, list, tuple)
-    in_spatial_dims: Any = value(None, str, list, tuple, Dim)
-    activation: Any = value(None)
+    in_spatial_dims: object = value(None, str, list, tuple, Dim)
+    activation: object = value(None)
     with_bias: bool = value(True, bool)
-    forward_weights_init: Any = value("glorot_uniform")
-    bias_init: Any = value(0.0)
+    forward_weights_init: object = value("glorot_uniform")
+    bias_init: object = value(0.0)
 
     def setup(self, x: Tensor) -> None:
         """W_native_transposed_conv {filter…, 1 if there is one axis, out, in}, bias {out}."""

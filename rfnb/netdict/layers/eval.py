@@ -33,7 +33,7 @@ NAMED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"add": add, "sub": sub, 
 class Evaluated(Layer, joins=False, broadcasts=True):
     """What `eval` and `combine` of the kind eval share: the computation of an expression or a function."""
 
-    eval: Any = value("source(0)")
+    eval: object = value("source(0)")
     eval_locals: dict[str, Any] | None = value(None, dict)
 
     def begin(self, *sources: Tensor) -> None:
@@ -74,7 +74,7 @@ class Combine(Evaluated, layer_class="combine"):
     """The sources combined one after the other. {…}, {…} → {… of all}"""
 
     kind: str = value("add", str)
-    activation: Any = value(None)
+    activation: object = value(None)
     with_bias: bool = value(False, bool)
     eval_for_output_loss: bool = value(False, bool)
     b: Parameter
@@ -111,7 +111,7 @@ def _combined(a: Tensor, kind: str, b: Tensor) -> Tensor:
 class Eval(Evaluated, layer_class="eval"):
     """An expression of the sources, or a function of the config, which is interpreted: "source(0) * 2.0"."""
 
-    activation: Any = value(None)
+    activation: object = value(None)
 
     def setup(self, *sources: Tensor) -> None:
         """Reads the expression."""
@@ -141,9 +141,9 @@ class Compare(Layer, layer_class="compare", joins=False, broadcasts=True):
 class Switch(Layer, layer_class="switch", sourceless=True, joins=False):
     """Entry by entry `true_from` where the condition holds, else `false_from`: layers or numbers."""
 
-    condition: Any = layer()
-    true_from: Any = layer()
-    false_from: Any = layer()
+    condition: object = layer()
+    true_from: object = layer()
+    false_from: object = layer()
 
     def setup(self, **inputs: Tensor) -> None:
         """Which dims of the others are those of the first one."""

@@ -25,7 +25,7 @@ class _Aligned(Layer):
 
     align_target: str = value(REQUIRED, str)
     input_type: str = value("log_prob", str)
-    labels: Any = layer(REQUIRED)
+    labels: object = layer(REQUIRED)
 
     def setup(self, x: Tensor, labels: Tensor) -> None:
         """The axes. Raises NetworkError if one is missing."""

@@ -32,7 +32,7 @@ class LossLayer(Layer, layer_class="loss"):
 
     loss_: str = value(REQUIRED, str)
     loss_opts_: dict[str, Any] | None = value(None, dict)
-    target_: Any = layer(REQUIRED)
+    target_: object = layer(REQUIRED)
     use_error: bool = value(False, bool)
 
     @classmethod
@@ -56,9 +56,9 @@ class LossLayer(Layer, layer_class="loss"):
 class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_logits", sourceless=True):
     """−log softmax(logits)[target]. {…, axis}, {…} → {…}"""
 
-    logits: Any = layer(REQUIRED)
-    targets: Any = layer(REQUIRED)
-    axis: Any = value("F")
+    logits: object = layer(REQUIRED)
+    targets: object = layer(REQUIRED)
+    axis: object = value("F")
 
     def setup(self, logits: Tensor, targets: Tensor) -> None:
         """The axis of the labels."""
@@ -73,8 +73,8 @@ class SparseCrossEntropy(Layer, layer_class="sparse_softmax_cross_entropy_with_l
 class EditDistance(Layer, layer_class="edit_distance", sourceless=True):
     """The fewest insertions, deletions and substitutions from `a` to `b` (Levenshtein 1966). {a}, {b} → {}"""
 
-    a: Any = layer(REQUIRED)
-    b: Any = layer(REQUIRED)
+    a: object = layer(REQUIRED)
+    b: object = layer(REQUIRED)
 
     def compute(self, a: Tensor, b: Tensor) -> Tensor:
         """{…, a}, {…, b} → {…}"""
@@ -92,7 +92,7 @@ class _ToTarget(Layer):
     """A layer of a loop that takes all frames of the target in each step."""
 
     blank_idx: int | None = value(None, int)
-    labels: Any = layer()
+    labels: object = layer()
 
     @classmethod
     def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:

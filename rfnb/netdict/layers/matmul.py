@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
@@ -22,12 +21,12 @@ class Dot(Layer, layer_class="dot", joins=False):
     The last axis of a fixed size, or else the last of three or more, counts features.
     """
 
-    reduce: Any = value(None)
-    red1: Any = value(None)
-    red2: Any = value(None)
-    var1: Any = value(None)
-    var2: Any = value(None)
-    add_var2_if_empty: Any = value(None)
+    reduce: object = value(None)
+    red1: object = value(None)
+    red2: object = value(None)
+    var1: object = value(None)
+    var2: object = value(None)
+    add_var2_if_empty: object = value(None)
     use_mask: bool = value(True, bool)
     debug: bool = value(False, bool)
 

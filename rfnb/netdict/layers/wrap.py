@@ -21,7 +21,7 @@ SIDES = ("true_layer", "false_layer")
 class Subnetwork(Layer, layer_class="subnetwork", joins=False, without_effect="load_on_init rename"):
     """A net in a net: its layers are the submodules, and its output is that of its layer "output"."""
 
-    subnetwork: Any = value(None)
+    subnetwork: object = value(None)
     concat_sources: bool = value(True, bool)
 
     def compute(self, output: Tensor) -> Tensor:
@@ -48,9 +48,9 @@ class Cond(LayerOfNets, layer_class="cond", sourceless=True, joins=False, can_le
     Each of them is described by a dict, also one of the class subnetwork, or is the name of another layer.
     """
 
-    condition: Any = layer(REQUIRED)
-    true_layer: Any = layer(REQUIRED)
-    false_layer: Any = layer(REQUIRED)
+    condition: object = layer(REQUIRED)
+    true_layer: object = layer(REQUIRED)
+    false_layer: object = layer(REQUIRED)
     inner: Branches
 
     @classmethod

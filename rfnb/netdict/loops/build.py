@@ -159,7 +159,7 @@ class Loops:
         if cached is not None and of is node.template:
             return cached
         x = node.template
-        for loop in [] if node.loop is None else node.loop.chain:
+        for loop in node.loops:
             if viewer in loop:
                 break
             loop.accumulated[node.path] = None
@@ -362,7 +362,7 @@ class Loops:
                 if rec.beam is not None:
                     self._carry_hypotheses(rec)
         for node in self.builder.nodes.values():
-            for loop in [] if node.loop is None else node.loop.chain:
+            for loop in node.loops:
                 if loop.path in self.nets:  # not a loop around masked_computation
                     loop.accumulated.update(dict.fromkeys(ends_of_steps(node, loop, self.builder.nodes)))
         for rec in self.nets.values():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive
@@ -26,8 +25,8 @@ from rfnb.ops.shape import replace_dim, set_feature_dim, set_sparse_dim, squeeze
 class GenericAttention(Layer, layer_class="generic_attention", sourceless=True):
     """The sum of the frames of `base`, each times its weight. {…, time}, base {…, time, features} → {…, features}"""
 
-    weights: Any = layer()
-    base: Any = layer()
+    weights: object = layer()
+    base: object = layer()
     auto_squeeze: bool = value(True, bool)
 
     def compute(self, weights: Tensor, base: Tensor) -> Tensor:
@@ -56,8 +55,8 @@ class DotAttention(Layer, layer_class="dot_attention"):
     https://arxiv.org/abs/1508.04025
     """
 
-    base: Any = layer()
-    base_ctx: Any = layer()
+    base: object = layer()
+    base_ctx: object = layer()
     energy_factor: float | None = value(None, float)
 
     def compute(self, x: Tensor, base: Tensor, base_ctx: Tensor) -> Tensor:
@@ -108,7 +107,7 @@ class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
     The weights are not normalized. Frames before the first and behind the last one are these.
     """
 
-    base: Any = layer(REQUIRED)
+    base: object = layer(REQUIRED)
     window_size: int = value(REQUIRED, Positive)
     std: float = value(1.0, float)
     inner_size: int | None = value(None, Positive)

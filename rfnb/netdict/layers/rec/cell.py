@@ -341,11 +341,11 @@ class Rec(
     unit_opts: dict[str, Any] | None = value(None, dict)
     direction: int | None = value(None, int)
     input_projection: bool = value(True, bool)
-    initial_state: Any = layers(None, ("zeros", "ones", "var"))
+    initial_state: object = layers(None, ("zeros", "ones", "var"))
     axis: Dim = axis("T")
-    forward_weights_init: Any = value("glorot_uniform")
-    recurrent_weights_init: Any = value("glorot_uniform")
-    bias_init: Any = value(0.0)
+    forward_weights_init: object = value("glorot_uniform")
+    recurrent_weights_init: object = value("glorot_uniform")
+    bias_init: object = value(0.0)
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The parameters of the cell, with the names and shapes of the checkpoints."""

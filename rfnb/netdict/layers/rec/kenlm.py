@@ -37,8 +37,8 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
     With `dense_output`, those of all labels that may come next. → {…, labels}
     """
 
-    lm_file: Any = value(REQUIRED)
-    vocab_file: Any = value(REQUIRED)
+    lm_file: object = value(REQUIRED)
+    vocab_file: object = value(REQUIRED)
     vocab_unknown_label: str = value("UNK", str)
     bpe_merge_symbol: str | None = value(None, str)
     input_step_offset: int = value(0, int)

@@ -32,7 +32,7 @@ class PositionalEncoding(SteppingLayer, layer_class="positional_encoding"):
     axis: Dim = axis("T")
     add_to_input: bool = value(False, bool)
     constant: int = value(-1, int)
-    offset: Any = layer()
+    offset: object = layer()
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The features: those of the source, if the encoding is added to it."""
@@ -85,10 +85,10 @@ class RelativePositionalEncoding(SteppingLayer, layer_class="relative_positional
     axis: Dim | None = axis(None)
     clipping: int = value(16, Count)
     fixed: bool = value(False, bool)
-    forward_weights_init: Any = value("glorot_uniform")
+    forward_weights_init: object = value("glorot_uniform")
     query_spatial_dim: Dim | None = value(None, Dim)
     key_value_spatial_dim: Dim | None = value(None, Dim)
-    query_offset: Any = layer()
+    query_offset: object = layer()
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """encoding_matrix {2 · clipping + 1, n_out}"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive, Probability
@@ -36,13 +35,13 @@ class SelfAttentionLayer(SteppingLayer, layer_class="self_attention"):
     axis: Dim = axis("T")
     num_heads: int = value(1, Positive)
     total_key_dim: int = value(1, Positive)
-    key_shift: Any = layer()
-    forward_weights_init: Any = value("glorot_uniform")
+    key_shift: object = layer()
+    forward_weights_init: object = value("glorot_uniform")
     attention_dropout: float = value(0.0, Probability)
     attention_left_only: bool = value(False, bool)
-    initial_state: Any = value(None)
+    initial_state: object = value(None)
     restrict_state_to_last_seq: bool = value(False, bool)
-    state_var_lengths: Any = value(None)
+    state_var_lengths: object = value(None)
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """QKV {in, 2 · total_key_dim + n_out}"""

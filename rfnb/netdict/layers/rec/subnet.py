@@ -26,15 +26,15 @@ class RecSubnet(
 ):
     """A net that is one step of a loop. Its output is that of its layer "output", for all steps."""
 
-    unit: Any = value(None, dict)
-    axis: Any = value(None)
-    max_seq_len: Any = value(None, int, str)
-    max_seq_len_via: Any = layer()
+    unit: object = value(None, dict)
+    axis: object = value(None)
+    max_seq_len: object = value(None, int, str)
+    max_seq_len_via: object = layer()
     include_eos: bool = value(False, bool)
-    cheating: Any = value(None)
+    cheating: object = value(None)
     optimize_move_layers_out: bool | None = value(None, bool)
     direction: int | None = value(None, int)
-    initial_state: Any = value(None)
+    initial_state: object = value(None)
 
     def setup(self, *sources: Any, **inputs: Any) -> None:
         """Raises NetworkError for options that only cells have."""
