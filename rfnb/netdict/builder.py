@@ -91,7 +91,7 @@ def deep_calls(layers: int) -> Iterator[None]:
                 sys.setrecursionlimit(_usual[0])
 
 
-def layers_in_loops(described: Any, *, inside: bool = False) -> int:
+def layers_in_loops(described: object, *, inside: bool = False) -> int:
     """How many layers of a net dict are constructed by nested calls: those of recurrent nets, and what is in them."""
     if not isinstance(described, Mapping):
         return 0
@@ -488,7 +488,7 @@ class Builder:
         trainable = layer.spec.common.trainable and is_trainable(scope)
         reused = given.get("reuse_params")
 
-        def new(name: str, dims: Sequence[Dim], initial: Any) -> Tensor:
+        def new(name: str, dims: Sequence[Dim], initial: object) -> Tensor:
             if (key := f"parameter {name}") in inputs:
                 changes.given[name] = key, (pairs := renaming(inputs[key], dims))
                 with on_meta():

@@ -64,7 +64,7 @@ class LossHolder:
         self,
         name: str | None = None,
         layer: Layer | None = None,
-        network: Any = None,
+        network: object = None,
         reduce_func: Callable[[Tensor], Any] | None = None,
     ) -> LossHolder:
         """The same loss with another name, layer, or way to make a value of the losses of all frames."""

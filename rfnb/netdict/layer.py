@@ -295,13 +295,13 @@ class Layer(Module):
         params = {name: attributes[name] for name in self._made if isinstance(attributes.get(name), Parameter)}
         return params if changes is None else {**params, **changes.now}  # type: ignore[dict-item]
 
-    def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:
+    def parameter(self, name: str, dims: Sequence[Dim], initial: object) -> Parameter:
         """A parameter with this name, new or shared with another layer."""
         parameter: Parameter = self.site.new_parameter(name, dims, initial)
         self.own_parameter(name, parameter)
         return parameter
 
-    def own_parameter(self, name: str, made: Any) -> None:
+    def own_parameter(self, name: str, made: object) -> None:
         """Makes a parameter one of this layer."""
         setattr(self, name, made)
         self._made = (*self._made, name)
@@ -362,7 +362,7 @@ class SteppingLayer(Layer):
         """The further outputs that belong to a state."""
         return {}
 
-    def axis_in_loop(self, given: Any, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
+    def axis_in_loop(self, given: object, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
         """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
         if self.loop is None and (given != "T" or source is None or time_of(source) is not None):
             return given
@@ -381,7 +381,7 @@ class ChoosingLayer(Layer, in_search=True):
         """The output in a step of a search."""
         raise NotImplementedError(f"{type(self).__name__} has no choose")
 
-    def choose_step(self, steps: Any, *sources: Tensor, **inputs: Tensor) -> Tensor:
+    def choose_step(self, steps: object, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output in a step of a search, from sources as they are."""
         return self.finished(self.choose(steps, *self.prepared(*sources), **inputs))
 
@@ -391,7 +391,7 @@ class LayerOfNets(Layer):
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+        cls, builder: object, scope: object, path: str, described: Mapping[str, Any]
     ) -> tuple[Any, dict[str, str]]:
         """The nets, or None; and the values that they need, by names of inputs."""
         return None, {}
@@ -431,7 +431,7 @@ def joined(sources: Sequence[Tensor], out_dim: Dim | None) -> Tensor:
     return set_feature_dim(x, dim)
 
 
-def layer_by_class(name: Any) -> type[Layer]:
+def layer_by_class(name: object) -> type[Layer]:
     """The class of layers with this name in net dicts. Raises NetworkError if there is none."""
     if isinstance(name, str) and name in MODULES and name not in LAYERS:
         importlib.import_module(MODULES[name])

@@ -474,7 +474,7 @@ class Network(Interface):
     # -- construction
 
     def construct_layer(
-        self, net_dict: Mapping[str, Any], name: str, get_layer: Any = None, add_layer: Any = None,
+        self, net_dict: Mapping[str, Any], name: str, get_layer: object = None, add_layer: object = None,
         check_existing: bool = True,
     ) -> Layer:  # fmt: skip
         """Constructs one layer of a net dict, with all that it needs, unless it is there. Returns it.
@@ -493,7 +493,7 @@ class Network(Interface):
         return self.get_layer(path)
 
     def construct_from_dict(
-        self, net_dict: Mapping[str, Any], get_layer: Any = None, *, strict: bool = True
+        self, net_dict: Mapping[str, Any], get_layer: object = None, *, strict: bool = True
     ) -> Network:
         """Constructs the outputs and losses of a net dict, and all layers that they need. Returns the network.
 
@@ -650,7 +650,7 @@ class Network(Interface):
             raise _nothing_to_search()
         return rec.found
 
-    def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:
+    def explain(self, layer: str = "output", batch: object = None) -> NetExplanation:
         """Where the layers of a loop are computed, and what keeps them in its steps; for a batch, how long they take.
 
         >>> unit = {

@@ -23,7 +23,7 @@ class NetworkVariables:
         self.device = device
         self.found: dict[str, Parameter] = {}
 
-    def get(self, name: str, dims: Sequence[Dim], initial: Any, *, trainable: bool) -> Parameter:
+    def get(self, name: str, dims: Sequence[Dim], initial: object, *, trainable: bool) -> Parameter:
         """The parameter with this variable name, made if there is none. Raises ParameterError if its shape differs."""
         dims = with_priorities(dims)
         if name not in self.found:

@@ -53,7 +53,7 @@ class Own:
         return arrays[0].like(result, [*order, *(dim for dim in result.dims if dim not in order)])
 
 
-def _tensor(given: Any) -> Any:
+def _tensor(given: object) -> Any:
     return given.whole() if isinstance(given, Array) else _SourceOfTensors(given) if callable(given) else given
 
 
@@ -68,7 +68,7 @@ class _SourceOfTensors:
         return _tensor(self.function(*args, **kwargs))
 
 
-def with_own(given: Any, functions: Mapping[str, Own]) -> Any:
+def with_own(given: object, functions: Mapping[str, Own]) -> Any:
     """A net dict with the given functions in place of those of the config that have their names."""
     if isinstance(given, dict):
         entries = {key: with_own(entry, functions) for key, entry in given.items()}

@@ -84,7 +84,7 @@ def _unstack(value: Any, num: Any = None, axis: int = 0, name: object = None) ->
     return [value[(*[slice(None)] * at, i)] for i in range(num or value.size(value.axes[at]))]
 
 
-def _top_k(input: Array, k: Any = 1, sorted: bool = True, name: object = None) -> tuple[Array, Array]:
+def _top_k(input: Array, k: object = 1, sorted: bool = True, name: object = None) -> tuple[Array, Array]:
     """The largest entries along the last axis, and their positions. Frames after an end are among them."""
     axis, x = input.axes[-1], input.x
     if axis is None:
@@ -99,7 +99,7 @@ def _top_k(input: Array, k: Any = 1, sorted: bool = True, name: object = None) -
     return input.like(values, axes), input.like(plain(positions), axes)  # type: ignore[arg-type]
 
 
-def _sequence_mask(lengths: Array, maxlen: Any = None, dtype: str = "bool", name: object = None) -> Array:
+def _sequence_mask(lengths: Array, maxlen: object = None, dtype: str = "bool", name: object = None) -> Array:
     """Which frames are before the end of their sequence. {batch} → {batch, frames}"""
     if maxlen is None and lengths.counted is not None:
         maxlen = AxisLength(0, lengths.counted)
@@ -114,7 +114,7 @@ def _sequence_mask(lengths: Array, maxlen: Any = None, dtype: str = "bool", name
     return mask if dtype == "bool" else cast_to(mask, dtype)
 
 
-def _broadcast_to(x: Array, shape: Any, name: object = None) -> Array:
+def _broadcast_to(x: Array, shape: object, name: object = None) -> Array:
     """The tensor with this shape: axes of size 1 are repeated."""
     axes, _ = of_shape(shape)
     old = [*[None] * (len(axes) - len(x.axes)), *x.axes]
@@ -307,7 +307,7 @@ def _reverse(tensor: Array, axis: Any, name: object = None) -> Array:
     return tensor
 
 
-def _roll(input: Array, shift: Any, axis: int, name: object = None) -> Array:
+def _roll(input: Array, shift: object, axis: int, name: object = None) -> Array:
     """The entries along an axis of a fixed size, moved in a circle."""
     at, dim = input.at(axis), input.axes[input.at(axis)]
     if dim is None:
@@ -352,7 +352,7 @@ def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> Any:
     inner = [x.like(x.x, x.axes[1:]) for x in arrays]
     result = fn(inner[0] if arrays[0] is elems else type(elems)(inner))
 
-    def outer(y: Any) -> Array:
+    def outer(y: object) -> Array:
         if not isinstance(y, Array):
             y = Array(
                 full(dims=[], fill_value=y, dtype="float32" if isinstance(y, float) else "int32"), [], inner[0].pool
@@ -371,7 +371,7 @@ def _dropout(x: Array, keep_prob: Any = None, noise_shape: Any = None, seed: Any
     return x.like(dropout(x.x, drops, axis=dims, on_forward=True))
 
 
-def network_of(options: Any) -> ConfigModule:
+def network_of(options: object) -> ConfigModule:
     """The object `network` or `self.network`, as far as functions of configs use it."""
     train = bool(get_run_ctx().train_flag)
     network = ConfigModule(

@@ -236,7 +236,7 @@ class Array:
         raise TypeError("a tensor is neither true nor false; use tf.where")
 
 
-def together(*given: Any) -> tuple[list[object], tuple[Dim | None, ...], NetworkDims | None]:
+def together(*given: object) -> tuple[list[object], tuple[Dim | None, ...], NetworkDims | None]:
     """The tensors with the same dims for axes at the same place; numbers stay. And the axes of the result.
 
     Raises TypeError if one is neither a tensor nor a number, or if sizes at one place differ.
@@ -292,7 +292,7 @@ def plain(x: Tensor) -> Tensor:
 def elementwise(op: Callable[..., Tensor]) -> Callable[..., object]:
     """An op on tensors with named dims as one on arrays and numbers."""
 
-    def call(*given: Any) -> Any:
+    def call(*given: object) -> Any:
         tensors, axes, pool = together(*given)
         assert pool is not None
         return Array(op(*tensors), axes, pool)
@@ -313,7 +313,7 @@ def binary(kind: str) -> Callable[..., Any]:
     builtins: Any = {"maximum": max, "minimum": min}
     numbers = builtins.get(kind) or getattr(operator, names.get(kind, ""), operator.sub)
 
-    def call(a: Any, b: Any) -> Any:
+    def call(a: object, b: object) -> Any:
         return apply(a, b) if isinstance(a, Array) or isinstance(b, Array) else numbers(a, b)
 
     return call
@@ -331,7 +331,7 @@ DTYPES = {name: name for name in "float16 float32 float64 int8 int16 int32 int64
 
 
 def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | None = None) -> Callable[..., Any]:
-    def call(x: Any, name: object = None, **_: object) -> Any:
+    def call(x: object, name: object = None, **_: object) -> Any:
         if isinstance(x, Array):
             return x.like(op(plain(x.x)))
         if of_number is None or not isinstance(x, Number):
@@ -384,14 +384,14 @@ def whole_number(given: Any) -> int:
     return ANY_NUMBER if given.x.device == "meta" else int(given.x.item())
 
 
-def truth(given: Any) -> bool | None:
+def truth(given: object) -> bool | None:
     """Whether a condition holds; None while there are no numbers."""
     if not isinstance(given, Array):
         return bool(given)
     return None if given.x.device == "meta" else bool(whole_number(given))
 
 
-def _where(condition: Any, x: Any = None, y: Any = None, name: object = None) -> Any:
+def _where(condition: object, x: object = None, y: object = None, name: object = None) -> Any:
     """Entry by entry one of two values; a condition with one axis may choose rows."""
     if not isinstance(condition, Array):
         return x if condition else y
@@ -478,7 +478,9 @@ def _one_hot(x: Array, depth: int, name: object = None, dtype: str = "float32", 
     return x.like(math.cast(one_hot(set_sparse_dim(x.x, dim)), dtype), [*x.axes, dim])
 
 
-def _l2_normalize(x: Array, axis: Any = None, epsilon: float = 1e-12, name: object = None, dim: Any = None) -> Array:
+def _l2_normalize(
+    x: Array, axis: object = None, epsilon: float = 1e-12, name: object = None, dim: object = None
+) -> Array:
     total = _reduction("sum")(binary("mul")(x, x), axis=axis if dim is None else dim, keepdims=True)
     normalized: Array = binary("mul")(x, _unary(math.rsqrt)(binary("maximum")(total, epsilon)))
     return normalized
@@ -495,7 +497,7 @@ def of_shape(shape: Any) -> tuple[list[Dim | None], list[Dim]]:
     return axes, [dim for dim in axes if dim is not None]
 
 
-def _filled(shape: Any, value: float, dtype: str = "float32", name: object = None) -> Array:
+def _filled(shape: object, value: float, dtype: str = "float32", name: object = None) -> Array:
     axes, dims = of_shape(shape)
     return Array(full(dims=dims, fill_value=value, dtype=dtype), axes, POOL.get())
 
@@ -519,7 +521,7 @@ def _normal(
     return Array(random_normal(dims, mean=mean, stddev=stddev, dtype=dtype, seed=seed), axes, POOL.get())
 
 
-def _range(start: Any, limit: Any = None, delta: int = 1, dtype: str = "int32", name: object = None) -> Array:
+def _range(start: object, limit: object = None, delta: int = 1, dtype: str = "int32", name: object = None) -> Array:
     if limit is None:
         start, limit = 0, start
     if isinstance(start, int) and start == 0 and delta == 1:
@@ -583,9 +585,9 @@ def _like(number: int) -> Callable[..., Any]:
     return call
 
 
-def _safe_log(x: Any, eps: float = 1e-20, name: object = None) -> Any:
+def _safe_log(x: object, eps: float = 1e-20, name: object = None) -> Any:
     return _unary(lambda y: safe_log(y, eps), lambda y: numbers.log(max(y, eps)))(x)
 
 
-def _clipped(x: Any, clip_value_min: Any, clip_value_max: Any, name: object = None) -> Any:
+def _clipped(x: object, clip_value_min: object, clip_value_max: object, name: object = None) -> Any:
     return binary("minimum")(binary("maximum")(x, clip_value_min), clip_value_max)

@@ -163,7 +163,7 @@ class Switch(Layer, layer_class="switch", sourceless=True, joins=False):
         return set_feature_dim(y, feature_of_any(y, [x for x in (a, b) if isinstance(x, Tensor)]))
 
 
-def _without_ones(*given: Any) -> list[Any]:
+def _without_ones(*given: object) -> list[Any]:
     """The tensors without axes of size 1 that stand for an axis of another one; numbers as they are."""
     tensors = [x for x in given if isinstance(x, Tensor)]
     singles = iter(broadcast([(x.dims, x.feature_dim) for x in tensors]))

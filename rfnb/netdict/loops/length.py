@@ -136,7 +136,7 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
     return cast(maximum(limit, 0), "int32") if isinstance(limit, Tensor) else max(0, int(limit))
 
 
-def lengths_asked(text: Any) -> list[str]:
+def lengths_asked(text: object) -> list[str]:
     """The layers that an expression for the limit names in `max_len_from`."""
     references: list[str] = []
 

@@ -167,13 +167,13 @@ def _lines(layers: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple
         yield "", f"{indent}}}}},"
 
 
-def _shown(described: Any) -> str:
+def _shown(described: object) -> str:
     """The description of a layer as a config would write it, shortened."""
     text = printable(_text(described))
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 2]}…}}"
 
 
-def _text(given: Any) -> str:
+def _text(given: object) -> str:
     if isinstance(given, Mapping):
         return "{" + ", ".join(f"{_text(key)}: {_text(value)}" for key, value in given.items()) + "}"
     if isinstance(given, str):

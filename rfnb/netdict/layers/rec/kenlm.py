@@ -101,7 +101,7 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
         return tuple(filter(None, text.split(" ")))
 
 
-def _path(name: str, given: Any) -> str:
+def _path(name: str, given: object) -> str:
     """The path of a file, which a function may give. Raises NetworkError if it is none."""
     path = given() if callable(given) and not isinstance(given, Unknown) else given
     if not isinstance(path, str):
