@@ -55,7 +55,7 @@ class EndedMask(NamedTuple):
 
     def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[Any]:
         """All masks as raw tensors."""
-        return backend.frames_raw(self.all_frames(backend, source, limit, max(limit.max, 1)), 0)
+        return backend.unstack_raw(self.all_frames(backend, source, limit, max(limit.max, 1)), 0)
 
     def all_frames(self, backend: type[Backend], source: None, limit: Size, steps: int) -> Any:
         """All masks as one raw tensor. [steps, …]"""

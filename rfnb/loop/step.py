@@ -209,7 +209,7 @@ class Unstacked(NamedTuple):
     def frames(self, backend: type[Backend], source: Tensor, limit: Size) -> Sequence[Any]:
         """All frames as raw tensors."""
         source = _without_padding(backend, source, self.axis, self.repeat)
-        return backend.frames_raw(source._raw, source.axis(self.axis))
+        return backend.unstack_raw(source._raw, source.axis(self.axis))
 
     def all_frames(self, backend: type[Backend], source: Tensor, limit: Size, steps: int) -> Any:
         """All frames as one raw tensor. [steps, …]"""

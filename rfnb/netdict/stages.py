@@ -15,6 +15,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.errors import ConfigError
 from rfnb.netdict.build import NetNode, every_node
+from rfnb.netdict.code.diff import layers_by_path, option_changes
 from rfnb.netdict.config.read import Config
 from rfnb.netdict.config.values import EpochValue, Unknown
 from rfnb.netdict.network import Network, network_of
@@ -74,7 +75,7 @@ class Stage:
 
     def described(self) -> dict[str, Mapping[str, Any]]:
         """The layers by path, also those inside of others."""
-        return dict(_layers(self.net_dict))
+        return dict(layers_by_path(self.net_dict))
 
 
 class Stages(Shown, Sequence[Stage]):
@@ -105,12 +106,12 @@ class StageChanges:
         self.frozen, self.freed, self.changed = list[str](), list[str](), list[str]()
         for path in (path for path in new if path in old):
             a, b = old[path], new[path]
-            options = [name for name in {**a, **b} if repr(a.get(name)) != repr(b.get(name))]
+            options = {change.option for change in option_changes(path, a, b)}
             if "n_out" in options:
                 self.resized[path] = a.get("n_out"), b.get("n_out")
             if "trainable" in options:
                 (self.freed if b.get("trainable", True) else self.frozen).append(path)
-            if {*options} - {"n_out", "trainable"}:
+            if options - {"n_out", "trainable"}:
                 self.changed.append(path)
 
 
@@ -118,15 +119,6 @@ def _is_inside(path: str, others: set[str]) -> bool:
     """Whether a layer is inside of one of others, at any depth."""
     parts = path.split("/")
     return any("/".join(parts[:i]) in others for i in range(1, len(parts)))
-
-
-def _layers(net: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, layer in net.items():
-        if isinstance(layer, Mapping):
-            inner = {key: layer[key] for key in ("unit", "subnetwork") if isinstance(layer.get(key), Mapping)}
-            yield f"{prefix}{name}", {key: value for key, value in layer.items() if key not in inner}
-            for nested in inner.values():
-                yield from _layers({} if "class" in nested else nested, f"{prefix}{name}/")
 
 
 def stages_of(config: Config) -> Stages:

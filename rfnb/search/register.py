@@ -7,7 +7,7 @@ from typing import Any
 
 from rfnb.loop.choice import choose
 from rfnb.trace.capture.generate import KeptSearch, keep_candidates, make_search
-from rfnb.trace.run.file.found import read_found, write_found
+from rfnb.trace.run.file.store import read_found, write_found
 
 
 @choose.register

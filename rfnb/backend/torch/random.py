@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from rfnb.backend.base.random import one_seed
+from rfnb.backend.base.create import one_seed
 from rfnb.backend.torch.data import dtype_of, placed
 
 
@@ -80,7 +80,7 @@ def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, param
 
 
 class TorchRandom:
-    """The raw part of `backend.base.random`, and the state of the global generators."""
+    """The raw part of `backend.base.create`, and the state of the global generators."""
 
     draw_raw = staticmethod(draw_)
 

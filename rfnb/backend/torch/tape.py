@@ -386,11 +386,6 @@ class TorchTape:
         """Another tensor object with the same data, through which gradients flow."""
         return raw.view_as(raw)
 
-    @staticmethod
-    def frames_raw(raw: torch.Tensor, axis: int) -> tuple[torch.Tensor, ...]:
-        """The frames along an axis, as a list."""
-        return raw.unbind(axis)
-
     scan_raw = staticmethod(scan_raw)
 
     @staticmethod

@@ -374,7 +374,7 @@ def binary(
             try:
                 s = a.sig
                 function = functions[type(a._raw)]
-                kind = b.__class__
+                kind = type(b)
                 if kind is float or kind is int:
                     if (not labels and s.sparse_dim is not None) or (
                         with_numbers is not None and a.lengths.ragged and not with_numbers(b)

@@ -45,7 +45,7 @@ from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
 from rfnb.trace.plain.record import is_added
-from rfnb.trace.run.file.stored_variables import StoredVariables
+from rfnb.trace.run.file.stored import StoredVariables
 from rfnb.trace.run.find import steps_begun
 from rfnb.trace.run.variables import PlainSteps
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rfnb.backend.base.finite import ended_by
+from rfnb.backend.base.mask import ended_by
 from rfnb.backend.base.tape import Tape, Var, untaped
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align

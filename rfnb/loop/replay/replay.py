@@ -40,8 +40,8 @@ from rfnb.loop.steps.beams import Searched, first_nan
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
-from rfnb.trace.run.rerun import run_again
 from rfnb.trace.run.run import Run
+from rfnb.trace.run.session import run_again
 from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.step import AGREES, StepLines, StepText, StepValue
 

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rfnb.backend.base.finite import ended_by
+from rfnb.backend.base.mask import ended_by
 from rfnb.backend.base.tape import Call, External, Product, Tape, Var
 from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims import align
@@ -506,7 +506,7 @@ class DeferredGradients:
 
     def frames(self) -> list[Sequence[RawTensor]]:
         """The stacked frames, each as a sequence over the steps."""
-        return [self.backend.frames_raw(raw, 0) for raw in self._stacked.values()]
+        return [self.backend.unstack_raw(raw, 0) for raw in self._stacked.values()]
 
     def collect(self, outcome: Outcome) -> None:
         """Takes the additional outputs out of `outcome`, for the gradients; the plain Program's outcome remains."""

@@ -10,10 +10,9 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code.body import ATOM, atom, uses_of
 from rfnb.netdict.code.names import literal
-from rfnb.netdict.code.torch_body import REDUCE, Layout, TorchBody, axes_of, dims_of, last, one_or_all, position
+from rfnb.netdict.code.torch_body import OTHER, REDUCE, Layout, TorchBody, axes_of, dims_of, last, one_or_all, position
 from rfnb.netdict.code.trace import Call, unwritten
 
-OTHER = 'rf.to_code(net, target="rf")'
 GATES = "ifjo"
 """The gates of nn.LSTM."""
 CASTS = {"float32": "float", "float64": "double", "int32": "int", "int64": "long", "bool": "bool", "float16": "half"}
@@ -162,7 +161,7 @@ class TorchOps(TorchBody):
         if axis.dimension is None:
             span = " * ".join(sizes[1:])
             lengths = self.lengths(x, axis)
-            if lengths is not None and self.asked is None and id(self.root(dims[0])) not in self.of_dims:
+            if lengths is not None and self.of is None and id(self.root(dims[0])) not in self.of_dims:
                 name = self.place.names.new("lengths")
                 self.line(f"{name} = -(-{lengths} // {span if len(sizes) == 2 else f'({span})'})")
                 self.give_lengths(dims[0], name)
@@ -231,7 +230,7 @@ class TorchOps(TorchBody):
             return f"torch.tensor({self.size(dim)}{self.device()})"
         if id(self.root(dim)) in self.of_dims:
             return self.of_dims[id(self.root(dim))]
-        if self.asked is not None:
+        if self.of is not None:
             return self.ask("lengths", self.root(dim))
         x = self.with_dim(dim)
         text = None if x is None else self.lengths(x, dim)
@@ -501,7 +500,7 @@ class TorchOps(TorchBody):
         out, lengths = self.root(call.result[1]), self.lengths(x, axis)
         if lengths is None or out.dimension is not None or out.expr is not None:
             return
-        if self.asked is not None or not isinstance(end, int | None):
+        if self.of is not None or not isinstance(end, int | None):
             raise unwritten(call.owner, "a slice of frames whose lengths have no form")
         text = lengths if end is None else f"({lengths} - {-end})" if end < 0 else f"{lengths}.clamp(max={end})"
         text = f"({text} - {start}).clamp(min=0)" if start else text
@@ -513,7 +512,7 @@ class TorchOps(TorchBody):
         """The frames of a mask."""
         x, mask, dims = call.args[0], call.kwargs["mask"], [*call.kwargs["dims"]]
         result, out = call.result
-        if axes_of(mask) != (batch_dim, *dims) or axes_of(x)[:2] != (batch_dim, *dims) or self.asked is not None:
+        if axes_of(mask) != (batch_dim, *dims) or axes_of(x)[:2] != (batch_dim, *dims) or self.of is not None:
             raise unwritten(call.owner, "frames are chosen over other axes than sequences and frames")
         text = f"select_frames({self.value(x)}, {self.filled(mask, dims, 'False')[0]})"
         lengths = self.place.names.new("lengths")

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from rfnb.errors import RfError, RunFileError
-from rfnb.search.stored.file import (
-    FROM_FILE,
-    checked,
-    ends_of,
-    prompts_in,
-    read_ends,
-    read_prompts,
-    roles_of,
-    vocab_with,
-)
+from rfnb.errors import RunFileError
+from rfnb.search.stored.file import FORMAT, checked, facts_of, read_facts, roles_of, vocab_with
 from rfnb.search.trace import Candidates, Trace
-from rfnb.trace.run.file.fields import count, get, list_of, of_type, optional, raw_strings
+from rfnb.trace.run.file.fields import count, get, raw_strings, reading, within
+from rfnb.trace.run.file.store import check_format
 
 if TYPE_CHECKING:
     from rfnb.core.vocab import Vocab
     from rfnb.search.tree import Tree
 
-FORMAT = 1
-"""Version of the format, increased when the meaning of an entry changes."""
+T = TypeVar("T")
+Rows = list[list[float | None]]
+"""Numbers by step; None where there is none."""
 
 UNIT = 0.001
 """The unit of costs and gaps, which are written as whole numbers."""
@@ -39,7 +32,7 @@ LARGEST_LABEL = 2**20
 """Largest number of a label that may be read."""
 
 
-def write_tree(tree: Tree) -> dict[str, Any]:
+def write_tree(tree: Tree) -> dict[str, object]:
     """The tree as JSON. The keys:
 
     labels: the number and text of each label that occurs; `label` in the columns is a position in these lists.
@@ -54,24 +47,13 @@ def write_tree(tree: Tree) -> dict[str, Any]:
     numbers = _labels(tree)
     places = {number: place for place, number in enumerate(numbers)}
     return {
-        "format": FORMAT,
+        **facts_of(trace),
         "tag": tree.tag,
         "sequence": tree.sequence,
         "steps": tree.steps,
         "beam": tree.beam,
-        "include_eos": bool(trace.include_eos),
-        "length_normalization_exponent": float(trace.length_normalization_exponent),
-        "length_normalization_offset": float(trace.length_normalization_offset),
-        "framewise": bool(trace.framewise),
         "limit": None if trace.limit is None else int(trace.limit[0]),
-        "end_label": ends_of(trace),
-        **prompts_in(trace),
-        "blank": None if trace.blank is None else int(trace.blank),
-        "living": None if trace.living is None else int(trace.living),
-        "stops": bool(trace.stops),
-        "sampled": bool(trace.sampled),
         "single": single,
-        "scales": {name: float(scale) for name, scale in trace.scales.items()},
         "labels": {
             "numbers": numbers,
             "texts": None if trace.vocab is None else [tree.label(number) for number in numbers],
@@ -95,13 +77,13 @@ def write_tree(tree: Tree) -> dict[str, Any]:
     }
 
 
-def _pruned(tree: Tree, pruned: Candidates, places: dict[int, int]) -> dict[str, Any]:
+def _pruned(tree: Tree, pruned: Candidates, places: dict[int, int]) -> dict[str, object]:
     depths = _lowest(tree.scores)[:, None] - pruned.scores[:, 0]
     sizes = np.where(np.isfinite(depths), depths, 0) / UNIT
     gaps = np.diff(np.rint(sizes).astype(np.int64), axis=1, prepend=0)
     choices = [np.flatnonzero(row > -np.inf).tolist() for row in pruned.scores[:, 0]]
 
-    def chosen(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def chosen(rows: Sequence[Sequence[T]]) -> list[list[T]]:
         return [[row[i] for i in indices] for row, indices in zip(rows, choices, strict=True)]
 
     return {
@@ -162,26 +144,17 @@ def _units(values: np.ndarray) -> list[list[int | None]]:
     ]
 
 
-def read_tree(data: Any) -> Trace:
+def read_tree(data: object) -> Trace:
     """The search of a tree that was written as JSON, with its sequence alone.
 
     Raises RunFileError if the data is not that of a tree.
     """
-    try:
+    with reading("from_json: the data is not that of a tree"):
         return checked(_read(data))
-    except RunFileError as error:
-        raise RunFileError(f"from_json: {error.what}", got=error.got, expected=error.expected) from error
-    except RfError as error:
-        raise RunFileError(f"from_json: {error.what}") from error
-    except Exception as error:  # data of another origin can cause any error
-        raise RunFileError(
-            "from_json: the data is not that of a tree", got=f"{type(error).__name__}: {error}"[:200]
-        ) from error
 
 
 def _read(data: Any) -> Trace:
-    if get(data, "format", int) != FORMAT:
-        raise RunFileError("the data was written by another version of rfnb", got=data["format"], expected=FORMAT)
+    check_format(data, FORMAT, "the data")
     steps, beam = count(data, "steps"), count(data, "beam")
     columns, final, tag = get(data, "columns", dict), get(data, "final", dict), data.get("tag")
     vocab, numbers = _read_labels(get(data, "labels", dict))
@@ -189,7 +162,7 @@ def _read(data: Any) -> Trace:
     single = get({"single": True} | data, "single", bool)
     scores, final_scores = (
         _rounded(array) if single else array
-        for array in map(_scores, (rows(columns, "score"), [list_of(final, "scores", (int, float, type(None)))]))
+        for array in map(_scores, (rows(columns, "score"), [get(final, "scores", list[float | None])]))
     )
     scores = scores.reshape(shape)
     return Trace(
@@ -198,76 +171,60 @@ def _read(data: Any) -> Trace:
         scores=scores,
         ended=_marks(columns, "ended", steps, beam),
         final_scores=final_scores,
-        lengths=np.array([list_of(final, "lengths", int)], np.int64),
+        lengths=np.array([get(final, "lengths", list[int])], np.int64),
         complete=_marks({"complete": [get(final, "complete", list)]}, "complete", 1, beam)[:, 0],
-        include_eos=get(data, "include_eos", bool),
+        **read_facts(data, 1),
         steps=np.array([steps]),
         vocab=vocab,
         tags=None if tag is None else raw_strings({"tag": [tag]}, "tag"),
-        length_normalization_exponent=float(get(data, "length_normalization_exponent", (int, float))),
-        length_normalization_offset=float(get(data, "length_normalization_offset", (int, float))),
         parts=_costs(columns, rows, shape),
-        scales={name: float(of_type(scale, (int, float), name)) for name, scale in get(data, "scales", dict).items()},
         pruned=None if data.get("pruned") is None else _read_pruned(get(data, "pruned", dict), scores[:, 0], numbers),
         ends=_marks(columns, "ends", steps, beam),
-        limit=None if optional(data, "limit", int) is None else np.array([data["limit"]]),
-        framewise=get(data, "framewise", bool),
-        end_label=read_ends(data),
-        prompts=read_prompts(data, 1),
-        why_not=FROM_FILE,
-        blank=optional(data, "blank", int),
-        living=optional({"living": None} | data, "living", int),
-        stops=get({"stops": False} | data, "stops", bool),
-        sampled=get({"sampled": False} | data, "sampled", bool),
+        limit=None if get(data, "limit", int | None) is None else np.array([data["limit"]]),
         joined=_joined(columns, rows, shape),
     )
 
 
-def _reader(steps: int, most: int, exact: bool = True) -> Callable[[Any, str], list[list[Any]]]:
+def _reader(steps: int, most: int, exact: bool = True) -> Callable[[object, str], Rows]:
     """Reads columns of numbers: a list for each step with `most` entries, or at most so many."""
 
-    def rows(data: Any, name: str) -> list[list[Any]]:
-        column = list_of(data, name, list)
+    def rows(data: object, name: str) -> Rows:
+        column: Rows = get(data, name, list[list[float | None]])
         if len(column) != steps or any(len(row) > most or (exact and len(row) < most) for row in column):
             raise RunFileError(f"the column {name!r} has the wrong size")
-        for row in column:
-            for entry in row:
-                of_type(entry, (int, float, type(None)), name)
         return column
 
     return rows
 
 
-def _scores(rows: Any) -> np.ndarray:
+def _scores(rows: Iterable[Iterable[float | None]]) -> np.ndarray:
     return np.array([[-np.inf if score is None else score for score in row] for row in rows], np.float64)
 
 
-def _numbers(rows: list[list[Any]], numbers: list[int]) -> np.ndarray:
+def _numbers(rows: Rows, numbers: list[int]) -> np.ndarray:
     places = np.array(rows, np.int64)
     if places.size and not 0 <= int(places.min()) <= int(places.max()) < len(numbers):
         raise RunFileError("a label of the tree is missing in its list of labels")
     return np.array(numbers, np.int64)[places] if places.size else places
 
 
-def _marks(data: Any, name: str, steps: int, beam: int) -> np.ndarray:
+def _marks(data: object, name: str, steps: int, beam: int) -> np.ndarray:
     marks = np.zeros((steps, 1, beam), bool)
     for step, places in enumerate(_reader(steps, beam, exact=False)(data, name)):
-        if not all(type(place) is int and 0 <= place < beam for place in places):
-            raise RunFileError(f"the column {name!r} refers to a missing place")
-        marks[step, 0, places] = True
+        marks[step, 0, [within(place, beam - 1, name) for place in places]] = True
     return marks
 
 
-def _joined(data: Any, rows: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+def _joined(data: Any, rows: Callable[[object, str], Rows], shape: tuple[int, ...]) -> np.ndarray | None:
     return None if data.get("joined") is None else np.array(rows(data, "joined"), np.int64).reshape(shape)
 
 
-def _costs(data: Any, rows: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+def _costs(data: object, rows: Callable[[object, str], Rows], shape: tuple[int, ...]) -> dict[str, np.ndarray]:
     costs = get(data, "costs", dict)
     return {name: _scores(_negated(rows(costs, name))).reshape(shape) for name in costs}
 
 
-def _negated(rows: list[list[Any]]) -> list[list[float | None]]:
+def _negated(rows: Rows) -> Rows:
     return [[None if cost is None else -cost * UNIT for cost in row] for row in rows]
 
 
@@ -276,7 +233,7 @@ def _read_pruned(data: Any, scores: np.ndarray, numbers: list[int]) -> Candidate
     width = max(width, min(count(data, "most"), width + 1))  # one more says that further candidates had the score −inf
     ragged = _reader(steps, width, exact=False)
 
-    def rows(source: Any, name: str, rest: Any) -> list[list[Any]]:
+    def rows(source: object, name: str, rest: float | None) -> Rows:
         sizes = [len(row) for row in data["label"]]
         column = ragged(source, name)
         if [len(row) for row in column] != sizes:
@@ -298,7 +255,7 @@ def _read_pruned(data: Any, scores: np.ndarray, numbers: list[int]) -> Candidate
 
 def _read_labels(data: Any) -> tuple[Vocab | None, list[int]]:
     """The vocabulary, with numbers in brackets for labels that are not in the data; and the numbers of its labels."""
-    numbers = list_of(data, "numbers", int)
+    numbers = get(data, "numbers", list[int])
     if data.get("texts") is None:
         return None, numbers
     texts = raw_strings(data, "texts")

@@ -5,20 +5,18 @@ reads them later can fail."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.vocab import Vocab
-from rfnb.errors import RfError, RunFileError
+from rfnb.errors import RunFileError
 from rfnb.search.trace import BY_SEQUENCE, BY_STEP, Candidates, Trace
-from rfnb.trace.run.file.fields import MOST, get, list_of, of_type, optional, raw_strings
-from rfnb.trace.run.file.save import versions
+from rfnb.trace.run.file.fields import MOST, conform, get, raw_strings
+from rfnb.trace.run.file.store import TensorReader, TensorWriter, check_format, loaded, saved, versions
 
 FORMAT = 1
 """Version of the format, increased when the meaning of an entry changes."""
@@ -36,23 +34,20 @@ def write(trace: Trace, path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if path.suffix != ENDING:
         raise RunFileError("save: a search has another ending", got=repr(path.name), expected=f'"x{ENDING}"')
-    if not path.parent.is_dir():
-        raise RunFileError(f"save: there is no folder {path.parent}")
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    return saved(path, lambda path: _write(trace, path))
 
+
+def _write(trace: Trace, path: Path) -> None:
     facts, arrays = parts_of(trace)
-    try:
-        with replacing(path) as unfinished:
-            save_file(arrays, unfinished, {KEY: json.dumps(facts)})
-    except (OSError, SafetensorError) as error:
-        raise unwritable(path, error, RunFileError) from error
-    return path
+    file = TensorWriter()
+    for name, array in arrays.items():
+        file.array(array, name)
+    file.write(path, KEY, facts)
 
 
-def parts_of(trace: Trace) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def parts_of(trace: Trace) -> tuple[dict[str, object], dict[str, np.ndarray]]:
     """The search as JSON and arrays, from which `trace_of` makes it again."""
-    return _facts(trace), {name: np.ascontiguousarray(_small(array)) for name, array in _arrays(trace).items()}
+    return _facts(trace), {name: _small(array) for name, array in _arrays(trace).items()}
 
 
 def trace_of(facts: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
@@ -84,84 +79,78 @@ def _small(array: np.ndarray) -> np.ndarray:
     return array.astype(np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(max(high, 0) * 2)))
 
 
-def ends_of(trace: Trace) -> int | list[int] | None:
-    """The label that ends hypotheses, or several."""
+class Facts(TypedDict):
+    """Fields of a Trace that a file has as they are. The first files did not have the last three."""
+
+    include_eos: bool
+    framewise: bool
+    blank: int | None
+    length_normalization_exponent: float
+    length_normalization_offset: float
+    living: int | None
+    stops: bool
+    sampled: bool
+
+
+LATER = {"living": None, "stops": False, "sampled": False}
+
+
+def facts_of(trace: Trace) -> dict[str, object]:
+    """What is known of a search, apart from its arrays and labels, as JSON."""
+    values = {name: getattr(trace, name) for name in Facts.__annotations__}
     end = trace.end_label
-    return None if end is None else int(end) if isinstance(end, int | np.integer) else [int(label) for label in end]
-
-
-def read_ends(data: Any) -> int | tuple[int, ...] | None:
-    """What `ends_of` gave."""
-    ends = optional(data, "end_label", (int, list))
-    return tuple(of_type(end, int, "end_label") for end in ends) if isinstance(ends, list) else ends
-
-
-def _facts(trace: Trace) -> dict[str, Any]:
-    vocab = trace.vocab
+    prompts = {} if trace.prompts is None else {"prompts": [[int(label) for label in row] for row in trace.prompts]}
     return {
         "format": FORMAT,
+        **{name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()},
+        "end_label": end if end is None or isinstance(end, int) else np.asarray(end).tolist(),
+        "scales": {name: float(scale) for name, scale in trace.scales.items()},
+        **prompts,
+    }
+
+
+def read_facts(data: Any, batch: int) -> dict[str, Any]:
+    """The fields of a Trace that `facts_of` has written, for so many sequences."""
+    ends = get(data, "end_label", int | tuple[int, ...] | None)
+    scales = {name: float(conform(scale, float, name)) for name, scale in get(data, "scales", dict).items()}
+    prompts = _prompts(data, batch) if "prompts" in data else None
+    facts = conform(LATER | data, Facts, "facts")
+    return {**facts, "end_label": ends, "scales": scales, "prompts": prompts, "why_not": FROM_FILE}
+
+
+def _prompts(data: object, batch: int) -> tuple[tuple[int, ...], ...]:
+    """The labels before the first step. Raises RunFileError if they are not those of `batch` sequences."""
+    rows: list[tuple[int, ...]] = get(data, "prompts", list[tuple[int, ...]])
+    if len(rows) != batch:
+        raise RunFileError("the file does not have a prompt for each sequence", got=len(rows), expected=batch)
+    return tuple(rows)
+
+
+def _facts(trace: Trace) -> dict[str, object]:
+    vocab = trace.vocab
+    return {
+        **facts_of(trace),
         "versions": versions(),
-        "include_eos": bool(trace.include_eos),
-        "framewise": bool(trace.framewise),
-        "end_label": ends_of(trace),
-        **prompts_in(trace),
-        "blank": None if trace.blank is None else int(trace.blank),
-        "length_normalization_exponent": float(trace.length_normalization_exponent),
-        "length_normalization_offset": float(trace.length_normalization_offset),
-        "living": None if trace.living is None else int(trace.living),
-        "stops": bool(trace.stops),
-        "sampled": bool(trace.sampled),
         "tags": None if trace.tags is None else list(trace.tags),
         "labels": None if vocab is None else [str(vocab.decode(number)) for number in range(len(vocab))],
         "roles": {} if vocab is None else roles_of(vocab),
         "parts": list(trace.parts),
         "parts_of_pruned": [] if trace.pruned is None else list(trace.pruned.parts),
-        "scales": {name: float(scale) for name, scale in trace.scales.items()},
     }
 
 
 def read(path: str | os.PathLike[str]) -> Trace:
     """Reads the search in a file. Raises RunFileError if it does not exist, or does not contain a readable search."""
-    path = Path(path)
-    if not path.is_file():
-        raise RunFileError(f"load: there is no file {path}", hint=_beside(path))
-    try:
-        return trace_of(*_content(path))
-    except RunFileError as error:
-        facts = " ".join(str(fact) for fact in (error.got, error.expected and f"expected {error.expected}") if fact)
-        raise _unreadable(path, f"{error.what}: {facts}" if facts else error.what) from error
-    except RfError as error:
-        raise _unreadable(path, error.what) from error
-    except Exception as error:  # a damaged file can cause any error
-        raise _unreadable(path, f"{type(error).__name__}: {error}"[:200]) from error
+    return loaded(path, "load", f'a file of found.save("x{ENDING}")', _content)
 
 
-def _unreadable(path: Path, why: str) -> RunFileError:
-    return RunFileError(f"load: {path} cannot be read", got=why, expected=f'a file of found.save("x{ENDING}")')
-
-
-def _beside(path: Path) -> str | None:
-    """A hint with the files of searches in the same folder."""
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    names = sorted(file.name for file in path.parent.glob(f"*{ENDING}"))[:5]
-    return f"in that folder: {', '.join(names)}" if names else None
-
-
-def _content(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="np") as file:
-        metadata = file.metadata() or {}
-        arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    if KEY not in metadata:
-        raise RunFileError("the file contains arrays, but not a search")
-    return json.loads(metadata[KEY]), arrays
+def _content(path: Path) -> Trace:
+    file = TensorReader(path, KEY, "the file contains arrays, but not a search", FORMAT)
+    return trace_of(file.data, {name: file.array(name) for name in file.tensors})
 
 
 def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
-    if get(data, "format", int) != FORMAT:
-        raise RunFileError("the file was written by another version of rfnb", got=data["format"], expected=FORMAT)
+    check_format(data, FORMAT)
 
     def array(name: str) -> np.ndarray:
         if name not in arrays:
@@ -177,50 +166,25 @@ def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
         three = {name: array(f"pruned {name}") for name in OF_CANDIDATES}
         pruned = Candidates(**three, parts=parts("parts_of_pruned", "pruned part"))
     labels = None if data.get("labels") is None else raw_strings(data, "labels")
-    columns: dict[str, Any] = {name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)}
+    columns = {name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)}
+    more = {name: array(name) for name in (*BY_STEP[4:], "limit") if name in arrays}
+    facts: dict[str, Any] = {**columns, **more, **read_facts(data, columns["steps"].size)}
     return Trace(
-        **columns,
-        include_eos=get(data, "include_eos", bool),
+        **facts,
         vocab=None if labels is None else vocab_with(labels, get(data, "roles", dict)),
         tags=None if data.get("tags") is None else raw_strings(data, "tags"),
-        length_normalization_exponent=float(get(data, "length_normalization_exponent", (int, float))),
-        length_normalization_offset=float(get(data, "length_normalization_offset", (int, float))),
         parts=parts("parts", "part"),
-        scales={name: float(of_type(scale, (int, float), name)) for name, scale in get(data, "scales", dict).items()},
         pruned=pruned,
-        ends=array("ends") if "ends" in arrays else None,
-        limit=array("limit") if "limit" in arrays else None,
-        framewise=get(data, "framewise", bool),
-        end_label=read_ends(data),
-        prompts=read_prompts(data, arrays["steps"].size if "steps" in arrays else 0),
-        why_not=FROM_FILE,
-        blank=optional(data, "blank", int),
-        joined=array("joined") if "joined" in arrays else None,
-        entropies=array("entropies") if "entropies" in arrays else None,
-        living=optional({"living": None} | data, "living", int),
-        stops=get({"stops": False} | data, "stops", bool),
-        sampled=get({"sampled": False} | data, "sampled", bool),
     )
-
-
-def prompts_in(trace: Trace) -> dict[str, Any]:
-    """The prompts of a search as JSON, if it has some."""
-    prompts = trace.prompts
-    return {} if prompts is None else {"prompts": [[int(label) for label in row] for row in prompts]}
-
-
-def read_prompts(data: Any, batch: int) -> tuple[tuple[int, ...], ...] | None:
-    """The prompts in `data`, if there are some. Raises RunFileError if they are not those of `batch` sequences."""
-    if "prompts" not in data:
-        return None
-    rows = list_of(data, "prompts", list)
-    if len(rows) != batch:
-        raise RunFileError("the file does not have a prompt for each sequence", got=len(rows), expected=batch)
-    return tuple(tuple(list_of({"prompt": row}, "prompt", int)) for row in rows)
 
 
 FROM_FILE = "it was read from a file"
 """Why the steps of such a search cannot be computed again."""
+
+
+KINDS = {"labels": "i", "parents": "i", "scores": "f", "ended": "b", "ends": "b", "joined": "i", "entropies": "f"}
+KINDS |= {"final_scores": "f", "lengths": "i", "complete": "b", "steps": "i", "limit": "i"}
+"""The kinds of the dtypes of arrays."""
 
 
 def checked(trace: Trace) -> Trace:
@@ -229,21 +193,23 @@ def checked(trace: Trace) -> Trace:
         raise RunFileError("the labels in the file have the wrong shape", got=trace.labels.shape)
     steps, batch, beam = trace.labels.shape
     by_step, by_place = (steps, batch, beam), (batch, beam)
-    _fits("labels", trace.labels, by_step, "i")
-    _fits("parents", trace.parents, by_step, "i", beam)
-    _fits("scores", trace.scores, by_step, "f")
-    _fits("ended", trace.ended, by_step, "b")
-    _fits("final_scores", trace.final_scores, by_place, "f")
-    _fits("lengths", trace.lengths, by_place, "i", steps + 1)
-    _fits("complete", trace.complete, by_place, "b")
-    _fits("steps", trace.steps, (batch,), "i", steps + 1)
-    _fits("ends", trace.ends, by_step, "b")
-    _fits("limit", trace.limit, (batch,), "i")
+    limits = {"parents": beam, "lengths": steps + 1, "steps": steps + 1}
+    forms = {
+        **dict.fromkeys(BY_STEP, by_step),
+        **dict.fromkeys(BY_SEQUENCE, by_place),
+        "steps": (batch,),
+        "limit": (batch,),
+    }
+    for name, shape in forms.items():
+        _fits(name, getattr(trace, name), shape, KINDS[name], limits.get(name))
     _fits("joined", None if trace.joined is None else trace.joined + 1, by_step, "i", beam + 1)
-    _fits("entropies", trace.entropies, by_step, "f")
     _parts(trace.parts, by_step)
     if trace.pruned is not None:
-        _candidates(trace.pruned, by_step)
+        width = trace.pruned.labels.shape[-1] if trace.pruned.labels.ndim else 0
+        for name in OF_CANDIDATES:
+            array = getattr(trace.pruned, name)
+            _fits(f"{name} of pruned candidates", array, (steps, batch, width), KINDS[name], limits.get(name))
+        _parts(trace.pruned.parts, (steps, batch, width))
     if trace.tags is not None and len(trace.tags) != batch:
         raise RunFileError(
             "the file does not have a tag for each sequence", got=len(trace.tags), expected=f"{batch} tags"
@@ -254,15 +220,6 @@ def checked(trace: Trace) -> Trace:
     if trace.living is not None and not 1 <= trace.living <= beam:
         raise RunFileError("the number of places of a beam is out of range", got=trace.living, expected=f"1 to {beam}")
     return trace
-
-
-def _candidates(pruned: Candidates, shape: tuple[int, int, int]) -> None:
-    steps, batch, beam = shape
-    shape = (steps, batch, pruned.labels.shape[-1] if pruned.labels.ndim else 0)
-    _fits("labels of pruned candidates", pruned.labels, shape, "i")
-    _fits("parents of pruned candidates", pruned.parents, shape, "i", beam)
-    _fits("scores of pruned candidates", pruned.scores, shape, "f")
-    _parts(pruned.parts, shape)
 
 
 def _parts(parts: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:

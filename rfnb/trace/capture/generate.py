@@ -33,7 +33,7 @@ class Generated:
     mask: np.ndarray | None
     prompt: np.ndarray | None
     ends: frozenset[int]
-    tokenizer: Any = None
+    tokenizer: object = None
     sequences: np.ndarray | None = None
 
 
@@ -48,7 +48,7 @@ class KeptSearch:
     processor: Any
     config: Any
     keywords: dict[str, Any]
-    tokenizer: Any = None
+    tokenizer: object = None
     sequences: Any = None
 
 

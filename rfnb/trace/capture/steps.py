@@ -7,9 +7,9 @@ the keys say it (`backend.torch.attention`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class _Step:
     """Attention of one call of the model, by place. decoded: the call in `generate`."""
 
     decoded: Decoded | None
-    items: dict[Any, Seen] = field(default_factory=dict)
+    items: dict[Hashable, Seen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Joined:
     axes: tuple[tuple[Dim, int], ...]
     make: Callable[[], Tensor]
     labels: tuple[Labels | None, Labels | None]
-    tokenizer: Any
+    tokenizer: object
     note: str | None
 
 
@@ -106,7 +106,7 @@ def _steps(items: list[Seen]) -> Iterator[_Step]:
         yield step
 
 
-def _of_call(step: _Step, call: int) -> dict[Any, Seen]:
+def _of_call(step: _Step, call: int) -> dict[Hashable, Seen]:
     return {place: item for place, item in step.items.items() if item.step is not None and item.step.call == call}
 
 
@@ -151,7 +151,7 @@ def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joi
     if generated.sequences is None:
         return None
     parts = {number: step.items[place] for number, step in enumerate(steps) if place in step.items}
-    table: dict[Any, _Cell] = {}
+    table: dict[tuple[int, int, bytes], _Cell] = {}
     for number, item in parts.items():
         decoded = steps[number].decoded
         assert decoded is not None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -214,7 +214,7 @@ def fitted(a: MaskedPart, b: MaskedPart, owners: tuple[Dim | None, Dim | None]) 
     return a, b
 
 
-def _squeezed(part: MaskedPart, matched: Any) -> MaskedPart:
+def _squeezed(part: MaskedPart, matched: Collection[Dim]) -> MaskedPart:
     for axis in reversed(range(len(part.dims))):
         if part.dims[axis] not in matched and part.array.shape[axis] == 1:
             part = part.squeeze(axis)

@@ -6,7 +6,7 @@ Such a value is None, a bool, int, float, str or number of numpy; a list, tuple 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -24,21 +24,21 @@ from rfnb.trace.run.names import LostValue, NoValue, TypeOnly
 if TYPE_CHECKING:
     from rfnb.core.dims.lengths import Size
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.stacked import Lineage
+    from rfnb.trace.run.step import StepLines, StepText
 
 
-class PlainSteps:
-    """The part of `Replayable` that is the same for all plain Python code: no ops, no computing again.
+class KeptSteps:
+    """The part of `Replayable` that is the same where no step is computed again: of files, and of plain Python.
 
-    searched: what the steps found, if they are those of `rf.search.decode`; sequences: those of the search.
+    searched: what the steps found, if they are those of a search; sequences: those of the search.
     """
 
     seed, every = 0, 1
     is_isolated = True
     sequences: tuple[Dim | None, Size | None] = (None, None)
-    lineages: tuple[()] = ()
+    lineages: Sequence[Lineage] = ()
     searched: Any = None
-    shown: Callable[..., Any]
-    variable: Callable[..., Any]
 
     @property
     def is_search(self) -> bool:
@@ -53,9 +53,13 @@ class PlainSteps:
         """No ops were recorded."""
         return []
 
-    def ends(self) -> list[str] | None:
-        """Nothing is known but that the code ended."""
+    def lines(self, step: int) -> StepLines | None:
+        """Not known."""
         return None
+
+    def texts(self, step: int) -> list[StepText]:
+        """There are none."""
+        return []
 
     def found(self, run: Run) -> Any:
         """What a search found."""
@@ -68,6 +72,17 @@ class PlainSteps:
     def name_of(self, value: Value) -> str:
         """The name of the variable."""
         return value.name
+
+
+class PlainSteps(KeptSteps):
+    """The same for all plain Python code: no ops."""
+
+    shown: Callable[..., Any]
+    variable: Callable[..., Any]
+
+    def ends(self) -> list[str] | None:
+        """Nothing is known but that the code ended."""
+        return None
 
     def rerun(self, run: Run, fn: object) -> NoReturn:
         """Raises LoopError."""

@@ -66,7 +66,7 @@ def test_padding_may_contain_anything(tmp_path):
 def test_an_existing_file_stays_if_writing_fails(tmp_path, monkeypatch):
     path = search().save(tmp_path / "x.rfbeam")
     before = path.read_bytes()
-    monkeypatch.setattr("safetensors.numpy.save_file", lambda *args: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("safetensors.torch.save_file", lambda *args: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(RunFileError, match="disk full"):
         search(batch=1).save(path)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]

@@ -49,14 +49,14 @@ def test_a_damaged_search_is_not_read(damage, tmp_path, monkeypatch):
     _, loop = recorded(5, 2, 3, 1.0, 1)
     real_places, real_found = save._lineage, save._found
 
-    def places(each, dims, raws):
+    def places(each, file):
         array = each.places.copy()
         array[0] = {"place": 99}.get(damage, array[0])
         array = array[:, :, :2] if damage == "shape" else array.astype(float) if damage == "kind" else array
-        return real_places(each._replace(places=array), dims, raws)
+        return real_places(each._replace(places=array), file)
 
-    def found(run, raws):
-        data = real_found(run, raws)
+    def found(run, file):
+        data = real_found(run, file)
         if damage == "labels":
             data["arrays"].pop("labels")
         return {"facts": 3, "arrays": {}} if damage == "facts" else data

@@ -16,7 +16,7 @@ import rfnb as rf
 from rfnb import batch_dim
 from rfnb.display.loop import headline
 from rfnb.errors import RunFileError
-from rfnb.trace.run.file import save as save_module, series
+from rfnb.trace.run.file import series
 from rfnb.trace.run.file.save import FORMAT
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -326,11 +326,11 @@ def test_a_save_that_fails_harms_no_file(tmp_path, monkeypatch):
     path = running_sum().save(tmp_path / "x.rfrun")
     before = path.read_bytes()
 
-    def killed(self, path, metadata):
+    def killed(tensors, path, metadata):
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(save_module.RawWriter, "write", killed)
+    monkeypatch.setattr("safetensors.torch.save_file", killed)
     with pytest.raises(KeyboardInterrupt):
         running_sum().save(path)
     assert path.read_bytes() == before

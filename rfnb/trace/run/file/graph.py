@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, get_args
 
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, Value
@@ -10,7 +10,7 @@ from rfnb.core.ground.source import Source, value_name
 from rfnb.core.tensor.op import OPS
 from rfnb.errors import RunFileError
 from rfnb.trace.run.file.dims import DimReader, DimWriter
-from rfnb.trace.run.file.fields import chosen, count, get, list_of, optional
+from rfnb.trace.run.file.fields import chosen, conform, count, get
 
 
 class StoredPlace(NamedTuple):
@@ -39,19 +39,19 @@ class StoredPlace(NamedTuple):
 
 def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWriter) -> dict[str, object]:
     """The graph as JSON."""
-    places: dict[Any, int] = {}
+    places: dict[tuple[object, ...], int] = {}
     numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}
 
     def place(source: Source | StoredPlace | None) -> int | None:
         return None if source is None else places.setdefault(_words(source), len(places))
 
-    def node(given: Node) -> dict[str, Any]:
+    def node(given: Node) -> dict[str, object]:
         plain = {"number": given.number, "op": given.op, "kind": given.kind, "path": given.path}
         ends = {"inputs": list(given.inputs), "outputs": list(given.outputs)}
         where = {"source": place(given.source), "at": place(given.at)}
         return {**plain, **ends, **where, "body": [node(inner) for inner in given.body]}
 
-    def value(given: Value) -> dict[str, Any]:
+    def value(given: Value) -> dict[str, object]:
         index = None if given.node is None else numbers.get(id(given.node))
         plain = {"name": name_of(given), "node": index, "output": given.output}
         return {**plain, "dims": [dims.dim(dim) for dim in given.dims], "sparse": dims.dim(given.sparse_dim)}
@@ -60,7 +60,7 @@ def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: DimWrit
     return {"nodes": nodes, "values": values, "body_values": graph.body_values, "places": [list(p) for p in places]}
 
 
-def _words(source: Any) -> tuple[Any, ...]:
+def _words(source: Source | StoredPlace) -> tuple[object, ...]:
     return source.file, source.line, source.place(), source.text(), source.names()
 
 
@@ -72,8 +72,8 @@ def read_graph(data: object, dims: DimReader) -> BodyGraph:
         return None if number is None else chosen(places, number, "places")
 
     def node(entry: object) -> Node:
-        inputs, outputs = tuple(list_of(entry, "inputs", int)), tuple(list_of(entry, "outputs", int))
-        source, at = place(optional(entry, "source", int)), place(optional(entry, "at", int))
+        inputs, outputs = get(entry, "inputs", tuple[int, ...]), get(entry, "outputs", tuple[int, ...])
+        source, at = place(get(entry, "source", int | None)), place(get(entry, "at", int | None))
         body = [node(inner) for inner in get(entry, "body", list)]
         return Node(get(entry, "number", int), get(entry, "op", str), inputs, outputs, get(entry, "path", str),
                     source, at, body, kind=_kind(entry))  # fmt: skip
@@ -83,7 +83,7 @@ def read_graph(data: object, dims: DimReader) -> BodyGraph:
     for entry in get(data, "values", list):
         axes = tuple(dims.dim(number) for number in get(entry, "dims", list))
         value = graph.add_value(get(entry, "name", str), axes, dims.dim_or_none(entry["sparse"]))
-        index = optional(entry, "node", int)
+        index = get(entry, "node", int | None)
         value.node, value.output = None if index is None else chosen(nodes, index, "nodes"), get(entry, "output", int)
     graph.body_values = count(data, "body_values", len(graph.values))
     if not all(0 <= n < len(graph.values) for node in _own_nodes(graph.nodes) for n in (*node.inputs, *node.outputs)):
@@ -116,10 +116,6 @@ KIND_BY_OP: dict[str, NodeKind] = {
 }  # fmt: skip
 
 
-def _place(data: Any) -> StoredPlace:
-    file, line, shown, expression, names = data
-    entry = {"file": file, "line": line, "shown": shown, "expression": expression, "names": names}
-    texts = {name: get(entry, name, str) for name in ("file", "shown", "expression")}
-    return StoredPlace(
-        **texts, line=count(entry, "line"), assigned=tuple(map(value_name, list_of(entry, "names", str)))
-    )
+def _place(data: Iterable[object]) -> StoredPlace:
+    place: StoredPlace = conform([*data, None, None], StoredPlace, "places")
+    return place._replace(assigned=tuple(map(value_name, place.assigned)))
