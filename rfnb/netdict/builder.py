@@ -24,15 +24,19 @@ from rfnb.netdict import options as _options
 from rfnb.netdict.axes import declared_order
 from rfnb.netdict.build import (
     NetNode,
+    NetworkVariables,
     check_call,
+    check_shape,
     class_of,
     ends_of,
     is_trainable,
     join,
     known_options,
+    layer_of_parameter,
     named_layers,
     on_meta,
     origin_of,
+    outputs_as_parameters,
     set_options,
     template_of,
     value_of,
@@ -53,7 +57,6 @@ from rfnb.netdict.layer_call import (
 from rfnb.netdict.loops.build import Loops
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.losses import loss_by_name
-from rfnb.netdict.params import NetworkVariables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.netdict.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources, sources_of
 from rfnb.netdict.spec import LayerSpec
 from rfnb.netdict.versions import holds

@@ -20,8 +20,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
-from rfnb.netdict import params
-from rfnb.netdict.build import NetNode, check_net, ends_of, every_node, run_node
+from rfnb.netdict.build import NetNode, check_net, ends_of, every_node, run_node, set_values, values_of
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.config.compute import Own, with_own
 from rfnb.netdict.config.read import Config, read_config
@@ -244,7 +243,7 @@ class Interface(Module):
 
     def get_param_values_dict(self, session: object = None) -> dict[str, dict[str, Any]]:
         """The values of the parameters: {path of the layer: {name: array}}."""
-        return params.values_of(self.layers)
+        return values_of(self.layers)
 
     def set_param_values_by_dict(
         self,
@@ -254,7 +253,7 @@ class Interface(Module):
         session: object = None,
     ) -> None:
         """Sets parameters: {path of the layer: {name: array}}. Raises ParameterError, and sets none, if one is bad."""
-        params.set_values(
+        set_values(
             self.layers,
             values_dict,
             variables=self._builder.variables.found,

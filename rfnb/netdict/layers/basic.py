@@ -10,8 +10,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.axes import with_padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import input_first, keep_log
-from rfnb.netdict.layers.activations import LOGS, activation_of
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import LOGS, activation_of, initial_values
 from rfnb.netdict.options import REQUIRED, axis, layer, value
 from rfnb.netdict.resolve import required
 from rfnb.ops.grad import scaled_gradient_ext

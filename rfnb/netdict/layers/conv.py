@@ -16,8 +16,7 @@ from rfnb.errors import NetworkError
 from rfnb.netdict.axes import NetworkDims, without
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import input_first, renamed, renaming
-from rfnb.netdict.layers.activations import activation_of
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import activation_of, initial_values
 from rfnb.netdict.options import REQUIRED, layer, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.conv import conv, make_conv_out_spatial_dims, pool, transposed_conv

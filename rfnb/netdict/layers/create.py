@@ -11,7 +11,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import initial_values
 from rfnb.netdict.options import REQUIRED, axis, layer, value
 from rfnb.ops.create import full, range_over_dim, zeros
 from rfnb.ops.mask import sequence_mask

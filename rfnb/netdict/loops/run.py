@@ -26,7 +26,7 @@ from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, on_meta, stepping, take_parts
 from rfnb.netdict.layer import ChoosingLayer, Layer, SteppingLayer
 from rfnb.netdict.layer_call import ErrorsOf, held_parameters, named_after
-from rfnb.netdict.loops.length import longest
+from rfnb.netdict.loops.build import longest
 from rfnb.netdict.loops.net import (
     RecNet,
     along,

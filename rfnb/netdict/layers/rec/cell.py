@@ -16,9 +16,8 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import time_of, without
 from rfnb.netdict.layer import Layer, SteppingLayer
-from rfnb.netdict.layers.activations import activation_of
+from rfnb.netdict.layers.activations import activation_of, initial_values
 from rfnb.netdict.layers.basic import N_OUT
-from rfnb.netdict.layers.initializers import initial_values
 from rfnb.netdict.options import FromLayer, axis, layers, value
 from rfnb.netdict.resolve import entry_of, names_of_sources, required
 from rfnb.nn.cells.cell import RecCell, gate_bias
