@@ -11,12 +11,13 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.arguments import Count, Positive
+from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import NetworkDims, without
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import input_first, renamed, renaming
-from rfnb.netdict.layers.activations import activation_of, initial_values
+from rfnb.netdict.layers.activations import Activation, activation_of, initial_values
 from rfnb.netdict.options import REQUIRED, layer, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.conv import conv, make_conv_out_spatial_dims, pool, transposed_conv
@@ -32,7 +33,7 @@ class Spatial(Layer):
     """What layers share that give new spatial axes. new_dims: these, before `out_spatial_dims` stand in their place."""
 
     out_spatial_dims: Sequence[Dim] | None = value(None, list, tuple)
-    activation: Any = None
+    function: Activation
     new_dims: list[Dim]
 
     def with_given_dims(self, y: Tensor) -> Tensor:
@@ -45,7 +46,7 @@ class Spatial(Layer):
         """The result with its features, and activated."""
         y = self.with_given_dims(y) if self.out_spatial_dims else y
         y = y if y.sig.feature_dim is self.out_dim else set_feature_dim(y, self.out_dim)
-        return self.activated(activation_of(self.activation), y)
+        return self.activated(self.function, y)
 
     def names_of_dims(self) -> dict[Dim, str]:
         """name:conv:sI."""
@@ -137,7 +138,8 @@ class Conv(Sliding, layer_class="conv"):
     input_add_feature_dim: bool = value(False, bool)
     input_split_feature_dim: int | None = value(None, Positive)
     filter: object = layer(None)
-    bias: object = layer(None)
+    bias: Parameter | None = layer(None)
+    W: Parameter
     forward_weights_init: object = value("glorot_uniform")
     bias_init: object = value(0.0)
 
@@ -151,7 +153,7 @@ class Conv(Sliding, layer_class="conv"):
         assert x.feature_dim is not None
         sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
         self.slide(x, sizes)
-        self.in_dim = x.feature_dim
+        self.in_dim, self.function = x.feature_dim, activation_of(self.activation)
         self.widths = NetworkDims().shape(sizes, feature=False)
         per_group = self.in_dim if self.groups == 1 else self.in_dim // self.groups
         dims = [*self.widths, per_group, self.out_dim]
@@ -160,6 +162,7 @@ class Conv(Sliding, layer_class="conv"):
         if filter is None:
             self.parameter("W", dims, initial_values(self.forward_weights_init))
         with_bias = holds("conv has a bias", self.spec.version) if self.with_bias is None else self.with_bias
+        self.bias = None
         if with_bias and bias is None:
             self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
 
@@ -182,6 +185,7 @@ class Conv(Sliding, layer_class="conv"):
             self.pieces = feature, [spatial, self.pool.feature(size, [*order, spatial])]
             order, feature = [*order, spatial], self.pieces[1][1]
         self.source_feature = feature
+        self.adds_axes = feature is not x.feature_dim or bool(self.ones)
         return self._with_axes(x).copy_transpose([*order, feature])
 
     def _with_axes(self, x: Tensor) -> Tensor:
@@ -193,10 +197,9 @@ class Conv(Sliding, layer_class="conv"):
 
     def compute(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """{…, spatial…, in} → {…, spatial'…, out}"""
-        x = self._with_axes(x)
-        params = self.params
-        weight = params["W"] if filter is None else renamed(filter, self.of_filter)
-        shift = params.get("bias") if bias is None else renamed(bias, self.of_bias)
+        x = self._with_axes(x) if self.adds_axes else x
+        weight = self.W if filter is None else renamed(filter, self.of_filter)
+        shift = self.bias if bias is None else renamed(bias, self.of_bias)
         x, spatial, margins, _ = self.placed(x)
         y, _ = conv(
             x, in_dim=self.in_dim, out_dim=self.out_dim, in_spatial_dims=spatial, out_spatial_dims=self.new_dims,
@@ -268,7 +271,7 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
             raise NetworkError("transposed_conv needs features, and the number of filters", expected='"n_out": …')
         spatial = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim][: len(sizes)]
         self.spatial = spatial if self.in_spatial_dims is None else list(self.pool.find(self.in_spatial_dims, x))
-        self.in_dim = x.feature_dim
+        self.in_dim, self.function = x.feature_dim, activation_of(self.activation)
         self.steps = per_axis(sizes if self.strides is None else self.strides, len(sizes))
         widths = NetworkDims().shape([*sizes, *([1] if len(sizes) == 1 else [])], feature=False)
         self.widths, self.ones = widths[: len(sizes)], widths[len(sizes) :]
