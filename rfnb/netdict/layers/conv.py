@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -226,23 +226,20 @@ class Pool(Sliding, layer_class="pool"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, spatial…} → {…, spatial'…}"""
-        return self.with_given_dims(self._pooled(*self.placed(x)))
-
-    def _pooled(self, x: Tensor, spatial: list[Dim], around: Any, masks: list[Tensor]) -> Tensor:
-
-        def pooled(x: Tensor) -> Tensor:
-            return pool(
-                x, mode=self.mode, pool_size=self.sizes, padding=around, dilation_rate=self.dilations,
-                strides=self.steps, in_spatial_dims=spatial, out_spatial_dims=self.new_dims, use_mask=False,
-            )[0]  # fmt: skip
-
-        if not masks:
-            return pooled(x)
-        frames = reduce(logical_and, masks)
-        if self.mode == "max":
-            return pooled(where(frames, x, float("-inf"))).copy_masked(0.0)
-        share = pooled(where(frames, ones_like(x), 0.0))
-        return pooled(x) / maximum(share, 1e-9)
+        x, spatial, around, masks = self.placed(x)
+        frames = reduce(logical_and, masks) if masks else None
+        if frames is not None and self.mode == "max":
+            x = where(frames, x, float("-inf"))
+        pooled = partial(
+            pool, mode=self.mode, pool_size=self.sizes, padding=around, dilation_rate=self.dilations,
+            strides=self.steps, in_spatial_dims=spatial, out_spatial_dims=self.new_dims, use_mask=False,
+        )  # fmt: skip
+        y: Tensor = pooled(x)[0]
+        if frames is not None and self.mode == "max":
+            y = y.copy_masked(0.0)
+        elif frames is not None:
+            y = y / maximum(pooled(where(frames, ones_like(x), 0.0))[0], 1e-9)
+        return self.with_given_dims(y) if self.out_spatial_dims else y
 
 
 def per_axis(given: Any, nd: int) -> list[int]:
