@@ -48,7 +48,7 @@ def try_combination(combination: str) -> tuple[str, str]:
     if interpreter is None:
         return asked, "not tried: no such Python here"
     folder = CACHE / "matrix" / re.sub(r"[^\w.]+", "-", combination)
-    log = folder.with_suffix(".log")
+    log = folder.with_name(f"{folder.name}.log")
     folder.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     inside = folder / "bin" / "python"

@@ -6,7 +6,7 @@ from rfnb.core.ground.source import user_source
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import LoopError
 from rfnb.loop.body.body import entered
-from rfnb.trace.plain.pause_call import pause_here
+from rfnb.trace.plain.record import pause_here
 from rfnb.trace.record.record import current_recorder
 
 

@@ -1,4 +1,4 @@
-"""The view of what is in a checkpoint: a tree of names, with shapes, dtypes and sizes."""
+"""The views of checkpoints: what is in one, and which parameters were loaded, are missing, or were left out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,30 @@ from dataclasses import dataclass, field
 from math import prod
 
 from rfnb.checkpoint.entries import CheckpointFile, StoredEntry
+from rfnb.checkpoint.report import LoadReport, ValueOrigin
+from rfnb.core.ground.text import count_of
 from rfnb.display.kit import options
-from rfnb.display.kit.blocks import Block, Fold, Group, Line, Page
-from rfnb.display.kit.words import Span, bold, name, quiet
+from rfnb.display.kit.blocks import (
+    Block,
+    Fold,
+    Grid,
+    Group,
+    Line,
+    Only,
+    Page,
+    Span,
+    Table,
+    Words,
+    bold,
+    chip,
+    name,
+    quiet,
+)
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
-from rfnb.display.markup.numbers import amount, size
+from rfnb.display.markup.elements import fold
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import amount, plain, size
+from rfnb.printable import bounded
 
 DEEPEST = 12
 """Names with more parts keep the rest in one."""
@@ -33,7 +51,7 @@ class EntryTree:
     values: int = 0
 
 
-def describe(file: CheckpointFile) -> Page:
+def page_of_checkpoint(file: CheckpointFile) -> Page:
     """The entries as a tree of their names, and those that stand apart."""
     root, entries = EntryTree(), file.entries
     for path, entry in entries.items():
@@ -89,3 +107,59 @@ def _shape(entry: StoredEntry) -> str:
 def _bytes(entry: StoredEntry) -> int:
     bits = re.fullmatch(r"(?:b?float|u?int|complex)(8|16|32|64|128)", entry.dtype)
     return prod(entry.shape) * (int(bits[1]) // 8 if bits else ITEMSIZES.get(entry.dtype, 0))
+
+
+ODD = ("missing", "unexpected", "note")
+LISTED = 500
+"""Largest number of parameters that are listed with their sources."""
+SHOWN = 5
+"""Largest number of names on a line."""
+
+
+def page_of_report(report: LoadReport) -> Page:
+    """The report with possible mistakes marked and long lists folded."""
+    origins, count = list(report.origins), count_of(len(report.loaded), "parameter")
+    groups = [(what, list(map(bounded, names))) for what, names in report.groups() if names]
+    blocks: list[Block] = [
+        Line(Span([name(count), quiet(f"  loaded from {report.path}")], text=f"{count} loaded from {report.path}")),
+        Only("text", [Line(f"{what:<10} {_some(names)}", indent=2) for what, names in groups]),
+        Only("html", [Grid([[_word(what), _names(names)] for what, names in groups])]),
+    ]
+    if origins:
+        rows: list[list[Words]] = [[origin.name, *_cells(origin)] for origin in origins[:LISTED]]
+        grid = Grid(rows, ["parameter", "from", "conversion", "norm before", "after"])
+        tail = f"… and {len(origins) - LISTED} more; all: .table()" if len(origins) > LISTED else None
+        blocks.append(Only("html", [Fold("each parameter", [grid, Line(quiet(tail)) if tail else None])]))
+    return Page("load_report", "", blocks, _table(report))
+
+
+def _table(report: LoadReport) -> Table:
+    """A row for each name; for a network, with the entries that the value came from, and norms."""
+    origins = {origin.name: origin for origin in report.origins}
+    rows = [["loaded", name, *_cells(origins.get(name))] for name in report.loaded]
+    rows += [[what, name, *_cells(None)] for what, names in report.groups() for name in names]
+    if not origins:
+        return Table(["what", "name"], [row[:2] for row in rows])
+    return Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows)
+
+
+def _cells(origin: ValueOrigin | None) -> list[str | float | None]:
+    if origin is None:
+        return ["", "", None, None]
+    norms = (None if norm is None else plain(norm) for norm in (origin.before, origin.after))
+    return [", ".join(origin.sources), origin.conversion, *norms]
+
+
+def _word(what: str) -> Words:
+    return chip(what, style.WARN) if what in ODD else quiet(what)
+
+
+def _names(names: list[str]) -> Html:
+    listed = [el("div", name) for name in names]
+    return el("div", listed) if len(names) <= SHOWN else fold(_some(names), *listed)
+
+
+def _some(names: list[str]) -> str:
+    """The first names, and the number of others."""
+    tail = f", … and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + tail

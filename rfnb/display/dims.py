@@ -1,4 +1,4 @@
-"""The table of dims: size or lengths, origin, and the objects that have each; probable mistakes come first.
+"""The views of dims: a single Dim, and the table of the dims of many objects; probable mistakes come first.
 
 Objects are models, tensors, batches, runs, graphs and containers of these. Probable mistakes are equal names, one Dim
 under different lengths, and sizes that agree by chance.
@@ -6,11 +6,11 @@ under different lengths, and sizes that agree by chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims import dim_math
 from rfnb.core.dims.dim import Dim
@@ -21,16 +21,87 @@ from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.display.kit.blocks import Block, Grid, Line, Note, Page, Row
-from rfnb.display.kit.dims import colour_of, describe_dim, named_pill, names_of, origin, size_word
-from rfnb.display.kit.schema import DimView
-from rfnb.display.kit.words import Span, Words, chip, plain, quiet, web
+from rfnb.display.kit import options
+from rfnb.display.kit.blocks import (
+    Block,
+    Figure,
+    Grid,
+    Line,
+    Note,
+    Page,
+    Row,
+    Span,
+    Table,
+    Words,
+    chip,
+    pill,
+    plain,
+    quiet,
+    web,
+)
+from rfnb.display.kit.data import (
+    UNKNOWN,
+    DimView,
+    colour_of,
+    describe_dim,
+    dim_word,
+    named_pill,
+    names_of,
+    origin,
+    size_word,
+)
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import bounded_in
 from rfnb.display.markup.numbers import bars
+from rfnb.display.tensor.entries import shown
+from rfnb.display.tensor.view import bars_html
 from rfnb.nn.module.module import Module
 from rfnb.printable import bounded
+
+if TYPE_CHECKING:
+    from rfnb.core.dims.dim import Dim
+
+
+def page_of_dim(dim: Dim) -> Page:
+    """A dim under its current lengths, with a bar for each, and the labels of its entries."""
+    size, view = dim.lengths.size(dim), describe_dim(dim, dim.lengths)
+    tags = [] if size is None or size.tags is None else list(size.tags[: options.TAGS])
+    lengths = view["lengths"] or []
+    named = ", ".join(f"{tags[i]}: {n}" if i < len(tags) else str(n) for i, n in enumerate(lengths))
+    facts = [f"lengths {named}"] if view["lengths"] is not None else []
+    blocks: list[Block] = [
+        Line(quiet("Dim "), pill(view), look=style.HEAD),
+        *(Line(fact, look=style.QUIET, indent=2) for fact in _facts(dim, view)),
+    ]
+    if 0 < len(lengths) <= options.BARS:
+        blocks.append(Figure(bars_html(lengths, view, tags or None), [f"  {fact}" for fact in facts]))
+    else:
+        blocks += [Line(fact, look=style.QUIET, indent=2) for fact in facts]
+    return Page("dim", dim.name, blocks, _table(view, tags), short=[Line(f"Dim{{{dim_word(view)}}}")])
+
+
+def _table(dim: DimView, tags: list[str]) -> Table:
+    """The length of each sequence; a single row for a static dim."""
+    if dim["lengths"] is None:
+        return Table(["dim", "size"], [[dim["name"], None if dim["size"] == UNKNOWN else dim["size"]]])
+    rows = [[tags[i] if i < len(tags) else i, n] for i, n in enumerate(dim["lengths"])]
+    return Table(["sequence", dim["name"]], rows)
+
+
+def _facts(dim: Dim, view: DimView) -> Iterator[str]:
+    if view["size"] == UNKNOWN:
+        yield "no size yet: it comes with the data"
+    if place := origin(view):
+        yield place
+    if (vocab := dim.vocab) is not None:
+        labels = [str(vocab.decode(i)) for i in range(min(LABELS, len(vocab)))]
+        tail = " …" if len(vocab) > LABELS else ""
+        yield f"{count_of(len(vocab), 'label')}: {' '.join(map(shown, labels))}{tail}"
+
+
+LABELS = 40
+"""Labels of a vocab that are shown."""
+
 
 MOST = 20_000
 """Largest number of objects searched."""
@@ -207,7 +278,7 @@ BARS = 32
 COLUMNS = ("dim", "kind", "size", "made", "used by")
 
 
-def describe(objects: Iterable[tuple[str, object]], name: str = "dims") -> Page:
+def page_of_dims(objects: Iterable[tuple[str, object]], name: str = "dims") -> Page:
     """The dims of named objects, those with conflicts first."""
     uses = Uses(objects)
     entries = sorted(uses.by_serial.values(), key=lambda use: use.dim.serial)

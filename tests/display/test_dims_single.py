@@ -6,9 +6,9 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.display.dims import dim_view as dim
+from rfnb.display.dims import page_of_dim
 from rfnb.display.kit.blocks import to_html, to_repr, to_text
-from rfnb.display.kit.dims import _seen, palette_index
+from rfnb.display.kit.data import _seen, palette_index
 from rfnb.display.markup import style
 from rfnb.display.tensor import view as tensor_view
 from tests.display.standins import batch_dim, batch_of, numbers
@@ -39,25 +39,25 @@ def test_kinds():
 
 def test_a_dim_of_its_own():
     time = Dim(None, name="time")
-    assert to_repr(dim.describe(time)) == "Dim{time:?}"
-    assert "no size yet" in to_text(dim.describe(time))
+    assert to_repr(page_of_dim(time)) == "Dim{time:?}"
+    assert "no size yet" in to_text(page_of_dim(time))
     time.bind(Size([batch_dim], [2, 5], tags=["a", "b"]))
-    page = dim.describe(time)
+    page = page_of_dim(time)
     assert to_repr(page) == "Dim{time:2–5 Σ7}"
     assert list(page.table) == [{"sequence": "a", "time": 2}, {"sequence": "b", "time": 5}]
 
 
 def test_a_vocab_is_shown_in_part():
     letters = Dim(100, name="letters", vocab=[f"l{i}" for i in range(98)] + [" ", "<b>"])
-    page = dim.describe(letters)
+    page = page_of_dim(letters)
     assert "  100 labels: l0 l1 " in to_text(page) and to_text(page).endswith("l39 …")
     small = Dim(2, name="small", vocab=[" ", "<b>"])
-    assert "&lt;b&gt;" in to_html(dim.describe(small))
+    assert "&lt;b&gt;" in to_html(page_of_dim(small))
 
 
 def test_dims_made_by_rfnb_itself_tell_no_place():
-    assert "made in" not in to_text(dim.describe(batch_dim))
-    assert "\n  made in test_dim_view.py:" in to_text(dim.describe(Dim(3, name="x")))
+    assert "made in" not in to_text(page_of_dim(batch_dim))
+    assert "\n  made in test_dims_single.py:" in to_text(page_of_dim(Dim(3, name="x")))
 
 
 def test_lengths_over_a_dim_that_the_tensor_does_not_have():
