@@ -33,10 +33,10 @@ ROOMS = {
     "core": "ground vocab dims advice tensor expression graph run_ctx",
     "data": "dataset examples configs public",
     "trace": "record run pause plain observe compare graph capture probe public",
-    "loop": "program step ends steps body replay check run_body choice loop breakpoint pure functional public",
+    "loop": "program step ends steps body replay check run_body choice loop pure functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
-    "search": "trace words tree_arrays explain stored tree sources rules places beam replayed variants repeated "
-    "found corpus frames score choice ctc with_tensors decoding generate register public",
+    "search": "trace words explain stored tree sources rules beam replayed variants repeated "
+    "found corpus frames score choice with_tensors decoding generate register public",
     "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
     "public",

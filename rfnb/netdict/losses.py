@@ -38,7 +38,7 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import log_softmax, reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
 from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
-from rfnb.search.ctc import ctc_beam
+from rfnb.search.frames import ctc_beam
 
 LOSSES: dict[str, type[LayerLoss]] = {}
 """The losses, by the names that net dicts use."""
