@@ -42,7 +42,7 @@ ROOMS = {
     "public",
     "jobs": "worker script job launch public",
     "netdict": "versions axes resolve options layer_call spec layer own_layers extern_data losses losses_of_layers "
-    "holder params build loops builder inner_net config report network folder weights layers code stages views public",
+    "holder build loops builder inner_net config report network folder weights layers code stages views public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""
