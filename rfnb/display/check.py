@@ -8,13 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.display.kit import window
-from rfnb.display.kit.blocks import Block, Facts, Figure, Fold, Grid, Line, Note, Page
-from rfnb.display.kit.data import Data, read, to_numpy
-from rfnb.display.kit.dims import describe_axes
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import MarkedPicture
-from rfnb.display.kit.words import Words, chip, pills, web
-from rfnb.display.markup.elements import Table
+from rfnb.display.kit.blocks import (
+    Block,
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Line,
+    Note,
+    Notes,
+    Page,
+    Table,
+    Words,
+    chip,
+    pills,
+    web,
+)
+from rfnb.display.kit.data import Data, describe_axes, read, to_numpy
+from rfnb.display.kit.window import MarkedPicture
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.style import ALARM, GREY, HEAD
 from rfnb.loop.check.finiteness import FiniteReport, NotFinite

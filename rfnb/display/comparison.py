@@ -8,13 +8,27 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import window
-from rfnb.display.kit.blocks import Facts, Figure, Fold, Grid, Group, Line, Note, Only, Page
-from rfnb.display.kit.data import Axis
-from rfnb.display.kit.dims import describe_axes, dims_text
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import DimView, MarkedPicture
-from rfnb.display.kit.words import Span, bold, chip, pills, quiet, web
-from rfnb.display.markup.elements import Table
+from rfnb.display.kit.blocks import (
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Group,
+    Line,
+    Note,
+    Notes,
+    Only,
+    Page,
+    Span,
+    Table,
+    bold,
+    chip,
+    pills,
+    quiet,
+    web,
+)
+from rfnb.display.kit.data import Axis, DimView, describe_axes, dims_text
+from rfnb.display.kit.window import MarkedPicture
 from rfnb.display.markup.numbers import Number, plain, real, short
 from rfnb.display.markup.style import ALARM, GREY, HEAD
 from rfnb.errors import fact_lines

@@ -30,10 +30,12 @@ from rfnb.display.attention import drawing
 from rfnb.display.attention.drawing import (
     MEASURES,
     cell_labels,
+    describe_sound,
     labels_of,
     large_head,
     name_or_number,
     overview,
+    player,
     rounded,
     seconds_of,
     strongest,
@@ -41,19 +43,31 @@ from rfnb.display.attention.drawing import (
     which_head,
 )
 from rfnb.display.attention.schema import AttentionHead, AttentionScripts, AttentionShape, AttentionView
-from rfnb.display.attention.sound import describe_sound, player
 from rfnb.display.attention.weights import SEVERAL, Side, Weights, choose, read_weights
 from rfnb.display.kit import options
-from rfnb.display.kit.dims import describe_axes, dim_word
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import (
+    Block,
+    Figure,
+    Line,
+    Note,
+    Notes,
+    Page,
+    Span,
+    Table,
+    name as title,
+    quiet as quiet_words,
+)
+from rfnb.display.kit.data import Axis, describe_axes, describe_axis, dim_word, dims_text
+from rfnb.display.kit.view import View
 from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import Table, fold, note_html, note_text, quiet, table_html
-from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.numbers import plain, real, short
+from rfnb.display.markup.elements import fold, note_html, note_text, quiet, table_html
+from rfnb.display.markup.html import Html, bounded_in, el
+from rfnb.display.markup.numbers import plain, real, short, size
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp
 from rfnb.display.markup.svg import figure_class, literal
 from rfnb.display.tensor.entries import shown
 from rfnb.errors import ViewError
+from rfnb.trace.capture.capture import Captured, Seen
 
 LABELS = 40
 """Up to this many entries each has its label; beyond, every n-th."""
@@ -565,3 +579,28 @@ def faults(full: np.ndarray, true: tuple[int, int]) -> list[str]:
     if float(rows.min(initial=0)) < 0:
         flags.append("negative weights")
     return flags
+
+
+def page_of_captured(seen: Captured | Seen, **choice: Any) -> Page | AttentionView:
+    """The list of what `rf.capture` saw, and an overview of it; for a single entry, the JSON of its weights."""
+    if isinstance(seen, Seen):
+        return describe(seen, **choice)
+    notes = Notes()
+    attention = notes.attempt("picture", lambda: bounded_in(describe(seen, **choice)), None) if len(seen) else None
+    notes.add(seen.why_nothing())
+    if seen.left_out and len(seen):
+        notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
+    table = Table(["name", "dims", "place", "held"], list(map(_captured_cells, seen)))
+    listed = table_html(table) if len(seen) <= 8 else fold("all", table_html(table))
+    blocks: list[Block] = [
+        Line(Span([title("attention"), quiet_words(f" {len(seen)} seen")], text=f"attention: {len(seen)} seen")),
+        Figure(listed, [f"  {line}" for line in table.lines()[1:]]) if len(seen) else None,
+        Note(notes.text()),
+        Figure(None if attention is None else to_html(attention)),
+    ]
+    return Page("attention_list", "", blocks, table, drawing=None if attention is None else View(attention))
+
+
+def _captured_cells(seen: Seen) -> list[str]:
+    axes = [describe_axis(Axis(dim, n), "batch" if dim.kind == "batch" else "spatial") for dim, n in seen.axes]
+    return [seen.name, dims_text(axes), seen.place, size(seen.bytes)]

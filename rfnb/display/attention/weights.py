@@ -13,8 +13,8 @@ from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
+from rfnb.display.kit.blocks import Notes
 from rfnb.display.kit.data import Axis, Data, read_as_called, to_numpy
-from rfnb.display.kit.note import Notes
 from rfnb.display.tensor.describe import index_of, sequence
 from rfnb.errors import ViewError
 from rfnb.trace.capture.capture import Captured, Seen

@@ -28,9 +28,9 @@ from rfnb.display.beam.schema import (
     BeamView,
     NodeAt,
 )
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import Notes, Table
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, table_html, wide
+from rfnb.display.markup.elements import chip, fold, note_html, note_text, quiet, table_html, wide
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
@@ -38,8 +38,8 @@ from rfnb.printable import printable_name
 from rfnb.search.explain.keep import reason_against
 from rfnb.search.explain.where import Where
 from rfnb.search.found import Found
+from rfnb.search.trace import Node
 from rfnb.search.tree import Tree
-from rfnb.search.tree_arrays import Node
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -300,9 +300,9 @@ def _marked(node: BeamNode) -> str:
 
 
 def to_table(view: BeamView) -> Table:
-    """The n-best list, with a column for each scorer."""
+    """The n-best list, with a column for each scorer that is not 0 everywhere, as a constraint is."""
     hypotheses = view["hypotheses"]
-    parts = list(dict.fromkeys(name for entry in hypotheses for name in entry["parts"]))
+    parts = list(dict.fromkeys(name for entry in hypotheses for name, part in entry["parts"].items() if part))
     rows = [
         [entry["rank"], entry["score"], entry["text"], *(entry["parts"].get(name) for name in parts), _end(entry)]
         for entry in hypotheses

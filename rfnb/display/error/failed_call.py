@@ -18,7 +18,7 @@ from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground.source import Step, innermost_call, is_own, locals_of, op_name, steps_of
 from rfnb.core.ground.text import cut
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.display.kit.dims import namesakes
+from rfnb.display.kit.data import namesakes
 from rfnb.nn.module.module import Module
 
 

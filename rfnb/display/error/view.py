@@ -14,9 +14,8 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.source import Source, innermost_call, is_own, is_users, steps_of
 from rfnb.display.error.failed_call import Argument, OperandCell, aligned, dims_in, failed_call
-from rfnb.display.kit.dims import describe_dim, dim_word, named_pill, names_of, size_word
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.data import DimView, describe_dim, dim_word, named_pill, names_of, size_word
 from rfnb.display.markup import elements, style
 from rfnb.display.markup.elements import fold, note_html, note_text, quiet, wide
 from rfnb.display.markup.html import Html, el, join

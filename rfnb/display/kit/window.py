@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from rfnb.display.kit.schema import MarkedPicture
 from rfnb.display.markup import png, style
 from rfnb.display.markup.elements import quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import short
+
+
+class MarkedPicture(TypedDict):
+    """A picture of a part of a value, with one place marked."""
+
+    title: str
+    text: str  # what is at the place
+    axes: str  # what is down and across
+    picture: str | None  # data URI of a PNG
+    alt: str
+
 
 CELLS = (16, 48)
 """Largest number of rows and of columns around the place."""

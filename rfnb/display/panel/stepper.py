@@ -6,7 +6,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rfnb.display.kit.note import reason
+from rfnb.display.kit.blocks import reason
 from rfnb.display.kit.page import MIME, asset
 from rfnb.display.kit.view import View
 from rfnb.display.panel.comm import main_thread_later, stay_on_own_thread

@@ -18,9 +18,8 @@ from rfnb.core.dims.lengths import going_on_mask
 from rfnb.display.beam.schema import NodeAt
 from rfnb.display.beam.view import describe_beam, line, tree_of
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, read, to_numpy
-from rfnb.display.kit.dims import describe_axes
-from rfnb.display.kit.note import Notes, reason
+from rfnb.display.kit.blocks import Notes, reason
+from rfnb.display.kit.data import Data, describe_axes, read, to_numpy
 from rfnb.display.markup.numbers import Number, plain, short
 from rfnb.display.run.schema import LineValue, OpRow, OpsView, OpView, StateRow, StepView, WatchRow
 from rfnb.display.tensor.schema import ValueView

@@ -12,10 +12,8 @@ import numpy as np
 
 from rfnb.core.ground.text import did_you_mean, number_of
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Axis, Data, read_as_called
-from rfnb.display.kit.dims import describe_axes, describe_dim
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.data import Axis, Data, DimView, describe_axes, describe_dim, read_as_called
 from rfnb.display.markup.numbers import amount, plain
 from rfnb.display.tensor.entries import describe_labels, describe_picture, describe_unknown, describe_values
 from rfnb.display.tensor.schema import GradView, LengthsView, SequenceRow, TensorView

@@ -11,8 +11,7 @@ import numpy as np
 from rfnb.core.ground.text import cut
 from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import Data, DimView, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
 from rfnb.display.markup.elements import quiet, wide
 from rfnb.display.markup.html import Html, el

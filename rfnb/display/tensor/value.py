@@ -12,9 +12,8 @@ import numpy as np
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.display.kit.data import Data, read, thinned, to_numpy
-from rfnb.display.kit.dims import describe_axes
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.data import Data, describe_axes, read, thinned, to_numpy
 from rfnb.display.kit.options import LABEL_TOKENS
 from rfnb.display.markup.numbers import short
 from rfnb.display.tensor.entries import PAD, describe_picture, label_of, line, shown, tokens

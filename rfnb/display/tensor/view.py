@@ -7,8 +7,7 @@ from typing import TypeGuard
 
 from rfnb.core.ground.text import count_of, cut
 from rfnb.display.kit import options
-from rfnb.display.kit.dims import colour_of, dim_pill, dim_word, dims_html, dims_text, origin
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import DimView, colour_of, dim_pill, dim_word, dims_html, dims_text, origin
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el, join

@@ -16,12 +16,24 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.attention import drawing, view as attention_view
-from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import (
+    Block,
+    Figure,
+    Grid,
+    Line,
+    Note,
+    Notes,
+    Only,
+    Page,
+    Span,
+    Table,
+    chip,
+    name as title,
+    quiet,
+)
 from rfnb.display.kit.view import View, view_of
-from rfnb.display.kit.words import Span, chip, name as title, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, note_html, quiet as quiet_html
+from rfnb.display.markup.elements import note_html, quiet as quiet_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short, size
 from rfnb.display.run.step import live_at, of_sequence, spread

@@ -36,7 +36,6 @@ DIMS = {
 """How dims are computed of others, and how tightly it binds."""
 TEMPORARY = ("x", "y", "z", "u", "v", "w", "a", "b", "c")
 """Names for values without one."""
-WIDTH = 110
 LARGEST_CONSTANT = 256
 
 

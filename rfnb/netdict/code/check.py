@@ -123,7 +123,7 @@ def results_of(
 ) -> dict[str, np.ndarray]:
     """Outputs without padding, losses, and the gradients of their sum, which are then forgotten."""
     head = "training" if mode else "evaluation"
-    results = {f"{head}: output {path}": _masked(x) for path, x in outputs.items()}
+    results = {f"{head}: output {path}": unpadded(x) for path, x in outputs.items()}
     results |= {f"{head}: loss {path}": np.asarray(x.item()) for path, x in losses.items()}
     total: Any = sum(losses.values())
     if losses and total.raw_tensor.requires_grad:
@@ -136,7 +136,8 @@ def results_of(
     return results
 
 
-def _masked(x: Tensor) -> np.ndarray:
+def unpadded(x: Tensor) -> np.ndarray:
+    """The numbers of a tensor, with 0 in the padding."""
     masked = x.copy_masked(0) if any(dim.need_masking() for dim in x.dims) else x
     array: np.ndarray = masked.raw_tensor.detach().cpu().numpy()
     return array
@@ -168,7 +169,7 @@ def compare(net: Any, writer: ModuleWriter, tensors: Mapping[str, Tensor], modes
                 key, y = f"{'training' if mode else 'evaluation'}: output {path}", x.copy_transpose(axes_of(x))
                 if key in found and found[key].shape == tuple(y.raw_tensor.shape):
                     raw = backend_of_raw(y._raw).from_numpy_raw(found[key], "cpu")
-                    found[key] = _masked(y.like(raw).copy_transpose(x.dims))
+                    found[key] = unpadded(y.like(raw).copy_transpose(x.dims))
             for parameter, numbers in fixed.items():
                 parameter.assign(numbers)
     finally:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
-from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.axes import order_now
+from rfnb.netdict.code.check import unpadded
 from rfnb.netdict.code.diff import diff
 from rfnb.netdict.code.to_code import as_data
 from rfnb.netdict.network import Network
@@ -72,7 +71,10 @@ def compare_nets(a: Network, b: Network, batch: Mapping[str, Any] | None = None)
     for net in (a, b):
         set_random_state(state)
         outputs = net({key: x for key, x in plain.items() if net.extern_data.has_data(key)})
-        values.append({path: _array(outputs[path], net.template(path)) for path in net.layers if path in outputs})
+        values.append({
+            path: unpadded(outputs[path].copy_transpose(order_now(net.template(path).dims, outputs[path])))
+            for path in net.layers if path in outputs
+        })  # fmt: skip
     renamed = diff(a, b).renamed
     result = NetComparison((a.name, b.name))
     for path, mine in values[0].items():
@@ -89,14 +91,6 @@ def compare_nets(a: Network, b: Network, batch: Mapping[str, Any] | None = None)
     known = {renamed.get(path, path) for path in values[0]}
     result.only_b = [path for path in values[1] if path not in known]
     return result
-
-
-def _array(x: Tensor, template: Tensor) -> np.ndarray:
-    """The numbers in the declared order, 0 in the padding."""
-    dims: list[Dim] = order_now(template.dims, x)
-    masked = x.copy_masked(0) if any(dim.need_masking() for dim in x.dims) else x
-    array: np.ndarray = masked.copy_transpose(dims).raw_tensor.detach().cpu().numpy()
-    return array
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> tuple[str, float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -225,12 +226,8 @@ class TorchBody(BodyWriter):
             return text, binds
         moved = self.permuted(atom(text, binds), axes_of(x), own)
         first = 0 if full else next(i for i, dim in enumerate(dims) if dim in own)
-        places = [":" if dim in own else "None" for dim in dims[first:]]
-        while places and places[-1] == ":":
-            places.pop()
-        if "None" not in places:
-            return (moved, ATOM) if moved != atom(text, binds) else (text, binds)
-        return f"{moved}[{', '.join(places)}]", ATOM
+        written = indexed(moved, [":" if dim in own else "None" for dim in dims[first:]])
+        return (text, binds) if written == atom(text, binds) else (written, ATOM)
 
     def filled(self, x: Tensor, dims: Sequence[Dim], value: str) -> tuple[str, int]:
         """A tensor with a value in the padding of dims."""
@@ -255,14 +252,7 @@ class TorchBody(BodyWriter):
         batch, axis = position(axes_of(x), batch_dim, None), position(axes_of(x), dim)
         if batch is None:
             raise unwritten(self.owner, "a tensor has frames of each sequence, but no axis of sequences")
-        places = [":" if i in (batch, axis) else "None" for i in range(len(x.dims))]
-        while places[-1] == ":" and places:
-            places.pop()
-            if not places:
-                return text
-        while places[0] == "None":
-            places.pop(0)
-        return f"{text}[{', '.join(places)}]" if "None" in places else text
+        return indexed(text, [":" if i in (batch, axis) else "None" for i in range(len(x.dims))])
 
     # -- calls
 
@@ -283,7 +273,7 @@ class TorchBody(BodyWriter):
 
     def op(self, call: Call, following: Call | None) -> None:
         """Writes an op."""
-        name = call.name
+        name, call = call.name, normalized(call)
         if name in UNARY:
             form = UNARY[name]
             text, binds = self.bound(call.args[0])
@@ -361,7 +351,7 @@ class TorchBody(BodyWriter):
             raise unwritten(call.owner, f"the reduction {call.name!r} has no form in torch")
         if not axes:
             return self.bound(x)
-        used = dims if call.kwargs.get("use_mask", True) else []
+        used = dims if call.kwargs["use_mask"] else []
         fill = FILL[mode]
         if "int" in x.dtype and "float" in fill:
             fill = f"torch.iinfo(torch.{x.dtype}).{'max' if 'inf' in fill and '-' not in fill else 'min'}"
@@ -389,8 +379,7 @@ class TorchBody(BodyWriter):
         assert lengths is not None
         text = f"{lengths}.sum()" if any(dim.is_batch_dim() for dim in dims) else f"{lengths}.clamp(min=1)"
         if batch_dim in left:
-            places = [":" if dim.is_batch_dim() else "None" for dim in left[[*left].index(batch_dim) :]]
-            text += f"[{', '.join(places)}]" if len(places) > 1 else ""
+            text = indexed(text, [":" if dim.is_batch_dim() else "None" for dim in left[[*left].index(batch_dim) :]])
         return f"({' * '.join([text, *factors])})" if factors else text
 
 
@@ -414,6 +403,21 @@ def position(dims: Sequence[Dim], dim: Dim, default: Any = Unwritten) -> Any:
 def last(axis: int, x: Tensor) -> int:
     """An axis as a number, -1 for the last."""
     return -1 if axis == len(x.dims) - 1 else axis
+
+
+def indexed(text: str, places: Sequence[str]) -> str:
+    """A tensor with new axes of size 1: its axes are ":" in the places, the new ones "None"."""
+    end = max((i for i, place in enumerate(places, 1) if place == "None"), default=0)
+    return f"{text}[{', '.join(places[:end])}]" if end else text
+
+
+def normalized(call: Call) -> Call:
+    """The call with all arguments of its function, and with names only for those that have no position."""
+    if call.fn is None:
+        return call
+    bound = inspect.signature(call.fn).bind(*call.args, **call.kwargs)
+    bound.apply_defaults()
+    return replace(call, args=bound.args, kwargs=bound.kwargs)
 
 
 def dims_of(axis: Any) -> list[Dim]:

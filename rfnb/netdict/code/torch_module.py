@@ -280,7 +280,8 @@ def with_cross_entropy(calls: list[Call], finals: list[Tensor]) -> list[Call]:
         once = uses[id(scores.result)] == uses[id(chosen.result)] == 1 and {*x.dims} == {*labels.dims, axis}
         if once and chosen.kwargs.get("axis", labels.sparse_dim) is axis:
             gone |= {id(scores), id(chosen)}
-            lines[id(call)] = Call(call.owner, "op", "cross_entropy", None, (x, labels, axis), {}, call.result)
+            arguments = {"estimated": x, "target": labels, "axis": axis, "estimated_type": "logits"}
+            lines[id(call)] = Call(call.owner, "op", "cross_entropy", kwargs=arguments, result=call.result)
     return [lines.get(id(call), call) for call in calls if id(call) not in gone]
 
 

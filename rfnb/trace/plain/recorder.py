@@ -13,17 +13,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from rfnb.core.ground.source import warn
 from rfnb.printable import error_text
 from rfnb.trace.pause import pauses
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.hidden import Around, Hidden, Moment
-from rfnb.trace.plain.iterations import Iterations
+from rfnb.trace.plain.iterations import Iterations, Stretches
 from rfnb.trace.plain.log import Raised, Summary, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
-from rfnb.trace.plain.stretches import Stretches
 from rfnb.trace.plain.syntax import BEFORE, CodePlace, Outline, Use, outline
 from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.plain.variables import FrameVariables
@@ -35,23 +34,26 @@ if TYPE_CHECKING:
     from rfnb.trace.run.axis_names import Axes
 
 
-class Client(Protocol):
-    """What wants loops to be recorded.
+class Client:
+    """What wants loops to be recorded: by default all of the frames that are followed for it.
 
     dims: for variables, the names of their axes. stores: whether it keeps runs.
     """
 
-    dims: Axes | None
-    stores: bool
+    dims: Axes | None = None
+    stores = True
 
     def chooses(self, code: CodeType) -> bool:
         """Whether frames that run this code are followed from their first line on."""
+        return False
 
     def wants(self, loop: LoopText, number: int) -> bool:
         """Whether a loop of a frame that is followed is recorded."""
+        return True
 
     def name(self, number: int) -> str | None:
         """The name of a loop; None if it has none of its own."""
+        return None
 
     def done(self, loop: Iterations) -> None:
         """Takes a loop that has ended."""
@@ -59,9 +61,19 @@ class Client(Protocol):
     def left(self) -> None:
         """A frame that was followed has ended."""
 
-    @property
-    def pausing(self) -> Callable[[], object]:
-        """Is called before a loop pauses."""
+    def pausing(self) -> object:
+        """A loop is about to pause."""
+
+
+class LoopClient(Client):
+    """A client that wants one loop of some code, with those inside it."""
+
+    def __init__(self, number: int):
+        self._number = number
+
+    def wants(self, loop: LoopText, number: int) -> bool:
+        """The loop, and those inside it; not those of its `else`."""
+        return self._number in (number, *loop.around)
 
 
 FORGOTTEN = 24
@@ -229,10 +241,10 @@ class FrameRecorder:
                 self.variables.separate(statement)
         self._previous = statement
 
-    def _leave_loops(self, statement: int, own: int | None, names: Mapping[str, object]) -> None:
-        """Closes the loops that a statement is not in; own: the loop of which it is the header."""
+    def _leave_loops(self, statement: int, header_loop: int | None, names: Mapping[str, object]) -> None:
+        """Closes the loops that a statement is not in; header_loop: the loop of which it is the header."""
         loops = self._outline.statements[statement].loops
-        while self._open and self._open[-1].number not in loops and self._open[-1].number != own:
+        while self._open and self._open[-1].number not in loops and self._open[-1].number != header_loop:
             self._look_again(names)
             raised = self._raised if self._raised is not None and self._open[-1] in self._raised.loops else None
             self._close(self._caught if raised is None else raised.error)
@@ -253,11 +265,8 @@ class FrameRecorder:
 
     def _make_room(self, error: BaseException | None) -> None:
         """Lets go of values if there is no memory left."""
-        try:
-            with self._unobserved():
-                self.variables.budgets.make_room(error)
-        except Exception as problem:
-            self._give_up(problem)
+        with self._apart():
+            self.variables.budgets.make_room(error)
 
     def stop(self, frame: FrameType) -> None:
         """The recording ends before the frame does, such as that of a generator that waits."""
@@ -293,16 +302,13 @@ class FrameRecorder:
         self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
     ) -> None:
         """Takes what the last line assigned; `end` ends the loops."""
-        try:
-            with self._unobserved():
-                if self._open:
-                    names = self._names(frame)
-                    self._finish(names, whole=whole and error is None)
-                    self._look_again(names)
-                end()
+        with self._apart():
+            if self._open:
+                names = self._names(frame)
+                self._finish(names, whole=whole and error is None)
+                self._look_again(names)
+            end()
             self._previous = BEFORE
-        except Exception as problem:
-            self._give_up(problem)
 
     def _end(self, error: BaseException | None, value: object) -> None:
         """The open loops end with the function."""
@@ -320,14 +326,19 @@ class FrameRecorder:
         if any(loop.number == number for loop in self._open):
             self._open[-1].name = name or self._open[-1].name
             return
+        with self._apart():
+            self._line(frame, CodePlace(self._outline.header_of(number), True, (number,), True))
+
+    @contextlib.contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Code of the recorder, which no one sees, and with whose problems it gives up."""
         try:
-            header = self._outline.header_of(number)
             with self._unobserved():
-                self._line(frame, CodePlace(header, True, (number,), True))
+                yield
         except Exception as error:
             self._give_up(error)
 
-    def _names(self, frame: FrameType) -> Mapping[str, Any]:
+    def _names(self, frame: FrameType) -> Mapping[str, object]:
         """The variables of the frame, and those of its module that it changes."""
         variables = self.variables
         if variables.hidden is None:
@@ -373,7 +384,7 @@ class FrameRecorder:
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             loop.dims = {name: axes for client in reversed(clients) for name, axes in (client.dims or {}).items()}
             variables.forget_functions(names)
-            loop.begins_with(variables.look_first(text.names, names) if tested is None else tested.initial)
+            loop.places = variables.look_first(text.names, names) if tested is None else tested.initial
             for name in self._recording.stale & loop.places.keys():
                 variables.log.values[loop.places[name]], variables.log.versions[loop.places[name]] = STALE, None
             loop.around = self._open[0].around if self._open else self._around(loop)
@@ -540,11 +551,12 @@ class Recording:
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
         self.check()
-        if client in self._clients:
-            for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
-                if recorder.clients == [client] and recorder is not client:
-                    recorder.stop(frame)
-        if client in self._clients:
+        if client not in self._clients:
+            return
+        for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
+            if recorder.clients == [client] and recorder is not client:
+                recorder.stop(frame)
+        if client in self._clients:  # it may have removed itself when its loop ended
             self._clients.remove(client)
         if not self._clients and self._events is not None:
             self._events.stop()
