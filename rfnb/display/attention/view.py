@@ -545,14 +545,14 @@ def _scale(weights: np.ndarray) -> float:
     return round(largest, 6)
 
 
-def _measured(found: Measures | None, head: int) -> Any:
+def _measured(measures: Measures | None, head: int) -> Any:
     """The measures as JSON; zeros if there are no weights."""
     names = ("entropy", "monotonicity", "coverage", "diagonal", "previous", "itself", "next")
-    values = {name: getattr(found, name, None) for name in names}
+    values = {name: getattr(measures, name, None) for name in names}
     numbers = {name: None if array is None else plain(round(float(array[head]), 4)) for name, array in values.items()}
-    if found is None:
+    if measures is None:
         numbers |= dict.fromkeys(names[:4], 0.0)
-    return {**numbers, "role": "" if found is None else found.role(head)}
+    return {**numbers, "role": "" if measures is None else measures.role(head)}
 
 
 def _largest(totals: np.ndarray) -> list[int]:
