@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.search.tree import Tree
-from tests.display.test_explain_where import LABELS, SCALES, laugh
+from tests.display.test_explain_where_view import LABELS, SCALES, laugh
 from tests.search.dict_search import random_model, traced
 
 
