@@ -45,10 +45,9 @@ from rfnb.display.markup.numbers import Number, plain, real
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
 from rfnb.search.explain.life import Fall, Life, competing, scaled_parts
-from rfnb.search.explain.where import Where
-from rfnb.search.explain.why import Why
+from rfnb.search.explain.where import Where, Why
+from rfnb.search.trace import Hypothesis, Node
 from rfnb.search.tree import Tree
-from rfnb.search.tree_arrays import Hypothesis, Node
 from rfnb.search.words import number
 
 

@@ -55,14 +55,14 @@ VIEWS = {
         "rfnb.search.found.Found rfnb.search.tree.Tree",
     ),
     "where": ("explain:page_of_where", "rfnb.search.explain.where.Where"),
-    "why": ("explain:page_of_why", "rfnb.search.explain.why.Why"),
+    "why": ("explain:page_of_why", "rfnb.search.explain.where.Why"),
     "search_comparison": (
         "explain:page_of_comparison",
         "rfnb.search.explain.compare.SearchComparison rfnb.search.explain.compare.BeamsCompared",
     ),
     "search_report": (
         "search_report",
-        "rfnb.search.corpus.report.SearchReport rfnb.search.corpus.report.SearchReports",
+        "rfnb.search.corpus.SearchReport rfnb.search.corpus.SearchReports",
     ),
     "network": ("rfnb.netdict.views.network", "rfnb.netdict.network.Network"),
     "net_diff": (

@@ -8,7 +8,7 @@ from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page,
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
-from rfnb.search.corpus.report import RATES, Row, SearchReport, SearchReports, rates_in
+from rfnb.search.corpus import RATES, Row, SearchReport, SearchReports, rates_in
 from rfnb.search.explain.where import VERDICTS
 
 Settings = dict[str, SearchReport]

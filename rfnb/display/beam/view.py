@@ -38,8 +38,8 @@ from rfnb.printable import printable_name
 from rfnb.search.explain.keep import reason_against
 from rfnb.search.explain.where import Where
 from rfnb.search.found import Found
+from rfnb.search.trace import Node
 from rfnb.search.tree import Tree
-from rfnb.search.tree_arrays import Node
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

@@ -15,7 +15,7 @@ from rfnb.errors import RunFileError
 from rfnb.search.trace import Candidates, Trace
 from rfnb.search.tree import Tree
 from tests.search.dict_search import random_model, traced
-from tests.search.test_ctc import frames_of
+from tests.search.test_frames_ctc import frames_of
 
 WORDS = ["</s>", "L", "AE", "F"]
 SCALES = {"model": 1.0, "lm": 0.4}

@@ -9,7 +9,7 @@ from torch import nn
 
 import rfnb as rf
 from rfnb.errors import DimError, DtypeError
-from rfnb.loop.check.plain_batch import InBatch, with_dims
+from rfnb.loop.check.invariance import InBatch, with_dims
 
 X = torch.arange(2 * 5 * 3.0).reshape(2, 5, 3)
 PADDING = torch.tensor([[False] * 5, [False, False, False, True, True]])

@@ -5,7 +5,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import NetworkError
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import initial_values
 
 
 def drawn(given, rows=60, columns=50):

@@ -7,9 +7,9 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb.errors import ParameterError, SearchError
 from tests.examples import examples
+from tests.search.test_beam_endings import SIZES, same, truth
 from tests.search.test_choice import Net, truth as competing
 from tests.search.test_decoding import step_of
-from tests.search.test_places_endings import SIZES, same, truth
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 

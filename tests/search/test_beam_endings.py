@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import LoopError, ParameterError
-from rfnb.search.places import bound
+from rfnb.search.beam import bound
 from rfnb.search.rules import BeamRules
 from tests.examples import examples
 from tests.search.test_choice import STATE, Net, search
