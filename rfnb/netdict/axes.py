@@ -189,7 +189,7 @@ class NetworkDims:
             raise DimError(f"there is no axis {described!r}", got=show_dims(template.dims), hint=hint)
         return tuple(dims[i] for i in axes)
 
-    def one(self, described: Any, template: Tensor, *, numbers: bool = True) -> Dim:
+    def one(self, described: object, template: Tensor, *, numbers: bool = True) -> Dim:
         """The only axis that a description means. Raises DimError if there is none, or more than one."""
         dims = self.find(described, template, numbers=numbers)
         if len(dims) != 1:

@@ -24,15 +24,19 @@ from rfnb.netdict import options as _options
 from rfnb.netdict.axes import declared_order
 from rfnb.netdict.build import (
     NetNode,
+    NetworkVariables,
     check_call,
+    check_shape,
     class_of,
     ends_of,
     is_trainable,
     join,
     known_options,
+    layer_of_parameter,
     named_layers,
     on_meta,
     origin_of,
+    outputs_as_parameters,
     set_options,
     template_of,
     value_of,
@@ -53,7 +57,6 @@ from rfnb.netdict.layer_call import (
 from rfnb.netdict.loops.build import Loops
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.losses import loss_by_name
-from rfnb.netdict.params import NetworkVariables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.netdict.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources, sources_of
 from rfnb.netdict.spec import LayerSpec
 from rfnb.netdict.versions import holds
@@ -91,7 +94,7 @@ def deep_calls(layers: int) -> Iterator[None]:
                 sys.setrecursionlimit(_usual[0])
 
 
-def layers_in_loops(described: Any, *, inside: bool = False) -> int:
+def layers_in_loops(described: object, *, inside: bool = False) -> int:
     """How many layers of a net dict are constructed by nested calls: those of recurrent nets, and what is in them."""
     if not isinstance(described, Mapping):
         return 0
@@ -488,7 +491,7 @@ class Builder:
         trainable = layer.spec.common.trainable and is_trainable(scope)
         reused = given.get("reuse_params")
 
-        def new(name: str, dims: Sequence[Dim], initial: Any) -> Tensor:
+        def new(name: str, dims: Sequence[Dim], initial: object) -> Tensor:
             if (key := f"parameter {name}") in inputs:
                 changes.given[name] = key, (pairs := renaming(inputs[key], dims))
                 with on_meta():

@@ -37,29 +37,26 @@ CLASSES = {
     "basic": "linear hidden forward softmax copy dropout identity activation cast scaled_grad",
     "conv": "conv transposed_conv pool",
     "create": "constant variable range range_in_axis range_from_length seq_len_mask random rand_int random_state_init",
-    "eval": "combine eval compare switch",
-    "matmul": "dot",
+    "eval": "combine eval compare switch dot",
     "norm": "layer_norm norm batch_norm gating softmax_over_spatial",
     "rec.cell": "rec rnn_cell get_last_hidden_state",
     "rec.choice": "choice choice_get_beam_scores choice_get_src_beams decide decide_keep_beam split_batch_beam",
-    "rec.attention": "generic_attention dot_attention concat_attention gauss_window_attention",
+    "rec.attention": "generic_attention dot_attention concat_attention gauss_window_attention self_attention "
+    "cum_concat positional_encoding relative_positional_encoding",
     "rec.kenlm": "kenlm",
     "rec.twod": "twod_lstm",
     "rec.masked": "masked_computation unmask",
-    "rec.self_attention": "self_attention cum_concat",
-    "rec.position": "positional_encoding relative_positional_encoding",
-    "rec.subnet": "rec:unit get_rec_accumulated rec_last_output rec_unstack",
     "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum accumulate_mean",
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length reshape transpose tile "
     "flatten_batch unflatten_batch split_batch_time",
     "slice": "slice slice_nd gather gather_nd scatter_nd",
-    "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance edit_distance_table optimal_completions",
-    "lattice": "fast_bw forced_align",
+    "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance edit_distance_table optimal_completions "
+    "fast_bw forced_align",
     "signal": "stft istft mel_filterbank",
     "run": "train_flag print hdf_dump",
     "time": "window prefix_in_time postfix_in_time pad repeat shift_axis resize time_chunking time_unchunking",
     "concat": "concat split stack top_k",
-    "wrap": "subnetwork cond",
+    "wrap": "subnetwork cond rec:unit get_rec_accumulated rec_last_output rec_unstack",
 }
 """The names of the classes in net dicts, by file."""
 
@@ -295,13 +292,13 @@ class Layer(Module):
         params = {name: attributes[name] for name in self._made if isinstance(attributes.get(name), Parameter)}
         return params if changes is None else {**params, **changes.now}  # type: ignore[dict-item]
 
-    def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:
+    def parameter(self, name: str, dims: Sequence[Dim], initial: object) -> Parameter:
         """A parameter with this name, new or shared with another layer."""
         parameter: Parameter = self.site.new_parameter(name, dims, initial)
         self.own_parameter(name, parameter)
         return parameter
 
-    def own_parameter(self, name: str, made: Any) -> None:
+    def own_parameter(self, name: str, made: object) -> None:
         """Makes a parameter one of this layer."""
         setattr(self, name, made)
         self._made = (*self._made, name)
@@ -362,7 +359,7 @@ class SteppingLayer(Layer):
         """The further outputs that belong to a state."""
         return {}
 
-    def axis_in_loop(self, given: Any, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
+    def axis_in_loop(self, given: object, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
         """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
         if self.loop is None and (given != "T" or source is None or time_of(source) is not None):
             return given
@@ -381,7 +378,7 @@ class ChoosingLayer(Layer, in_search=True):
         """The output in a step of a search."""
         raise NotImplementedError(f"{type(self).__name__} has no choose")
 
-    def choose_step(self, steps: Any, *sources: Tensor, **inputs: Tensor) -> Tensor:
+    def choose_step(self, steps: object, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output in a step of a search, from sources as they are."""
         return self.finished(self.choose(steps, *self.prepared(*sources), **inputs))
 
@@ -391,7 +388,7 @@ class LayerOfNets(Layer):
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+        cls, builder: object, scope: object, path: str, described: Mapping[str, Any]
     ) -> tuple[Any, dict[str, str]]:
         """The nets, or None; and the values that they need, by names of inputs."""
         return None, {}
@@ -431,7 +428,7 @@ def joined(sources: Sequence[Tensor], out_dim: Dim | None) -> Tensor:
     return set_feature_dim(x, dim)
 
 
-def layer_by_class(name: Any) -> type[Layer]:
+def layer_by_class(name: object) -> type[Layer]:
     """The class of layers with this name in net dicts. Raises NetworkError if there is none."""
     if isinstance(name, str) and name in MODULES and name not in LAYERS:
         importlib.import_module(MODULES[name])

@@ -38,7 +38,7 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import log_softmax, reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
 from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
-from rfnb.search.ctc import ctc_beam
+from rfnb.search.frames import ctc_beam
 
 LOSSES: dict[str, type[LayerLoss]] = {}
 """The losses, by the names that net dicts use."""
@@ -72,7 +72,7 @@ class LayerLoss:
     def __init_subclass__(cls, *, loss: str) -> None:
         LOSSES[loss] = cls
 
-    def __init__(self, **given: Any):
+    def __init__(self, **given: object):
         options = {**self.shared, **self.own}
         for name in given:
             entry_of(options, name, f"loss_opts: unknown option {name!r}")
@@ -196,11 +196,11 @@ class AsIs(LayerLoss, loss="as_is"):
     needs_target = False
     own: ClassVar[dict[str, Any]] = {"as_error": False}
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor | None:
+    def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor | None:
         """The loss of each frame or sequence."""
         return None if self.opts["as_error"] else output
 
-    def error(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor | None:
+    def error(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor | None:
         """The error of each frame or sequence."""
         return output if self.opts["as_error"] else None
 

@@ -122,7 +122,7 @@ class ViaLayer(LayerLoss, loss="via_layer"):
     layers = ("error_signal_layer", "align_layer")
     own: ClassVar[dict[str, Any]] = {"error_signal_layer": None, "align_layer": None, "loss_wrt_to_act_in": False}
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor:
+    def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         axis, direct = feature(output), bool(self.opts["loss_wrt_to_act_in"])
         given = [as_axis(stop_gradient(self.inputs[name]), axis) for name in self.layers if name in self.inputs]
@@ -139,7 +139,7 @@ class SearchScore(LayerLoss, loss="search_score"):
 
     needs_target = has_error = by_frame = False
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor:
+    def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each hypothesis. → {batch, beam}"""
         return -scores_of_search(self.layer, output)[0]
 
@@ -161,7 +161,7 @@ class ExpectedLoss(LayerLoss, loss="expected_loss"):
         "loss_correction_grad_only": False,
     }
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor:
+    def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each hypothesis, whose sum is the expected one. → {batch, beam}"""
         opts = self.opts
         scores, beam = scores_of_search(self.layer, output)
@@ -201,7 +201,7 @@ class FastBaumWelch(LayerLoss, loss="fast_bw"):
     needs_target = False
     own: ClassVar[dict[str, Any]] = {"sprint_opts": None, "tdp_scale": 1.0}
 
-    def __init__(self, **given: Any):
+    def __init__(self, **given: object):
         raise NetworkError(
             "the loss fast_bw takes its automata from an external program, sprint",
             hint='a layer fast_bw with "align_target": "ctc", and the loss via_layer with it as the align_layer',

@@ -100,9 +100,14 @@ class Scope:
     extras: dict[str, Scope] = field(default_factory=dict)
 
     @property
+    def chain(self) -> list[Scope]:
+        """This net and those around it, from the inside."""
+        return [self] if self.parent is None else [self, *self.parent.chain]
+
+    @property
     def root(self) -> Scope:
         """The whole net, or the additional one."""
-        return self if self.parent is None else self.parent.root
+        return self.chain[-1]
 
     @property
     def search(self) -> bool:
@@ -141,10 +146,7 @@ class Scope:
     @property
     def in_loop(self) -> Scope | None:
         """The innermost recurrent net that this is, or that it is inside of."""
-        at: Scope | None = self
-        while at is not None and not at.recurrent:
-            at = at.parent
-        return at
+        return next((net for net in self.chain if net.recurrent), None)
 
     def options_of_subnet(self) -> Mapping[str, Any]:
         """The options of the layer whose net this is."""

@@ -201,7 +201,7 @@ def _check(distribution: str, given: dict[str, Any], dtype: str) -> None:
         raise DtypeError(f"random: {distribution!r} does not give integers", got=dtype, expected="a float type")
 
 
-def _check_numbers(distribution: str, given: dict[str, Any], *, whole: bool) -> None:
+def _check_numbers(distribution: str, given: dict[str, object], *, whole: bool) -> None:
     """Raises ParameterError for a range without numbers, a negative deviation, or NaN. Tensors are not read."""
     numbers = {name: value for name, value in given.items() if isinstance(value, int | float | np.number)}
     low, high = numbers.get("minval", -np.inf), numbers.get("maxval", np.inf)

@@ -127,12 +127,6 @@ class MaskOps:
         return cls.masked_fill_raw(tensor._raw, where, value)
 
     @classmethod
-    def empty_padding(cls: type[Backend], result: Tensor) -> Tensor:
-        """The new tensor `result` with 0 in padding. This is marked, so that it is not done twice."""
-        result._raw = cls.fill_padding(result, 0)
-        return cls.note_empty_padding(result)
-
-    @classmethod
     def note_empty_padding(cls: type[Backend], result: Tensor, dims: tuple[Dim, ...] | None = None) -> Tensor:
         """Marks that the new tensor `result` has 0 in the padding of `dims`, by default of all dims.
 

@@ -66,7 +66,7 @@ DISTRIBUTION: dict[str, Callable[..., None]] = {
 }
 
 
-def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, parameters: Mapping[str, Any]) -> object:
+def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, parameters: Mapping[str, object]) -> object:
     """Fills `out` with numbers from `generator`, or from a new one if a seed is given."""
     if has_torch_function_unary(out):  # a single raw call for recorders of raw calls, seeded anew each time
         return handle_torch_function(draw_, (out,), out, distribution, generator, seed, parameters)
@@ -162,7 +162,7 @@ class Seeded:
     def __init__(self, fn: Any):
         self._fn = fn
 
-    def __call__(self, *args: Any, seeded_by: torch.Generator, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, seeded_by: torch.Generator, **kwargs: object) -> Any:
         """The result of `fn`."""
         generator = _global(seeded_by.device)
         state = generator.get_state()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -85,7 +86,7 @@ class TorchBody(BodyWriter):
         self.masks: dict[int, str] = {}  # by id of a dim, the variable with its mask
         self.zero: set[tuple[int, int]] = set()  # by ids, tensors that are 0 in the padding of dims
 
-    def know(self, x: Any, text: str, binds: int = ATOM) -> None:
+    def know(self, x: object, text: str, binds: int = ATOM) -> None:
         """From here on, the value is written like this."""
         super().know(x, text, binds)
         if isinstance(x, Tensor) and text.isidentifier():
@@ -186,7 +187,7 @@ class TorchBody(BodyWriter):
             return f"{text}.transpose({swapped[0]}, {swapped[1]})"
         return f"{text}.permute({', '.join(map(str, axes))})"
 
-    def atom(self, x: Any) -> str:
+    def atom(self, x: object) -> str:
         """An argument so that something can follow it directly."""
         return atom(*self.bound(x))
 
@@ -200,7 +201,7 @@ class TorchBody(BodyWriter):
         """A tensor with its axes in another order, as an argument."""
         return self.moved_bound(x, order)[0]
 
-    def may_have(self, *parameters: Any) -> bool:
+    def may_have(self, *parameters: object) -> bool:
         """Whether a module of torch may have these parameters: those of this layer, which nothing else uses."""
         return self.of is not None and self.of.may_have([x for x in parameters if x is not None])
 
@@ -209,7 +210,7 @@ class TorchBody(BodyWriter):
         return next((x for x in self.current.values() if position(x.dims, dim, None) is not None), None)
 
     def aligned(
-        self, x: Any, dims: Sequence[Dim], *, full: bool = False, bound: tuple[str, int] | None = None
+        self, x: object, dims: Sequence[Dim], *, full: bool = False, bound: tuple[str, int] | None = None
     ) -> tuple[str, int]:
         """An operand whose axes follow dims of the result; axes that it lacks have the size 1.
 
@@ -225,12 +226,8 @@ class TorchBody(BodyWriter):
             return text, binds
         moved = self.permuted(atom(text, binds), axes_of(x), own)
         first = 0 if full else next(i for i, dim in enumerate(dims) if dim in own)
-        places = [":" if dim in own else "None" for dim in dims[first:]]
-        while places and places[-1] == ":":
-            places.pop()
-        if "None" not in places:
-            return (moved, ATOM) if moved != atom(text, binds) else (text, binds)
-        return f"{moved}[{', '.join(places)}]", ATOM
+        written = indexed(moved, [":" if dim in own else "None" for dim in dims[first:]])
+        return (text, binds) if written == atom(text, binds) else (written, ATOM)
 
     def filled(self, x: Tensor, dims: Sequence[Dim], value: str) -> tuple[str, int]:
         """A tensor with a value in the padding of dims."""
@@ -255,14 +252,7 @@ class TorchBody(BodyWriter):
         batch, axis = position(axes_of(x), batch_dim, None), position(axes_of(x), dim)
         if batch is None:
             raise unwritten(self.owner, "a tensor has frames of each sequence, but no axis of sequences")
-        places = [":" if i in (batch, axis) else "None" for i in range(len(x.dims))]
-        while places[-1] == ":" and places:
-            places.pop()
-            if not places:
-                return text
-        while places[0] == "None":
-            places.pop(0)
-        return f"{text}[{', '.join(places)}]" if "None" in places else text
+        return indexed(text, [":" if i in (batch, axis) else "None" for i in range(len(x.dims))])
 
     # -- calls
 
@@ -283,7 +273,7 @@ class TorchBody(BodyWriter):
 
     def op(self, call: Call, following: Call | None) -> None:
         """Writes an op."""
-        name = call.name
+        name, call = call.name, normalized(call)
         if name in UNARY:
             form = UNARY[name]
             text, binds = self.bound(call.args[0])
@@ -334,7 +324,7 @@ class TorchBody(BodyWriter):
         else:
             self.assign(call, text, binds, following)
 
-    def binary(self, call: Call, kind: str, a: Any, b: Any, following: Call | None) -> None:
+    def binary(self, call: Call, kind: str, a: object, b: object, following: Call | None) -> None:
         """Writes an op of two operands."""
         dims = axes_of(call.result)
         if kind not in BINARY:
@@ -361,7 +351,7 @@ class TorchBody(BodyWriter):
             raise unwritten(call.owner, f"the reduction {call.name!r} has no form in torch")
         if not axes:
             return self.bound(x)
-        used = dims if call.kwargs.get("use_mask", True) else []
+        used = dims if call.kwargs["use_mask"] else []
         fill = FILL[mode]
         if "int" in x.dtype and "float" in fill:
             fill = f"torch.iinfo(torch.{x.dtype}).{'max' if 'inf' in fill and '-' not in fill else 'min'}"
@@ -389,8 +379,7 @@ class TorchBody(BodyWriter):
         assert lengths is not None
         text = f"{lengths}.sum()" if any(dim.is_batch_dim() for dim in dims) else f"{lengths}.clamp(min=1)"
         if batch_dim in left:
-            places = [":" if dim.is_batch_dim() else "None" for dim in left[[*left].index(batch_dim) :]]
-            text += f"[{', '.join(places)}]" if len(places) > 1 else ""
+            text = indexed(text, [":" if dim.is_batch_dim() else "None" for dim in left[[*left].index(batch_dim) :]])
         return f"({' * '.join([text, *factors])})" if factors else text
 
 
@@ -401,7 +390,7 @@ def axes_of(x: Tensor) -> tuple[Dim, ...]:
     return tuple(sorted(x.dims, key=lambda dim: (dim is not batch_dim, dim is x.feature_dim)))
 
 
-def position(dims: Sequence[Dim], dim: Dim, default: Any = Unwritten) -> Any:
+def position(dims: Sequence[Dim], dim: Dim, default: object = Unwritten) -> Any:
     """The axis of a dim."""
     found = [i for i, own in enumerate(dims) if own is dim]
     if not found and dim in dims:
@@ -416,11 +405,26 @@ def last(axis: int, x: Tensor) -> int:
     return -1 if axis == len(x.dims) - 1 else axis
 
 
+def indexed(text: str, places: Sequence[str]) -> str:
+    """A tensor with new axes of size 1: its axes are ":" in the places, the new ones "None"."""
+    end = max((i for i, place in enumerate(places, 1) if place == "None"), default=0)
+    return f"{text}[{', '.join(places[:end])}]" if end else text
+
+
+def normalized(call: Call) -> Call:
+    """The call with all arguments of its function, and with names only for those that have no position."""
+    if call.fn is None:
+        return call
+    bound = inspect.signature(call.fn).bind(*call.args, **call.kwargs)
+    bound.apply_defaults()
+    return replace(call, args=bound.args, kwargs=bound.kwargs)
+
+
 def dims_of(axis: Any) -> list[Dim]:
     """One or several dims as a list."""
     return [axis] if isinstance(axis, Dim) else [*axis]
 
 
-def one_or_all(numbers: Sequence[Any]) -> str:
+def one_or_all(numbers: Sequence[object]) -> str:
     """Numbers for all axes: one, if they are the same."""
     return str(numbers[0]) if len({*map(str, numbers)}) == 1 else f"({', '.join(map(str, numbers))})"

@@ -10,8 +10,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.axes import with_padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import input_first, keep_log
-from rfnb.netdict.layers.activations import LOGS, activation_of
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import LOGS, activation_of, initial_values
 from rfnb.netdict.options import REQUIRED, axis, layer, value
 from rfnb.netdict.resolve import required
 from rfnb.ops.grad import scaled_gradient_ext
@@ -26,7 +25,7 @@ N_OUT = '"n_out": …'
 class Activated(Layer):
     """What a linear layer and an activation share: an activation, whose logarithm another layer may want."""
 
-    activation: Any = value(None)
+    activation: object = value(None)
     opts: dict[str, Any] | None = None
 
     def setup(self, *sources: Any, **inputs: Any) -> None:
@@ -45,8 +44,8 @@ class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_
     """activation(x·W + b). {…, in} → {…, n_out}; labels take a row of W."""
 
     with_bias: bool = value(True, bool)
-    forward_weights_init: Any = value("glorot_uniform")
-    bias_init: Any = value(0.0)
+    forward_weights_init: object = value("glorot_uniform")
+    bias_init: object = value(0.0)
     use_transposed_weights: bool = value(False, bool)
     W: Parameter
     b: Parameter
@@ -91,7 +90,7 @@ class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_
 class Softmax(LinearLayer, layer_class="softmax"):
     """softmax(x·W + b). {…, in} → {…, n_out}"""
 
-    activation: Any = value("softmax")
+    activation: object = value("softmax")
 
 
 class Copy(Layer, layer_class=("copy", "dropout", "identity")):
@@ -132,8 +131,8 @@ class ScaledGrad(Layer, layer_class="scaled_grad"):
     Gradients of frames after the end of a sequence are shifted and counted too.
     """
 
-    scale: Any = layer(REQUIRED)
-    shift: Any = layer(None)
+    scale: object = layer(REQUIRED)
+    shift: object = layer(None)
     scale_shift_by_sum_over_axis: Dim | None = axis(None)
     clip_max_axis: Dim | None = axis(None)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive
@@ -28,7 +27,7 @@ class Concat(Layer, layer_class="concat", joins=False):
     In time, the second source starts behind the longest sequence of the first: its padding stays in between.
     """
 
-    concat_axes: Any = value(REQUIRED, list)
+    concat_axes: Sequence[object] = value(REQUIRED, list)
     allow_broadcast: bool = value(False, bool)
 
     @classmethod
@@ -71,8 +70,8 @@ class Split(Layer, layer_class="split"):
 
     axis: Dim = axis("F")
     num_splits: int | None = value(None, Positive)
-    size_splits: Any = value(None, list, tuple)
-    out_dims: Any = value(None, list, tuple)
+    size_splits: Sequence[int] | None = value(None, list, tuple)
+    out_dims: Sequence[int | Dim] | None = value(None, list, tuple)
 
     def setup(self, x: Tensor) -> None:
         """The dims of the parts."""

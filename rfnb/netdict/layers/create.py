@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import initial_values
 from rfnb.netdict.options import REQUIRED, axis, layer, value
 from rfnb.ops.create import full, range_over_dim, zeros
 from rfnb.ops.mask import sequence_mask
@@ -23,10 +24,10 @@ from rfnb.ops.slice import repeat
 class Constant(Layer, layer_class="constant", sourceless=True, without_effect="sparse_dim"):
     """A number. → {}, or {batch}, or the dims of `shape`"""
 
-    shape: Any = value(None, list, tuple)
+    shape: Sequence[int | Dim] | None = value(None, list, tuple)
     dtype: str | None = value(None, str)
     with_batch_dim: bool = value(False, bool)
-    value: Any = value(0.0)
+    value: object = value(0.0)
 
     def setup(self) -> None:
         """The dims."""
@@ -42,12 +43,12 @@ class Constant(Layer, layer_class="constant", sourceless=True, without_effect="s
 class Variable(Layer, layer_class="variable", sourceless=True):
     """A trained tensor. → {shape…}, or {batch, shape…}"""
 
-    shape: Any = value(None, list, tuple)
+    shape: Sequence[int | Dim] | None = value(None, list, tuple)
     dtype: str = value("float32", str)
     add_batch_axis: bool = value(False, bool)
     add_time_axis: bool = value(False, bool)
-    init: Any = value("glorot_uniform")
-    init_by_layer: Any = layer()
+    init: object = value("glorot_uniform")
+    init_by_layer: object = layer()
     param_name: str | None = value(None, str)
 
     def setup(self, init_by_layer: Tensor | None = None) -> None:
@@ -121,7 +122,7 @@ class RangeInAxis(Layer, layer_class="range_in_axis"):
 class RangeFromLength(Layer, layer_class="range_from_length"):
     """The positions 0, 1, … up to the lengths that the source gives. {batch} → {frames}"""
 
-    axis: Any = value("T", str)
+    axis: object = value("T", str)
     dtype: str = value("int32", str)
     sparse: bool = value(False, bool)
     out_spatial_dim: Dim | None = value(None, Dim)
@@ -157,8 +158,8 @@ def cast_number(number: Any, x: Tensor) -> Any:
 class Drawn(Layer, sourceless=True):
     """What the layers of random numbers share: dims that are given by numbers and Dims."""
 
-    shape: Any = value(REQUIRED, list, tuple)
-    seed: Any = value(None)
+    shape: Sequence[int | Dim] = value(REQUIRED, list, tuple)
+    seed: int | Sequence[int] | None = value(None)
     sparse_dim: int | Dim | None = value(None, int, Dim)
 
     def setup(self, *sources: Any, **inputs: Any) -> None:
@@ -173,13 +174,13 @@ class Random(Drawn, layer_class="random", without_effect="algorithm auto_update_
     """Random numbers of a distribution, anew in each batch unless there is a `seed`. → {shape…}"""
 
     distribution: str = value(REQUIRED, str)
-    mean: Any = layer(None)
-    stddev: Any = layer(None)
-    bound: Any = layer(None)
-    minval: Any = layer(None)
-    maxval: Any = layer(None)
+    mean: object = layer(None)
+    stddev: object = layer(None)
+    bound: object = layer(None)
+    minval: object = layer(None)
+    maxval: object = layer(None)
     dtype: str = value("float32", str)
-    explicit_state: Any = layer(None)
+    explicit_state: object = layer(None)
     static: bool | None = value(None, bool)
 
     def compute(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
@@ -187,16 +188,16 @@ class Random(Drawn, layer_class="random", without_effect="algorithm auto_update_
         parameters = self.inputs_of(inputs)
         if isinstance(parameters["explicit_state"], Tensor) and parameters["explicit_state"].device == "meta":
             del parameters["explicit_state"]
-        parameters = {name: number for name, number in parameters.items() if number is not None}
-        options = {"dtype": self.dtype, "distribution": self.distribution, "seed": self.seed, "static": self.static}
-        return set_sparse_dim(random(self.dims, **options, **parameters), self.labels)
+        parameters |= {name: getattr(self, name) for name in ("dtype", "distribution", "seed", "static")}
+        parameters = {name: given for name, given in parameters.items() if given is not None}
+        return set_sparse_dim(random(self.dims, **parameters), self.labels)
 
 
 class RandInt(Drawn, layer_class="rand_int"):
     """Whole numbers from `minval` to `maxval` - 1, anew in each batch unless there is a `seed`. → {shape…}"""
 
-    maxval: Any = layer(REQUIRED)
-    minval: Any = layer(0)
+    maxval: object = layer(REQUIRED)
+    minval: object = layer(0)
     dtype: str = value("int32", str)
 
     def compute(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
@@ -209,7 +210,7 @@ class RandInt(Drawn, layer_class="rand_int"):
 class RandomStateInit(Layer, layer_class="random_state_init", sourceless=True, without_effect="algorithm"):
     """Numbers for the option `explicit_state` of `random`: the same for the same `seed`. → {state}"""
 
-    seed: Any = value(None)
+    seed: int | Sequence[int] | None = value(None)
     result_feature = None
 
     def setup(self) -> None:

@@ -41,7 +41,7 @@ class Norm(Layer, layer_class="norm"):
     """(x − mean) / √(variance + ε) over axes; scale and bias for the features. {…, axes…} → the same"""
 
     axes: tuple[Dim, ...] = axes()
-    param_shape: Any = value("F")
+    param_shape: object = value("F")
     scale: bool = value(True, bool)
     bias: bool = value(True, bool)
     epsilon: float = value(1e-6, float)
@@ -84,8 +84,8 @@ class BatchNormLayer(Layer, layer_class="batch_norm", further=BATCH_NORM):
 class Gating(Layer, layer_class="gating"):
     """One half of the features times the gate, which the other half gives. {…, F} → {…, F // 2}"""
 
-    activation: Any = value(None)
-    gate_activation: Any = value("sigmoid")
+    activation: object = value(None)
+    gate_activation: object = value("sigmoid")
 
     def setup(self, x: Tensor) -> None:
         """The halves."""
@@ -104,9 +104,9 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
 
     axis: Dim = axis(None)
     energy_factor: float | None = value(None, float)
-    start: Any = layer()
-    window_start: Any = layer()
-    window_size: Any = layer()
+    start: object = layer()
+    window_start: object = layer()
+    window_size: object = layer()
     use_time_mask: bool | None = value(None, bool)
     log_space: bool = value(False, bool)
 

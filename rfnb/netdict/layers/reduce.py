@@ -34,7 +34,7 @@ class Reduce(Layer, layer_class="reduce", without_effect="enforce_batch_dim_axis
 
     mode: str = value("sum", str)
     axes: tuple[Dim, ...] = axes(None)
-    axis: Any = value(None)
+    axis: object = value(None)
     keep_dims: bool = value(False, bool)
     use_time_mask: bool | None = value(None, bool)
 
@@ -213,7 +213,7 @@ class AccumulateMean(Layer, layer_class="accumulate_mean"):
 
     exp_average: float = value(REQUIRED, float)
     axes: tuple[Dim, ...] = axes("bt")
-    initial_value: Any = value(None)
+    initial_value: object = value(None)
     is_prob_distribution: bool | None = value(None, bool)
     mean_1: Parameter
 

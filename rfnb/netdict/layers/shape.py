@@ -75,7 +75,7 @@ class MergeDims(Layer, layer_class="merge_dims"):
 
     ordered: tuple[Dim, ...]
     axes: tuple[Dim, ...] = axes()
-    keep_order: Any = value(None)
+    keep_order: object = value(None)
 
     def setup(self, x: Tensor) -> None:
         """The order of the axes: as given since version 6, before as in the source."""
@@ -113,7 +113,7 @@ class MergeDims(Layer, layer_class="merge_dims"):
 class Squeeze(Layer, layer_class="squeeze", without_effect="enforce_batch_dim_axis"):
     """Without axes of size 1, with "auto" all of them. {…, axis} → {…}"""
 
-    axis: Any = value(REQUIRED)
+    axis: object = value(REQUIRED)
     allow_no_op: bool = value(False, bool)
 
     def setup(self, x: Tensor) -> None:
@@ -132,7 +132,7 @@ class Squeeze(Layer, layer_class="squeeze", without_effect="enforce_batch_dim_ax
 class ExpandDims(Layer, layer_class="expand_dims"):
     """With another axis: "F" is a new feature axis, "spatial" and "T" stand behind the spatial axes."""
 
-    axis: Any = value("F", str, int)
+    axis: object = value("F", str, int)
     dim: int | Dim = value(1, int, Dim)
 
     def setup(self, x: Tensor) -> None:
@@ -149,8 +149,8 @@ class ExpandDims(Layer, layer_class="expand_dims"):
 class ReinterpretData(Layer, layer_class="reinterpret_data"):
     """The same entries with other axes or labels. {…} → {…}"""
 
-    size_base: Any = layer()
-    batch_dim_base: Any = layer()
+    size_base: object = layer()
+    batch_dim_base: object = layer()
     set_axes: dict[str, Any] | None = value(None, dict)
     set_dim_tags: dict[Any, Dim] | None = value(None, dict)
     set_sparse: bool | None = value(None, bool)
@@ -246,8 +246,8 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
 class Reshape(Layer, layer_class="reshape"):
     """Some axes become others, the first ones slowest. {…, in_dims…} → {…, out_dims…}"""
 
-    in_dims: Any = value((), list, tuple)
-    out_dims: Any = value((), list, tuple)
+    in_dims: Sequence[object] = value((), list, tuple)
+    out_dims: Sequence[int | Dim] = value((), list, tuple)
 
     def setup(self, x: Tensor) -> None:
         """The old and the new dims."""
@@ -388,7 +388,7 @@ class UnflattenBatch(Layer, layer_class="unflatten_batch"):
 class SplitBatchTime(Layer, layer_class="split_batch_time"):
     """Back to the batch and the frames of `base`, which `merge_dims` merged. {product, …} → {batch, time, …}"""
 
-    base: Any = layer(REQUIRED)
+    base: object = layer(REQUIRED)
 
     def setup(self, x: Tensor, base: Tensor) -> None:
         """The dims of the base."""

@@ -77,7 +77,7 @@ class Gather(Layer, layer_class="gather"):
 class GatherNd(Layer, layer_class="gather_nd"):
     """The frames at positions along the time axis. {…, time}, {…} → {… of both}"""
 
-    position: Any = layer()
+    position: object = layer()
     filter_invalid_indices: bool = value(False, bool)
 
     def setup(self, x: Tensor, position: Tensor | None = None) -> None:
@@ -97,8 +97,8 @@ class SliceNd(Layer, layer_class="slice_nd"):
     A size that is a layer, or None, gives an axis with lengths of its own.
     """
 
-    start: Any = layer()
-    size: Any = layer(None)
+    start: object = layer()
+    size: object = layer(None)
     min_size: int | None = value(None, int)
     out_spatial_dim: Dim | None = value(None, Dim)
 
@@ -146,9 +146,9 @@ class SliceNd(Layer, layer_class="slice_nd"):
 class ScatterNd(Layer, layer_class="scatter_nd"):
     """The frames at positions along the time axis of another layer, summed where they meet. {…, axis} → {…, time}"""
 
-    position: Any = layer()
-    position_axis: Any = value("T")
-    output_dim_via_time_from: Any = layer()
+    position: object = layer()
+    position_axis: object = value("T")
+    output_dim_via_time_from: object = layer()
     filter_invalid_indices: bool = value(False, bool)
 
     def setup(self, x: Tensor, position: Tensor, output_dim_via_time_from: Tensor) -> None:

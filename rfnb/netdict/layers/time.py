@@ -92,7 +92,7 @@ class Prefix(Layer, layer_class="prefix_in_time", without_effect="size_base"):
     """A number, or the output of a layer, before the first frame. {…, axis} → {…, axis + repeat}"""
 
     axis: Dim = axis("T")
-    prefix: Any = layer(0.0)
+    prefix: object = layer(0.0)
     repeat: int = value(1, Count)
     at_end = False
 
@@ -115,7 +115,7 @@ class Prefix(Layer, layer_class="prefix_in_time", without_effect="size_base"):
 class Postfix(Prefix, layer_class="postfix_in_time"):
     """A number, or the output of a layer, behind the last frame of each sequence. {…, axis} → {…, axis + repeat}"""
 
-    postfix: Any = layer(0.0)
+    postfix: object = layer(0.0)
     at_end = True
 
 
@@ -128,7 +128,7 @@ class Pad(Layer, layer_class="pad"):
     axes: tuple[Dim, ...] = axes()
     padding: Any = value(0, int, list, tuple)
     mode: str = value("constant", str)
-    handle_dynamic_dims: Any = value(None)
+    handle_dynamic_dims: object = value(None)
     value: float = value(0.0, float)
 
     def setup(self, x: Tensor) -> None:
@@ -197,7 +197,7 @@ class TimeChunking(Layer, layer_class="time_chunking"):
 
     chunk_size: int = value(REQUIRED, Positive)
     chunk_step: int = value(REQUIRED, Positive)
-    axis: Any = value("T")
+    axis: object = value("T")
 
     def setup(self, x: Tensor) -> None:
         """The chunks of a sequence, the frames of a chunk, and all chunks of a batch."""
@@ -238,9 +238,9 @@ class TimeChunking(Layer, layer_class="time_chunking"):
 class TimeUnchunking(Layer, layer_class="time_unchunking"):
     """The chunks put together again; frames that are in several are averaged. {chunks, time'} → {batch, time}"""
 
-    chunking_layer: Any = layer(REQUIRED)
+    chunking_layer: object = layer(REQUIRED)
 
-    places: Any = layer(REQUIRED)
+    places: object = layer(REQUIRED)
 
     @classmethod
     def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
@@ -325,7 +325,7 @@ class Resize(Layer, layer_class="resize"):
     axis: Dim = axis()
     factor: int = value(1, Positive)
     kind: str = value("nn", str)
-    fill_value: Any = value(None)
+    fill_value: object = value(None)
     fill_dropout: float | None = value(None, float)
     out_dim: Dim = value(None, Dim)
 

@@ -16,9 +16,8 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import time_of, without
 from rfnb.netdict.layer import Layer, SteppingLayer
-from rfnb.netdict.layers.activations import activation_of
+from rfnb.netdict.layers.activations import activation_of, initial_values
 from rfnb.netdict.layers.basic import N_OUT
-from rfnb.netdict.layers.initializers import initial_values
 from rfnb.netdict.options import FromLayer, axis, layers, value
 from rfnb.netdict.resolve import entry_of, names_of_sources, required
 from rfnb.nn.cells.cell import RecCell, gate_bias
@@ -341,11 +340,11 @@ class Rec(
     unit_opts: dict[str, Any] | None = value(None, dict)
     direction: int | None = value(None, int)
     input_projection: bool = value(True, bool)
-    initial_state: Any = layers(None, ("zeros", "ones", "var"))
+    initial_state: object = layers(None, ("zeros", "ones", "var"))
     axis: Dim = axis("T")
-    forward_weights_init: Any = value("glorot_uniform")
-    recurrent_weights_init: Any = value("glorot_uniform")
-    bias_init: Any = value(0.0)
+    forward_weights_init: object = value("glorot_uniform")
+    recurrent_weights_init: object = value("glorot_uniform")
+    bias_init: object = value(0.0)
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The parameters of the cell, with the names and shapes of the checkpoints."""

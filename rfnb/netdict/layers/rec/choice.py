@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive
@@ -35,20 +35,20 @@ class Choice(ChoosingLayer, layer_class="choice", joins=False):
 
     beam_size: int | None = value(None, Positive)
     keep_beams: bool = value(False, bool)
-    search: Any = value(None)
-    add_to_beam_scores: Any = value(None)
+    search: object = value(None)
+    add_to_beam_scores: object = value(None)
     input_type: str = value("prob", str)
     prob_scale: float = value(1.0, float)
     base_beam_score_scale: float = value(1.0, float)
     random_sample_scale: float = value(0.0, float)
     length_normalization: bool = value(True, bool)
     length_normalization_exponent: float = value(1.0, float)
-    custom_score_combine: Any = value(None)
-    source_beam_sizes: Any = value(None, list, tuple)
-    scheduled_sampling: Any = value(False)
-    cheating: Any = value(False, bool, str)
-    explicit_search_sources: Any = value(None, list, tuple)
-    initial_output: Any = value(None)
+    custom_score_combine: object = value(None)
+    source_beam_sizes: object = value(None, list, tuple)
+    scheduled_sampling: object = value(False)
+    cheating: object = value(False, bool, str)
+    explicit_search_sources: object = value(None, list, tuple)
+    initial_output: object = value(None)
 
     def setup(self, *sources: Tensor, target: Tensor | None = None, **more: Tensor) -> None:
         """Checks that the scores are those of the labels of the target."""

@@ -37,8 +37,8 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
     With `dense_output`, those of all labels that may come next. → {…, labels}
     """
 
-    lm_file: Any = value(REQUIRED)
-    vocab_file: Any = value(REQUIRED)
+    lm_file: object = value(REQUIRED)
+    vocab_file: object = value(REQUIRED)
     vocab_unknown_label: str = value("UNK", str)
     bpe_merge_symbol: str | None = value(None, str)
     input_step_offset: int = value(0, int)
@@ -101,7 +101,7 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
         return tuple(filter(None, text.split(" ")))
 
 
-def _path(name: str, given: Any) -> str:
+def _path(name: str, given: object) -> str:
     """The path of a file, which a function may give. Raises NetworkError if it is none."""
     path = given() if callable(given) and not isinstance(given, Unknown) else given
     if not isinstance(path, str):

@@ -52,9 +52,9 @@ class MaskedComputation(
     mask is true become a shorter sequence. {…, axis} → {…, frames}
     """
 
-    mask: Any = layer(REQUIRED)
-    unit: Any = value(REQUIRED, dict)
-    masked_from: Any = value(None, str)
+    mask: object = layer(REQUIRED)
+    unit: object = value(REQUIRED, dict)
+    masked_from: object = value(None, str)
     inner: InnerNet
     loss_parts: Sequence[str] = ()
     frames_of_losses: Dim | None = None
@@ -321,7 +321,7 @@ class Unmask(LayerOfNets, layer_class="unmask"):
     In a loop, the source has stayed there already. {…, frames} → {…, axis}
     """
 
-    mask: Any = layer(REQUIRED)
+    mask: object = layer(REQUIRED)
     skip_initial: bool = value(False, bool)
 
     @classmethod

@@ -9,7 +9,7 @@ from rfnb.errors import NetworkError
 from rfnb.loop.loop import Loop
 from rfnb.netdict.axes import time_of, without
 from rfnb.netdict.layer import SteppingLayer
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import initial_values
 from rfnb.netdict.options import value
 from rfnb.netdict.resolve import required
 from rfnb.ops.concat import split
