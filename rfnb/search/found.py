@@ -20,12 +20,12 @@ from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.vocab import Vocab
 from rfnb.errors import LoopError, SearchError
 from rfnb.printable import printable_name
+from rfnb.search import stored
 from rfnb.search.explain.compare import compare_searches, compare_trees, same_hypotheses
 from rfnb.search.explain.keep import run_of
 from rfnb.search.explain.rerank import Doubt, rescaled
 from rfnb.search.replayed import SearchSteps
 from rfnb.search.rules import BeamRules
-from rfnb.search.stored import file
 from rfnb.search.trace import FINAL, NOT_RECORDED, Candidates, Trace, by_length, by_scale
 from rfnb.search.tree import Tree, Trees, nbest_lines
 from rfnb.search.variants.candidates import join_labels
@@ -187,7 +187,7 @@ class Found(InWords):
 
         Raises RunFileError if the file cannot be written; an existing one is then unchanged.
         """
-        return file.write(self.trace.with_candidates(), path)
+        return stored.write(self.trace.with_candidates(), path)
 
     @property
     def text(self) -> str:
@@ -244,7 +244,7 @@ def load(path: str | os.PathLike[str]) -> Found:
     Raises RunFileError if the file does not exist, or does not contain a readable search. It is only data, so files
     from anywhere may be loaded.
     """
-    return Found(file.read(path))
+    return Found(stored.read(path))
 
 
 OTHERS.update({Found: compare_searches, Tree: compare_trees})

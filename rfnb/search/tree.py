@@ -19,7 +19,7 @@ from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.keep import keep, run_of
 from rfnb.search.explain.where import Where, Why, where, why
-from rfnb.search.stored.columns import read_tree, write_tree
+from rfnb.search.stored import read_tree, write_tree
 from rfnb.search.trace import Hypothesis, Node, Trace, TreeArrays, normalized
 from rfnb.search.words import InWords, number, place_of
 

@@ -57,7 +57,7 @@ class TorchClass(LayerClass):
     modules: dict[str, tuple[str, Layout]] = field(default_factory=dict)
     more: dict[str, None] = field(default_factory=dict)
 
-    def may_have(self, parameters: Iterable[Any]) -> bool:
+    def may_have(self, parameters: Iterable[object]) -> bool:
         """Whether a module of torch may have these parameters: those of this layer, which nothing else uses."""
         return all(id(x) in self.alone and id(x) in self.attributes for x in parameters)
 
@@ -84,7 +84,7 @@ class TorchClass(LayerClass):
         body.of = self
         return body.size(dim)
 
-    def module_of(self, x: Any) -> tuple[str, tuple[int, ...] | None, tuple[int, ...] | None] | None:
+    def module_of(self, x: object) -> tuple[str, tuple[int, ...] | None, tuple[int, ...] | None] | None:
         """Where a module of torch has a parameter: its path in the layer, the order of axes and of gates."""
         for attr, (_, layout) in self.modules.items():
             if id(x) in layout:

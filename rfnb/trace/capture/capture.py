@@ -11,7 +11,7 @@ import fnmatch
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from operator import index
@@ -126,15 +126,15 @@ class _Weights:
     softmax: Any = None
     with_values: bool = False
 
-    def after(self, op: str, own: set[Dim], others: set[Dim], out: set[Dim]) -> tuple[Dim, list[Dim]] | bool | None:
+    def after(self, op: str, operand: set[Dim], others: set[Dim], out: set[Dim]) -> tuple[Dim, list[Dim]] | bool | None:
         """What an op makes of the weights: their axis and the dims of the queries, if it is the weighted sum; whether
         they are multiplied with values, if they still are weights; else None. own, others, out: the dims of the
         weights, of the other operands, and of the result.
         """
-        reduced = [dim for dim in self.dims if dim in own and dim not in out]
+        reduced = [dim for dim in self.dims if dim in operand and dim not in out]
         axis = reduced[0] if self.axis is None and len(reduced) == 1 else self.axis
         if axis in reduced and axis is not None and (op == "matmul" or (op in SUMS and self.with_values)):
-            of_values = others if op == "matmul" else own - ({*self.dims} - {axis})
+            of_values = others if op == "matmul" else operand - ({*self.dims} - {axis})
             return axis, query_dims(self.dims, axis, of_values)
         if op in SAME and (self.axis in out if self.axis is not None else not reduced or op == "squeeze"):
             return self.with_values or (op == "mul" and bool(others - {*self.dims}))
@@ -151,7 +151,7 @@ class AttentionFinder(Listener):
         self._own = set(self._names)
         self._model, self._add, self.outer = model, add, outer
         self._inside: list[tuple[str, Source | None]] = []  # the running modules: path, and the calling line
-        self._marks: dict[int, tuple[weakref.ref[Any], _Weights]] = {}  # by id of the raw tensor
+        self._marks: dict[int, tuple[weakref.ref[object], _Weights]] = {}  # by id of the raw tensor
         self.takes_kernels = outer is None  # an outer listener must receive the single ops
 
     # -- calls
@@ -212,10 +212,10 @@ class AttentionFinder(Listener):
         take(run, self.path if counts else None)
         self.outside += not counts and any(node.op == "softmax" for node in run.graph.all_nodes())
 
-    def raw_attention(self, found: RawAttention) -> None:
+    def raw_attention(self, attention: RawAttention) -> None:
         """Adds attention that a function on raw tensors computed."""
         self.calls += 1
-        self._add(_of_raw(found))
+        self._add(_of_raw(attention))
 
     @property
     def path(self) -> str:
@@ -356,20 +356,20 @@ def _kept(tensor: Tensor) -> Callable[[], Tensor]:
     return give
 
 
-def _of_raw(found: RawAttention) -> Seen:
-    source = None if found.place is None else Source(*found.place)
-    names = ["batch", *["head"][: len(found.shape) - 3], "query", "key"][-len(found.shape) :]
+def _of_raw(raw: RawAttention) -> Seen:
+    source = None if raw.place is None else Source(*raw.place)
+    names = ["batch", *["head"][: len(raw.shape) - 3], "query", "key"][-len(raw.shape) :]
     dims = [
-        Dim(n, name=name, kind="batch" if name == "batch" else None) for n, name in zip(found.shape, names, strict=True)
+        Dim(n, name=name, kind="batch" if name == "batch" else None) for n, name in zip(raw.shape, names, strict=True)
     ]
-    place = OpPlace(found.path, "" if found.path else variable_of(source), source)
-    axes = tuple(zip(dims, found.shape, strict=True))
+    place = OpPlace(raw.path, "" if raw.path else variable_of(source), source)
+    axes = tuple(zip(dims, raw.shape, strict=True))
 
     def make() -> Tensor:
         with listening(None):
-            return convert_to_tensor(found.make(), dims=dims)
+            return convert_to_tensor(raw.make(), dims=dims)
 
-    return Seen(*place, dims[-2], dims[-1], axes, found.bytes, make, found.step)
+    return Seen(*place, dims[-2], dims[-1], axes, raw.bytes, make, raw.step)
 
 
 BUDGET = 2**30
@@ -450,14 +450,14 @@ class Captured(Shown):
 
     # -- while capturing
 
-    def _add(self, found: Seen) -> None:
-        if self._bytes + found.bytes > BUDGET:
-            self.left_out.append(found.path or found.variable or "attention")
+    def _add(self, attention: Seen) -> None:
+        if self._bytes + attention.bytes > BUDGET:
+            self.left_out.append(attention.path or attention.variable or "attention")
         else:
-            self._bytes += found.bytes
-            if self._watch is not None and found.step is not None:
-                found.decoded = self._watch.decoded(found.step.call)
-            self._items.append(found)
+            self._bytes += attention.bytes
+            if self._watch is not None and attention.step is not None:
+                attention.decoded = self._watch.decoded(attention.step.call)
+            self._items.append(attention)
 
     def _add_run(self, run: Run, path: str | None) -> None:
         room = BUDGET - self._bytes
@@ -495,7 +495,7 @@ def _number(which: Any) -> int:
 
 def _merged(items: list[Seen]) -> Iterator[Seen]:
     """Merges items without rows that the same line computed repeatedly: they are the steps of a Python loop."""
-    groups: dict[Any, list[Seen]] = {}
+    groups: dict[Hashable, list[Seen]] = {}
     for item in items:
         key = id(item) if item.rows is not None else (item.path, item.source, item.cols, frozenset(item.dims))
         groups.setdefault(key, []).append(item)

@@ -113,10 +113,10 @@ class Pairs:
         names = {pair.value.name for pair in pairs}
         return [*pairs, *(pair for pair in self._states(step + 1) if pair.value.state not in names)]
 
-    def _note_alone(self, step: int, rows: list[list[StepValue | StepText]], found: list[tuple[int, int]]) -> None:
+    def _note_alone(self, step: int, rows: list[list[StepValue | StepText]], positions: list[tuple[int, int]]) -> None:
         """Notes values that one of the runs does not have, and the first line that only one of them ran."""
         for side, assigned in enumerate(rows):
-            paired, names = {pair[side] for pair in found}, {row.name for row in rows[1 - side]}
+            paired, names = {pair[side] for pair in positions}, {row.name for row in rows[1 - side]}
             extra = [row for i, row in enumerate(assigned) if i not in paired]
             self.only[side].extend({row.name: 0 for row in extra if row.name not in (*names, *self.only[side])})
             repeat = next((row for row in extra if row.name in names), None)

@@ -104,9 +104,9 @@ def match_dims(a: Sequence[Dim], b: Sequence[Dim]) -> dict[Dim, Dim]:
             rivals = [other for other in a if other not in mapping and test(other, dim)]
             if dim not in mapping and len(candidates) == len(rivals) == 1:
                 mapping[dim] = candidates[0]
-    left = [dim for dim in a if dim not in mapping], [dim for dim in b if dim not in mapping.values()]
-    if len(left[0]) == len(left[1]) and any(all(map(is_unnamed, dims)) for dims in left):
-        mapping |= zip(*left, strict=True)
+    unmatched = [dim for dim in a if dim not in mapping], [dim for dim in b if dim not in mapping.values()]
+    if len(unmatched[0]) == len(unmatched[1]) and any(all(map(is_unnamed, dims)) for dims in unmatched):
+        mapping |= zip(*unmatched, strict=True)
     return mapping
 
 

@@ -186,7 +186,7 @@ def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -
     return max(total - plain, 0.0), min(max(inner - plain, 0.0), max(total - plain, 0.0))
 
 
-def _nothing(x: object = None) -> Any:
+def _nothing(x: object = None) -> object:
     return x
 
 
@@ -207,7 +207,7 @@ def raw_of(leaf: object) -> RawTensor:
     return raw if isinstance(raw, selected().RawTensorType) else None
 
 
-def raws_in(tree: object) -> list[Any]:
+def raws_in(tree: object) -> list[RawTensor]:
     """The raw tensors in a nested structure."""
     return [raw for leaf in leaves(as_dicts(tree)) if (raw := raw_of(leaf)) is not None]
 
@@ -283,16 +283,16 @@ def steps_of(run: Run, around: tuple[RunStep, ...] = ()) -> Iterator[Steps]:
 class _MagnitudeMeter(Meter):
     """Adds up how large entries are."""
 
-    def add(self, node: Node, found: Magnitude | None, *, masked: bool = False, first: bool = True) -> Sample | None:
+    def add(self, node: Node, size: Magnitude | None, *, masked: bool = False, first: bool = True) -> Sample | None:
         """Adds entries to the sample of a node. masked: −Inf does not count as bad. first: if there is a NaN or an
         infinity, this node may be the one that made it.
         """
-        if found is None:
+        if size is None:
             return None
         sample = self.sample(node)
-        sample.amount, sample.count = sample.amount + found.squares, sample.count + found.entries
-        sample.most = max(sample.most, found.most)
-        bad: Bad = "NaN" if found.nan else "infinity" if found.infinite or (found.minus_infinite and not masked) else ""
+        sample.amount, sample.count = sample.amount + size.squares, sample.count + size.entries
+        sample.most = max(sample.most, size.most)
+        bad: Bad = "NaN" if size.nan else "infinity" if size.infinite or (size.minus_infinite and not masked) else ""
         sample.bad = "NaN" if "NaN" in (bad, sample.bad) else sample.bad or bad
         if bad and first and self.first_bad is None:
             self.first_bad = node
@@ -306,7 +306,7 @@ class ActivationMeter(_MagnitudeMeter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._masked: dict[int, weakref.ref[Any]] = {}  # by id of the raw tensor
+        self._masked: dict[int, weakref.ref[object]] = {}  # by id of the raw tensor
 
     def made(self, node: Node, given: object, results: Iterable[object]) -> None:
         """Adds the entries of the results."""
@@ -381,7 +381,7 @@ class GradientMeter(_MagnitudeMeter):
         """The function of a raw call in the steps of a loop, whose results are watched."""
         steps = 0
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             nonlocal steps
             result = fn(*args, **kwargs)
             for position, (node, sig, lengths) in seen.items():

@@ -80,7 +80,7 @@ class Probe(Shown):
     def __init__(
         self,
         folder: Path,
-        fn: Callable[[], Any] | None = None,
+        fn: Callable[[], object] | None = None,
         *,
         every: int = 1,
         budget: int = BUDGET,
@@ -162,8 +162,8 @@ class Probe(Shown):
         self._list_runs(shot)
         return shot
 
-    def _material(self, measures: Mapping[str, float], result: Any, **found: Any) -> Material:
-        return Material(self.name, self.trained, self.every, measures, result, **found)
+    def _material(self, measures: Mapping[str, float], result: object, **parts: Any) -> Material:
+        return Material(self.name, self.trained, self.every, measures, result, **parts)
 
     def _kept(self, material: Material) -> Shot:
         if not self._swept:
@@ -229,7 +229,7 @@ class Probe(Shown):
         """The shot of a training step. Raises ParameterError if there is none."""
         if step not in self._folder:
             steps = self.steps
-            near = min(steps, key=lambda each: abs(each - step), default=None) if hasattr(step, "__index__") else None
+            near = min(steps, key=lambda other: abs(other - step), default=None) if hasattr(step, "__index__") else None
             raise ParameterError(
                 f"probe: there is no shot of training step {step!r}",
                 expected=", ".join(map(str, steps[-12:])) or "no shots yet",
@@ -287,7 +287,7 @@ class Probe(Shown):
 
 @guarded
 def probe(
-    fn: Callable[[], Any] | None = None,
+    fn: Callable[[], object] | None = None,
     *,
     every: int = 200,
     path: str | os.PathLike[str] | None = None,

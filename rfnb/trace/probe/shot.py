@@ -26,7 +26,7 @@ from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import LoopError, RunFileError
 from rfnb.printable import visible
 from rfnb.trace.capture.capture import Captured, Seen
-from rfnb.trace.run.file.fields import conform, count, get, reading
+from rfnb.trace.run.file.fields import Text, conform, count, get, reading
 from rfnb.trace.run.file.load import load_run
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.file.store import Reader, Writer, versions
@@ -85,21 +85,14 @@ def _number(data: object, *_: object) -> float:
     return float(word)
 
 
-def _text(value: object) -> str:
-    """A text as it is; views escape it."""
-    if not isinstance(value, str):
-        raise RunFileError("a text in the file is none", got=type(value).__name__)
-    return value
-
-
 def _dict(data: object, file: Reader) -> dict[str, object]:
-    return {_text(key): read_result(part, file) for key, part in get(data, "dict", list)}
+    return {conform(key, Text, "dict"): read_result(part, file) for key, part in get(data, "dict", list)}
 
 
 READERS: dict[str, Callable[[Any, Reader], object]] = {
     "value": lambda data, file: get(data, "value", bool | float | None),
     "number": _number,
-    "text": lambda data, file: _text(data["text"]),
+    "text": lambda data, file: get(data, "text", Text),
     "tensor": lambda data, file: Series.read(data["tensor"], file, 1).tensor(0),
     "array": lambda data, file: file.array(data["array"]),
     "raw": lambda data, file: file.parts(data["raw"], get(data, "dtype", str))[0],
@@ -201,7 +194,7 @@ class Material:
     step: int
     every: int
     measures: Mapping[str, float]
-    result: Any = None
+    result: object = None
     attention: Captured = field(default_factory=Captured)
     runs: list[Run] = field(default_factory=list)
     note: str | None = None

@@ -147,12 +147,12 @@ def run_again(run: Run, again: Callable[[], object]) -> Run:
     return store(_the_same(run, runs))
 
 
-def _the_same(run: Run, found: list[Run]) -> Run:
-    named = [candidate for candidate in found if candidate.name == run.name]
+def _the_same(run: Run, new_runs: list[Run]) -> Run:
+    named = [candidate for candidate in new_runs if candidate.name == run.name]
     matches = [candidate for candidate in named if candidate.loop == run.loop] or named
     if len(matches) == 1:
         return matches[0]
-    names = ", ".join(dict.fromkeys(candidate.name for candidate in found))
+    names = ", ".join(dict.fromkeys(candidate.name for candidate in new_runs))
     raise LoopError(
         f"{run.name}: the call ran {len(matches) or 'no'} loop{'s' * (len(matches) > 1)} of this name",
         got=names or "no loop at all",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rfnb.core.dims.lengths import Size
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.stacked import Lineage
-    from rfnb.trace.run.step import StepLines, StepText
+    from rfnb.trace.run.step import StepLines, StepText, StepValue
 
 
 class KeptSteps:
@@ -77,7 +77,7 @@ class KeptSteps:
 class PlainSteps(KeptSteps):
     """The same for all plain Python code: no ops."""
 
-    shown: Callable[..., Any]
+    shown: Callable[..., object]
     variable: Callable[..., Any]
 
     def ends(self) -> list[str] | None:
@@ -86,13 +86,13 @@ class PlainSteps(KeptSteps):
 
     def rerun(self, run: Run, fn: object) -> NoReturn:
         """Raises LoopError."""
-        what = f"rerun: {run.name} is plain Python code, of which only the steps were recorded, not its call"
-        raise LoopError(what, hint="run.fork(0), or the code once more")
+        message = f"rerun: {run.name} is plain Python code, of which only the steps were recorded, not its call"
+        raise LoopError(message, hint="run.fork(0), or the code once more")
 
     def gradients(self, run: Run, loss: object) -> NoReturn:
         """Raises LoopError."""
-        what = f"gradients: {run.name} is plain Python code, whose steps cannot be computed again"
-        raise LoopError(what, hint="rf.Loop")
+        message = f"gradients: {run.name} is plain Python code, whose steps cannot be computed again"
+        raise LoopError(message, hint="rf.Loop")
 
     def explain(self) -> NoReturn:
         """Raises LoopError."""
@@ -187,7 +187,7 @@ class Grown:
         self._looked = self._numbers = 0
         self._array: Any = ()
 
-    def numbers(self, length: int) -> Any:
+    def numbers(self, length: int) -> np.ndarray | list[object] | None:
         """So many first parts, as an array where all have one type; None if some are no numbers."""
         if self._looked < len(self.parts):
             kinds = [*map(type, self.parts)]
@@ -210,7 +210,7 @@ class GrownRows(NamedTuple):
     kind: str
     line: int
     growing: Growing
-    rows: Callable[[int], list[Any]]
+    rows: Callable[[int], list[StepValue | StepText]]
 
 
 def as_code(name: str, value: object) -> Any:

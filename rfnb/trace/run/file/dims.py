@@ -14,7 +14,7 @@ from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor import pickling
 from rfnb.core.vocab import Vocab
 from rfnb.errors import RunFileError
-from rfnb.trace.run.file.fields import MOST, chosen, conform, count, get, raw_strings
+from rfnb.trace.run.file.fields import MOST, Text, chosen, conform, count, get
 
 LONGEST_NAME = 1000
 """Longest name of a derived dim, in characters. Names contain those of the parts, so they could grow exponentially."""
@@ -138,7 +138,7 @@ class DimReader:
     def _vocab(self, data: Any) -> Vocab | None:
         if data.get("labels") is None:
             return None
-        labels, aliases = raw_strings(data, "labels"), data.get("aliases", {})
+        labels, aliases = get(data, "labels", list[Text]), data.get("aliases", {})
         if not isinstance(aliases, dict):
             raise RunFileError("'aliases' in the file has the wrong type")
         for number in aliases.values():
@@ -155,7 +155,7 @@ class DimReader:
     def _size(self, data: Any) -> Size:
         dims = [self.dim(number) for number in get(data, "dims", list)]
         values = np.array(get(data, "values", int | list))
-        tags = None if data.get("tags") is None else raw_strings(data, "tags")
+        tags = get(data, "tags", list[Text] | None)
         if values.ndim != len(dims) or (values.size and (values.dtype.kind != "i" or values.min() < 0)):
             raise RunFileError("the lengths in the file are not valid")
         size = Size(dims, values, tags=tags)

@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from rfnb.errors import RfError, RunFileError
 from rfnb.printable import printable
+
+Text = NewType("Text", str)
+"""The form of a label or tag, which may contain any characters; views escape them."""
 
 MOST = 2**24
 """Largest number that may be read as a size: a small file must not lead to huge allocations."""
 
 
 @contextmanager
-def reading(what: str, expected: object = None) -> Iterator[None]:
-    """Inside the block, something untrusted is read: any error becomes a RunFileError that begins with `what`."""
+def reading(failure: str, expected: object = None) -> Iterator[None]:
+    """Inside the block, something untrusted is read: any error becomes a RunFileError that says `failure`."""
     try:
         yield
     except RfError as error:
         facts = (error.got, error.expected) if isinstance(error, RunFileError) else (None, None)
         got = "" if facts[0] is None else f": {facts[0]}" + ("" if facts[1] is None else f", expected {facts[1]}")
-        raise RunFileError(what, got=error.what + got, expected=expected) from error
+        raise RunFileError(failure, got=error.what + got, expected=expected) from error
     except Exception as error:  # damaged data can cause any error
-        raise RunFileError(what, got=f"{type(error).__name__}: {error}"[:200], expected=expected) from error
+        raise RunFileError(failure, got=f"{type(error).__name__}: {error}"[:200], expected=expected) from error
 
 
 def get(data: object, name: str, form: Any) -> Any:
@@ -47,14 +50,6 @@ def within(number: object, most: int, name: str) -> int:
     return value
 
 
-def raw_strings(data: object, name: str) -> list[str]:
-    """Returns a list of labels or tags. They may contain any characters; views escape them."""
-    strings: list[str] = get(data, name, list)
-    if not all(isinstance(entry, str) for entry in strings):
-        raise RunFileError(f"{name!r} in the file has entries that are not strings")
-    return strings
-
-
 def chosen(entries: Sequence[Any], number: object, name: str) -> Any:
     """Returns the entry of a table of the file with this number."""
     place: int = conform(number, int, name)
@@ -68,6 +63,10 @@ def conform(value: Any, form: Any, name: str) -> Any:
     `tuple[…, ...]`, `Literal[…]`, a union, or a type. A NamedTuple or dataclass is made of its fields, by name or in
     order. Raises RunFileError otherwise.
     """
+    if form is Text:
+        if not isinstance(value, str):
+            raise RunFileError(f"{name!r} in the file has entries that are not strings")
+        return value
     if type(form) is type:
         names = getattr(form, "__match_args__", None)
         if names is None:

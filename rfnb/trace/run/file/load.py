@@ -11,16 +11,17 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
-from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.source import Block
-from rfnb.core.tensor.op import guarded
+from rfnb.core.graph.graph import BodyGraph, Node, NodeKind
+from rfnb.core.ground.source import Block, value_name
+from rfnb.core.tensor.op import OPS, guarded
 from rfnb.errors import RunFileError
 from rfnb.trace.run.failure import Failure
-from rfnb.trace.run.file.fields import MOST, chosen, count, get, within
-from rfnb.trace.run.file.graph import read_graph
+from rfnb.trace.run.file.dims import DimReader
+from rfnb.trace.run.file.fields import MOST, chosen, conform, count, get, within
 from rfnb.trace.run.file.save import FORMAT, KEY
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.file.store import Reader, loaded, read_found
@@ -124,8 +125,11 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
     checks = [chosen(words, int(number), "checks") for [number] in file.numbers(data["checks"], 1).tolist()]
     steps = len(checks) - (failed is not None)  # a number in the JSON could be arbitrarily large
     size = file.size_or_none(get(data, "size", int))
-    if steps != get(data, "steps", int) or size is None or size.max > steps or (failed and failed.step != steps):
+    begun, sequences = (file.size_or_none(data.get(name)) for name in ("begun", "sequences"))
+    fits = steps == get(data, "steps", int) and (failed is None or failed.step == steps)
+    if not fits or size is None or size.max > steps or (begun is not None and begun.max > len(checks)):
         raise RunFileError("the number of steps in the file does not fit the rest")
+    within(0 if sequences is None else sequences.max, MOST, "sequences")
     graph, axis = read_graph(get(data, "graph", dict), file), file.dim(data["axis"])
     file.bind(axis, size)
     series = [Series.read(entry, file, steps) for entry in get(data, "values", list)]
@@ -146,12 +150,9 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
         graph=graph,
         versions=versions,
         flags=get(data, "flags", list[str]),
-        sequences=(
-            file.dim_or_none(data.get("sequence_dim")),
-            _sequences(file.size_or_none(data.get("sequences"))),
-        ),
+        sequences=(file.dim_or_none(data.get("sequence_dim")), sequences),
         note=get(data, "note", str | None),
-        steps_begun=_begun(file.size_or_none(data.get("begun")), size, len(checks)),
+        begun=begun or size,
         why=get(data, "ends", list[str]) if data.get("ends") is not None else None,
         lineages=[_lineage(entry, file, steps) for entry in data.get("lineages") or ()],
         searched=_found(data.get("found"), file),
@@ -205,20 +206,92 @@ def _found(data: object, file: Reader) -> Any:
     return read_found(get(data, "facts", dict), arrays)
 
 
-def _begun(begun: Size | None, size: Size, steps: int) -> Size:
-    if begun is not None and begun.max > steps:
-        raise RunFileError("the number of steps in the file does not fit the rest")
-    return begun or size
-
-
-def _sequences(size: Size | None) -> Size | None:
-    if size is not None and size.max > MOST:
-        raise RunFileError("the number of sequences in the file is huge")
-    return size
-
-
 def _state(data: Any, file: Reader, steps: int) -> StoredState:
     parts = [part for part in (data.get("series"), *data.get("more", ())) if part is not None]
     series = [Series.read(part, file, steps + 1) for part in parts]
     sizes = dict(get(data, "sizes", list[tuple[int, ...]]))
     return StoredState(get(data, "name", str), series, sizes, set(get(data, "empty", list[int])))
+
+
+# -- the graph of a body
+
+
+class StoredPlace(NamedTuple):
+    """A place in the code that was run, as text, with the interface of `Source`."""
+
+    file: str
+    line: int
+    shown: str
+    expression: str
+    assigned: tuple[str, ...]
+    code: None = None
+    cell: None = None
+
+    def place(self) -> str:
+        """The place as text: "cell 4, line 2" or "model.py:31"."""
+        return self.shown
+
+    def text(self) -> str:
+        """The expression in the code, shortened."""
+        return self.expression
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the values computed here."""
+        return self.assigned
+
+
+def read_graph(data: object, dims: DimReader) -> BodyGraph:
+    """The graph from JSON. Raises RunFileError if it is not consistent."""
+    places = [_place(entry) for entry in get(data, "places", list)]
+
+    def place(number: int | None) -> Any:
+        return None if number is None else chosen(places, number, "places")
+
+    def node(entry: object) -> Node:
+        inputs, outputs = get(entry, "inputs", tuple[int, ...]), get(entry, "outputs", tuple[int, ...])
+        source, at = place(get(entry, "source", int | None)), place(get(entry, "at", int | None))
+        body = [node(inner) for inner in get(entry, "body", list)]
+        return Node(get(entry, "number", int), get(entry, "op", str), inputs, outputs, get(entry, "path", str),
+                    source, at, body, kind=_kind(entry))  # fmt: skip
+
+    graph = BodyGraph([node(entry) for entry in get(data, "nodes", list)])
+    nodes = graph.all_nodes()
+    for entry in get(data, "values", list):
+        axes = tuple(dims.dim(number) for number in get(entry, "dims", list))
+        value = graph.add_value(get(entry, "name", str), axes, dims.dim_or_none(entry["sparse"]))
+        index = get(entry, "node", int | None)
+        value.node, value.output = None if index is None else chosen(nodes, index, "nodes"), get(entry, "output", int)
+    graph.body_values = count(data, "body_values", len(graph.values))
+    if not all(0 <= n < len(graph.values) for node in _own_nodes(graph.nodes) for n in (*node.inputs, *node.outputs)):
+        raise RunFileError("the graph in the file refers to missing values")
+    return graph
+
+
+def _own_nodes(nodes: list[Node]) -> Iterator[Node]:
+    """The nodes whose values belong to this graph; loops inside the body have their own graphs."""
+    for node in nodes:
+        yield node
+        yield from _own_nodes([] if node.kind == "loop" else node.body)
+
+
+def _kind(entry: Any) -> NodeKind:
+    """The kind of a node; kinds that this version does not know become "op"."""
+    kind = get(entry, "kind", str) if "kind" in entry else _kind_by_op(entry)
+    return next((option for option in get_args(NodeKind) if option == kind), "op")
+
+
+def _kind_by_op(entry: Any) -> str:
+    """Infers the kind of a node, for files of rfnb 0.1.0 and earlier, which do not contain it."""
+    op: str = entry["op"]
+    return KIND_BY_OP.get(op) or ("module" if entry["body"] and op not in OPS else "op")
+
+
+KIND_BY_OP: dict[str, NodeKind] = {
+    "Loop": "loop", "cond": "cond", "true_fn": "side", "false_fn": "side",
+    "state": "state", "unstack": "input", "iter_idx": "input",
+}  # fmt: skip
+
+
+def _place(data: Iterable[object]) -> StoredPlace:
+    place: StoredPlace = conform([*data, None, None], StoredPlace, "places")
+    return place._replace(assigned=tuple(map(value_name, place.assigned)))

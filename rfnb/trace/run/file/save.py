@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.dims.align import Sig
+from rfnb.core.graph.graph import BodyGraph, Node, Value
 from rfnb.core.ground.show import make_page
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import RunFileError
 from rfnb.trace.run.axis_names import is_unnamed
-from rfnb.trace.run.file.graph import write_graph
 from rfnb.trace.run.file.series import Series, form_of
 from rfnb.trace.run.file.store import Writer, memory_of, saved, versions, write_found
 from rfnb.trace.run.names import variable_names
@@ -448,3 +448,30 @@ def _write_state(state: SavedState, file: Writer, steps: int) -> dict[str, objec
     fields: dict[str, object] = {"name": state.name, "series": written[0] if written else None}
     fields |= {"sizes": state.sizes, "empty": state.empty}
     return fields | ({"more": written[1:]} if written[1:] else {})
+
+
+def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: Writer) -> dict[str, object]:
+    """The graph as JSON."""
+    places: dict[tuple[object, ...], int] = {}
+    numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}
+
+    def place(source: Any | None) -> int | None:
+        return None if source is None else places.setdefault(_words(source), len(places))
+
+    def node(entry: Node) -> dict[str, object]:
+        plain = {"number": entry.number, "op": entry.op, "kind": entry.kind, "path": entry.path}
+        ends = {"inputs": list(entry.inputs), "outputs": list(entry.outputs)}
+        where = {"source": place(entry.source), "at": place(entry.at)}
+        return {**plain, **ends, **where, "body": [node(inner) for inner in entry.body]}
+
+    def value(entry: Value) -> dict[str, object]:
+        index = None if entry.node is None else numbers.get(id(entry.node))
+        plain = {"name": name_of(entry), "node": index, "output": entry.output}
+        return {**plain, "dims": [dims.dim(dim) for dim in entry.dims], "sparse": dims.dim(entry.sparse_dim)}
+
+    nodes, values = [node(item) for item in graph.nodes], [value(item) for item in graph.values]
+    return {"nodes": nodes, "values": values, "body_values": graph.body_values, "places": [list(p) for p in places]}
+
+
+def _words(source: Any) -> tuple[object, ...]:
+    return source.file, source.line, source.place(), source.text(), source.names()

@@ -194,13 +194,13 @@ class Reader(TensorReader, DimReader):
         DimReader.__init__(self, self.data)
 
 
-def check_format(data: object, newest: int, what: str = "the file") -> int:
+def check_format(data: object, newest: int, subject: str = "the file") -> int:
     """The number of the format. Raises RunFileError for that of another version of rfnb."""
     form = data.get("format") if isinstance(data, dict) else None
     if type(form) is not int or not 1 <= form <= newest:
         expected = "format 1" if newest == 1 else f"format 1 to {newest}"
         raise RunFileError(
-            f"{what} was written by another version of rfnb", got=f"format {form!r}"[:40], expected=expected
+            f"{subject} was written by another version of rfnb", got=f"format {form!r}"[:40], expected=expected
         )
     return form
 

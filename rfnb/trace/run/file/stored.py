@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError, RunFileError
 from rfnb.printable import printable
 from rfnb.trace.run.axis_names import AxisNames
-from rfnb.trace.run.file.fields import chosen, conform, count, get, raw_strings, within
+from rfnb.trace.run.file.fields import Text, chosen, conform, count, get, within
 from rfnb.trace.run.file.save import FROM
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.file.store import Reader
@@ -84,7 +84,7 @@ class StoredState:
 class StoredReplay(KeptSteps):
     """A `Replayable` that only reads stored values.
 
-    seed, every: as in the run. steps_begun, why: how many steps each sequence started, and why it ended. checks: for
+    seed, every: as in the run. begun, why: how many steps each sequence started, and why it ended. checks: for
     each step, whether the replay agreed when the run was saved. versions: of rfnb, torch and Python at that time.
     searched: what a search found. order: the series at steps whose values are in another order than that of `series`.
     """
@@ -102,17 +102,11 @@ class StoredReplay(KeptSteps):
     flags: list[str]
     sequences: tuple[Dim | None, Size | None]
     note: str | None = None
-    steps_begun: Size | None = None
+    begun: Size
     why: list[str] | None = None
     lineages: Sequence[Lineage] = ()
     searched: Any = None
     order: Mapping[int, Sequence[Any]] = field(default_factory=dict)
-    _by_step: dict[int, list[Series]] | None = field(default=None, init=False)
-
-    @property
-    def begun(self) -> Size:
-        """How many steps each sequence started."""
-        return self.steps_begun or self.size
 
     def ends(self) -> list[str] | None:
         """Why each sequence ended."""
@@ -148,14 +142,15 @@ class StoredReplay(KeptSteps):
 
     def series_at(self, step: int) -> Sequence[Any]:
         """The series that have a value at a step, in the order in which it computed them."""
-        if step in self.order:
-            return self.order[step]
-        if self._by_step is None:
-            self._by_step = {}
-            for series in self.series:
-                for at in series.steps:
-                    self._by_step.setdefault(at, []).append(series)
-        return self._by_step.get(step, [])
+        return self.order[step] if step in self.order else self._by_step.get(step, [])
+
+    @cached_property
+    def _by_step(self) -> dict[int, list[Series]]:
+        by_step: dict[int, list[Series]] = {}
+        for series in self.series:
+            for step in series.steps:
+                by_step.setdefault(step, []).append(series)
+        return by_step
 
     def computed(self, step: int, only: Collection[int] | None = None) -> list[tuple[Value, Tensor]]:
         """The values of the graph that are in the file: states, and values of lines of the body."""
@@ -224,15 +219,15 @@ def _not_in_file(run: Run, why: str) -> RunFileError:
     return RunFileError(f"{run.name} was loaded from a file, {why}", hint=HINT)
 
 
-def _taken(made: list[StepValue], value: Value, node: Node) -> Tensor | None:
+def _taken(values: list[StepValue], value: Value, node: Node) -> Tensor | None:
     """Removes and returns the first value in the file that matches this value of the graph; None if there is none."""
     if node.source != node.at and value.name == node.op:
         return None  # computed in a function that the body calls
     form = value.name, node.op, node.line or 0, value.sparse_dim
-    for at, entry in enumerate(made):
+    for at, entry in enumerate(values):
         entry_form = entry.name, entry.op, entry.line, entry.tensor.sparse_dim
         if entry_form == form and entry.tensor.dims_set == {*value.dims}:
-            return made.pop(at).tensor
+            return values.pop(at).tensor
     return None
 
 
@@ -359,7 +354,7 @@ class StoredVariables(StoredReplay):
     def _row(self, line: int, name: str, kind: str, code: object) -> StepValue | StepText:
         if isinstance(code, dict) and "text" in code:
             return _text([name, kind, line, code["text"]])
-        raw_strings({"rows": [name, kind]}, "rows")
+        conform([name, kind], list[Text], "rows")
         value = self._value(code)
         tensor = value.tensor.with_name(name) if isinstance(value, Leaf) else self._tensor(name, value)
         if tensor is None:
@@ -529,9 +524,8 @@ def _grown(entry: Any, lists: list[Grown], steps: int) -> GrownSeries:
 
 def _text(row: Any) -> StepText:
     name, kind, line, text = row
-    if not all(isinstance(part, str) for part in (name, kind, text)) or type(line) is not int:
-        raise RunFileError("a text of a step in the file is no text")
-    return StepText(name, kind, line, text)
+    conform([name, kind, text], list[Text], "rows")
+    return StepText(name, kind, conform(line, int, "rows"), text)
 
 
 def _of_numpy(code: object) -> object:
