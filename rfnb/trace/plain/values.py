@@ -414,10 +414,15 @@ def hold(kept: object) -> int:
         growth.entries += 1
         new, growth.held = growth.parts[growth.held :], len(growth.parts)
         return sum(map(hold, new))
+    return _count(kept, 1, 1)
+
+
+def _count(kept: object, change: int, last: int) -> int:
+    """Changes in how many entries the tensors in a value are; the bytes of those that are in so many then."""
     size = 0
     for part in tensors_in(kept):
-        part.holders += 1
-        size += part.bytes if part.holders == 1 else 0
+        part.holders += change
+        size += part.bytes if part.holders == last else 0
     return size
 
 
@@ -427,11 +432,7 @@ def drop(kept: object) -> int:
     if growth is not None:
         growth.entries -= 1
         return sum(map(drop, growth.parts)) if not growth.entries else 0
-    size = 0
-    for part in tensors_in(kept):
-        part.holders -= 1
-        size += part.bytes if part.holders == 0 else 0
-    return size
+    return _count(kept, -1, 0)
 
 
 def _is_plain_part(part: Kept) -> bool:
