@@ -19,6 +19,7 @@ COMBINATIONS = [
     "3.11:torch=2.8.0,numpy=1.26.0,jupyterlab=4.4.0,ipykernel=7.0.0",
     "3.11:torch=2.8.0,numpy=1.26.0,jupyterlab=4.4.0,ipykernel=6.29.5",
     "3.12:torch=2.10.0,numpy=2.0.0",
+    "3.13:torch=2.11.0",
     "3.13:",
     "3.14:",
 ]

@@ -157,11 +157,11 @@ def page(view: ComparisonView) -> Page:
 
 
 def _first_block(first: FirstDifference) -> Group:
-    told = facts(first)
-    head = Span([bold(first["name"]), " ", pills(first["dims"]), quiet(told[0][1].partition("}, ")[2])],
-                text=fact_lines(told[:1])[0])  # fmt: skip
+    labelled = facts(first)
+    head = Span([bold(first["name"]), " ", pills(first["dims"]), quiet(labelled[0][1].partition("}, ")[2])],
+                text=fact_lines(labelled[:1])[0])  # fmt: skip
     pictures = window.pictures_html(first["pictures"])
-    return Group([Line(head), Facts(told[1:]), Figure(pictures)], look=FIRST)
+    return Group([Line(head), Facts(labelled[1:]), Figure(pictures)], look=FIRST)
 
 
 FIRST = f"border-left:3px solid {ALARM};padding-left:10px;margin:4px 0"

@@ -214,10 +214,10 @@ def size_of(use: DimUse) -> Size | None:
     return lengths_of(use).size(use.dim)
 
 
-def by_name(found: Sequence[DimUse]) -> dict[str, list[DimUse]]:
+def by_name(uses: Sequence[DimUse]) -> dict[str, list[DimUse]]:
     """The dims by name."""
     groups: dict[str, list[DimUse]] = {}
-    for use in found:
+    for use in uses:
         groups.setdefault(use.dim.name, []).append(use)
     return groups
 

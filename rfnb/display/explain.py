@@ -118,12 +118,12 @@ def read_life(tree: Tree, life: Life, apart: int | None, notes: Notes) -> LifeSt
     return LifeSteps([_scorer(name, float(tree.own.scales.get(name, 1.0))) for name in names], steps, apart)
 
 
-def _kept(tree: Tree, node: Node, known: dict[str, Any], names: list[str]) -> LifeStep:
-    full = known["kept"] > 1 and bool(tree.alive[node.step].all())
+def _kept(tree: Tree, node: Node, facts: dict[str, Any], names: list[str]) -> LifeStep:
+    full = facts["kept"] > 1 and bool(tree.alive[node.step].all())
     parts = scaled_parts(tree, node) if names else {}
     return LifeStep(
-        node.step, node.text, "last" if full and known["margin"] == 0 else "kept", node.ended, node.rank, known["kept"],
-        rounded(node.compared), rounded(known["gap"]), rounded(known["last"]), rounded(known["margin"]),
+        node.step, node.text, "last" if full and facts["margin"] == 0 else "kept", node.ended, node.rank, facts["kept"],
+        rounded(node.compared), rounded(facts["gap"]), rounded(facts["last"]), rounded(facts["margin"]),
         pruned=_best_pruned(tree, node.step), parts=[plain(parts[name]) for name in names],
     )  # fmt: skip
 
@@ -510,9 +510,9 @@ def _hypotheses(trees: tuple[Tree, Tree]) -> list[Found]:
     return sorted(by_labels.items(), key=lambda hypothesis: _order(hypothesis[1]))
 
 
-def _texts(tree: Tree, each: Hypothesis) -> tuple[str, ...]:
+def _texts(tree: Tree, hypothesis: Hypothesis) -> tuple[str, ...]:
     """The labels of a hypothesis as texts, with a sign for an end label that does not count."""
-    return (*map(tree.label, each.labels), *[END] * (each.taken > len(each.labels)))
+    return (*map(tree.label, hypothesis.labels), *[END] * (hypothesis.taken > len(hypothesis.labels)))
 
 
 def _order(sides: Sides) -> tuple[float, ...]:
@@ -528,10 +528,10 @@ def _start(several: list[tuple[str, ...]]) -> int:
     return max(0, common - BEFORE)
 
 
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+def _common(labels: tuple[str, ...], others: tuple[str, ...]) -> int:
     """The number of labels with which both begin."""
-    differ = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(differ, min(len(one), len(other)))
+    differ = (i for i, (a, b) in enumerate(zip(labels, others, strict=False)) if a != b)
+    return next(differ, min(len(labels), len(others)))
 
 
 def _table(pairs: list[Pair]) -> Table:

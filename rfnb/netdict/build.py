@@ -189,13 +189,13 @@ def is_trainable(scope: Scope) -> bool:
     return all(net.options_of_subnet().get("trainable") is not False for net in nets)
 
 
-def _given(described: Mapping[str, Any], option: str) -> bool:
+def _given(described: Mapping[str, object], option: str) -> bool:
     """Whether a net dict sets an option; what has no truth, such as an array, counts, and is an error later."""
     value = described.get(option)
     return bool(value) if isinstance(value, int | str | None) else True
 
 
-def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:
+def ends_of(layers: Mapping[str, object], *, search: bool = False, evaluate: bool = True) -> list[str]:
     """The layers that are constructed for their own sake, sorted: outputs, and those with a loss."""
     ends = []
     for name, described in layers.items():
@@ -259,7 +259,7 @@ CHANGES = {"dropout": "param_dropout", "min_ndim": "param_dropout_min_ndim", "no
 """By field of `Changes`, the option for it, which the config may have too."""
 
 
-def class_of(described: Mapping[str, Any]) -> type[Layer]:
+def class_of(described: Mapping[str, object]) -> type[Layer]:
     """The class of a layer: `rec` with a net dict as its unit has one of its own."""
     name = described["class"]
     is_net = isinstance(name, str) and name == "rec" and isinstance(described.get("unit"), Mapping)
@@ -290,7 +290,7 @@ def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
     return places_of(scope, names.values())
 
 
-def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
+def known_options(cls: type[Layer], described: Mapping[str, object]) -> dict[str, Any]:
     """The options that a net dict gives. Raises NetworkError for one that is unknown, missing, or of another kind."""
     values = {name: value for name, value in described.items() if name not in ("class", "from")}
     for name in list(values):
@@ -343,7 +343,7 @@ def _matched(
     return sources
 
 
-def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source: Tensor | None) -> None:
+def set_options(layer: Layer, given: Mapping[str, object], builder: Builder, source: Tensor | None) -> None:
     """Sets what a net dict gives, with Dims for the axes of its source: fields of the layer, and the common options."""
     axes, numbers = builder.axes, not holds("axes are no numbers", builder.version)
     options: dict[str, Any] = {}
@@ -391,7 +391,7 @@ LAYERS = 1_000_000
 """The most layers of a net, where a dict that stands at several places counts at each."""
 
 
-def check_net(net_dict: Mapping[str, Any]) -> None:
+def check_net(net_dict: Mapping[str, object]) -> None:
     """Raises NetworkError if a name is not a string, or if nets are nested without end."""
     sizes: dict[int, tuple[int, int]] = {}  # by net: how deep nets are nested in it, and its layers
     open_nets: dict[int, str] = {}
@@ -431,7 +431,7 @@ def _nets_in(path: str, net: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[A
                 yield f"{path}{name}/", described[option]
 
 
-def check_call(layer: Layer, sources: Sequence[Tensor], inputs: Mapping[str, str], given: Mapping[str, Any]) -> None:
+def check_call(layer: Layer, sources: Sequence[Tensor], inputs: Mapping[str, str], given: Mapping[str, object]) -> None:
     """Raises NetworkError if a layer gets another number of sources than it takes, or if an option names no layer."""
     parameters = inspect.signature(layer.compute).parameters.values()
     kinds = {name: option.kind for name, option in layer.options.items()}

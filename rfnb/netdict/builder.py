@@ -132,7 +132,7 @@ class Builder:
 
     # -- which layers
 
-    def construct(self, net_dict: Mapping[str, Any], names: Iterable[str]) -> None:
+    def construct(self, net_dict: Mapping[str, object], names: Iterable[str]) -> None:
         """Constructs these layers, all that they need, and the outputs and losses in subnetworks that are used."""
         self._add(net_dict)
         for name, described in net_dict.items():
@@ -144,11 +144,11 @@ class Builder:
         with deep_calls(layers_in_loops(self.scope.layers)):
             self._construct(names)
 
-    def _add(self, net_dict: Mapping[str, Any]) -> None:
+    def _add(self, net_dict: Mapping[str, object]) -> None:
         self.scope.layers, self.every_layer = {**self.scope.layers, **net_dict}, None
         self.takes_logs |= "safe_log" in repr(net_dict)
 
-    def construct_one(self, net_dict: Mapping[str, Any], name: str) -> str:
+    def construct_one(self, net_dict: Mapping[str, object], name: str) -> str:
         """Constructs one layer, "a/b" of a subnetwork for example, and all that it needs. Returns its path."""
         self._add(net_dict)
         with deep_calls(layers_in_loops(self.scope.layers)):
@@ -312,7 +312,7 @@ class Builder:
             self._attach(scope.parent, scope.name, class_of(described)(self._spec(path, described)))
         return self.modules[path]
 
-    def _spec(self, path: str, described: Mapping[str, Any], loop: RecNet | None = None) -> LayerSpec:
+    def _spec(self, path: str, described: Mapping[str, object], loop: RecNet | None = None) -> LayerSpec:
         """What is decided before a layer has options. loop: the recurrent net that it stands in."""
         return LayerSpec(
             path, self.version, described=described, pool=self.axes, config=self.config, loop=loop,
@@ -328,7 +328,7 @@ class Builder:
         setattr(owner, attribute, layer)
         self.modules[scope.path + name] = layer
 
-    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope) -> NetNode:
+    def _build(self, scope: Scope, path: str, described: Mapping[str, object], owner: Scope) -> NetNode:
         """Constructs a layer, and attaches it to its owner."""
         cls, original = class_of(described), described
         described = cls.rewritten(described)
@@ -430,7 +430,7 @@ class Builder:
         out, node.state = layer.step(layer.first_state(*prepared, **inputs), *prepared, **inputs)
         return out
 
-    def sources(self, cls: type[Layer], described: Mapping[str, Any], scope: Scope, path: str) -> list[str]:
+    def sources(self, cls: type[Layer], described: Mapping[str, object], scope: Scope, path: str) -> list[str]:
         """The paths of the sources of a layer; in a loop, those from the step before come last."""
         sourceless = cls.traits.sourceless
         default = None if sourceless or holds("from is required", self.version) else "data"

@@ -65,7 +65,7 @@ class LossHolder:
         name: str | None = None,
         layer: Layer | None = None,
         network: object = None,
-        reduce_func: Callable[[Tensor], Any] | None = None,
+        reduce_func: Callable[[Tensor], object] | None = None,
     ) -> LossHolder:
         """The same loss with another name, layer, or way to make a value of the losses of all frames."""
         holder = copy(self)

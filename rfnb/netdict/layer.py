@@ -164,7 +164,7 @@ class Layer(Module):
         return self.spec.pool
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
         """What a net dict gives, with the references to other layers where all classes have them."""
         return described
 
@@ -388,7 +388,7 @@ class LayerOfNets(Layer):
 
     @classmethod
     def net_inside(
-        cls, builder: object, scope: object, path: str, described: Mapping[str, Any]
+        cls, builder: object, scope: object, path: str, described: Mapping[str, object]
     ) -> tuple[Any, dict[str, str]]:
         """The nets, or None; and the values that they need, by names of inputs."""
         return None, {}

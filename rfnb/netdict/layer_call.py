@@ -314,7 +314,7 @@ def _alike(a: object, b: object) -> bool:
     return isinstance(a, int | float) if isinstance(b, int | float) else isinstance(a, type(b))
 
 
-def _written(options: Mapping[str, Any]) -> str:
+def _written(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name}: {value!r:.60}" for name, value in options.items())
 
 

@@ -247,7 +247,7 @@ class Interface(Module):
 
     def set_param_values_by_dict(
         self,
-        values_dict: Mapping[str, Mapping[str, Any]],
+        values_dict: Mapping[str, Mapping[str, object]],
         ignore_non_existing: bool = False,
         ignore_wrong_shape: bool = False,
         session: object = None,
@@ -302,7 +302,7 @@ class Interface(Module):
             raise NetworkError("get_run_opts: there are none", hint='net.set_run_opts(epoch=1, dataset_name="train")')
         return self._run_opts
 
-    def cond_on_train(self, fn_train: Callable[[], Any], fn_eval: Callable[[], Any]) -> Any:
+    def cond_on_train(self, fn_train: Callable[[], object], fn_eval: Callable[[], object]) -> Any:
         """`fn_train()` in training, else `fn_eval()`."""
         train = get_run_ctx().train_flag if self.train_flag is None else self.train_flag
         return fn_train() if train else fn_eval()
@@ -404,7 +404,7 @@ class Network(Interface):
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         extern_data: ExternData | None = None,
         rnd_seed: int | None = None,
         train_flag: bool | None = False,
@@ -444,7 +444,7 @@ class Network(Interface):
         device: str | None = None,
         train_flag: bool | None = None,
         search_flag: bool = False,
-        functions: Mapping[str, Callable[..., Any]] | None = None,
+        functions: Mapping[str, Callable[..., object]] | None = None,
         strict: bool = True,
         batch_independent: bool = False,
     ) -> Network:
@@ -473,7 +473,7 @@ class Network(Interface):
     # -- construction
 
     def construct_layer(
-        self, net_dict: Mapping[str, Any], name: str, get_layer: object = None, add_layer: object = None,
+        self, net_dict: Mapping[str, object], name: str, get_layer: object = None, add_layer: object = None,
         check_existing: bool = True,
     ) -> Layer:  # fmt: skip
         """Constructs one layer of a net dict, with all that it needs, unless it is there. Returns it.
@@ -492,7 +492,7 @@ class Network(Interface):
         return self.get_layer(path)
 
     def construct_from_dict(
-        self, net_dict: Mapping[str, Any], get_layer: object = None, *, strict: bool = True
+        self, net_dict: Mapping[str, object], get_layer: object = None, *, strict: bool = True
     ) -> Network:
         """Constructs the outputs and losses of a net dict, and all layers that they need. Returns the network.
 
@@ -520,7 +520,7 @@ class Network(Interface):
         self._put_in_order()
         return self
 
-    def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, OutlineEntry]:
+    def outline(self, net_dict: Mapping[str, object] | None = None) -> dict[str, OutlineEntry]:
         """The layers of the net dict by path, with what each refers to, whether they are constructed or not."""
         layers = self._builder.scope.layers if net_dict is None else net_dict
         ends = ends_of(layers, search=self.search_flag, evaluate=self.eval_flag)
@@ -568,12 +568,12 @@ class Network(Interface):
 
     # -- a batch
 
-    def forward(self, data: Mapping[str, Any] | TensorDict) -> NetworkOutputs:
+    def forward(self, data: Mapping[str, object] | TensorDict) -> NetworkOutputs:
         """The outputs of all layers: the same as calling the network."""
         outputs: NetworkOutputs = self(data)
         return outputs
 
-    def __call__(self, data: Mapping[str, Any] | TensorDict) -> NetworkOutputs:
+    def __call__(self, data: Mapping[str, object] | TensorDict) -> NetworkOutputs:
         """The outputs of all layers for a batch.
 
         data: by key a Tensor, or an array, or the pair of an array and lengths: one number for each sequence, or
@@ -616,7 +616,7 @@ class Network(Interface):
             raise explained from error
 
     def search(
-        self, data: Mapping[str, Any] | TensorDict, *, beam_size: int | None = None, layer: str | None = None
+        self, data: Mapping[str, object] | TensorDict, *, beam_size: int | None = None, layer: str | None = None
     ) -> Found:
         """The search of a recurrent layer with a choice: n-best lists, scores, the tree. No gradients are recorded.
 
@@ -679,7 +679,7 @@ class Network(Interface):
     # -- losses
 
     def get_losses_initialized(
-        self, reduce_func: Callable[[Tensor], Any] | None = None, with_total: bool = False
+        self, reduce_func: Callable[[Tensor], object] | None = None, with_total: bool = False
     ) -> tuple[dict[str, LossHolder], Any, Any]:
         """The losses of the last batch by the paths of their layers; the total loss and the constraints, or None.
 
@@ -738,12 +738,12 @@ class Network(Interface):
 
 def network_of(
     config: Config,
-    net_dict: Mapping[str, Any],
+    net_dict: Mapping[str, object],
     *,
     cls: type[Network] = Network,
     extern: ExternData | None = None,
-    values: Mapping[str, Any] | None = None,
-    functions: Mapping[str, Callable[..., Any]] | None = None,
+    values: Mapping[str, object] | None = None,
+    functions: Mapping[str, Callable[..., object]] | None = None,
     strict: bool = True,
     train_flag: bool | None = None,
     **flags: Any,

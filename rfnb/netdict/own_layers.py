@@ -154,7 +154,7 @@ def layer(name: str) -> Callable[[F], F]:
     return register
 
 
-def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+def parameters_of(fn: Callable[..., object]) -> list[inspect.Parameter]:
     """The parameters of a function, with the types that annotations name where these are known."""
     try:
         return [*inspect.signature(fn, eval_str=True).parameters.values()]

@@ -99,7 +99,7 @@ class Stages(Shown, Sequence[Stage]):
 class StageChanges:
     """The differences of two nets by path of the layers: added, gone, resized, frozen, freed, changed."""
 
-    def __init__(self, old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]):
+    def __init__(self, old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]]):
         self.added = [path for path in new if path not in old and not _is_inside(path, {*new} - {*old})]
         self.gone = [path for path in old if path not in new and not _is_inside(path, {*old} - {*new})]
         self.resized: dict[str, tuple[Any, Any]] = {}
@@ -161,12 +161,12 @@ def _by_epoch(config: Config) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield epoch, epochs[epoch - 1] if epoch <= len(epochs) else final
 
 
-def _epochs(count: Any) -> range:
+def _epochs(count: object) -> range:
     """The epochs of a training."""
     return range(1, (count if isinstance(count, int) and 0 < count <= LAST else 200) + 1)
 
 
-def _has_epochs(given: Any) -> bool:
+def _has_epochs(given: object) -> bool:
     """Whether a value of the epoch is in a net dict."""
     if isinstance(given, Mapping | list | tuple):
         return any(map(_has_epochs, given.values() if isinstance(given, Mapping) else given))
@@ -201,7 +201,7 @@ def _steps(config: Config) -> list[tuple[Mapping[str, Any], int]]:
     return [(step, _repetitions(config, step, i, is_final=i == len(nets) - 1)) for i, step in enumerate(nets)]
 
 
-def _repetitions(config: Config, step: Mapping[str, Any], index: int, *, is_final: bool) -> int:
+def _repetitions(config: Config, step: Mapping[str, object], index: int, *, is_final: bool) -> int:
     """How many epochs have a step."""
     given = _setting(config, "repetitions")
     if "#repetition" in step:
@@ -231,7 +231,7 @@ def layer_by_layer(net: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return nets
 
 
-def _used(net: Mapping[str, Any], name: str = "output") -> set[str]:
+def _used(net: Mapping[str, object], name: str = "output") -> set[str]:
     """A layer, those that it names, and those that these name."""
     todo, used = [name], set[str]()
     while todo:

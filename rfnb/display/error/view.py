@@ -260,8 +260,8 @@ def origins_text(origins: Sequence[DimOrigin]) -> list[str]:
 
 def strips_html(rows: Sequence[StripRow]) -> Html:
     """The operands as rows of pills."""
-    found = [_row_html(row, head) for row, head in zip(rows, _heads(rows), strict=True)]
-    return wide(el("table", found, style=style.TABLE))
+    lines = [_row_html(row, head) for row, head in zip(rows, _heads(rows), strict=True)]
+    return wide(el("table", lines, style=style.TABLE))
 
 
 def _row_html(row: StripRow, head: list[str]) -> Html:
@@ -295,11 +295,11 @@ def origins_html(origins: Sequence[DimOrigin]) -> Html:
     return wide(el("table", [_origin_row(origin) for origin in origins], style=style.TABLE))
 
 
-def _origin_row(told: DimOrigin) -> Html:
+def _origin_row(origin: DimOrigin) -> Html:
     cells = [
-        el("td", named_pill(told["dim"], told["name"]), style=style.LEFT_CELL),
-        el("td", told["where"], style=f"{style.LEFT_CELL};{style.QUIET}"),
-        el("td", told["text"], style=style.LEFT_CELL),
+        el("td", named_pill(origin["dim"], origin["name"]), style=style.LEFT_CELL),
+        el("td", origin["where"], style=f"{style.LEFT_CELL};{style.QUIET}"),
+        el("td", origin["text"], style=style.LEFT_CELL),
     ]
     return el("tr", cells, style=style.PLAIN_ROW)
 

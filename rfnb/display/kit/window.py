@@ -137,8 +137,8 @@ def pictures_html(pictures: Sequence[MarkedPicture]) -> Html | None:
     return el("div", boxes, el("div", pictures[0]["axes"], style=f"{style.QUIET};font-size:11px"))
 
 
-def _image(each: MarkedPicture) -> Html | None:
-    src, alt = each["picture"], each["alt"]
+def _image(picture: MarkedPicture) -> Html | None:
+    src, alt = picture["picture"], picture["alt"]
     return el("img", src=src, alt=alt, title=alt, style=style.PICTURE) if src else None
 
 

@@ -75,11 +75,11 @@ class OneRun(Runs):
         self._added = [run]
 
 
-def with_static_view(made: object, history: View, model_id: str) -> object:
+def with_static_view(widget_bundle: object, history: View, model_id: str) -> object:
     """The MIME bundle of a widget together with its static view."""
-    if made is None:
+    if widget_bundle is None:
         return history._repr_mimebundle_()
-    bundle, metadata = made if isinstance(made, tuple) else (made, {})
+    bundle, metadata = widget_bundle if isinstance(widget_bundle, tuple) else (widget_bundle, {})
     mark = {"session": SESSION, "model_id": model_id, "kernel_id": kernel_id()}
     static = history._repr_mimebundle_()
     return {**bundle, **static, MIME: {**static[MIME], **mark}}, metadata

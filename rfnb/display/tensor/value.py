@@ -182,13 +182,13 @@ def _picture(data: Data, stats: StatsView | None) -> str | None:
     return None if picture is None else picture[0]
 
 
-def _is_mask(found: Measured | None, stats: StatsView | None) -> bool:
+def _is_mask(measured: Measured | None, stats: StatsView | None) -> bool:
     """Whether entries are −∞ and all others finite, as in masked energies: no error, as for `rf.when.not_finite()`."""
-    if found is None or stats is None or {*found.bad} != {"−Inf"}:
+    if measured is None or stats is None or {*measured.bad} != {"−Inf"}:
         return False
-    if found.where is None:
+    if measured.where is None:
         return stats["min"] != "nan"
-    return math.isfinite(found.data.raw.max())  # of large tensors, only the first bad frames are in `bad`
+    return math.isfinite(measured.data.raw.max())  # of large tensors, only the first bad frames are in `bad`
 
 
 def _calm(stats: StatsView | None, data: Data, alarms: list[str]) -> list[str]:

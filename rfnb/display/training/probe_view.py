@@ -201,13 +201,13 @@ def _shown(every: list[int], steps: Sequence[int] | None, notes: Notes) -> list[
     return [round(i * (len(every) - 1) / (CARDS - 1)) for i in range(CARDS)]
 
 
-def _chosen(counts: Counter[str], asked: str | None) -> str | None:
-    if asked is None:
+def _chosen(counts: Counter[str], name: str | None) -> str | None:
+    if name is None:
         return counts.most_common(1)[0][0] if counts else None
-    if asked not in counts:
+    if name not in counts:
         names = ", ".join(counts) or "none was captured"
-        raise ViewError("show: the probe has no such attention", got=repr(asked), expected=names)
-    return asked
+        raise ViewError("show: the probe has no such attention", got=repr(name), expected=names)
+    return name
 
 
 def _pictures(

@@ -127,11 +127,11 @@ class BodyWriter:
 
     # -- values
 
-    def value(self, x: Any) -> str:
+    def value(self, x: object) -> str:
         """An argument."""
         return self.bound(x)[0]
 
-    def bound(self, x: Any) -> tuple[str, int]:
+    def bound(self, x: object) -> tuple[str, int]:
         """An argument, and how tightly it binds."""
         if isinstance(x, Dim):
             return self.dim(x)
@@ -203,7 +203,7 @@ class BodyWriter:
         form, binds = self.FORMS[op]
         return form.format(*operands), binds
 
-    def know(self, x: Any, text: str, binds: int = ATOM) -> None:
+    def know(self, x: object, text: str, binds: int = ATOM) -> None:
         """From here on, the value is written like this."""
         self.place.values[id(x)] = text, binds
         self.place.keep.append(x)
@@ -356,7 +356,7 @@ class BodyWriter:
         one = "," if isinstance(result, list | tuple) and len(targets) == 1 else ""
         self.line(f"{', '.join(targets)}{one} = {text}")
 
-    def target(self, part: Any) -> str:
+    def target(self, part: object) -> str:
         """The variable for a part of a result; "_" if nobody uses it."""
         if isinstance(part, dict) and self.used(part):
             name = self.place.names.new("state")
@@ -375,7 +375,7 @@ class BodyWriter:
         self.know(part, name)
         return name
 
-    def know_parts(self, tree: Mapping[str, Any], name: str) -> None:
+    def know_parts(self, tree: Mapping[str, object], name: str) -> None:
         """The entries of a dict or a state, also of those in it, are written with its name."""
         for key, part in tree.items():
             read = attribute(name, key) if isinstance(tree, State) else f"{name}[{literal(key)}]"
@@ -386,7 +386,7 @@ class BodyWriter:
             elif isinstance(part, Tensor | Dim) and id(part) not in self.place.values:
                 self.know(part, read)
 
-    def used(self, tree: Any) -> bool:
+    def used(self, tree: object) -> bool:
         """Whether somebody uses a leaf."""
         return any(self.uses.get(id(leaf)) for leaf in leaves(tree))
 
@@ -448,7 +448,7 @@ def new_dim(dim: Dim) -> str:
     return f"rf.Dim({dim.dimension}, name={literal(dim.name)}{more})"
 
 
-def uses_of(calls: Iterable[Call], finals: Iterable[Any]) -> Counter[int]:
+def uses_of(calls: Iterable[Call], finals: Iterable[object]) -> Counter[int]:
     """How often each tensor and dim is used, by id."""
     uses: Counter[int] = Counter(id(x) for x in finals)
     for call in calls:
@@ -457,7 +457,7 @@ def uses_of(calls: Iterable[Call], finals: Iterable[Any]) -> Counter[int]:
     return uses
 
 
-def prune(calls: Iterable[Call], finals: Iterable[Any]) -> list[Call]:
+def prune(calls: Iterable[Call], finals: Iterable[object]) -> list[Call]:
     """The calls that something needs, for their results, for what else they do, or for the numbers that they draw."""
     needed = {id(x) for x in finals}
 

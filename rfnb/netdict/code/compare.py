@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ class NetComparison(Shown):
         return self.differences[0] if self.differences else None
 
 
-def compare_nets(a: Network, b: Network, batch: Mapping[str, Any] | None = None) -> NetComparison:
+def compare_nets(a: Network, b: Network, batch: Mapping[str, object] | None = None) -> NetComparison:
     """Compares the values of all layers for a batch, by default of random data; both draw the same random numbers."""
     if not isinstance(b, Network):
         raise TypeError(f"compare: a network is compared with a network, not with {type(b).__name__}")

@@ -123,7 +123,7 @@ class _Side:
     note: str = ""
 
     @classmethod
-    def of(cls, given: Any, name: str) -> _Side:
+    def of(cls, given: object, name: str) -> _Side:
         """Raises NetworkError for what is not a net."""
         if isinstance(given, Network):
             return cls(given.name, dict(layers_by_path(given._builder.scope.layers)), given)
@@ -145,7 +145,7 @@ def _constructed(config: Config) -> tuple[Network | None, str]:
         return None, f"dims and parameters are not known: {error.what}"
 
 
-def layers_by_path(layers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def layers_by_path(layers: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """The layers by path, those inside of others after them, each without the net inside."""
     for name, described in layers.items():
         if not isinstance(described, Mapping) or str(name).startswith("#"):
@@ -180,7 +180,7 @@ def _renamed(a: Mapping[str, dict[str, Any]], b: Mapping[str, dict[str, Any]]) -
             return renamed
 
 
-def _likeness(path: str, other: str, a: Mapping[str, Any], b: Mapping[str, Any], *, exact: bool) -> float:
+def _likeness(path: str, other: str, a: Mapping[str, object], b: Mapping[str, object], *, exact: bool) -> float:
     """1 and more for equal options; less for a part of them, of layers with similar names, or 0 if exact."""
     if a.get("class") != b.get("class") or path.rpartition("/")[0] != other.rpartition("/")[0]:
         return 0.0
@@ -198,7 +198,7 @@ def _likeness_of_names(path: str, other: str) -> float:
     return SequenceMatcher(None, path, other).ratio()
 
 
-def _with_names(described: Mapping[str, Any], path: str, renamed: Mapping[str, str]) -> dict[str, Any]:
+def _with_names(described: Mapping[str, object], path: str, renamed: Mapping[str, str]) -> dict[str, Any]:
     """The options of a layer, with the new names of other layers."""
     prefix = path[: path.rfind("/") + 1]
     names = {
@@ -206,7 +206,7 @@ def _with_names(described: Mapping[str, Any], path: str, renamed: Mapping[str, s
     }
     names |= {f"base:{old}": f"base:{new}" for old, new in renamed.items() if "/" not in old}
 
-    def changed(x: Any) -> Any:
+    def changed(x: object) -> Any:
         if isinstance(x, str):
             head = "prev:" if x.startswith("prev:") else ""
             name = x.removeprefix(head)
@@ -218,7 +218,7 @@ def _with_names(described: Mapping[str, Any], path: str, renamed: Mapping[str, s
     return {option: changed(x) if option != "class" else x for option, x in described.items()}
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: object, b: object) -> bool:
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(map(_equal, a, b))
     if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -235,7 +235,7 @@ def _equal(a: Any, b: Any) -> bool:
         return repr(a) == repr(b)
 
 
-def option_changes(path: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[OptionChange]:
+def option_changes(path: str, a: Mapping[str, object], b: Mapping[str, object]) -> list[OptionChange]:
     """The options of a layer that differ."""
     return [
         OptionChange(path, option, a.get(option, MISSING), b.get(option, MISSING))
@@ -244,7 +244,7 @@ def option_changes(path: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> lis
     ]
 
 
-def _merged(a: Mapping[str, Any], b: Mapping[str, Any], after: Mapping[str, str]) -> list[str]:
+def _merged(a: Mapping[str, object], b: Mapping[str, object], after: Mapping[str, str]) -> list[str]:
     """The layers of the second net, and each one that is gone after the one before it."""
     order, place = list(b), 0
     for path in a:

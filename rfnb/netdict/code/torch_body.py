@@ -86,7 +86,7 @@ class TorchBody(BodyWriter):
         self.masks: dict[int, str] = {}  # by id of a dim, the variable with its mask
         self.zero: set[tuple[int, int]] = set()  # by ids, tensors that are 0 in the padding of dims
 
-    def know(self, x: Any, text: str, binds: int = ATOM) -> None:
+    def know(self, x: object, text: str, binds: int = ATOM) -> None:
         """From here on, the value is written like this."""
         super().know(x, text, binds)
         if isinstance(x, Tensor) and text.isidentifier():
@@ -187,7 +187,7 @@ class TorchBody(BodyWriter):
             return f"{text}.transpose({swapped[0]}, {swapped[1]})"
         return f"{text}.permute({', '.join(map(str, axes))})"
 
-    def atom(self, x: Any) -> str:
+    def atom(self, x: object) -> str:
         """An argument so that something can follow it directly."""
         return atom(*self.bound(x))
 
@@ -201,7 +201,7 @@ class TorchBody(BodyWriter):
         """A tensor with its axes in another order, as an argument."""
         return self.moved_bound(x, order)[0]
 
-    def may_have(self, *parameters: Any) -> bool:
+    def may_have(self, *parameters: object) -> bool:
         """Whether a module of torch may have these parameters: those of this layer, which nothing else uses."""
         return self.of is not None and self.of.may_have([x for x in parameters if x is not None])
 
@@ -210,7 +210,7 @@ class TorchBody(BodyWriter):
         return next((x for x in self.current.values() if position(x.dims, dim, None) is not None), None)
 
     def aligned(
-        self, x: Any, dims: Sequence[Dim], *, full: bool = False, bound: tuple[str, int] | None = None
+        self, x: object, dims: Sequence[Dim], *, full: bool = False, bound: tuple[str, int] | None = None
     ) -> tuple[str, int]:
         """An operand whose axes follow dims of the result; axes that it lacks have the size 1.
 
@@ -324,7 +324,7 @@ class TorchBody(BodyWriter):
         else:
             self.assign(call, text, binds, following)
 
-    def binary(self, call: Call, kind: str, a: Any, b: Any, following: Call | None) -> None:
+    def binary(self, call: Call, kind: str, a: object, b: object, following: Call | None) -> None:
         """Writes an op of two operands."""
         dims = axes_of(call.result)
         if kind not in BINARY:
@@ -390,7 +390,7 @@ def axes_of(x: Tensor) -> tuple[Dim, ...]:
     return tuple(sorted(x.dims, key=lambda dim: (dim is not batch_dim, dim is x.feature_dim)))
 
 
-def position(dims: Sequence[Dim], dim: Dim, default: Any = Unwritten) -> Any:
+def position(dims: Sequence[Dim], dim: Dim, default: object = Unwritten) -> Any:
     """The axis of a dim."""
     found = [i for i, own in enumerate(dims) if own is dim]
     if not found and dim in dims:
@@ -425,6 +425,6 @@ def dims_of(axis: Any) -> list[Dim]:
     return [axis] if isinstance(axis, Dim) else [*axis]
 
 
-def one_or_all(numbers: Sequence[Any]) -> str:
+def one_or_all(numbers: Sequence[object]) -> str:
     """Numbers for all axes: one, if they are the same."""
     return str(numbers[0]) if len({*map(str, numbers)}) == 1 else f"({', '.join(map(str, numbers))})"

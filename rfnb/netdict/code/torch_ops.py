@@ -484,7 +484,7 @@ class TorchOps(TorchBody):
         self.new_lengths(call, x, axis, start or 0, end, step or 1)
         return f"{self.atom(x)}[{':, ' * place}{':'.join(numbers)}]"
 
-    def new_lengths(self, call: Call, x: Tensor, axis: Dim, start: int, end: Any, step: int) -> None:
+    def new_lengths(self, call: Call, x: Tensor, axis: Dim, start: int, end: object, step: int) -> None:
         """The lengths of the dim of a slice, if it is not computed of other dims."""
         out, lengths = self.root(call.result[1]), self.lengths(x, axis)
         if lengths is None or out.dimension is not None or out.expr is not None:

@@ -78,7 +78,7 @@ VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 class Formatter(string.Formatter):
     """`str.format`, which reads attributes only as a config may."""
 
-    def __init__(self, attribute: Callable[[Any, str], Any], limits: Limits):
+    def __init__(self, attribute: Callable[[Any, str], object], limits: Limits):
         self._attribute, self._limits = attribute, limits
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
@@ -111,7 +111,7 @@ def unknown_of(*values: object) -> Unknown:
     return next(filter(opaque, _entries(values)))
 
 
-def _entries(values: Sequence[Any]) -> Iterator[Any]:
+def _entries(values: Sequence[object]) -> Iterator[Any]:
     for value in values:
         for entry in value.values() if isinstance(value, dict) else [value]:
             yield from entry if isinstance(entry, list | tuple) else [entry]
@@ -120,7 +120,7 @@ def _entries(values: Sequence[Any]) -> Iterator[Any]:
 class Builtins:
     """The functions of `__builtins__`, as far as a config may call them."""
 
-    def __init__(self, limits: Limits, attribute: Callable[[Any, str], Any]):
+    def __init__(self, limits: Limits, attribute: Callable[[Any, str], object]):
         self.limits, self.attribute = limits, attribute
         self.formatter = Formatter(attribute, limits)
 
@@ -215,7 +215,7 @@ class Builtins:
         result: Any = getattr(owner, name)(*args, **kwargs)
         return [*result] if type(result) in VIEWS else limits.made(result)
 
-    def _over(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _over(self, function: Callable[..., object]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             self.limits.weigh(*args)
@@ -229,22 +229,22 @@ class Builtins:
 
         return call
 
-    def _enumerate(self, values: Iterable[Any], start: int = 0) -> list[Any]:
+    def _enumerate(self, values: Iterable[object], start: int = 0) -> list[Any]:
         return list(enumerate(self.limits.entries_of(values), start))
 
-    def _filter(self, function: Any, values: Iterable[Any]) -> list[Any]:
+    def _filter(self, function: Any, values: Iterable[object]) -> list[Any]:
         return [value for value in self.limits.entries_of(values) if (function(value) if function else value)]
 
-    def _map(self, function: Any, *several: Iterable[Any]) -> list[Any]:
+    def _map(self, function: Any, *several: Iterable[object]) -> list[Any]:
         return list(map(function, *map(self.limits.entries_of, several)))
 
-    def _reversed(self, values: Iterable[Any]) -> list[Any]:
+    def _reversed(self, values: Iterable[object]) -> list[Any]:
         return self.limits.entries_of(values)[::-1]
 
-    def _zip(self, *several: Iterable[Any]) -> list[Any]:
+    def _zip(self, *several: Iterable[object]) -> list[Any]:
         return list(zip(*map(self.limits.entries_of, several), strict=False))
 
-    def _reduce(self, function: Any, values: Iterable[Any], *initial: Any) -> Any:
+    def _reduce(self, function: Any, values: Iterable[object], *initial: Any) -> Any:
         return functools.reduce(function, self.limits.entries_of(values), *initial)
 
     def _len(self, value: Any) -> int:
@@ -282,7 +282,7 @@ class Builtins:
         return True
 
 
-def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_known(function: Callable[..., object]) -> Callable[..., Any]:
     """A function whose result is unknown if one of its arguments is."""
     name = function.__name__.strip("_")
     return lambda *args, **kwargs: Unknown(f"{name}()") if any(map(opaque, args)) else function(*args, **kwargs)
@@ -415,7 +415,7 @@ class ConfigOptions:
         value = self._get(key, default)
         return value if isinstance(value, list | tuple) else [] if value is None else [value]
 
-    def _typed(self, kind: Callable[[Any], Any]) -> Callable[..., Any]:
+    def _typed(self, kind: Callable[[Any], object]) -> Callable[..., Any]:
         def read(key: str, default: object = None, *_: object) -> Any:
             value = self._get(key, default)
             value = value[0] if isinstance(value, list | tuple) and value else value
@@ -497,14 +497,14 @@ def _numpy(limits: Limits) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+def _elementwise(function: Callable[..., object]) -> Callable[..., Any]:
     def call(x: object, *more: object, **_: object) -> Any:
         return NumberList(call(entry, *more) for entry in x) if isinstance(x, NumberList) else function(x, *more)
 
     return call
 
 
-def _over(limits: Limits, function: Callable[..., Any]) -> Callable[..., Any]:
+def _over(limits: Limits, function: Callable[..., object]) -> Callable[..., Any]:
     return lambda x, *_, **__: function(limits.entries_of(x))
 
 

@@ -127,7 +127,7 @@ def _broadcast_to(x: Array, shape: object, name: object = None) -> Array:
     return x.like(y, axes)
 
 
-def _tile(x: Array, multiples: Sequence[Any], name: object = None) -> Array:
+def _tile(x: Array, multiples: Sequence[object], name: object = None) -> Array:
     """The tensor several times along its axes."""
     for at, number in enumerate(multiples):
         dim = x.axes[at]

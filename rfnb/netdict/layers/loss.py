@@ -239,7 +239,7 @@ class FastBaumWelch(_Aligned, layer_class="fast_bw", without_effect="sprint_opts
     min_prob: float = value(0.0, float)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, object]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The labels are an input. Raises NetworkError if others than those of CTC are meant."""
         if (kind := described.get("align_target")) != CTC:
             fault = (
@@ -282,7 +282,7 @@ class ForcedAlign(_Aligned, layer_class="forced_align"):
     result_feature = None  # these are labels
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, object]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The labels, a layer or data, are an input."""
         return {**described, "labels": described.get("align_target")}
 

@@ -512,13 +512,13 @@ def give_made_up_lengths(rec: RecNet) -> None:
     without_numbers(convert_to_tensor(np.zeros(sizes), dims=dims, lengths={rec.axis: lengths.tolist()}))
 
 
-def choices(unit: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def choices(unit: Mapping[str, object]) -> dict[str, Mapping[str, Any]]:
     """The layers of a net that choose labels."""
     layers = {name: layer for name, layer in unit.items() if isinstance(layer, Mapping)}
     return {name: layer for name, layer in layers.items() if layer.get("class") == "choice"}
 
 
-def follows_target(unit: Mapping[str, Any]) -> bool:
+def follows_target(unit: Mapping[str, object]) -> bool:
     """Whether a choice takes the target although there is a search."""
     return any(layer.get("search") is False for layer in choices(unit).values())
 
@@ -580,7 +580,7 @@ def lengths_asked(text: object) -> list[str]:
     return references
 
 
-def _value(text: str, max_len_from: Callable[[str], Any]) -> Any:
+def _value(text: str, max_len_from: Callable[[str], object]) -> Any:
     functions: dict[str, Callable[..., Any]] = {
         "max_len_from": max_len_from,
         "min": lambda *given: reduce(_of_two(min, minimum), given),

@@ -129,7 +129,7 @@ class NetLines:
         return Listing.of_text("net dict", [*lines, "}}"])
 
 
-def _located(layers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
+def _located(layers: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, int]]:
     """The layers of a net with the lines where a config writes them, those inside of others too."""
     for name, described in layers.items():
         line = getattr(described, "line", None)
@@ -184,7 +184,7 @@ def _text(given: object) -> str:
     return repr(given)[:40]
 
 
-def called(layer: Layer, method: Callable[..., Any]) -> Callable[..., Any]:
+def called(layer: Layer, method: Callable[..., object]) -> Callable[..., Any]:
     """A method of a layer as a call of it, for those who watch the calls of modules."""
     listener = active_listener()
     if listener is None:

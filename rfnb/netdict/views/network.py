@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -255,7 +255,7 @@ def _options(entry: OutlineEntry, layer: Layer | None) -> Iterator[LayerOption]:
         yield {"name": str(name), "given": cut(repr(value), WORDS), "became": became or refers or ""}
 
 
-def _became(value: Any) -> str:
+def _became(value: object) -> str:
     """The dims that an option means."""
     if isinstance(value, Dim):
         return f"{value.name}:{'?' if value.dimension is None else value.dimension}"

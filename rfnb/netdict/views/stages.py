@@ -96,7 +96,7 @@ def words_of(changes: StageChanges, *, first: bool = False) -> str:
     return "; ".join(parts) or "the same layers, with other settings"
 
 
-def _is_wider(old: Any, new: Any) -> bool:
+def _is_wider(old: object, new: object) -> bool:
     return not (isinstance(old, int) and isinstance(new, int) and new < old)
 
 

@@ -18,7 +18,7 @@ from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Copies, role_of, set_numbers, weights_of
 from rfnb.trace.plain.iterations import CLOCKS, Iterations, difference, has_other_devices
 from rfnb.trace.plain.log import Entry, Log, Summary
-from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_missing
+from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_lost, reason_missing
 from rfnb.trace.plain.recorder import STALE, LoopClient, recording_here
 from rfnb.trace.plain.remembered import continue_from, locked_variables
 from rfnb.trace.plain.syntax import FUNCTIONS, Use, read_again
@@ -340,11 +340,8 @@ def _check_syntax(loop: ast.stmt) -> None:
         if isinstance(node, ast.comprehension) and node.is_async:
             words = "async for"
         if words is not None:
-            raise LoopError(f"fork: a loop with `{words}` cannot be continued", got=f"line {_line(node, loop)}")
-
-
-def _line(node: ast.AST, loop: ast.stmt) -> int:
-    return int(getattr(node, "lineno", loop.lineno))
+            line = getattr(node, "lineno", loop.lineno)
+            raise LoopError(f"fork: a loop with `{words}` cannot be continued", got=f"line {line}")
 
 
 def _words(loop: ast.AST) -> set[str]:
@@ -473,9 +470,8 @@ def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Ent
         targets = loop.targets(number)
         if names != {*targets} or reassigned:
             raise LoopError(f"fork: the item of step {number} is not kept")
-        rebuilder = Rebuilder({}, set(), {}, ().__contains__, {} if number else loop.inputs)
         for name, entry in targets.items():
-            if (reason := rebuilder.reason_lost(entry)) is not None:
+            if (reason := reason_lost(entry, {} if number else loop.inputs)) is not None:
                 raise LoopError(f"fork: `{name}` of step {number} cannot be had again: {reason}")
         yield targets
 

@@ -96,7 +96,7 @@ class Rebuilder:
                 if self._has(value) or (isinstance(value, Kept) and value.identity in self._by_identity):
                     continue
                 if _is_tensor(value):
-                    value = self._unchanged(value)
+                    value = _unchanged(value, self._inputs)
                     once[value.identity or id(value)] = part, value
                 elif name not in anew and (reason := self._reason(value)) is not None:
                     raise _lost(name, reason)
@@ -129,21 +129,9 @@ class Rebuilder:
                 todo += contents.items if isinstance(contents, Parts) else ()
         return identities
 
-    def _unchanged(self, kept: Kept) -> Kept:
-        """A tensor, or the copy of it that was taken before it was changed."""
-        return self._inputs.get(kept.identity, kept) if kept.changed() else kept
-
     def _is_left_out(self, entry: Entry, anew: Container[str]) -> bool:
         """Whether a variable is lost that need not be had again."""
-        return entry.name in anew and self.reason_lost(entry) is not None
-
-    def reason_lost(self, entry: Entry) -> str | None:
-        """The reason why a value cannot be had again, as far as tensors go."""
-        value = entry.kept
-        if isinstance(value, Summary):
-            return "no longer kept"
-        reasons = (_reason_of_tensor(self._unchanged(part)) for part in tensors_in(value))
-        return next(filter(None, reasons), None)
+        return entry.name in anew and reason_lost(entry, self._inputs) is not None
 
     def _parts(self, name: str, value: object) -> Iterator[tuple[str, object]]:
         """A value and all in it, also in objects; of those that stay as they are today, only what can never be had."""
@@ -394,6 +382,20 @@ def _set_attributes(value: object, names: Iterable[str], items: Iterable[object]
 def _is_tensor(value: object) -> TypeGuard[Kept]:
     """Whether it is a kept tensor or array."""
     return isinstance(value, Kept) and (value.backend is not None or isinstance(value.value, np.ndarray))
+
+
+def reason_lost(entry: Entry, inputs: Mapping[int, Kept]) -> str | None:
+    """The reason why a value cannot be had again, as far as tensors go. inputs: as for a `Rebuilder`."""
+    value = entry.kept
+    if isinstance(value, Summary):
+        return "no longer kept"
+    reasons = (_reason_of_tensor(_unchanged(part, inputs)) for part in tensors_in(value))
+    return next(filter(None, reasons), None)
+
+
+def _unchanged(kept: Kept, inputs: Mapping[int, Kept]) -> Kept:
+    """A tensor, or the copy of it that was taken before it was changed."""
+    return inputs.get(kept.identity, kept) if kept.changed() else kept
 
 
 def _lost(name: str, reason: str) -> LoopError:

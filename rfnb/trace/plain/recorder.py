@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from rfnb.trace.plain.log import Raised, Summary, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, CodePlace, Outline, Use, outline
 from rfnb.trace.plain.values import tensor_backend
-from rfnb.trace.plain.variables import FrameVariables
+from rfnb.trace.plain.variables import LOOP, MOMENT, FrameVariables
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.job import JOB
 
@@ -163,16 +163,16 @@ class FrameRecorder:
     def line(self, frame: FrameType) -> None:
         """A line is about to run."""
         place = self._calm.get(frame.f_lasti)
-        if place is None or pauses.conditions or pauses.asked:
-            self._line_of_any_kind(frame)
-            return
-        statement, previous, variables = place[0], self._previous, self.variables
-        if statement == previous and not place[1]:
-            return  # a statement goes on in another line
-        if not self._open:
-            self._previous = statement
-            return
         try:
+            if place is None or pauses.conditions or pauses.asked:
+                self._line_of_any_kind(frame)
+                return
+            statement, previous, variables = place[0], self._previous, self.variables
+            if statement == previous and not place[1]:
+                return  # a statement goes on in another line
+            if not self._open:
+                self._previous = statement
+                return
             names = frame.f_locals  # also after `del`, as it keeps alive what was there the last time
             if previous != BEFORE and variables.rows[previous]:
                 variables.take(names, previous, True, False)
@@ -193,14 +193,8 @@ class FrameRecorder:
             self._raised = None
         if place is not None:
             self._frame = frame if pauses.conditions or pauses.asked or self.goes_on else None
-            try:
-                with self._unobserved():
-                    self._line(frame, place)
-            except Exception as error:
-                self._give_up(error)
-            except BaseException as error:  # a paused cell is stopped
-                self._recording.interrupt(error)
-                raise
+            with self._unobserved():
+                self._line(frame, place)
         self._caught = self._frame = None
         is_calm = self._raised is None and not (self._outside or self.goes_on) and self._places
         self._calm = self._outline.inside[self._open[-1].number if self._open else -1] if is_calm else {}
@@ -254,7 +248,7 @@ class FrameRecorder:
         self._frame = frame if error is None and (pauses.conditions or self.goes_on) else None
         self._make_room(error)
         try:
-            self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+            self._take_last(frame, None if isinstance(error, GeneratorExit) else error, value, whole=error is None)
         except BaseException as stopped:
             self._recording.interrupt(stopped)
             raise
@@ -270,7 +264,7 @@ class FrameRecorder:
 
     def stop(self, frame: FrameType) -> None:
         """The recording ends before the frame does, such as that of a generator that waits."""
-        self._take_last(frame, lambda: self._end(None, None), whole=False)
+        self._take_last(frame, None, None, whole=False)
 
     def lose(self) -> None:
         """The recording has ended, some lines ago."""
@@ -298,16 +292,14 @@ class FrameRecorder:
         line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0
         self.variables.look_again(names, loop_names, targets, Use("", self._previous, line, False, True))
 
-    def _take_last(
-        self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
-    ) -> None:
-        """Takes what the last line assigned; `end` ends the loops."""
+    def _take_last(self, frame: FrameType, error: BaseException | None, value: object, *, whole: bool) -> None:
+        """Takes what the last line assigned, and ends the loops. whole: the line ran to its end."""
         with self._apart():
             if self._open:
                 names = self._names(frame)
-                self._finish(names, whole=whole and error is None)
+                self._finish(names, whole=whole)
                 self._look_again(names)
-            end()
+            self._end(error, value)
             self._previous = BEFORE
 
     def _end(self, error: BaseException | None, value: object) -> None:
@@ -380,7 +372,7 @@ class FrameRecorder:
             if not clients:
                 return
             loop = Iterations(self.code, self._outline, number, variables.log)
-            variables.budgets.loops += 1
+            variables.budgets.log_bytes += LOOP
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             loop.dims = {name: axes for client in reversed(clients) for name, axes in (client.dims or {}).items()}
             variables.forget_functions(names)
@@ -413,7 +405,7 @@ class FrameRecorder:
         if header_ran and self._frame is not None:
             self._pause(names)
         self._previous = BEFORE
-        variables.budgets.steps += 1
+        variables.budgets.log_bytes += MOMENT
         if variables.budgets.is_due(hidden.bytes) and variables.count():
             self._tested = max(self._tested - forget_oldest(variables, self._open), 0)
             self._before_test = None

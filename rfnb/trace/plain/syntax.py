@@ -262,14 +262,7 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
     _gather(scope.body, (), nodes, loops, loops_of)
     places, short = _places(code, nodes, loops, _instructions(code, nodes))
     jumps = _jumps_back(code, places)
-    expressions = [
-        [*_read_by_scope(node)]
-        if isinstance(node, FUNCTIONS)
-        else []
-        if isinstance(node, ast.ClassDef)
-        else [*_own_nodes(node)]
-        for node in nodes
-    ]
+    expressions = [[*_own_nodes(node)] for node in nodes]
     statements = tuple(map(_statement, nodes, loops_of, expressions))
     paths, outside = _paths(code, statements, expressions)
     shared = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names} | {*code.co_freevars}
@@ -567,6 +560,10 @@ def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
 
 def _own_nodes(node: Any) -> Iterator[ast.AST]:
     """The nodes of a statement, without the statements inside it and without the insides of other scopes."""
+    if isinstance(node, FUNCTIONS):
+        yield from _read_by_scope(node)
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        return
     blocks = {id(child) for _, block in _blocks(node) for child in block} if isinstance(node, ast.stmt) else set()
     for child in ast.iter_child_nodes(node):
         if id(child) in blocks:

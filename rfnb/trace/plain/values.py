@@ -414,10 +414,15 @@ def hold(kept: object) -> int:
         growth.entries += 1
         new, growth.held = growth.parts[growth.held :], len(growth.parts)
         return sum(map(hold, new))
+    return _count(kept, 1, 1)
+
+
+def _count(kept: object, change: int, last: int) -> int:
+    """Changes in how many entries the tensors in a value are; the bytes of those that are in so many then."""
     size = 0
     for part in tensors_in(kept):
-        part.holders += 1
-        size += part.bytes if part.holders == 1 else 0
+        part.holders += change
+        size += part.bytes if part.holders == last else 0
     return size
 
 
@@ -427,11 +432,7 @@ def drop(kept: object) -> int:
     if growth is not None:
         growth.entries -= 1
         return sum(map(drop, growth.parts)) if not growth.entries else 0
-    size = 0
-    for part in tensors_in(kept):
-        part.holders -= 1
-        size += part.bytes if part.holders == 0 else 0
-    return size
+    return _count(kept, -1, 0)
 
 
 def _is_plain_part(part: Kept) -> bool:
@@ -566,7 +567,7 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
     origin = reference(value)
     last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
     new = len(value) - (last.length if last is not None and last.growth is not None else 0) if kind is list else 0
-    is_long = new > spare[0] or (kind is list and len(value) > MOST_GROWN)
+    is_long = kind is list and (new > spare[0] or len(value) > MOST_GROWN)
     if kind is list and last is not None and last.kind is list and not is_long and last.length <= len(value):
         growth = last.growth
         is_known = growth is not None and growth.begins(value, last.length)

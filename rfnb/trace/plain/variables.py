@@ -126,8 +126,8 @@ class Budgets:
     On the host, logs and runs share one limit: a log takes it in parts, for which the oldest runs go.
 
     last: by variable, where in the log its value is. most: bytes on the host, without those of the log. log_bytes: of
-    the log itself, with values that never go. steps, loops: how many iterations and loops were not counted yet; so for
-    `_raws`, its raw tensors.
+    the log itself, with values that never go, and of loops and their iterations; its raw tensors that were not counted
+    yet are `_raws`.
     """
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
@@ -137,7 +137,7 @@ class Budgets:
         self._taken = 0  # of the limit, but for a small part that is free
         self._free = limit // FREE
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
-        self.log_bytes = self.steps = self.loops = self._raws = 0
+        self.log_bytes = self._raws = 0
         self._parts: list[tuple[int, int]] = []  # of the log: how many statements ran, and the bytes until there
         self._every = min(max(limit // 2**16, 64), 2**14)
         self._next_count, self._most_hidden = self._every, limit // 64
@@ -176,8 +176,8 @@ class Budgets:
 
     def count(self) -> None:
         """Counts the memory of what was added to the log."""
-        self.log_bytes += self._log.new_bytes() + MOMENT * self.steps + LOOP * self.loops + TENSOR * self._raws
-        self.steps = self.loops = self._raws = 0
+        self.log_bytes += self._log.new_bytes() + TENSOR * self._raws
+        self._raws = 0
         self._parts.append((len(self._log.statements), self.log_bytes))
         self.grow()
         self._next_count = len(self._log.statements) + self._every
@@ -408,15 +408,18 @@ class FrameVariables:
 
     def let_go(self) -> None:
         """Keeps the objects that the variables have alive no longer."""
-        for value in (self.log.values[at] for at in self.last.values()):
-            if type(value) is Kept:
-                value.let_go()
+        for value in self._last_kept():
+            value.let_go()
+
+    def _last_kept(self) -> Iterator[Kept]:
+        """The last values of the variables that may change."""
+        values = (self.log.values[at] for at in self.last.values())
+        return (value for value in values if type(value) is Kept)
 
     def settle(self) -> None:
         """Compares what was assumed to have stayed as it was."""
-        for value in (self.log.values[at] for at in self.last.values()):
-            if type(value) is Kept:
-                value.settle()
+        for value in self._last_kept():
+            value.settle()
         if self.hidden is not None:
             self.hidden.settle()
 

@@ -48,7 +48,9 @@ class Cell:
     def __init_subclass__(cls, *, names: Sequence[str] = ()) -> None:
         CELLS.update(dict.fromkeys(names, cls))
 
-    def __init__(self, layer: Layer, in_dim: Dim, out_dim: Dim, options: Mapping[str, Any], init: Mapping[str, Any]):
+    def __init__(
+        self, layer: Layer, in_dim: Dim, out_dim: Dim, options: Mapping[str, object], init: Mapping[str, object]
+    ):
         self.in_dim, self.out_dim, self.init = in_dim, out_dim, init
         settings = {**self.fixed(layer), **{name: value for name, value in options.items() if name not in self.ignored}}
         parameters = inspect.signature(self.cls).parameters
@@ -81,7 +83,7 @@ class Cell:
         """Makes the parameters of the layer."""
         raise NotImplementedError
 
-    def fill(self, params: Mapping[str, Any]) -> None:
+    def fill(self, params: Mapping[str, object]) -> None:
         """Gives the parameters to the cell."""
         raise NotImplementedError
 
@@ -311,7 +313,7 @@ class Rhn(Cell, names=["rhn"]):
         for depth in range(len(self.cell.layers)):
             layer.parameter(f"rhn_cell/depth_{depth}/W", [n, 2 * n], self.init["recurrent"])
 
-    def fill(self, params: Mapping[str, Any]) -> None:
+    def fill(self, params: Mapping[str, object]) -> None:
         """Gives them to the cell."""
         self.cell.ff_weight, self.cell.bias = params["W"], params["b"]
         for depth, part in enumerate(self.cell.layers):
@@ -491,7 +493,7 @@ class GetLastHiddenState(Layer, layer_class="get_last_hidden_state", joins=False
     combine: str = value("concat", str)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
         """The states of the sources instead of their outputs."""
         key = described.get("key") or "*"
         key = "*" if key == "flat" else key

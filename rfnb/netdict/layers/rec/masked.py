@@ -67,7 +67,7 @@ class MaskedComputation(
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, object]
     ) -> tuple[InnerNet, dict[str, str]]:
         """The unit. Outside of loops, values with the axis of the mask are packed."""
         where = builder.find(scope, described["mask"], path)
@@ -326,7 +326,7 @@ class Unmask(LayerOfNets, layer_class="unmask"):
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, object]
     ) -> tuple[None, dict[str, str]]:
         """What stands before the first frame: the output of masked_computation there."""
         source = builder.find(scope, names_of_sources(described, None)[0], path)
