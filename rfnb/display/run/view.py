@@ -29,6 +29,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.elements import fold, note_html, note_text, quiet, wide
 from rfnb.display.markup.html import Html, bounded_in, el, join
 from rfnb.display.markup.numbers import Number, plain, size
+from rfnb.display.run import states
 from rfnb.display.run.list_view import LAST_ONLY, describe_origin
 from rfnb.display.run.schema import (
     ExplanationView,
@@ -40,16 +41,7 @@ from rfnb.display.run.schema import (
     StepView,
     TrainingView,
 )
-from rfnb.display.run.states import (
-    chosen_steps,
-    describe_strip,
-    follow,
-    states_html,
-    states_text,
-    steps_html,
-    steps_text,
-    to_table as to_table,
-)
+from rfnb.display.run.states import to_table as to_table
 from rfnb.display.run.step import describe_step, of_sequence, spark_steps
 from rfnb.display.tensor.describe import index_of
 from rfnb.display.tensor.schema import ValueView
@@ -187,11 +179,11 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
     steps = steps_begun(run) if sequence is None else _steps_of(run, sequence)
     notes = Notes()
     samples = [
-        notes.attempt(f"picture of {name}", partial(follow, run, name, sequence, min(steps, run.steps)), None)
+        notes.attempt(f"picture of {name}", partial(states.follow, run, name, sequence, min(steps, run.steps)), None)
         for name in run.states
     ]
     histories = [history for history in samples if history is not None]
-    reasons = chosen_steps(run, sequence, steps, histories)
+    reasons = states.chosen_steps(run, sequence, steps, histories)
     if len(reasons) < steps:
         notes.add(f"{len(reasons)} of {steps} steps shown; the panel and run[i] have all of them")
     views = _steps(notes, run, reasons, sequence)
@@ -203,7 +195,7 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
         "steps": list(views.values()),
         "reasons": [reasons[i] for i in views],
         "sequences": describe_sequences(run, sequence),
-        "strips": [describe_strip(history) for history in histories],
+        "strips": [states.describe_strip(history) for history in histories],
         "explanation": _explanation(run),
         "beam": notes.attempt("beam", partial(_beam, run, sequence), None),
         "note": notes.text(),
@@ -331,7 +323,7 @@ def to_text(view: HistoryView) -> str:
     """Sequences, steps and states, one per line; then the body with the values of the last step shown."""
     lines = [" · ".join([*facts(view), *view["run"]["flags"]])]
     details = [*failure_lines(view["run"]), *sequences_text(view["sequences"]), *no_steps(view)]
-    details += [*steps_text(view), *states_text(view), *others_lines(view["run"])]
+    details += [*states.steps_text(view), *states.states_text(view), *others_lines(view["run"])]
     lines += [f"  {line}" for line in details]
     if view["explanation"] is not None:
         lines.append(f"  {view['explanation']['headline']}")
@@ -355,8 +347,8 @@ def to_html(view: HistoryView) -> Html:
         [el("div", line, style=_ERROR) for line in failure_lines(view["run"])],
         sequences_html(view["sequences"]),
         [el("div", line) for line in no_steps(view)],
-        steps_html(view),
-        states_html(view),
+        states.steps_html(view),
+        states.states_html(view),
         beam_view.to_html(beam) if (beam := view.get("beam")) else None,
         [quiet(line, tag="div") for line in others_lines(view["run"])],
         _explained(view),

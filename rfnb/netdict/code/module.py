@@ -73,6 +73,15 @@ class LayerClass:
         name = self.attributes.get(id(x))
         return None if name is None else attribute("self", name)
 
+    @staticmethod
+    def new_parameter(x: Parameter, dim: Callable[[Dim], str]) -> str:
+        """The call that makes a parameter. dim: how dims, or their sizes, are written."""
+        more = "" if x.dtype == "float32" else f", dtype={literal(x.dtype)}"
+        number = literal(x.initial) if isinstance(x.initial, int | float) and x.initial else None
+        initial = "rf.init.Glorot()" if isinstance(x.initial, Glorot) else number
+        more += f", initial={initial}" if initial else ""
+        return f"rf.Parameter([{', '.join(map(dim, x.dims))}]{more}{'' if x.trainable else ', trainable=False'})"
+
     def method(self, text: str) -> str:
         """The name of the method with this text."""
         if text not in self.methods:
@@ -258,7 +267,7 @@ class ModuleWriter:
             writer = BodyWriter(Place(new.parameter, new.dim, Names()), Counter(), {})
             for name, x in vars(layer).items():
                 if isinstance(x, Parameter):
-                    new.init.append(assignment("self", name, self.new_parameter(x, writer.value)))
+                    new.init.append(assignment("self", name, new.new_parameter(x, writer.value)))
         of = self.classes[part.owner]
         for call in part.calls:
             if call.kind == "cell" and not of.weights:
@@ -394,16 +403,8 @@ class ModuleWriter:
                     for weight in () if of is None else (key for key, at in of.weights.items() if at == id(x)):
                         lines.append(assignment(*in_module(f"{self.read(path)}.cell", weight), self.parameter(x) or ""))
                 elif of is None:
-                    lines.append(assignment(self.read(path), name, self.new_parameter(x, dim)))
+                    lines.append(assignment(self.read(path), name, self.LAYER_CLASS.new_parameter(x, dim)))
         return lines
-
-    def new_parameter(self, x: Parameter, dim: Callable[[Dim], str]) -> str:
-        """The call that makes a parameter. dim: how dims, or their sizes, are written."""
-        more = "" if x.dtype == "float32" else f", dtype={literal(x.dtype)}"
-        number = literal(x.initial) if isinstance(x.initial, int | float) and x.initial else None
-        initial = "rf.init.Glorot()" if isinstance(x.initial, Glorot) else number
-        more += f", initial={initial}" if initial else ""
-        return f"rf.Parameter([{', '.join(map(dim, x.dims))}]{more}{'' if x.trainable else ', trainable=False'})"
 
 
 def in_module(owner: str, path: str) -> tuple[str, str]:

@@ -92,12 +92,29 @@ class TorchClass(LayerClass):
                 return f"{attr}.{name}", axes, gates if gates is None or gates != tuple(sorted(gates)) else None
         return None
 
+    @staticmethod
+    def new_parameter(x: Parameter, dim: Callable[[Dim], str]) -> str:
+        """The call that makes a parameter. dim: how the size of one is written."""
+        shape = ", ".join(map(dim, x.dims))
+        more = "" if x.dtype == "float32" else f", dtype=torch.{x.dtype}"
+        if isinstance(x.initial, Glorot) and len(x.dims) > 1:
+            values = f"nn.init.xavier_uniform_(torch.empty({shape}{more}))"
+        elif isinstance(x.initial, int | float) and x.initial:
+            values = (
+                f"torch.full(({shape},), {literal(float(x.initial))}{more})"
+                if shape
+                else f"torch.tensor({literal(float(x.initial))})"
+            )
+        else:
+            values = f"torch.zeros({shape or '()'}{more})"
+        return f"nn.Parameter({values}{'' if x.trainable else ', requires_grad=False'})"
+
     def text(self) -> str:
         """The class without its name."""
         if not self.init:
             for name, x in vars(self.layer).items():
                 if isinstance(x, Parameter) and self.module_of(x) is None:
-                    self.init.append(assignment("self", name, new_parameter(x, self.size)))
+                    self.init.append(assignment("self", name, self.new_parameter(x, self.size)))
             self.init += [assignment("self", attr, made) for attr, (made, _) in self.modules.items()]
         return super().text()
 
@@ -205,10 +222,6 @@ class TorchWriter(ModuleWriter):
                 raise unwritten(body.owner, f"the lengths of {dim.name!r} are not given as a tensor")
             yield name, lengths
 
-    def new_parameter(self, x: Parameter, dim: Callable[[Dim], str]) -> str:
-        """The call that makes a parameter. dim: how sizes are written."""
-        return new_parameter(x, dim)
-
     # -- the file
 
     def file_with(self, classes: list[str]) -> str:
@@ -283,20 +296,3 @@ def with_cross_entropy(calls: list[Call], finals: list[Tensor]) -> list[Call]:
             arguments = {"estimated": x, "target": labels, "axis": axis, "estimated_type": "logits"}
             lines[id(call)] = Call(call.owner, "op", "cross_entropy", kwargs=arguments, result=call.result)
     return [lines.get(id(call), call) for call in calls if id(call) not in gone]
-
-
-def new_parameter(x: Parameter, size: Callable[[Dim], str]) -> str:
-    """The call that makes a parameter. size: how the size of a dim is written."""
-    shape = ", ".join(map(size, x.dims))
-    more = "" if x.dtype == "float32" else f", dtype=torch.{x.dtype}"
-    if isinstance(x.initial, Glorot) and len(x.dims) > 1:
-        values = f"nn.init.xavier_uniform_(torch.empty({shape}{more}))"
-    elif isinstance(x.initial, int | float) and x.initial:
-        values = (
-            f"torch.full(({shape},), {literal(float(x.initial))}{more})"
-            if shape
-            else f"torch.tensor({literal(float(x.initial))})"
-        )
-    else:
-        values = f"torch.zeros({shape or '()'}{more})"
-    return f"nn.Parameter({values}{'' if x.trainable else ', requires_grad=False'})"

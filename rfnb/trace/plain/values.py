@@ -567,7 +567,7 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
     origin = reference(value)
     last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
     new = len(value) - (last.length if last is not None and last.growth is not None else 0) if kind is list else 0
-    is_long = new > spare[0] or (kind is list and len(value) > MOST_GROWN)
+    is_long = kind is list and (new > spare[0] or len(value) > MOST_GROWN)
     if kind is list and last is not None and last.kind is list and not is_long and last.length <= len(value):
         growth = last.growth
         is_known = growth is not None and growth.begins(value, last.length)
