@@ -192,10 +192,9 @@ class View:
     @property
     def svg(self) -> str | None:
         """The picture of the view as SVG; None if it has none that scales."""
-        if self._drawing is not None:
-            return str(self._drawing.svg)
         to_svg = self._optional("to_svg")
-        return None if to_svg is None else to_svg(self._bounded())
+        svg: str | None = self._drawing.svg if self._drawing is not None else to_svg and to_svg(self._bounded())
+        return svg
 
     def widget(self) -> object:
         """The view as a widget for VS Code, Colab, marimo and others: scripts run without the JupyterLab extension.
