@@ -141,9 +141,9 @@ def copy_notebooks(files: Sequence[Path]) -> None:
         page.write_text(
             text.replace('href="../docs/', 'href="../').replace('src="../docs/', 'src="../'), encoding="utf-8"
         )
-        notebook = nbformat.read((ROOT / "notebooks" / file.name).with_suffix(".ipynb"), as_version=4)
-        title, *more = notebook.cells[0].source.strip().split("\n\n")
-        first = more[0] if more else ""
+        source = (ROOT / "notebooks" / file.name).with_suffix(".ipynb")
+        title, *more = nbformat.read(source, as_version=4).cells[0].source.strip().split("\n\n")
+        first = relinked(more[0], source, STAGE / "notebooks.md") if more else ""
         lines.append(f'* <a href="notebooks/{file.name}">{title.lstrip("# ")}</a>: {first}')
     (STAGE / "notebooks.md").write_text("\n".join(lines), encoding="utf-8")
 

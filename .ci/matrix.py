@@ -19,6 +19,7 @@ COMBINATIONS = [
     "3.11:torch=2.8.0,numpy=1.26.0,jupyterlab=4.4.0,ipykernel=7.0.0",
     "3.11:torch=2.8.0,numpy=1.26.0,jupyterlab=4.4.0,ipykernel=6.29.5",
     "3.12:torch=2.10.0,numpy=2.0.0",
+    "3.13:torch=2.11.0",
     "3.13:",
     "3.14:",
 ]
@@ -48,7 +49,7 @@ def try_combination(combination: str) -> tuple[str, str]:
     if interpreter is None:
         return asked, "not tried: no such Python here"
     folder = CACHE / "matrix" / re.sub(r"[^\w.]+", "-", combination)
-    log = folder.with_suffix(".log")
+    log = folder.with_name(f"{folder.name}.log")
     folder.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     inside = folder / "bin" / "python"

@@ -133,7 +133,7 @@ from __future__ import annotations
 
 from rfnb.core.vocab import Vocab
 from rfnb.display.kit.blocks import Line, Page
-from rfnb.display.kit.words import mono, name
+from rfnb.display.kit.blocks import mono, name
 from rfnb.display.markup.elements import Table
 
 

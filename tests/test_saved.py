@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rfnb as rf
-from rfnb.display.kit.view import module_of
+from rfnb.display.kit.view import maker
 
 SAVED = Path(__file__).parent / "saved"
 NOTEBOOK = json.loads((SAVED / "views.ipynb").read_text(encoding="utf-8"))
@@ -34,4 +34,4 @@ def test_a_run_file_can_be_saved_again(tmp_path):
 def test_outputs_of_a_notebook_have_a_kind_that_is_known(number):
     view = [output[MIME] for output in OUTPUTS if MIME in output][number]
     if "kind" in view:
-        assert module_of(view["kind"]).describe
+        assert maker(view["kind"])

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of a site without notebooks."""
+    """The folder of a site with the page of one notebook."""
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / ".ci")
@@ -25,7 +25,11 @@ def site(tmp_path_factory):
         build_site = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(build_site)
         patch.setattr(build_site, "STAGE", folder / "stage")
-        assert build_site.build([], folder / "site") == 0
+        patch.setattr(build_site.pages, "OUT", folder / "pages")
+        notebook = folder / "pages" / "notebooks" / "09_speech.html"
+        notebook.parent.mkdir(parents=True)
+        notebook.write_text("<p>The outputs.</p>")
+        assert build_site.build([notebook], folder / "site") == 0
         for name in ("pages", "step"):
             sys.modules.pop(name, None)
     return folder / "site"

@@ -342,7 +342,6 @@ def _signed(value: int) -> bytes:
 
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_SHAPE, _CHECKSUM, _NUMBERS = 2 << 3 | _BYTES, 6 << 3 | _FIXED32, frozenset(field << 3 for field in (1, 3, 4, 5))
 _MOST_AXES = 254
 Slice = tuple[tuple[int, int | None], ...]
 """For each axis the start, and the length; None for the whole axis."""
@@ -382,49 +381,6 @@ class MessageReader:
 
     def tensor(self, entry: TableEntry) -> TensorInfo:
         """What is known of a tensor."""
-        return self._as_usual(entry) or self._in_any_order(entry)
-
-    def _as_usual(self, entry: TableEntry) -> TensorInfo | None:
-        """A message with the fields that most have, which are thousands; None if it is anything else."""
-        content = entry.value
-        at, end = 0, len(content)
-        numbers = [0] * 6
-        shape: tuple[int, ...] | None = None
-        checksum = None
-        try:
-            while at < end:
-                tag = content[at]
-                at += 1
-                if tag == _SHAPE:
-                    size = content[at]
-                    at += 1
-                    shape = self._shapes.get(content[at : at + size]) if size < 128 else None
-                    if shape is None:
-                        return None
-                    at += size
-                elif tag == _CHECKSUM:
-                    checksum = int.from_bytes(content[at : at + 4], "little")
-                    at += 4
-                elif tag in _NUMBERS:
-                    byte = content[at]
-                    at += 1
-                    value, shift = byte & 127, 7
-                    while byte > 127:
-                        byte = content[at]
-                        at += 1
-                        value |= (byte & 127) << shift
-                        shift += 7
-                    numbers[tag >> 3] = value
-                else:
-                    return None
-        except IndexError:
-            return None
-        if shape is None or at != end or max(numbers) >= 2**63:
-            return None
-        _, dtype, _, shard, offset, size = numbers
-        return TensorInfo(dtype, shape, shard, offset, size, checksum, (), entry.byte)
-
-    def _in_any_order(self, entry: TableEntry) -> TensorInfo:
         numbers = [0] * 6
         shape: tuple[int, ...] = ()
         checksum, slices = None, []
@@ -432,7 +388,9 @@ class MessageReader:
             if field == 2 or field == 7:
                 content = self._bytes(value, byte)
                 if field == 2:
-                    shape = self._shapes[content] = self._shape(content, byte)
+                    if content not in self._shapes:
+                        self._shapes[content] = self._shape(content, byte)
+                    shape = self._shapes[content]
                 else:
                     slices.append(self._slice(content, byte))
             elif not isinstance(value, int):
@@ -503,12 +461,8 @@ class MessageReader:
 
 def broken(file: Path, byte: int, got: object, expected: object, hint: str | None = None) -> CheckpointError:
     """The error for a file that is not as it should be at a byte."""
-    return CheckpointError(
-        f"{public_function()}: {file} cannot be read, byte {byte}",
-        got=got,
-        expected=expected,
-        hint=hint,
-    )
+    fault = f"{public_function()}: {file} cannot be read, byte {byte}"
+    return CheckpointError(fault, got=got, expected=expected, hint=hint)
 
 
 _POLYNOMIAL = 0x82F63B78

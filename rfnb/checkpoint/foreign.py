@@ -53,23 +53,15 @@ def below(prefix: str, source: str, rows: tuple[TableRow, ...]) -> tuple[TableRo
     )
 
 
-LINEAR = (
-    TableRow("weight", ("weight",), "transposed"),
-    TableRow("bias", ("bias",)),
-)
-NORM = (
-    TableRow("scale", ("weight",)),
-    TableRow("bias", ("bias",)),
-)
+BIAS = TableRow("bias", ("bias",))
+LINEAR = (TableRow("weight", ("weight",), "transposed"), BIAS)
+NORM = (TableRow("scale", ("weight",)), BIAS)
+CONV = (TableRow("filter", ("weight",)), BIAS)
 BATCH_NORM = (
     TableRow("gamma", ("weight",)),
     TableRow("beta", ("bias",)),
     TableRow("running_mean", ("running_mean",)),
     TableRow("running_variance", ("running_var",)),
-)
-CONV = (
-    TableRow("filter", ("weight",)),
-    TableRow("bias", ("bias",)),
 )
 LSTM_CELL = (  # `unfold_lstms` gives the layers of an LSTM these names. torch has two biases, which are added
     TableRow("ff_weight", ("weight_ih",)),
@@ -89,11 +81,7 @@ def _three(names: str) -> tuple[str, ...]:
     return tuple(names.format(x) for x in "qkv")
 
 
-_PROJ = (
-    *below("proj", "out_proj", LINEAR),
-    *below("proj", "o_proj", LINEAR),
-    *below("proj", "wo", LINEAR),
-)
+_PROJ = tuple(row for name in ("out_proj", "o_proj", "wo") for row in below("proj", name, LINEAR))
 _FUSED = (
     TableRow("qkv.weight", ("in_proj_weight",), "heads"),
     TableRow("qkv.weight", _three("{}_proj_weight"), "heads"),
@@ -158,9 +146,7 @@ LLAMA = (
     *below("layers.{i}.ff_layer_norm", "model.layers.{i}.post_attention_layernorm", NORM),
     *below("final_layer_norm", "model.norm", NORM),
     TableRow("logits.weight", ("lm_head.weight",), "transposed"),
-    TableRow(
-        "logits.weight", ("model.embed_tokens.weight",), "transposed"
-    ),  # tied there, but a separate parameter here
+    TableRow("logits.weight", ("model.embed_tokens.weight",), "transposed"),  # tied there, but not here
 )
 LLAMA_OF_META = (
     TableRow("input_embedding.weight", ("tok_embeddings.weight",)),
@@ -179,10 +165,7 @@ TABLES: dict[type[Module], tuple[TableRow, ...]] = {
     RMSNorm: NORM,
     GroupNorm: NORM,
     BatchNorm: BATCH_NORM,
-    **dict.fromkeys(
-        (Conv1d, Conv2d, Conv3d, TransposedConv1d, TransposedConv2d, TransposedConv3d),
-        CONV,
-    ),
+    **dict.fromkeys((Conv1d, Conv2d, Conv3d, TransposedConv1d, TransposedConv2d, TransposedConv3d), CONV),
     LSTM: LSTM_CELL,
     GRU: GRU_CELL,
     SelfAttentionBase: SELF_ATTENTION,

@@ -72,9 +72,13 @@ def save(
     if training is not None:
         metadata["training"], tensors = training_state.describe(training, module)
         raw |= tensors
+    return _written(path, raw, metadata)
+
+
+def _written(path: Path, tensors: Mapping[str, torch.Tensor], metadata: dict[str, str]) -> Path:
     try:
         with replacing(path) as unfinished:
-            save_file(_apart(raw), unfinished, metadata)
+            save_file(_apart(tensors), unfinished, metadata)
     except (OSError, SafetensorError, ValueError, KeyError, NotImplementedError) as error:
         raise unwritable(path, error, CheckpointError) from error
     return path
@@ -163,12 +167,7 @@ def average_checkpoints(sources: Sequence[Source], path: str | os.PathLike[str])
         keys = {entry.key: name for name, entry in last.entries.items()}
         tensors = {key: _average([(c, c.entries[name].key) for c in checkpoints]) for key, name in keys.items()}
         metadata = {name: text for name, text in last.metadata.items() if name != "training"}
-    try:
-        with replacing(path) as unfinished:
-            save_file(tensors, unfinished, metadata or {"format": "pt"})
-    except (OSError, SafetensorError) as error:
-        raise unwritable(path, error, CheckpointError) from error
-    return path
+    return _written(path, tensors, metadata or {"format": "pt"})
 
 
 def _check(other: Checkpoint, last: Checkpoint) -> None:

@@ -179,7 +179,7 @@ def _described(part: object, name: str, module: Module) -> dict[str, Any]:
     return {"class": _class(part), "names": _names(part, module), "state": part.state_dict()}
 
 
-def _fitting(saved: Mapping[str, Any], name: str, owner: Any, names: Any, called: Mapping[str, str]) -> object:
+def _fitting(saved: Mapping[str, Any], name: str, owner: object, names: object, called: Mapping[str, str]) -> object:
     """The saved state for an object, which must have the same class, and as an optimizer the same parameters."""
     part = saved.get(name)
     if part is None or "state" not in part or not hasattr(owner, "load_state_dict"):

@@ -333,15 +333,8 @@ def mark_as_loss(
     >>> ctx.total_loss().item()  # the mean over five frames: padding does not count
     1.0
     """
-    get_run_ctx().mark_as_loss(
-        self,
-        name,
-        scale=scale,
-        as_error=as_error,
-        use_normalized_loss=use_normalized_loss,
-        use_flatten_frames=use_flatten_frames,
-        custom_inv_norm_factor=custom_inv_norm_factor,
-    )
+    options = locals()
+    get_run_ctx().mark_as_loss(options.pop("self"), **options)
 
 
 @method_of(Tensor)

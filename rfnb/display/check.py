@@ -8,13 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.display.kit import window
-from rfnb.display.kit.blocks import Block, Facts, Figure, Fold, Grid, Line, Note, Page
-from rfnb.display.kit.data import Data, read, to_numpy
-from rfnb.display.kit.dims import describe_axes
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import MarkedPicture
-from rfnb.display.kit.words import Words, chip, pills, web
-from rfnb.display.markup.elements import Table
+from rfnb.display.kit.blocks import (
+    Block,
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Line,
+    Note,
+    Notes,
+    Page,
+    Table,
+    Words,
+    chip,
+    pills,
+    web,
+)
+from rfnb.display.kit.data import Data, describe_axes, read, to_numpy
+from rfnb.display.kit.window import MarkedPicture
 from rfnb.display.markup.numbers import short
 from rfnb.display.markup.style import ALARM, GREY, HEAD
 from rfnb.loop.check.finiteness import FiniteReport, NotFinite
@@ -69,24 +80,24 @@ def _findings(report: BatchReport | FiniteReport) -> list[list[str]]:
     return [] if report.first is None else [_difference(report.first)]
 
 
-def _not_finite(found: NotFinite) -> list[str]:
-    words = f"{'gradient' if found.gradient else f'{found.count:,}'} {found.kind}"
-    source = found.came_from
+def _not_finite(finding: NotFinite) -> list[str]:
+    words = f"{'gradient' if finding.gradient else f'{finding.count:,}'} {finding.kind}"
+    source = finding.came_from
     came_from = "" if source is None else f"{source.kind} of {source.event.place()}"
-    return _finding(found.event, words, found.at, found.operands, came_from)
+    return _finding(finding.event, words, finding.at, finding.operands, came_from)
 
 
-def _difference(found: BatchDifference) -> list[str]:
-    words = found.lengths or f"{short(found.together)} together, {short(found.alone)} alone"
-    at = [found.sequence, *([found.at] if found.at else [])]
-    return _finding(found.event, words, ", ".join(at), found.operands, "")
+def _difference(finding: BatchDifference) -> list[str]:
+    words = finding.lengths or f"{short(finding.together)} together, {short(finding.alone)} alone"
+    at = [finding.sequence, *([finding.at] if finding.at else [])]
+    return _finding(finding.event, words, ", ".join(at), finding.operands, "")
 
 
-def _finding(event: OpEvent, what: str, at: str, operands: Sequence[str], came_from: str) -> list[str]:
+def _finding(event: OpEvent, words: str, at: str, operands: Sequence[str], came_from: str) -> list[str]:
     source = event.source
     place = "" if source is None else f"{source.place()}: {source.text()}"
     loop = "" if event.step is None else f"step {event.step} of {event.loop}"
-    return [event.op, event.name, what, at, place, event.path, loop, "; ".join(operands), came_from]
+    return [event.op, event.name, words, at, place, event.path, loop, "; ".join(operands), came_from]
 
 
 def _pictures(first: BatchDifference | NotFinite) -> list[MarkedPicture]:

@@ -8,13 +8,27 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import window
-from rfnb.display.kit.blocks import Facts, Figure, Fold, Grid, Group, Line, Note, Only, Page
-from rfnb.display.kit.data import Axis
-from rfnb.display.kit.dims import describe_axes, dims_text
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import DimView, MarkedPicture
-from rfnb.display.kit.words import Span, bold, chip, pills, quiet, web
-from rfnb.display.markup.elements import Table
+from rfnb.display.kit.blocks import (
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Group,
+    Line,
+    Note,
+    Notes,
+    Only,
+    Page,
+    Span,
+    Table,
+    bold,
+    chip,
+    pills,
+    quiet,
+    web,
+)
+from rfnb.display.kit.data import Axis, DimView, describe_axes, dims_text
+from rfnb.display.kit.window import MarkedPicture
 from rfnb.display.markup.numbers import Number, plain, real, short
 from rfnb.display.markup.style import ALARM, GREY, HEAD
 from rfnb.errors import fact_lines
@@ -143,11 +157,11 @@ def page(view: ComparisonView) -> Page:
 
 
 def _first_block(first: FirstDifference) -> Group:
-    told = facts(first)
-    head = Span([bold(first["name"]), " ", pills(first["dims"]), quiet(told[0][1].partition("}, ")[2])],
-                text=fact_lines(told[:1])[0])  # fmt: skip
+    labelled = facts(first)
+    head = Span([bold(first["name"]), " ", pills(first["dims"]), quiet(labelled[0][1].partition("}, ")[2])],
+                text=fact_lines(labelled[:1])[0])  # fmt: skip
     pictures = window.pictures_html(first["pictures"])
-    return Group([Line(head), Facts(told[1:]), Figure(pictures)], look=FIRST)
+    return Group([Line(head), Facts(labelled[1:]), Figure(pictures)], look=FIRST)
 
 
 FIRST = f"border-left:3px solid {ALARM};padding-left:10px;margin:4px 0"

@@ -3,62 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from textwrap import dedent
-from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING
 
 from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
+from rfnb.display.kit.blocks import Block, Figure, Line, Page, Table, quiet as quiet_words
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, quiet, wide
+from rfnb.display.markup.elements import quiet, wide
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import duration, percent
+from rfnb.printable import bounded
 
 if TYPE_CHECKING:
     from rfnb.loop.steps.explain import ExplainedOp, Explanation
-
-
-MovedPlace = Literal["once", "all steps", "each step", "after the loop"]
-
-
-class MovedOp(TypedDict):
-    """An op of a loop's body, and where it ran."""
-
-    line: int | None  # of the body, 1-based, in the file or cell
-    place: str | None  # of the expression, if it is in a function that the body calls
-    op: str
-    text: str  # the expression
-    where: MovedPlace
-    why: str
-    states: list[str]  # those that it needs
-    seconds: NotRequired[float | None]  # in all steps together, if times were measured
-    calls: NotRequired[float | None]  # per step
-
-
-class LoopTimes(TypedDict):
-    """The times of the steps of a loop, in seconds."""
-
-    steps: int
-    calls: int  # how often all steps ran; times are medians
-    total: float  # of all that was timed, in the steps and outside of them
-    steps_total: float  # of all steps, without what timing takes
-    overhead: float  # what timing took
-    plain: float  # of all steps without timing
-    device: str
-
-
-class LoopExplanationView(TypedDict):
-    """Where the ops of a loop ran: before its steps, in them, or after them."""
-
-    kind: Literal["loop_explanation"]
-    name: str
-    place: str | None
-    ran: bool
-    first_line: int  # of `body`, 1-based, in the file or cell
-    body: list[str]
-    ops: list[MovedOp]
-    times: NotRequired[LoopTimes]
 
 
 PLACES = {
@@ -67,151 +27,124 @@ PLACES = {
     "each step": "in each step",
     "after the loop": "after the loop",
 }
-FORMER_PLACES: dict[str, MovedPlace] = {"step": "each step", "behind": "after the loop"}
-"""What a place is called now, by its name in views that older versions wrote."""
 HUES = {"once": 2, "all steps": 0, "each step": 1, "after the loop": 3}
 """Index of the colour in the palette, by place."""
 WIDTH = 80
 """Longest source line shown in a terminal, in characters."""
 
-
-def describe(explanation: Explanation) -> LoopExplanationView:
-    """The source of the `with` block, and its ops."""
-    source = explanation.source
-    block = with_block(source)
-    view: LoopExplanationView = {
-        "kind": "loop_explanation",
-        "name": explanation.name,
-        "place": None if source is None else source.place(),
-        "ran": explanation.ran,
-        "first_line": block.first_line,
-        "body": dedent("\n".join(block.lines)).split("\n") if block.lines else [],
-        "ops": [_op(row) for row in explanation.rows],
-    }
-    profile = explanation.profile
-    if profile is None:
-        return view
-    for row, op in zip(explanation.rows, view["ops"], strict=True):
-        op["seconds"] = None if row.time is None else row.time.seconds
-        op["calls"] = None if row.time is None else row.time.calls / max(profile.steps, 1)
-    extra = sum(row.time.seconds for row in explanation.rows if row.time is not None and row.place != "steps")
-    times: LoopTimes = {
-        "steps": profile.steps, "calls": profile.calls, "total": profile.seconds + extra,
-        "steps_total": profile.seconds, "overhead": profile.overhead, "plain": profile.plain, "device": profile.device,
-    }  # fmt: skip
-    return {**view, "times": times}
+LoopLine = tuple[int, str, Sequence["ExplainedOp"]]
+"""A source line: its number, its text, and its ops."""
 
 
-def _op(row: ExplainedOp) -> MovedOp:
-    source = row.node.source
-    return {
-        "line": row.node.line,
-        "place": None if source is None or source == row.node.at else source.place(),
-        "op": row.node.op,
-        "text": row.text,
-        "where": row.where,  # type: ignore[typeddict-item]
-        "why": row.why,
-        "states": list(row.states),
-    }
+def describe(explanation: Explanation) -> Page:
+    """The totals; then the source, and after each line where its ops ran, and why."""
+    title = bounded(explanation.name)
+    if not explanation.ran:
+        return Page(
+            "loop_explanation", title, [Line(f"{title} has not run yet", look=style.QUIET)], _table(explanation)
+        )
+    listing, times = list(lines(explanation)), legend(explanation)
+    width = min(WIDTH, max((len(text) for _, text, _ in listing), default=0))
+    rows = [_rows(explanation, *line) for line in listing]
+    table = el("table", rows, style=f"{style.TABLE};width:100%;min-width:{720 if times else 480}px")
+    blocks: list[Block] = [
+        Figure(_head(explanation), [f"{title}: {headline(explanation)}"]),
+        *(Line(quiet_words(line), indent=2) for line in times),
+        Figure(wide(table), [row for line in listing for row in _text_rows(explanation, *line, width)]),
+    ]
+    return Page("loop_explanation", title, blocks, _table(explanation))
 
 
 # -- by lines
 
 
-def ops_of(view: LoopExplanationView) -> list[MovedOp]:
-    """The ops, with their places as they are called now."""
-    return [{**op, "where": FORMER_PLACES.get(op["where"], op["where"])} for op in view["ops"]]
-
-
-def lines(view: LoopExplanationView) -> Iterator[tuple[int, str, list[MovedOp]]]:
+def lines(explanation: Explanation) -> Iterator[LoopLine]:
     """Each source line with its ops. Ops from elsewhere get their expression as a line."""
-    by_line: dict[int, list[MovedOp]] = {}
-    for op in ops_of(view):
-        by_line.setdefault(op["line"] or 0, []).append(op)
-    for number, text in enumerate(view["body"], view["first_line"]):
-        yield number, text, by_line.pop(number, [])
+    block = with_block(explanation.source)
+    body = dedent("\n".join(block.lines)).split("\n") if block.lines else []
+    by_line: dict[int, list[ExplainedOp]] = {}
+    for op in explanation.rows:
+        by_line.setdefault(op.node.line or 0, []).append(op)
+    for number, text in enumerate(body, block.first_line):
+        yield number, bounded(text), by_line.pop(number, [])
     for number, ops in by_line.items():
         for op in ops:
-            yield number, op["text"], [op]
+            yield number, bounded(op.text), [op]
 
 
-def together(ops: Iterable[MovedOp]) -> list[list[MovedOp]]:
+def together(ops: Sequence[ExplainedOp]) -> list[list[ExplainedOp]]:
     """Groups of neighbouring ops with the same place and reason."""
-    return [list(group) for _, group in groupby(ops, key=lambda op: (op["where"], op["why"]))]
+    return [list(group) for _, group in groupby(ops, key=lambda op: (op.where, op.why))]
 
 
-def names(ops: list[MovedOp]) -> str:
+def names(ops: Sequence[ExplainedOp]) -> str:
     """`add, tanh`, `mul ×3`"""
-    runs = [(name, len(list(group))) for name, group in groupby(ops, key=lambda op: op["op"])]
+    runs = [(name, len(list(group))) for name, group in groupby(ops, key=lambda op: op.node.op)]
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in runs)
 
 
-def counts(view: LoopExplanationView) -> dict[str, int]:
+def counts(explanation: Explanation) -> dict[str, int]:
     """Number of ops by place, without zeros."""
-    counter = Counter[str](op["where"] for op in ops_of(view))
+    counter = Counter[str](op.where for op in explanation.rows)
     return {where: counter[where] for where in PLACES if counter[where]}
+
+
+def headline(explanation: Explanation) -> str:
+    """`1 op once, 2 in each step`"""
+    totals = [f"{count} {PLACES[where]}" for where, count in counts(explanation).items()]
+    if totals:
+        where, count = next(iter(counts(explanation).items()))
+        totals[0] = f"{count_of(count, 'op')} {PLACES[where]}"
+    return ", ".join(totals) or "no ops"
 
 
 # -- times
 
 
-def legend(view: LoopExplanationView) -> list[str]:
-    """What the times of a view are; empty without times."""
-    times = view.get("times")
-    if times is None:
+def total_time(explanation: Explanation) -> float:
+    """The seconds of all that was timed, in the steps and outside of them."""
+    outside = (op.time.seconds for op in explanation.rows if op.time is not None and op.place != "steps")
+    return sum(outside, 0.0 if explanation.profile is None else explanation.profile.seconds)
+
+
+def legend(explanation: Explanation) -> list[str]:
+    """What the times are; empty without times."""
+    profile = explanation.profile
+    if profile is None:
         return []
-    where = "the CPU" if times["device"] == "cpu" else "the GPU, which is waited for after each call"
-    many = "" if times["calls"] == 1 else f", median of {times['calls']} runs"
-    op_seconds = sum(op.get("seconds") or 0.0 for op in view["ops"])
-    gap = max(times["total"] - op_seconds, 0.0)
+    where = "the CPU" if profile.device == "cpu" else "the GPU, which is waited for after each call"
+    many = "" if profile.calls == 1 else f", median of {profile.calls} runs"
+    total, in_ops = total_time(explanation), sum(op.time.seconds for op in explanation.rows if op.time is not None)
+    gap = max(total - in_ops, 0.0)
     return [
-        f"{count_of(times['steps'], 'step')} on {where}, without gradients: {duration(times['steps_total'])}{many}",
-        f"{duration(times['overhead'])} of timing taken off; without timing the steps take {duration(times['plain'])}",
-        f"between the ops: {duration(gap)} ({percent(gap / times['total'] if times['total'] else 0.0)})",
+        f"{count_of(profile.steps, 'step')} on {where}, without gradients: {duration(profile.seconds)}{many}",
+        f"{duration(profile.overhead)} of timing taken off; without timing the steps take {duration(profile.plain)}",
+        f"between the ops: {duration(gap)} ({percent(gap / total if total else 0.0)})",
     ]
 
 
-def cost(view: LoopExplanationView, ops: Sequence[MovedOp]) -> tuple[str, str, str, float]:
+def cost(explanation: Explanation, ops: Sequence[ExplainedOp]) -> tuple[str, str, str, float]:
     """The time of a line, its share, its calls per step, and its share as a number; empty words without a time."""
-    times = view.get("times")
-    timed = [op for op in ops if op.get("seconds") is not None]
-    if times is None or not timed:
+    profile, timed = explanation.profile, [(op.where, op.time) for op in ops if op.time is not None]
+    if profile is None or not timed:
         return "", "", "", 0.0
-    seconds = sum(op.get("seconds") or 0.0 for op in timed)
-    share = min(seconds / times["total"], 1.0) if times["total"] else 0.0
-    calls = sum(op.get("calls") or 0.0 for op in timed if op["where"] == "each step")
+    seconds, total = sum(time.seconds for _, time in timed), total_time(explanation)
+    share = min(seconds / total, 1.0) if total else 0.0
+    calls = sum(time.calls for where, time in timed if where == "each step") / max(profile.steps, 1)
     return duration(seconds), percent(share), f"{calls:g} a step" if calls else "once", share
 
 
 # -- text
 
 
-def to_text(view: LoopExplanationView) -> str:
-    """The totals; then the source, and after each line where its ops ran, and why."""
-    if not view["ran"]:
-        return f"{view['name']} has not run yet"
-    listing = list(lines(view))
-    width = min(WIDTH, max((len(text) for _, text, _ in listing), default=0))
-    rows = [row for number, text, ops in listing for row in _text_rows(view, number, text, ops, width)]
-    return "\n".join([f"{view['name']}: {headline(view)}", *(f"  {line}" for line in legend(view)), *rows])
-
-
-def headline(view: LoopExplanationView) -> str:
-    """`1 op once, 2 in each step`"""
-    totals = [f"{count} {PLACES[where]}" for where, count in counts(view).items()]
-    if totals:
-        where, count = next(iter(counts(view).items()))
-        totals[0] = f"{count_of(count, 'op')} {PLACES[where]}"
-    return ", ".join(totals) or "no ops"
-
-
-def _text_rows(view: LoopExplanationView, number: int, text: str, ops: list[MovedOp], width: int) -> Iterator[str]:
-    seconds, share, calls, _ = cost(view, ops)
-    costs = f"  {seconds:>8} {share:>5} {calls:<10}" if "times" in view else ""
-    groups = together(ops)
+def _text_rows(
+    explanation: Explanation, number: int, text: str, ops: Sequence[ExplainedOp], width: int
+) -> Iterator[str]:
+    seconds, share, calls, _ = cost(explanation, ops)
+    costs = f"  {seconds:>8} {share:>5} {calls:<10}" if explanation.profile is not None else ""
     words = [
-        f"{group[0]['where']:<14}  {names(group)}" + (f"  # {group[0]['why']}" if group[0]["why"] else "")
-        for group in groups
+        f"{group[0].where:<14}  {names(group)}" + (f"  # {group[0].why}" if group[0].why else "")
+        for group in together(ops)
     ]
     beside = words.pop(0) if words and len(text) <= width else ""
     yield f"{costs}  {number:>4}  {text:<{width}}  {beside}".rstrip()
@@ -219,40 +152,32 @@ def _text_rows(view: LoopExplanationView, number: int, text: str, ops: list[Move
         yield f"{' ' * len(costs)}  {'':>4}  {'':<{width}}  {line}"
 
 
-def to_table(view: LoopExplanationView) -> Table:
+def _table(explanation: Explanation) -> Table:
     """A row for each op; with times the slowest first."""
     columns = ["line", "op", "where", "why", "states", "text"]
-    rows = [[op["line"], op["op"], op["where"], op["why"], ", ".join(op["states"]), op["text"]] for op in ops_of(view)]
-    if "times" not in view:
-        return Table(columns, rows)
-    rows = [[*cost(view, [op])[:3], *row] for op, row in zip(ops_of(view), rows, strict=True)]
-    slowest = sorted(range(len(rows)), key=lambda i: -(view["ops"][i].get("seconds") or 0.0))
-    return Table(["time", "share", "calls", *columns], [rows[i] for i in slowest])
+    cells = [[op.node.line, op.node.op, op.where, op.why, ", ".join(op.states), op.text] for op in explanation.rows]
+    if explanation.profile is None:
+        return Table(columns, cells)
+    timed = [([*cost(explanation, [op])[:3], *row], op.time) for op, row in zip(explanation.rows, cells, strict=True)]
+    timed.sort(key=lambda row: 0.0 if row[1] is None else -row[1].seconds)
+    return Table(["time", "share", "calls", *columns], [row for row, _ in timed])
 
 
 # -- HTML
 
 
-def to_html(view: LoopExplanationView) -> Html:
-    """The view as HTML; expressions of lines with several ops are folded."""
-    if not view["ran"]:
-        return el("div", f"{view['name']} has not run yet", style=f"{style.BOX};{style.QUIET}")
-    rows = [_rows(view, number, text, ops) for number, text, ops in lines(view)]
-    times = [el("div", quiet(line)) for line in legend(view)]
-    table = el("table", rows, style=f"{style.TABLE};width:100%;min-width:{720 if times else 480}px")
-    return el("div", _head(view), times, wide(table), style=style.BOX)
+def _head(explanation: Explanation) -> Html:
+    place = "" if explanation.source is None else f" · {explanation.source.place()}"
+    chips = [
+        el("span", el("b", str(count)), f" {PLACES[where]} ", style=_chip(where))
+        for where, count in counts(explanation).items()
+    ]
+    total = f"{place} · {count_of(len(explanation.rows), 'op')}: "
+    return el("div", el("span", bounded(explanation.name), style=style.NAME), quiet(total), chips)
 
 
-def _head(view: LoopExplanationView) -> Html:
-    total = count_of(len(view["ops"]), "op")
-    place = f" · {view['place']} · {total}: " if view["place"] else f" · {total}: "
-    totals = counts(view).items()
-    chips = [el("span", el("b", str(count)), f" {PLACES[where]} ", style=_chip(where)) for where, count in totals]
-    return el("div", el("span", view["name"], style=style.NAME), quiet(place), chips)
-
-
-def _rows(view: LoopExplanationView, number: int, text: str, ops: list[MovedOp]) -> list[Html]:
-    """A source line, with a row for each place and reason next to it."""
+def _rows(explanation: Explanation, number: int, text: str, ops: Sequence[ExplainedOp]) -> list[Html]:
+    """A source line, with a row for each place and reason next to it; expressions of several ops are folded."""
     groups = together(ops)
     spans = len(groups) if len(groups) > 1 else None
     mark = style.PALETTE[HUES[_slowest(ops)]] if ops else "transparent"
@@ -260,7 +185,7 @@ def _rows(view: LoopExplanationView, number: int, text: str, ops: list[MovedOp])
     indent = 8 + 7 * (len(text) - len(code))  # as padding, for lines that are wrapped
     look = f"{_LINE};{_CODE};min-width:14em"
     line = [
-        *(_cost_cells(view, ops, spans) if "times" in view else ()),
+        *(_cost_cells(explanation, ops, spans) if explanation.profile is not None else ()),
         el("td", str(number), rowspan=spans, style=f"{style.LABEL_CELL};text-align:right;vertical-align:top"),
         el("td", code, rowspan=spans, style=f"{look};border-left:3px solid {mark};padding-left:{indent}px"),
     ]
@@ -271,9 +196,9 @@ def _rows(view: LoopExplanationView, number: int, text: str, ops: list[MovedOp])
     ]
 
 
-def _cost_cells(view: LoopExplanationView, ops: list[MovedOp], spans: int | None) -> list[Html]:
+def _cost_cells(explanation: Explanation, ops: Sequence[ExplainedOp], spans: int | None) -> list[Html]:
     """The time of a line over a bar of its share, and its calls."""
-    seconds, share, calls, part = cost(view, ops)
+    seconds, share, calls, part = cost(explanation, ops)
     bar = f"linear-gradient(to right,{style.tint(HEAT, 0.55)} {part:.1%},transparent {part:.1%})" if seconds else "none"
     look = f"{_LINE};text-align:right;white-space:nowrap"
     shares = f"{look};{style.NUMBERS};min-width:48px"
@@ -289,34 +214,35 @@ _LINE = "padding:1px 12px 1px 0;text-align:left;border:none;background:none;vert
 _CODE = "white-space:pre-wrap;overflow-wrap:break-word"
 
 
-def _slowest(ops: list[MovedOp]) -> str:
+def _slowest(ops: Sequence[ExplainedOp]) -> str:
     """The slowest place of the ops of a line."""
-    return max((op["where"] for op in ops), key=["once", "after the loop", "all steps", "each step"].index)
+    return max((op.where for op in ops), key=["once", "after the loop", "all steps", "each step"].index)
 
 
-def _cells(ops: list[MovedOp], *, folds: bool) -> list[Html]:
-    first, reason = ops[0], _reason(ops[0])
+def _cells(ops: list[ExplainedOp], *, folds: bool) -> list[Html]:
+    first = ops[0]
+    states = first.states if first.why.startswith("needs ") else ()  # those that keep it in the steps
+    reason = "needs" if states else first.why
     words = [
         names(ops),
         quiet(f" {reason} ") if reason else None,
-        [el("span", state, " ", style=style.pill(None)) for state in _kept_by(first)],
+        [el("span", bounded(state), " ", style=style.pill(None)) for state in states],
     ]
     listed = el("div", [_expression(op) for op in ops], style=f"margin:2px 0 4px 14px;{_CODE}")
-    cell = el("details", el("summary", words, style="cursor:pointer"), listed) if folds or first["place"] else words
-    return [el("td", el("span", first["where"], style=_chip(first["where"])), style=_LINE), el("td", cell, style=_LINE)]
+    is_fold = folds or _place(first) is not None
+    cell = el("details", el("summary", words, style="cursor:pointer"), listed) if is_fold else words
+    return [el("td", el("span", first.where, style=_chip(first.where)), style=_LINE), el("td", cell, style=_LINE)]
 
 
-def _expression(op: MovedOp) -> Html:
-    return el("div", op["text"], quiet(f"  {op['place']}") if op["place"] else None)
+def _expression(op: ExplainedOp) -> Html:
+    place = _place(op)
+    return el("div", bounded(op.text), quiet(f"  {place}") if place else None)
 
 
-def _reason(op: MovedOp) -> str:
-    return "needs" if _kept_by(op) else op["why"]
-
-
-def _kept_by(op: MovedOp) -> list[str]:
-    """The states that keep an op in the steps."""
-    return op["states"] if op["why"].startswith("needs ") else []
+def _place(op: ExplainedOp) -> str | None:
+    """The place of the expression, if it is in a function that the body calls."""
+    source = op.node.source
+    return None if source is None or source == op.node.at else source.place()
 
 
 def _chip(where: str) -> str:

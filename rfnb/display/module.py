@@ -17,13 +17,24 @@ from rfnb.core.graph.call_recorder import note_of
 from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.display.kit import options
-from rfnb.display.kit.blocks import Block, Fold, Group, Line, Note, Page
-from rfnb.display.kit.dims import colour_of, describe_dim, dim_word, dims_text
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import DimView
-from rfnb.display.kit.words import Span, bold, chip, name, quiet, web
+from rfnb.display.kit.blocks import (
+    Block,
+    Fold,
+    Group,
+    Line,
+    Note,
+    Notes,
+    Page,
+    Span,
+    Table,
+    bold,
+    chip,
+    name,
+    quiet,
+    web,
+)
+from rfnb.display.kit.data import DimView, colour_of, describe_dim, dim_word, dims_text
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, bounded_in, el
 from rfnb.display.markup.numbers import Number, amount, plain, real, short, size
 from rfnb.nn.module.module import Module

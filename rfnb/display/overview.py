@@ -5,10 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
-from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page, Row
-from rfnb.display.kit.words import Span, Words, quiet
+from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page, Row, Span, Table, Words, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 
 
 def describe(docstring: str) -> Page:

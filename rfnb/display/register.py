@@ -28,12 +28,12 @@ VIEWS = {
         "rfnb.core.tensor.tensor_dict.TensorDict rfnb.core.tensor.tensor_dict.State collections.abc.Mapping"
         " builtins.dict builtins.list builtins.tuple",
     ),
-    "dim": ("dims.dim_view", "rfnb.core.dims.dim.Dim"),
-    "dims": ("dims.table_view", ""),
+    "dim": ("dims:page_of_dim", "rfnb.core.dims.dim.Dim"),
+    "dims": ("dims:page_of_dims", ""),
     "module": ("module", "rfnb.nn.module.module.Module torch.nn.modules.module.Module"),
     "graph": ("graph.view", "rfnb.core.graph.model_graph.ModelGraph"),
     "run": ("run.view", "rfnb.trace.run.run.Run"),
-    "run_step": ("run.step_view", "rfnb.trace.run.step.RunStep"),
+    "run_step": ("run.view:page_of_step", "rfnb.trace.run.step.RunStep"),
     "runs": ("run.list_view", "rfnb.trace.run.runs.Runs"),
     "loop_explanation": ("loop", "rfnb.loop.steps.explain.Explanation"),
     "net_explanation": ("rfnb.netdict.views.loops", "rfnb.netdict.loops.explain.NetExplanation"),
@@ -41,9 +41,12 @@ VIEWS = {
     "comparison": ("comparison", "rfnb.trace.compare.comparison.Comparison"),
     "check": ("check", "rfnb.loop.check.invariance.BatchReport rfnb.loop.check.finiteness.FiniteReport"),
     "attention": ("attention.view", ""),
-    "attention_list": ("attention.list_view", "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen"),
-    "load_report": ("checkpoint.view", "rfnb.checkpoint.report.LoadReport"),
-    "checkpoint": ("checkpoint.contents_view", "rfnb.checkpoint.entries.CheckpointFile"),
+    "attention_list": (
+        "attention.view:page_of_captured",
+        "rfnb.trace.capture.capture.Captured rfnb.trace.capture.capture.Seen",
+    ),
+    "load_report": ("checkpoint:page_of_report", "rfnb.checkpoint.report.LoadReport"),
+    "checkpoint": ("checkpoint:page_of_checkpoint", "rfnb.checkpoint.entries.CheckpointFile"),
     "progress": ("training.progress", "rfnb.display.training.progress.Progress"),
     "gradient_norms": ("training.gradient_norms", "rfnb.display.training.gradient_norms.GradientNorms"),
     "probe": ("training.probe_view", "rfnb.trace.probe.probe.Probe"),
@@ -51,15 +54,15 @@ VIEWS = {
         "beam.view",
         "rfnb.search.found.Found rfnb.search.tree.Tree",
     ),
-    "where": ("explain.where_view", "rfnb.search.explain.where.Where"),
-    "why": ("explain.why_view", "rfnb.search.explain.why.Why"),
+    "where": ("explain:page_of_where", "rfnb.search.explain.where.Where"),
+    "why": ("explain:page_of_why", "rfnb.search.explain.where.Why"),
     "search_comparison": (
-        "explain.compare_view",
+        "explain:page_of_comparison",
         "rfnb.search.explain.compare.SearchComparison rfnb.search.explain.compare.BeamsCompared",
     ),
     "search_report": (
         "search_report",
-        "rfnb.search.corpus.report.SearchReport rfnb.search.corpus.report.SearchReports",
+        "rfnb.search.corpus.SearchReport rfnb.search.corpus.SearchReports",
     ),
     "network": ("rfnb.netdict.views.network", "rfnb.netdict.network.Network"),
     "net_diff": (
@@ -73,8 +76,8 @@ VIEWS = {
     "overview": ("overview", ""),
     "error": ("error.view", "builtins.Exception"),
 }
-"""By kind: the module that makes the view, in `rfnb.display` unless its name is in full, and the full names of the
-classes it shows."""
+"""By kind: the function that makes the view, in `rfnb.display` unless its name is in full, and the full names of the
+classes it shows. A module without a function has `describe`."""
 
 
 def register_views() -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.beam.view import verdict_colour
-from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page
-from rfnb.display.kit.words import Words, chip, quiet
+from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page, Table, Words, chip, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
-from rfnb.search.corpus.report import RATES, Row, SearchReport, SearchReports, rates_in
+from rfnb.search.corpus import RATES, Row, SearchReport, SearchReports, rates_in
 from rfnb.search.explain.where import VERDICTS
 
 Settings = dict[str, SearchReport]

@@ -131,16 +131,16 @@ def show_dims(*objects: object) -> View:
     Args:
         objects: objects that have dims, also in lists and dicts.
     """
-    from rfnb.display.dims import table_view as dims
+    from rfnb.display.dims import page_of_dims
 
     with untaped():
         if objects:
-            return View(dims.describe(zip(_names(objects), objects, strict=True)))
+            return View(page_of_dims(zip(_names(objects), objects, strict=True)))
         frame = user_frame()
         scope = {} if frame is None else {**frame.f_globals, **locals_of(frame)}
         variables = [x for x in scope.items() if not x[0].startswith("_")]
         variables.sort(key=lambda x: x[0] in ("In", "Out"))  # what IPython keeps has better names
-        return View(dims.describe(variables, "your dims"))
+        return View(page_of_dims(variables, "your dims"))
 
 
 def _names(objects: Sequence[object]) -> list[str]:

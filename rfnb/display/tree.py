@@ -14,14 +14,9 @@ from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.display.kit import options
-from rfnb.display.kit.blocks import Block, Fold, Line, Note, Only, Page
-from rfnb.display.kit.data import Data, read
-from rfnb.display.kit.dims import describe_axes, describe_dim, dims_html, dims_text
-from rfnb.display.kit.note import Notes, reason
-from rfnb.display.kit.schema import DimView
-from rfnb.display.kit.words import Span, chip, quiet
+from rfnb.display.kit.blocks import Block, Fold, Line, Note, Notes, Only, Page, Span, Table, chip, quiet, reason
+from rfnb.display.kit.data import Data, DimView, describe_axes, describe_dim, dims_html, dims_text, read
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import bounded_in
 from rfnb.display.markup.numbers import percent, short, size
 from rfnb.display.tensor.arrays import class_of, data_of, is_array

@@ -19,8 +19,7 @@ from typing import Any
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Page, bold, chip, mono, quiet
-from rfnb.display.kit.note import reason
+from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Page, bold, chip, mono, quiet, reason
 from rfnb.display.kit.view import View
 from rfnb.display.markup import style
 from rfnb.display.training.schema import ProgressView

@@ -91,7 +91,7 @@ class Script:
         self._modules: dict[str, str] = {}  # the line that imports each name
         self._definitions: dict[str, Definition] = {}
         self._literals: dict[str, str] = {}
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, object] = {}
         try:
             inspect.signature(function).bind(*arguments[0], **arguments[1])
         except TypeError as error:
@@ -181,14 +181,14 @@ class Script:
         self._pickled["later.pt"] = later.save({"values": self._later, "arguments": arguments})
         self._needs = {name for name in later.names if name in self._globals}
 
-    def _check(self, what: str, value: object) -> set[str]:
+    def _check(self, subject: str, value: object) -> set[str]:
         """The names of the notebook that reading a value needs. Raises LaunchError if it cannot be pickled."""
         pickling = Pickling()
         try:
             pickling.save(value)
         except Exception as error:
             raise LaunchError(
-                f"launch: {what} cannot go to other processes", got=f"{type(value).__name__}: {error_text(error)}",
+                f"launch: {subject} cannot go to other processes", got=f"{type(value).__name__}: {error_text(error)}",
                 hint=f"make it inside of {self.name!r}, or pass what it is made of",
             ) from error  # fmt: skip
         return pickling.names

@@ -18,7 +18,7 @@ from rfnb.core.dims.lengths import EMPTY, Size, frame_numbers
 from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
 from rfnb.loop.step import FrameInput, has_steps, place_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
@@ -53,11 +53,11 @@ class EndedMask(NamedTuple):
     how: align.Move | None
     device: Any
 
-    def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[Any]:
+    def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[RawTensor]:
         """All masks as raw tensors."""
-        return backend.frames_raw(self.all_frames(backend, source, limit, max(limit.max, 1)), 0)
+        return backend.unstack_raw(self.all_frames(backend, source, limit, max(limit.max, 1)), 0)
 
-    def all_frames(self, backend: type[Backend], source: None, limit: Size, steps: int) -> Any:
+    def all_frames(self, backend: type[Backend], source: None, limit: Size, steps: int) -> RawTensor:
         """All masks as one raw tensor. [steps, …]"""
         return backend.from_numpy_raw(ended(limit, self.how, steps) ^ self.active, self.device)
 
@@ -96,12 +96,12 @@ class EndedInBody:
 
     def __init__(self, body: Body):
         self._tape = body.tape
-        self._masks: dict[str, Any] = {}  # by the text of an EndedMask, as slices have no hash
+        self._masks: dict[str, RawTensor] = {}  # by the text of an EndedMask, as slices have no hash
         self._body_ref = weakref.ref(body)  # the body holds this, and a cycle would keep tensors alive
         self.limit: Size | None = None
         self._longest: Size | None = None
 
-    def __call__(self, backend: type[Backend], signature: Sig, device: object) -> Any:
+    def __call__(self, backend: type[Backend], signature: Sig, device: object) -> RawTensor:
         """The raw mask for tensors with this signature on the traced frame; None if no such sequence can have ended."""
         size = self.size()
         if current_tape() is not self._tape or self._tape.paused or size is None or not size.ragged:
@@ -146,7 +146,7 @@ class EndedInBody:
                 self._longest = Size(limit.dims, self._body.backend.to_numpy_raw(limit._raw))
         return self._longest
 
-    def _make(self, kind: EndedMask) -> Any:
+    def _make(self, kind: EndedMask) -> RawTensor:
         """A new mask on the traced frame, a further input of the step."""
         body, size = self._body, self.size()
         assert size is not None
@@ -196,7 +196,7 @@ class EndedGuard:
             self._dims, self._moved = tuple(dims), frozenset(moved)
             call.give(*masks)
 
-    def __call__(self, raw: object, *masks: object) -> Any:
+    def __call__(self, raw: object, *masks: object) -> RawTensor:
         """The argument in a step; raw tensors in and out."""
         if not masks:
             return raw
@@ -335,16 +335,16 @@ def _growth(free: Sequence[Var], tape: Tape, calls: Sequence[OpCall]) -> dict[ob
     return growths
 
 
-def _of_call(name: str, given: Sequence[StateGrowth | None], args: Sequence[object]) -> StateGrowth:
+def _of_call(name: str, operands: Sequence[StateGrowth | None], args: Sequence[object]) -> StateGrowth:
     """The growth of the results of an op, of which an argument depends on a free state, or which squashes.
 
-    given: the growth of the tensors among its arguments; None for those that depend on no free state.
+    operands: the growth of the tensors among its arguments; None for those that depend on no free state.
     """
     if name in SQUASHING:
         return UNIT
     if name in NORMALIZING:
         return BOUNDED
-    all_of = [BOUNDED if growth is None else growth for growth in given]
+    all_of = [BOUNDED if growth is None else growth for growth in operands]
     largest = max(all_of)
     if name in NOT_LARGER:
         return max(largest, BOUNDED)
@@ -356,7 +356,7 @@ def _of_call(name: str, given: Sequence[StateGrowth | None], args: Sequence[obje
     return BOUNDED if name in BOUNDED_BY_ARGUMENTS and largest <= BOUNDED else UNKNOWN
 
 
-def at_the_end(backend: type[Backend], carried: Carried, limit: Size, states: Sequence[object]) -> Any:
+def at_the_end(backend: type[Backend], carried: Carried, limit: Size, states: Sequence[object]) -> RawTensor:
     """The state of each sequence after its last step, from the states after each step."""
     place = carried.before.axis(limit.dims[0])
     rows = [
@@ -401,7 +401,7 @@ class KeptOrder:
         self._masks = masks
         call.give(*[mask.var for mask in masks])
 
-    def __call__(self, raw: object, *masks: object) -> Any:
+    def __call__(self, raw: object, *masks: object) -> RawTensor:
         """The indices of a step; raw tensors in and out."""
         if not masks:
             return backend_of_raw(raw).alias_raw(raw)
@@ -434,11 +434,9 @@ def steps_taken(step: Step, limit: Size, final: Sequence[object], ran: int | Non
     """
     place, scores = place_of(step.carried, "lengths"), place_of(step.carried, "search")
     if place is None:
-        return (
-            limit
-            if ran is None or ran == limit.max
-            else Size(limit.dims, np.minimum(limit.values, ran), tags=limit.tags)
-        )
+        if ran is None or ran == limit.max:
+            return limit
+        return Size(limit.dims, np.minimum(limit.values, ran), tags=limit.tags)
     values = step.backend.to_numpy_raw(final[place])
     if scores is not None:  # places of the beam that have no hypothesis
         values = np.where(np.isneginf(step.backend.to_numpy_raw(final[scores])), 0, values)
@@ -464,11 +462,8 @@ def steps_begun(replay: Replay) -> Size:
 
 def reasons_of_ends(replay: Replay) -> list[str]:
     """Why each sequence ended, in words; a single reason if all end together."""
-    return [_reason(replay, i, int(n)) for i, n in enumerate(_taken(replay).reshape(-1))]
-
-
-def _taken(replay: Replay) -> np.ndarray:
-    return _of_sequences(replay, replay.size.values, np.max)
+    taken = _of_sequences(replay, replay.size.values, np.max)
+    return [_reason(replay, i, int(n)) for i, n in enumerate(taken.reshape(-1))]
 
 
 def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., object]) -> np.ndarray:
@@ -494,22 +489,18 @@ def _ended_by_end(replay: Replay, i: int, taken: int, limit: int) -> bool:
         return bool(_of(replay, _ended(replay), i, np.all))
     if not (replay.step.include_eos and taken and replay.keeps(taken)):
         return False
-    return bool(_of(replay, _ended_of(replay, replay.states_before(taken)), i, np.all))
+    return bool(_of(replay, _ended(replay, replay.states_before(taken)), i, np.all))
 
 
 def _of(replay: Replay, values: np.ndarray, i: int, over: Callable[..., object] = np.max) -> Any:
     return _of_sequences(replay, values, over).reshape(-1)[i]
 
 
-def _ended(replay: Replay) -> np.ndarray:
-    return _ended_of(replay, replay.final)
-
-
-def _ended_of(replay: Replay, carried: Sequence[object]) -> np.ndarray:
-    """Which sequences, or hypotheses, had ended, according to these carried values."""
+def _ended(replay: Replay, carried: Sequence[object] | None = None) -> np.ndarray:
+    """Which sequences, or hypotheses, had ended, according to these carried values; by default the final ones."""
     place = place_of(replay.step.carried, "ended")
     assert place is not None
-    mask: np.ndarray = replay.backend.to_numpy_raw(carried[place])
+    mask: np.ndarray = replay.backend.to_numpy_raw((replay.final if carried is None else carried)[place])
     return mask
 
 

@@ -1,8 +1,9 @@
-"""Loops as functions: `while_loop` and `scan`."""
+"""Loops as functions, `while_loop` and `scan`, and the lists of tensors that they give, `TensorArray`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,12 +11,11 @@ from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.nested import arranged, leaves, map_leaves, same_structure
+from rfnb.core.ground.nested import arranged, leaves, map_leaves, map_pairs, same_structure
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError, TraceError
-from rfnb.loop.body.array import TensorArray
+from rfnb.errors import DtypeError, LoopError, TraceError
 from rfnb.loop.pure import NO_AXIS, Keeping, kept_steps, key_of, loop_to_keep
 from rfnb.ops.control import cond as branch
 from rfnb.ops.create import full
@@ -24,6 +24,82 @@ from rfnb.ops.math import add, cast, less, logical_and, logical_not, where
 from rfnb.ops.nested import mask_nested
 from rfnb.ops.reduce import reduce_all, reduce_any
 from rfnb.trace.record.record import current_recorder
+
+
+class TensorArray:
+    """An immutable list of tensors with the same dims and dtype.
+
+    >>> feat, steps = rf.Dim(2, name="feat"), rf.Dim(None, name="steps")
+    >>> array = rf.TensorArray(rf.Tensor("x", [feat], "float32"))
+    >>> for number in (1.0, 2.0, 3.0):
+    ...     array = array.push_back(rf.full(dims=[feat], fill_value=number))
+    >>> array.stack(axis=steps).raw_tensor.tolist()
+    [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
+
+    In the body of an `rf.Loop`, use `loop.stack` instead.
+
+    Args:
+        tensor_template: gives the dims and dtype of each tensor; it needs no data, as in `Tensor(name, dims, dtype)`.
+    """
+
+    @guarded
+    def __init__(
+        self,
+        tensor_template: Tensor,
+        *,
+        _backend_tensor_array: list[Tensor] | None = None,
+        _backend: Any = None,
+        _enable_delayed_check: bool = False,
+    ):
+        if not isinstance(tensor_template, Tensor):
+            raise not_a_tensor("TensorArray: `tensor_template`", tensor_template)
+        self.tensor_template = tensor_template
+        self._backend = _backend or raw_registry.selected()
+        self._tensors = self._backend.tensor_array_create() if _backend_tensor_array is None else _backend_tensor_array
+
+    def _with(self, tensors: list[Tensor]) -> TensorArray:
+        return TensorArray(self.tensor_template, _backend_tensor_array=tensors, _backend=self._backend)
+
+    def push_back(self, tensor: Tensor) -> TensorArray:
+        """A new array with `tensor` appended. Raises DimError or DtypeError if its dims or dtype differ."""
+        require_same_dims("push_back", tensor, self.tensor_template.dims, "tensor")
+        if tensor.dtype != self.tensor_template.dtype:
+            raise DtypeError("push_back: wrong dtype", got=tensor.dtype, expected=self.tensor_template.dtype)
+        return self._with(self._backend.tensor_array_push_back(self._tensors, tensor))
+
+    def stack(self, *, axis: Dim) -> Tensor:
+        """All tensors stacked along `axis`, which gets their number as its size if it has none. → {axis, …}
+
+        If `axis` has lengths, tensors after the longest sequence are dropped; `rf.gather` of the result still finds
+        them.
+        """
+        stacked: Tensor = self._backend.tensor_array_stack(
+            self._tensors, axis=axis, tensor_template=self.tensor_template
+        )
+        return stacked
+
+    @classmethod
+    def unstack(cls, tensor: Tensor, *, axis: Dim) -> TensorArray:
+        """A TensorArray of the frames of `tensor` along `axis`. {…, axis}"""
+        backend = raw_registry.backend_of_raw(tensor._raw)
+        frames = backend.tensor_array_unstack(tensor, axis=axis)
+        dims = [dim for dim in tensor.dims if dim is not axis]
+        template = Tensor(tensor.name, dims, tensor.dtype, sparse_dim=tensor.sparse_dim)
+        return cls(template, _backend_tensor_array=frames, _backend=backend)
+
+    def __getitem__(self, index: int | Tensor) -> Tensor:
+        item: Tensor = self._backend.tensor_array_get_item(self._tensors, index)
+        return item
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._tensors)
+
+    def __repr__(self) -> str:
+        return f"TensorArray({len(self)} of {self.tensor_template.describe_dims()})"
+
 
 S = TypeVar("S")
 FOREVER = 2**31 - 1
@@ -163,32 +239,28 @@ def scan(
     return job.arrays(frames) if return_tensor_arrays else job.stacked(frames), state, job.dim
 
 
+@dataclass
 class _Scan:
     """The arguments of a scan, and two ways to run it."""
 
-    def __init__(
-        self,
-        spatial_dim: Dim | None,
-        cond_dims: Sequence[Dim] | None,
-        cond_before_body: bool,
-        initial: object,
-        xs: object,
-        ys: object,
-        cond: Callable[[Any, Any], Tensor] | None,
-        body: Callable[[Any, Any], tuple[object, object]],
-        max_seq_len: Tensor | int | None,
-        into_arrays: bool,
-    ):
-        if cond is None and spatial_dim is None and max_seq_len is None:
+    spatial_dim: Dim | None
+    cond_dims: Sequence[Dim] | None
+    before: bool
+    initial: object
+    xs: object
+    ys: object
+    cond: Callable[[Any, Any], Tensor] | None
+    body: Callable[[Any, Any], tuple[object, object]]
+    max_seq_len: Tensor | int | None
+    into_arrays: bool
+
+    def __post_init__(self) -> None:
+        if self.cond is None and self.spatial_dim is None and self.max_seq_len is None:
             raise LoopError("scan: the number of steps is not given", hint="give spatial_dim, cond or max_seq_len")
-        for parameter, tree in (("xs", xs), ("ys", ys)):
+        for parameter, tree in (("xs", self.xs), ("ys", self.ys)):
             _check_leaves(parameter, tree)
-        self.dim = spatial_dim if spatial_dim is not None else Dim(None, name="scan")
-        self.cond_dims, self.before = cond_dims, cond_before_body
-        self.initial, self.xs, self.ys = initial, xs, ys
-        self.cond, self.body, self.max_seq_len = cond, body, max_seq_len
-        self.into_arrays = into_arrays
-        self.carries_dims = any(isinstance(leaf, Dim) for leaf in leaves(initial))
+        self.dim = self.spatial_dim if self.spatial_dim is not None else Dim(None, name="scan")
+        self.carries_dims = any(isinstance(leaf, Dim) for leaf in leaves(self.initial))
 
     def goes_on(self, x: object, state: object) -> Tensor:
         """The checked result of `cond`."""
@@ -237,7 +309,7 @@ class _Scan:
             stacked = _map(loop.stack, outputs)
         if keeping is not None:
             keeping.done(loop, stacked, new)
-        return stacked, _map_pairs(_in_order_of, loop.state.s, new) if self.initial is not None else None
+        return stacked, map_pairs(_in_order_of, loop.state.s, new) if self.initial is not None else None
 
     def all_begin(self) -> bool:
         """Whether no sequence ends before its first step.
@@ -284,7 +356,7 @@ class _Scan:
             pairs = zip(leaves(new), leaves(state), strict=False)
             dim_map = {b: a for a, b in pairs if isinstance(a, Dim) and isinstance(b, Dim) and a.size.agrees(b.size)}
             return mask_nested(new, mask=active, mask_value=state, dim_map=dim_map)
-        return _map_pairs(partial(_where, active), new, state)
+        return map_pairs(partial(_where, active), new, state)
 
     @property
     def limit(self) -> int:
@@ -319,9 +391,9 @@ class _Scan:
         return _map(lambda _: join(next(columns)), frames[0])
 
 
-def _check_leaves(parameter: str, given: object) -> None:
+def _check_leaves(parameter: str, tree: object) -> None:
     """Raises DtypeError if something in a structure is not a Tensor, a Dim or None."""
-    wrong = [leaf for leaf in leaves(given) if not (leaf is None or isinstance(leaf, Tensor | Dim))]
+    wrong = [leaf for leaf in leaves(tree) if not (leaf is None or isinstance(leaf, Tensor | Dim))]
     if wrong:
         raise not_a_tensor(f"scan: `{parameter}`", wrong[0])
 
@@ -334,11 +406,6 @@ def _stacked(frames: Sequence[Tensor], first: Tensor, dim: Dim) -> Tensor:
 
 def _map(fn: Callable[[Any], object], tree: object) -> Any:
     return map_leaves(lambda leaf: None if leaf is None else fn(leaf), tree)
-
-
-def _map_pairs(fn: Callable[[Any, Any], object], a: object, b: object) -> Any:
-    values = iter(leaves(b))
-    return map_leaves(lambda leaf: fn(leaf, next(values)), a)
 
 
 def _in_order_of(x: Any, body: Any) -> Any:

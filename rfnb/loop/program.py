@@ -65,7 +65,7 @@ class Program:
         self,
         tape: Tape,
         inputs: Sequence[Var],
-        needs_gradient: Callable[[Any], bool],
+        needs_gradient: Callable[[RawTensor], bool],
         analysis: Analysis | None = None,
     ):
         self.calls = list(tape.calls)
@@ -77,30 +77,30 @@ class Program:
         folded = self.analysis.get("folded", lambda: self._folded(needs_gradient))
         self.constants = {number: tape.values[number] for number in folded}
 
-    def supply(self, constants: dict[Var, Any], frames: Sequence[Var]) -> None:
+    def supply(self, constants: dict[Var, RawTensor], frames: Sequence[Var]) -> None:
         """Takes values from outside instead of computing them: constants of all steps, or one more frame per step."""
         self.constants |= {var.number: raw for var, raw in constants.items()}
         self.inputs = (*self.inputs, *frames)
 
-    def join(self, backend: type[Backend], values: Sequence[object], wanted: Sequence[Var]) -> None:
-        """Joins calls that `wanted` depends on into fewer calls. values: the values of the Vars on the traced frame."""
+    def join(self, backend: type[Backend], values: Sequence[object], targets: Sequence[Var]) -> None:
+        """Joins calls that `targets` depends on into fewer calls. values: those of the Vars on the traced frame."""
         if self._overwritten:
             return  # a joined call reads later than the calls it replaces: perhaps after a write
         if backend.joins_raw():
-            question = "joined", self.inputs, tuple(self.constants), tuple(wanted)
-            joined = self.analysis.get(question, lambda: self._joined(backend, values, wanted))
+            question = "joined", self.inputs, tuple(self.constants), tuple(targets)
+            joined = self.analysis.get(question, lambda: self._joined(backend, values, targets))
             for position, fn, args in joined:
                 call = self.calls[position]
                 self.calls[position] = Call(fn, args, {}, call.result, node=call.node)
             self.analysis = self.analysis.after(question)
 
     def _joined(
-        self, backend: type[Backend], values: Sequence[object], wanted: Sequence[Var]
+        self, backend: type[Backend], values: Sequence[object], targets: Sequence[Var]
     ) -> list[tuple[int, Callable[..., Any], tuple[Any, ...]]]:
         """The positions of calls that are joined with an earlier one, and the functions and arguments that they get."""
-        positions = self.needed(wanted)
+        positions = self.needed(targets)
         calls = [self.calls[position] for position in positions]
-        joined = backend.joined_raw(calls, values, self.externals, set(wanted))
+        joined = backend.joined_raw(calls, values, self.externals, set(targets))
         rows = zip(positions, calls, joined, strict=True)
         return [(position, new.fn, new.args) for position, call, new in rows if new is not call]
 
@@ -116,32 +116,32 @@ class Program:
         program.externals, program.constants = [], {}
         return program
 
-    def with_given(self, given: Sequence[Var]) -> Program:
+    def with_given(self, variables: Sequence[Var]) -> Program:
         """A copy that takes these values as further inputs of each step, instead of computing them."""
-        program, numbers = self.copy(), {var.number for var in given}
-        program.inputs = (*self.inputs, *given)
+        program, numbers = self.copy(), {var.number for var in variables}
+        program.inputs = (*self.inputs, *variables)
         program.constants = {var: raw for var, raw in self.constants.items() if var not in numbers}
         program.calls = [
             call if numbers.isdisjoint(call.made) else _without(call, numbers) for call in self.calls
         ]  # at the same positions
         return program
 
-    def replace(self, call: Call, others: Sequence[Call]) -> None:
-        """Replaces `call` by `others`."""
+    def replace(self, call: Call, calls: Sequence[Call]) -> None:
+        """Replaces `call` by `calls`."""
         position = next(i for i, c in enumerate(self.calls) if c is call)
-        self.calls[position : position + 1] = others
+        self.calls[position : position + 1] = calls
 
     def add_external(self, raw: RawTensor) -> External:
         """Adds a raw tensor from outside, and returns its reference."""
         self.externals.append(raw)
         return External(len(self.externals) - 1)
 
-    def detach(self, alias: Callable[[Any], object]) -> None:
+    def detach(self, alias: Callable[[RawTensor], object]) -> None:
         """Releases the autograd graph and the externals. Calls that read these run at each step then, not once."""
         self.externals.clear()
         self.constants = {var: alias(raw) for var, raw in self.constants.items()}
 
-    def _folded(self, needs_gradient: Callable[[Any], bool]) -> list[int]:
+    def _folded(self, needs_gradient: Callable[[RawTensor], bool]) -> list[int]:
         """The Vars whose values are the same at every step: made from numbers and constants only."""
         reads = {x for call in self.calls if not call.effect for x in call.reads}
         fixed = {x for x in reads.intersection(self._fixed()) if not needs_gradient(self.externals[x.number])}
@@ -153,10 +153,10 @@ class Program:
         """Whether a step calls functions of the user, as in `rf.raw_call`."""
         return any(call.effect and call.made for call in self.calls)
 
-    def needed(self, wanted: Sequence[Var | External], *, effects: bool = True) -> list[int]:
-        """The positions of the calls that `wanted` depends on, and of those with effects, in order."""
+    def needed(self, targets: Sequence[Var | External], *, effects: bool = True) -> list[int]:
+        """The positions of the calls that `targets` depends on, and of those with effects, in order."""
         inputs = {var.number for var in self.inputs}.union(self.constants)
-        alive = {var.number for var in wanted if type(var) is Var} - inputs
+        alive = {var.number for var in targets if type(var) is Var} - inputs
         positions = []
         for position in range(len(self.calls) - 1, -1, -1):
             call = self.calls[position]
@@ -173,33 +173,33 @@ class Program:
                         alive.add(var)
         return positions[::-1]
 
-    def reads(self, wanted: Sequence[Var]) -> frozenset[Any]:
-        """What a step reads that gives `wanted`: these themselves, and the arguments of the calls that they need."""
-        question = "reads", self.inputs, tuple(self.constants), tuple(wanted)
-        return self.analysis.get(question, lambda: frozenset(self._reads(wanted)))
+    def reads(self, targets: Sequence[Var]) -> frozenset[Any]:
+        """What a step reads that gives `targets`: these themselves, and the arguments of the calls that they need."""
+        question = "reads", self.inputs, tuple(self.constants), tuple(targets)
+        return self.analysis.get(question, lambda: frozenset(self._reads(targets)))
 
-    def _reads(self, wanted: Sequence[Var]) -> Iterator[object]:
-        yield from wanted
-        for position in self.needed(wanted):
+    def _reads(self, targets: Sequence[Var]) -> Iterator[object]:
+        yield from targets
+        for position in self.needed(targets):
             yield from self.calls[position].reads
 
     def compile(
         self,
-        wanted: Sequence[Var | External],
+        targets: Sequence[Var | External],
         generator: Callable[[int, int], object],
         externals: Sequence[object] | None = None,
         *,
         effects: bool = True,
         once: bool = True,
     ) -> Compiled:
-        """Compiles a function `run(i, *inputs)` that returns `wanted`.
+        """Compiles a function `run(i, *inputs)` that returns `targets`.
 
         generator: returns the generator of a stream, seeded for step i. externals: replace those that were traced.
         once: whether what is the same at every step is computed before the first one.
         """
-        lines, once_count, _ = self._lines(wanted, effects)
+        lines, once_count, _ = self._lines(targets, effects)
         inputs = "".join(f", v{var.number}" for var in self.inputs)
-        head, tail = [f"def run(i{inputs}):"], [f"    return {lines.tuple_of(wanted)}"]
+        head, tail = [f"def run(i{inputs}):"], [f"    return {lines.tuple_of(targets)}"]
         written = Written(lines, once_count if once else 0, head, tail, 1)
         return written.bind(self.constants, externals or self.externals, generator)
 
@@ -248,23 +248,23 @@ class Program:
         tail += ["if ended: break"] if ended is not None else []
         return Written(lines, once, head, [*[f"        {line}" for line in tail], "    return done, states, ended"], 2)
 
-    def _lines(self, wanted: Sequence[Var | External], effects: bool) -> tuple[Lines, int, set[Any]]:
-        """The calls that `wanted` needs, first those that are the same at every step; the line count of these; and what
-        the others read, with `wanted`."""
-        lines, positions = Lines(self.constants), self.needed(wanted, effects=effects)
+    def _lines(self, targets: Sequence[Var | External], effects: bool) -> tuple[Lines, int, set[Any]]:
+        """The calls that `targets` need, first those that are the same at every step; the line count of these; and what
+        the others read, with `targets`."""
+        lines, positions = Lines(self.constants), self.needed(targets, effects=effects)
         once = self._made_of({*self._fixed(), *map(Var, self.constants)}, positions)
         for position in once:
             lines.call(self.calls[position], position)
         before = len(lines.lines)
         loop_positions = [position for position in positions if position not in once]
-        for position, over in zip(loop_positions, self._last_reads(loop_positions, wanted), strict=True):
+        for position, over in zip(loop_positions, self._last_reads(loop_positions, targets), strict=True):
             lines.call(self.calls[position], position, over)
-        return lines, before, {*wanted, *(read for position in loop_positions for read in self.calls[position].reads)}
+        return lines, before, {*targets, *(read for position in loop_positions for read in self.calls[position].reads)}
 
-    def _last_reads(self, positions: Sequence[int], wanted: Sequence[Var | External]) -> list[list[int]]:
+    def _last_reads(self, positions: Sequence[int], targets: Sequence[Var | External]) -> list[list[int]]:
         """For each of these calls, the Vars that no later call reads: they are freed after it."""
         alive = {var for position in positions for var in self.calls[position].made}
-        alive -= {var.number for var in wanted if type(var) is Var}
+        alive -= {var.number for var in targets if type(var) is Var}
         deletions: list[list[int]] = []
         for position in reversed(positions):
             call = self.calls[position]
@@ -296,6 +296,20 @@ def _without(call: Call, numbers: Container[int]) -> Call:
     """The call, but these Vars do not take its results."""
     parts = tuple((i, var) for i, var in call.parts if var not in numbers)
     return replace(call, result=None if call.result in numbers else call.result, parts=parts)
+
+
+def map_references(fn: Callable[[Var | External | Stream], object], tree: Any) -> Any:
+    """The arguments of a call, with the results of `fn` in place of what they refer to."""
+    kind = type(tree)
+    if kind is Var or kind is External or kind is Stream:
+        return fn(tree)
+    if kind is tuple or kind is list:
+        return kind([map_references(fn, part) for part in tree])
+    if kind is dict:
+        return {key: map_references(fn, part) for key, part in tree.items()}
+    if kind is slice:
+        return slice(*(map_references(fn, part) for part in (tree.start, tree.stop, tree.step)))
+    return tree
 
 
 def _unpacked(letter: str, count: int) -> str:
@@ -360,9 +374,9 @@ class Lines:
         self._numbers.append(argument)
         return f"c{len(self._numbers) - 1}"
 
-    def tuple_of(self, wanted: Sequence[object]) -> str:
+    def tuple_of(self, values: Sequence[object]) -> str:
         """The code of a tuple of values: "(v1, v2, )"."""
-        return f"({''.join(self.text(value) + ', ' for value in wanted)})"
+        return f"({''.join(self.text(value) + ', ' for value in values)})"
 
     def _argument(self, letter: str, table: Table, value: object, key: object) -> str:
         name = self._names.get(key)
@@ -482,7 +496,7 @@ def analysis_of(
     tape: Tape,
     ops: Sequence[OpCall],
     schedule: Schedule,
-    needs_gradient: Callable[[Any], bool],
+    needs_gradient: Callable[[RawTensor], bool],
     *,
     stackable: Sequence[bool],
     unstacks: bool,
@@ -513,7 +527,7 @@ class _NoStructure(Exception):
 
 
 def _structure(
-    tape: Tape, ops: Sequence[OpCall], schedule: Schedule, needs_gradient: Callable[[Any], bool]
+    tape: Tape, ops: Sequence[OpCall], schedule: Schedule, needs_gradient: Callable[[RawTensor], bool]
 ) -> Hashable | None:
     if tape.grown or tape._before:
         return None

@@ -1,10 +1,10 @@
 """Public names of this folder in `rf`, imported on first use."""
 
 from rfnb.loop import check as check
-from rfnb.loop.body.array import TensorArray as TensorArray
+from rfnb.loop.body.body import pause as pause
 from rfnb.loop.body.print_value import watch as watch
-from rfnb.loop.breakpoint import pause as pause
 from rfnb.loop.functional import (
+    TensorArray as TensorArray,
     scan as scan,
     while_loop as while_loop,
 )

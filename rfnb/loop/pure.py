@@ -27,7 +27,7 @@ from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import warn
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import ParameterError
 from rfnb.loop.body.body import GlobalGenerators
 from rfnb.loop.loop import Loop, StateHolder
@@ -90,7 +90,7 @@ class References:
         self._others: list[tuple[CellType, object]] = []  # cells of other functions
         self._lists: list[tuple[list[Any], tuple[Any, ...]]] = []
         self._tensors: list[tuple[Tensor, object]] = []
-        self.raws: dict[int, Any] = {}
+        self.raws: dict[int, RawTensor] = {}
         codes = filter(None, map(_code, functions))
         self._words = {word for code in codes for word in _words(code)}
         count = -1
@@ -265,7 +265,7 @@ class KeptStep:
     step: TracedStep
     program: Program
     references: References
-    externals: list[tuple[Any, bool, int | None]]
+    externals: list[tuple[RawTensor, bool, int | None]]
     initial: Any
     xs: Any
     outputs: Any
@@ -353,8 +353,8 @@ class KeptSteps:
     ) -> KeptStep | None:
         """The step for a call of a loop."""
         step = self._steps.get(key)
-        given = [function for function in functions if function is not None]
-        return step if step is not None and step.fits(given, initial, xs) else None
+        callables = [function for function in functions if function is not None]
+        return step if step is not None and step.fits(callables, initial, xs) else None
 
     def wait_for(self, key: Hashable, references: References) -> bool:
         """Whether a step is worth keeping, because the functions referred to the same the last time."""
@@ -393,8 +393,8 @@ def key_of(
         name: of the loop. how: other arguments of it.
         trees: structures of Tensors; of those that have the axis, its size is left open.
     """
-    given = [function for function in functions if function is not None]
-    codes = [_code(function) if getattr(function, "is_pure", False) else None for function in given]
+    callables = [function for function in functions if function is not None]
+    codes = [_code(function) if getattr(function, "is_pure", False) else None for function in callables]
     if None in codes:
         return None
     is_seen = active_listener() is not None or current_meter() is not None or current_tape() is not None

@@ -20,6 +20,7 @@ from rfnb.core.tensor.op import OpRow
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import LoopError, LoopWarning
 from rfnb.loop.body.body import judged, loop_record
+from rfnb.loop.body.hypotheses import first_nan
 from rfnb.loop.ends import at_the_end, steps_taken
 from rfnb.loop.replay.fork import apply_edits, edits_of, sizes
 from rfnb.loop.replay.replay import Replay, completed, probed, recorded_step
@@ -35,7 +36,6 @@ from rfnb.loop.step import (
     inspecting,
     place_of,
 )
-from rfnb.loop.steps.beams import first_nan
 from rfnb.loop.steps.explain import ExplanationData, OpPlacement, note_step
 from rfnb.loop.steps.hoist import DeferredGradients, Hoist
 from rfnb.printable import terminal_text
@@ -89,7 +89,7 @@ class BodyRun:
 
     # -- a loop that is not nested
 
-    def _frames(self, read: frozenset[Any] | None = None) -> list[Sequence[Any]]:
+    def _frames(self, read: frozenset[RawTensor] | None = None) -> list[Sequence[RawTensor]]:
         """The frames of all steps; if `read` is given, only of the Vars in it."""
         backend, limit = self.step.backend, self.step.limit
         with listening(None):
@@ -196,11 +196,13 @@ class BodyRun:
         raws = iter(backend.apart_raw([*program.externals, *program.constants.values()]))
         externals = [next(raws) for _ in program.externals]
         program.constants = dict(zip(program.constants, raws, strict=True))
-        wanted = [*schedule.kept, *schedule.outputs]
-        compiled = program.compile(wanted, lambda *_: None, externals, effects=False, once=False)
+        targets = [*schedule.kept, *schedule.outputs]
+        compiled = program.compile(targets, lambda *_: None, externals, effects=False, once=False)
         count = len(step.carried)
 
-        def one_step(states: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        def one_step(
+            states: Sequence[RawTensor], values: Sequence[RawTensor]
+        ) -> tuple[list[RawTensor], list[RawTensor]]:
             results = compiled.run(0, *states, *values[:-1])
             return list(results[:count]), list(results[count:])
 
@@ -214,7 +216,7 @@ class BodyRun:
         structure = [_initial(step), frames, step.program.externals, [step.seed]]
         recorded = recorded_step(step, None) if step.recorder.recorded else None
 
-        def run(*flat: Any) -> list[Any]:
+        def run(*flat: RawTensor) -> list[RawTensor]:
             values = iter(flat)
             initial, all_frames, externals, [seed] = map_leaves(lambda leaf: next(values), structure)
             inspection = current_inspection()
@@ -261,21 +263,21 @@ def _take_choices(step: TracedStep, outcome: Outcome) -> None:
         step.hypotheses.take(choices)
 
 
-def _initial(step: TracedStep) -> list[Any]:
+def _initial(step: TracedStep) -> list[RawTensor]:
     return [carry.initial for carry in step.carried]
 
 
-def _stacked(step: TracedStep, taken: Sequence[list[Any]]) -> list[Any]:
+def _stacked(step: TracedStep, columns: Sequence[list[RawTensor]]) -> list[RawTensor]:
     """Stacks each output over all steps; without steps, an empty tensor of its shape."""
     backend = step.backend
 
-    def stack(values: list[Any], traced: Traced) -> Any:
+    def stack(values: list[RawTensor], traced: Traced) -> RawTensor:
         if values:
             return backend.stack_raw(values)
         shape = backend.get_shape_tuple_raw(traced.plain._raw)
         return backend.full_raw([0, *shape], 0, traced.dtype, traced.device)
 
-    return [stack(values, traced) for values, (traced, _) in zip(taken, step.outputs, strict=True)]
+    return [stack(values, traced) for values, (traced, _) in zip(columns, step.outputs, strict=True)]
 
 
 def _failure_after(error: BaseException, hoist: Hoist | None, step: TracedStep, outcome: Outcome) -> Failure:
@@ -328,8 +330,8 @@ class Results(NamedTuple):
     position of its call on the tape of the loop around it. run: the recorded run, if there is one.
     """
 
-    final: Sequence[Any]
-    stacked: Sequence[Any]
+    final: Sequence[RawTensor]
+    stacked: Sequence[RawTensor]
     position: int = 0
     run: Run | None = None
 
@@ -339,7 +341,9 @@ def settle(loop: Loop, step: TracedStep, results: Results) -> Size:
     final = [_final(carry, raw) for carry, raw in zip(step.carried, results.final, strict=True)]
     size = _steps_taken(loop, step, final)
     outputs = [
-        _output(step, pair, _in_final_order(step, pair, raw)[: size.max], size)
+        _output(
+            step, pair, (raw if step.hypotheses is None else step.hypotheses.resolved(raw, *pair))[: size.max], size
+        )
         for pair, raw in zip(step.outputs, results.stacked, strict=True)
     ]
     for place in step.last_places:
@@ -377,11 +381,6 @@ def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size:
     if step.recorder.recorded and run is not None and isinstance(run.replay, Replay):
         nan_finder = partial(first_nan, run.replay)
     return hypotheses.searched(ended, size, step.include_eos, step.limit, nan_finder, run)
-
-
-def _in_final_order(step: TracedStep, pair: tuple[Traced, Tensor], raw: RawTensor) -> Any:
-    """A stacked output; that of a search by its final hypotheses."""
-    return raw if step.hypotheses is None else step.hypotheses.resolved(raw, *pair)
 
 
 def _in_outer_body(
@@ -451,7 +450,7 @@ def _refuse_empty(step: TracedStep, carried: Carried, size: Size) -> None:
         )
 
 
-def reaching(step: TracedStep, results: Sequence[Any]) -> list[object]:
+def reaching(step: TracedStep, results: Sequence[RawTensor]) -> list[object]:
     """The results, connected so that a gradient of 0 reaches all tensors that the steps would have read.
 
     All parameters then have a gradient, which distributed training waits for in every process.

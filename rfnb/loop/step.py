@@ -6,8 +6,8 @@ what `execute` makes of them. `FrameInput` gives each step one frame."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from rfnb.backend.base.tape import Call, External, Tape, Var, current_tape, untaped
+from rfnb.backend.base.tape import Call, External, Stream, Tape, Var, current_tape, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size, frame_numbers
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import MeasuredLoop, Meter
 from rfnb.core.ground.default import has_fractions
-from rfnb.core.ground.scope import current_meter
+from rfnb.core.ground.scope import current_meter, within
 from rfnb.core.ground.source import NO_BLOCK, Block, Source
-from rfnb.core.tensor.tensor import Tensor, tensor_of
-from rfnb.loop.program import Compiled, Program, Schedule
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
+from rfnb.loop.program import Compiled, Program, Schedule, map_references
 from rfnb.ops.math import where
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Pending, Traced
@@ -36,11 +36,10 @@ from rfnb.trace.run.random_numbers import OwnNumbers
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.loop.body.hypotheses import Hypotheses
+    from rfnb.loop.body.hypotheses import Hypotheses, SearchPlan
     from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.ends import EndedMask
     from rfnb.loop.replay.replay import EnclosingCall
-    from rfnb.loop.steps.beams import SearchPlan
     from rfnb.loop.steps.explain import ExplanationData
     from rfnb.loop.steps.hoist import DeferredGradients
     from rfnb.trace.run.run import Run
@@ -67,7 +66,7 @@ class Carried:
     kind: Kind
     before: Any
     var: Var
-    initial: Any = None
+    initial: RawTensor = None
     starts_empty: bool = False
 
 
@@ -206,12 +205,12 @@ class Unstacked(NamedTuple):
     axis: Dim
     repeat: bool
 
-    def frames(self, backend: type[Backend], source: Tensor, limit: Size) -> Sequence[Any]:
+    def frames(self, backend: type[Backend], source: Tensor, limit: Size) -> Sequence[RawTensor]:
         """All frames as raw tensors."""
         source = _without_padding(backend, source, self.axis, self.repeat)
-        return backend.frames_raw(source._raw, source.axis(self.axis))
+        return backend.unstack_raw(source._raw, source.axis(self.axis))
 
-    def all_frames(self, backend: type[Backend], source: Tensor, limit: Size, steps: int) -> Any:
+    def all_frames(self, backend: type[Backend], source: Tensor, limit: Size, steps: int) -> RawTensor:
         """All frames as one raw tensor. [steps, …]"""
         source = _without_padding(backend, source, self.axis, self.repeat)
         place = source.axis(self.axis)
@@ -231,11 +230,11 @@ class Unstacked(NamedTuple):
 class StepNumber(NamedTuple):
     """The number of each step, 0, 1, …"""
 
-    def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[Any]:
+    def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[RawTensor]:
         """All numbers as raw tensors."""
         return StepNumbers(backend)
 
-    def all_frames(self, backend: type[Backend], source: None, limit: Size, steps: int) -> Any:
+    def all_frames(self, backend: type[Backend], source: None, limit: Size, steps: int) -> RawTensor:
         """All numbers as one raw tensor. [steps]"""
         return backend.range_raw(steps, "int64", None)
 
@@ -296,7 +295,7 @@ def _zeros_if_empty(backend: type[Backend], frames: Tensor, size: Size) -> Tenso
     return zeroed
 
 
-class StepNumbers(Sequence[Any]):
+class StepNumbers(Sequence[RawTensor]):
     """The numbers of the steps as raw tensors, each created on access: the number of steps may not be known."""
 
     def __init__(self, backend: type[Backend]):
@@ -318,8 +317,8 @@ def has_steps(axis: Dim) -> bool:
 class Outcome:
     """What a loop computed. kept: states of the steps before; states: the states after the last step."""
 
-    states: tuple[Any, ...]
-    outputs: list[list[Any]]
+    states: tuple[RawTensor, ...]
+    outputs: list[list[RawTensor]]
     steps: int = 0
     kept: StateHistory | None = None
     error: BaseException | None = None
@@ -330,14 +329,9 @@ class Outcome:
 _replaying: ContextVar[bool] = ContextVar("rfnb_replaying", default=False)
 
 
-@contextmanager
-def replaying() -> Iterator[None]:
+def replaying() -> AbstractContextManager[None]:
     """Steps that run in this context have no effects: they compute results only."""
-    token = _replaying.set(True)
-    try:
-        yield
-    finally:
-        _replaying.reset(token)
+    return within(_replaying, True)
 
 
 def is_replaying() -> bool:
@@ -359,19 +353,19 @@ class Bindings:
         call: that of the user's function, if the run is recorded.
     """
 
-    frames: Sequence[Sequence[Any]]
-    externals: Sequence[Any]
+    frames: Sequence[Sequence[RawTensor]]
+    externals: Sequence[RawTensor]
     seed: int
     limit: Size
     frames_size: Size | None
-    given: Mapping[int, Mapping[Var, Any]] = field(default_factory=dict)
+    given: Mapping[int, Mapping[Var, RawTensor]] = field(default_factory=dict)
     call: EnclosingCall | None = None
 
 
 def execute(
     step: Step | DeferredGradients,
     bindings: Bindings,
-    initial: Sequence[Any],
+    initial: Sequence[RawTensor],
     *,
     record: bool,
     stack: bool = True,
@@ -439,14 +433,14 @@ def execute(
 
 
 def _recomputed(
-    backend: type[Backend], first: Compiled, again: Compiled, part: range, states: Sequence[Any], inputs: Sequence[Any],
-    outputs: Sequence[Callable[[Any], None]], over: Any, keep: Any,
+    backend: type[Backend], first: Compiled, again: Compiled, part: range, states: Sequence[RawTensor],
+    inputs: Sequence[RawTensor], outputs: Sequence[Callable[[RawTensor], None]], over: Any, keep: Any,
 ) -> tuple[object, ...]:  # fmt: skip
     """`first.run(part, …)`, whose values `again` computes again in the backward pass."""
     runs = [partial(first.run, keep=keep)]
 
-    def steps(*states: Any) -> tuple[Any, ...]:
-        rows: list[list[Any]] = [[] for _ in outputs]
+    def steps(*states: RawTensor) -> tuple[RawTensor, ...]:
+        rows: list[list[RawTensor]] = [[] for _ in outputs]
         run = runs.pop() if runs else partial(again.run, keep=lambda states: None)
         return *run(part, states, inputs, [row.append for row in rows], over), rows
 
@@ -516,16 +510,16 @@ def mixed_seed(seed: int, stream: int, step: int) -> int:
 
 
 def compile_step(
-    step: Step, bindings: Bindings, wanted: Sequence[Var | External], given: Sequence[Var] = ()
+    step: Step, bindings: Bindings, targets: Sequence[Var | External], given: Sequence[Var] = ()
 ) -> Compiled:
-    """Compiles a step that gives `wanted` and has no effects. given: values that are further inputs of it."""
+    """Compiles a step that gives `targets` and has no effects. given: values that are further inputs of it."""
     program = step.program.with_given(given) if given else step.program
     numbers = OwnNumbers() if program.may_do_anything else nullcontext()
     compiled = program.compile(
-        wanted, generators(step.backend, bindings.seed, program.stream_devices), bindings.externals, effects=False
+        targets, generators(step.backend, bindings.seed, program.stream_devices), bindings.externals, effects=False
     )
 
-    def without_effects(*given: Any) -> tuple[Any, ...]:
+    def without_effects(*given: RawTensor) -> tuple[RawTensor, ...]:
         with replaying(), numbers:
             return compiled.run(*given)
 
@@ -544,10 +538,10 @@ class StateHistory:
     fresh: where the steps append their states, about `room` of them; `take` then keeps every `every`-th.
     """
 
-    def __init__(self, backend: type[Backend], initial: Sequence[Any]):
+    def __init__(self, backend: type[Backend], initial: Sequence[RawTensor]):
         self.every, self.room = 1, 1
         self.states = [tuple(_initial_state(backend, state) for state in initial)]
-        self.fresh: list[tuple[Any, ...]] = []
+        self.fresh: list[tuple[RawTensor, ...]] = []
         self.bytes = 0  # of the states, once some are taken
         self._backend, self._steps = backend, 0
 
@@ -565,7 +559,7 @@ class StateHistory:
         self.bytes = n_bytes
 
 
-def held_bytes(backend: type[Backend], states: Sequence[Sequence[Any]]) -> int:
+def held_bytes(backend: type[Backend], states: Sequence[Sequence[RawTensor]]) -> int:
     """The bytes of all storages that hold the states; an estimate if there are many states."""
     picked = states[:: -max(1, len(states) // SAMPLED_STATES)]  # from the last: of growing states, the large ones
     raws, sizes = _storages(backend, picked)
@@ -574,19 +568,19 @@ def held_bytes(backend: type[Backend], states: Sequence[Sequence[Any]]) -> int:
     return sum(sizes.values()) * len(states) // max(1, len(picked))
 
 
-def _storages(backend: type[Backend], states: Sequence[Sequence[Any]]) -> tuple[int, dict[object, int]]:
+def _storages(backend: type[Backend], states: Sequence[Sequence[RawTensor]]) -> tuple[int, dict[object, int]]:
     raws = [raw for row in states for raw in row if not isinstance(raw, int | None)]
     return len(raws), dict(map(backend.storage_raw, raws))
 
 
-def _initial_state(backend: type[Backend], state: Any) -> object:
+def _initial_state(backend: type[Backend], state: RawTensor) -> object:
     """An initial state as it is now: a reference, or a copy if it is a parameter, which training changes."""
     if isinstance(state, int | None):
         return state
     return backend.snapshot_raw(state) if backend.is_leaf_raw(state) else backend.alias_raw(state)
 
 
-def detached(backend: type[Backend], states: Sequence[Any]) -> tuple[object, ...]:
+def detached(backend: type[Backend], states: Sequence[RawTensor]) -> tuple[object, ...]:
     """States or frames, without their autograd graph."""
     needs, alias = backend.needs_gradient_raw, backend.alias_raw
     return tuple([s if s is None or type(s) is int or not needs(s) else alias(s) for s in states])
@@ -605,7 +599,7 @@ class Inspection:
 
     runs: list[Run] | None = None
     wanted: Collection[Var] = ()
-    values: dict[Var, Any] = field(default_factory=dict)
+    values: dict[Var, RawTensor] = field(default_factory=dict)
 
 
 _inspection: ContextVar[Inspection | None] = ContextVar("rfnb_inspection", default=None)
@@ -616,14 +610,9 @@ def current_inspection() -> Inspection | None:
     return _inspection.get()
 
 
-@contextmanager
-def inspecting(inspection: Inspection | None) -> Iterator[None]:
+def inspecting(inspection: Inspection | None) -> AbstractContextManager[None]:
     """Steps that run in this context store what they find in `inspection`."""
-    token = _inspection.set(inspection)
-    try:
-        yield
-    finally:
-        _inspection.reset(token)
+    return within(_inspection, inspection)
 
 
 # -- meters
@@ -658,29 +647,20 @@ def metered(program: Program, loop: MeasuredLoop | None) -> Program:
     return measured
 
 
-def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None, made: dict[int, tuple[Node, Any, Any]]) -> Call:
+def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None, results: dict[int, tuple[Node, Any, Any]]) -> Call:
     if meter.times:
         return call if call.node is None else replace(call, fn=meter.timed(call.fn, call.node))
     places = [(-1, call.result)] if call.result is not None else list(call.parts)
-    values = {place: made[var] for place, var in places if var in made}
+    values = {place: results[var] for place, var in places if var in results}
     return replace(call, fn=meter.watched(call.fn, values, loop)) if values and loop is not None else call
 
 
-def one_step(calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]) -> None:
+def one_step(calls: Sequence[Call], values: Sequence[RawTensor], externals: Sequence[RawTensor]) -> None:
     """Computes calls on the traced frame."""
 
-    def value(tree: Any) -> Any:
-        kind = type(tree)
-        if kind is Var:
-            return values[tree.number]
-        if kind is External:
-            return externals[tree.number]
-        if kind is slice:
-            return slice(value(tree.start), value(tree.stop), value(tree.step))
-        if kind is tuple or kind is list:
-            return kind([value(part) for part in tree])
-        return {key: value(part) for key, part in tree.items()} if kind is dict else tree
+    def value(read: Var | External | Stream) -> RawTensor:
+        return read if type(read) is Stream else (values if type(read) is Var else externals)[read.number]
 
     with untaped():
         for call in calls:
-            call.fn(*value(call.args), **value(call.kwargs))
+            call.fn(*map_references(value, call.args), **map_references(value, call.kwargs))

@@ -78,6 +78,17 @@ class NetworkDims:
         """The dim of frames of this fixed size, which is none of `taken`."""
         return mark_time(self.of(size) if isinstance(size, Dim) else self._nth(self._times, size, "time", taken))
 
+    def axis(self, size: int | Dim, taken: Iterable[Dim] = (), *, feature: bool) -> Dim:
+        """The dim of features, or of another axis, of this size."""
+        return (self.feature if feature else self.static)(size, taken)
+
+    def shape(self, sizes: Sequence[int | Dim], taken: Iterable[Dim] = (), *, feature: bool = True) -> list[Dim]:
+        """Different dims of these sizes, none of `taken`. feature: whether the last one counts features."""
+        dims: list[Dim] = []
+        for i, size in enumerate(sizes, start=1):
+            dims.append(self.axis(size, [*taken, *dims], feature=feature and i == len(sizes)))
+        return dims
+
     def instead(self, old: Dim, size: int | Dim, x: Tensor, taken: Iterable[Dim] = ()) -> Dim:
         """The dim of this size in the place of another one of `x`: of features, of frames, or of anything else."""
         neighbours = [*(dim for dim in x.dims if dim is not old), *taken]
@@ -178,7 +189,7 @@ class NetworkDims:
             raise DimError(f"there is no axis {described!r}", got=show_dims(template.dims), hint=hint)
         return tuple(dims[i] for i in axes)
 
-    def one(self, described: Any, template: Tensor, *, numbers: bool = True) -> Dim:
+    def one(self, described: object, template: Tensor, *, numbers: bool = True) -> Dim:
         """The only axis that a description means. Raises DimError if there is none, or more than one."""
         dims = self.find(described, template, numbers=numbers)
         if len(dims) != 1:
@@ -189,6 +200,16 @@ class NetworkDims:
 
 _GROUPS = ("except_batch", "except_time", "spatial", "static", "dyn", "*")
 """Descriptions that may mean no axis."""
+
+
+def without(x: Tensor, *dims: Dim | None) -> list[Dim]:
+    """The dims of a tensor, some left out."""
+    return [dim for dim in x.dims if dim not in dims]
+
+
+def with_last(order: Sequence[Dim], *last: Dim | None) -> list[Dim]:
+    """An order of dims in which those of `last` that it has come last."""
+    return [*(dim for dim in order if dim not in last), *(dim for dim in last if dim in order)]  # type: ignore[list-item]
 
 
 def time_of(template: Tensor) -> Dim | None:

@@ -1,9 +1,12 @@
-"""What a constructed net consists of: nodes for layers, data keys and values of loops; their templates and options."""
+"""What a constructed net consists of: nodes for layers, data keys and values of loops; their templates and options.
+
+Parameters of a network: by variable name, so that layers can share them; and as a dict by layer.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,14 +21,14 @@ from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
-from rfnb.errors import NetworkError
+from rfnb.errors import NetworkError, ParameterError
 from rfnb.netdict import options as _options
 from rfnb.netdict.axes import NetworkDims, broadcast
 from rfnb.netdict.extern_data import DataKey
 from rfnb.netdict.layer import Layer, SteppingLayer, layer_by_class, nets_inside
+from rfnb.netdict.layer_call import with_priorities
 from rfnb.netdict.losses import LayerLoss
-from rfnb.netdict.params import reused_layers
-from rfnb.netdict.resolve import Scope, names_of_operands, names_of_sources, places_of
+from rfnb.netdict.resolve import EXTRA, Scope, names_of_operands, names_of_sources, places_of
 from rfnb.netdict.spec import COMMON, IGNORED, CommonOptions
 from rfnb.netdict.versions import holds
 
@@ -85,6 +88,16 @@ class NetNode:
         """The paths of all values that its own is computed from, in the same step."""
         owner = (self.of,) if self.kind in ("part", "frame") and self.of else ()
         return (*self.sources, *self.inputs.values(), *owner)
+
+    @property
+    def needs_ever(self) -> tuple[str, ...]:
+        """The paths of `needs`, and of what it needs of the step before."""
+        return (*self.needs, self.of) if self.kind == "previous" else self.needs
+
+    @property
+    def loops(self) -> list[RecNet]:
+        """The loops that it stands in, from the inside."""
+        return [] if self.loop is None else self.loop.chain
 
 
 def stepping(node: NetNode) -> SteppingLayer:
@@ -172,21 +185,17 @@ def variable_scope(scope: Scope, name: str, given: str | None) -> str:
 
 def is_trainable(scope: Scope) -> bool:
     """Whether no layer around the net says that its parameters are not trained."""
-    outer = scope
-    while outer.parent is not None:
-        if outer.options_of_subnet().get("trainable") is False:
-            return False
-        outer = outer.parent
-    return True
+    nets = [net for net in scope.chain if net.parent is not None]
+    return all(net.options_of_subnet().get("trainable") is not False for net in nets)
 
 
-def _given(described: Mapping[str, Any], option: str) -> bool:
+def _given(described: Mapping[str, object], option: str) -> bool:
     """Whether a net dict sets an option; what has no truth, such as an array, counts, and is an error later."""
     value = described.get(option)
     return bool(value) if isinstance(value, int | str | None) else True
 
 
-def ends_of(layers: Mapping[str, Any], *, search: bool = False, evaluate: bool = True) -> list[str]:
+def ends_of(layers: Mapping[str, object], *, search: bool = False, evaluate: bool = True) -> list[str]:
     """The layers that are constructed for their own sake, sorted: outputs, and those with a loss."""
     ends = []
     for name, described in layers.items():
@@ -250,7 +259,7 @@ CHANGES = {"dropout": "param_dropout", "min_ndim": "param_dropout_min_ndim", "no
 """By field of `Changes`, the option for it, which the config may have too."""
 
 
-def class_of(described: Mapping[str, Any]) -> type[Layer]:
+def class_of(described: Mapping[str, object]) -> type[Layer]:
     """The class of a layer: `rec` with a net dict as its unit has one of its own."""
     name = described["class"]
     is_net = isinstance(name, str) and name == "rec" and isinstance(described.get("unit"), Mapping)
@@ -281,7 +290,7 @@ def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
     return places_of(scope, names.values())
 
 
-def known_options(cls: type[Layer], described: Mapping[str, Any]) -> dict[str, Any]:
+def known_options(cls: type[Layer], described: Mapping[str, object]) -> dict[str, Any]:
     """The options that a net dict gives. Raises NetworkError for one that is unknown, missing, or of another kind."""
     values = {name: value for name, value in described.items() if name not in ("class", "from")}
     for name in list(values):
@@ -334,7 +343,7 @@ def _matched(
     return sources
 
 
-def set_options(layer: Layer, given: Mapping[str, Any], builder: Builder, source: Tensor | None) -> None:
+def set_options(layer: Layer, given: Mapping[str, object], builder: Builder, source: Tensor | None) -> None:
     """Sets what a net dict gives, with Dims for the axes of its source: fields of the layer, and the common options."""
     axes, numbers = builder.axes, not holds("axes are no numbers", builder.version)
     options: dict[str, Any] = {}
@@ -382,7 +391,7 @@ LAYERS = 1_000_000
 """The most layers of a net, where a dict that stands at several places counts at each."""
 
 
-def check_net(net_dict: Mapping[str, Any]) -> None:
+def check_net(net_dict: Mapping[str, object]) -> None:
     """Raises NetworkError if a name is not a string, or if nets are nested without end."""
     sizes: dict[int, tuple[int, int]] = {}  # by net: how deep nets are nested in it, and its layers
     open_nets: dict[int, str] = {}
@@ -422,7 +431,7 @@ def _nets_in(path: str, net: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[A
                 yield f"{path}{name}/", described[option]
 
 
-def check_call(layer: Layer, sources: Sequence[Tensor], inputs: Mapping[str, str], given: Mapping[str, Any]) -> None:
+def check_call(layer: Layer, sources: Sequence[Tensor], inputs: Mapping[str, str], given: Mapping[str, object]) -> None:
     """Raises NetworkError if a layer gets another number of sources than it takes, or if an option names no layer."""
     parameters = inspect.signature(layer.compute).parameters.values()
     kinds = {name: option.kind for name, option in layer.options.items()}
@@ -438,3 +447,125 @@ def check_call(layer: Layer, sources: Sequence[Tensor], inputs: Mapping[str, str
         number = f"{minimum}" if maximum == minimum else f"{minimum} to {maximum}" if maximum else f"{minimum} or more"
         expected = f"{number} source{'s' if number != '1' else ''}"
         raise NetworkError("from names too few or too many sources", got=len(sources), expected=expected)
+
+
+class NetworkVariables:
+    """The parameters by variable name: two layers with the same name scope share them."""
+
+    def __init__(self, device: str | None = None) -> None:
+        self.device = device
+        self.found: dict[str, Parameter] = {}
+
+    def get(self, name: str, dims: Sequence[Dim], initial: object, *, trainable: bool) -> Parameter:
+        """The parameter with this variable name, made if there is none. Raises ParameterError if its shape differs."""
+        dims = with_priorities(dims)
+        if name not in self.found:
+            self.found[name] = Parameter(dims, initial=initial, trainable=trainable, device=self.device)
+        check_shape(name, self.found[name], dims)
+        return self.found[name]
+
+
+def outputs_as_parameters(reused: object) -> dict[str, str]:
+    """By the names of parameters, the layers whose outputs stand for them, as `reuse_params` says.
+
+    >>> from rfnb.netdict.build import outputs_as_parameters
+    >>> outputs_as_parameters({"map": {"W": {"layer_output": "embedding"}, "b": None}})
+    {'W': 'embedding'}
+    """
+    entries = reused.get("map") if isinstance(reused, Mapping) else None
+    layers = {name: entry.get("layer_output") for name, entry in (entries or {}).items() if isinstance(entry, Mapping)}
+    return {name: reference for name, reference in layers.items() if reference is not None}
+
+
+def reused_layers(reused: object) -> list[str]:
+    """All layers that `reuse_params` names."""
+    if not isinstance(reused, Mapping):
+        return [reused] if isinstance(reused, str) else []
+    entries = [reused, *(entry for entry in reused.get("map", {}).values() if isinstance(entry, Mapping))]
+    named = [entry.get(key) for entry in entries for key in ("reuse_layer", "layer_output")]
+    return list(dict.fromkeys(name for name in named if isinstance(name, str)))
+
+
+def layer_of_parameter(reused: Any, name: str) -> str | None:
+    """The layer whose parameter of this name a layer uses, as its `reuse_params` says; None: it has its own.
+
+    reused: the name of a layer, or {"reuse_layer": name}, or {"map": {parameter: {"reuse_layer": name} or None}}.
+    """
+    if not isinstance(reused, Mapping):
+        return reused
+    entry = reused.get("map", {}).get(name) if "map" in reused else reused
+    return entry.get("reuse_layer") if isinstance(entry, Mapping) else entry
+
+
+def check_shape(name: str, parameter: Parameter, dims: Sequence[Dim]) -> None:
+    """Raises ParameterError if a shared parameter does not have the sizes that a layer needs."""
+    got, expected = ([dim.dimension for dim in axes] for axes in (parameter.dims, dims))
+    if got != expected:
+        raise ParameterError(f"{name} is shared, but has another shape", got=got, expected=expected)
+
+
+def set_values(
+    layers: Mapping[str, Layer],
+    values: Mapping[str, Mapping[str, Any]],
+    *,
+    variables: Mapping[str, Parameter],
+    ignore_non_existing: bool = False,
+    ignore_wrong_shape: bool = False,
+) -> None:
+    """Sets parameters by layer and name. Raises ParameterError, which lists all that does not fit; then none is set.
+
+    variables: by variable name. A layer with a net has the parameters in it too, by the ends of these: "s/rec/W_re".
+    """
+    wrong, assignments = [], []
+    for path, arrays in values.items():
+        path = path.replace("prev:", "")  # the layer whose output of the step before some name of it means
+        if path not in layers and arrays and all(f"{path}/{name}" in variables for name in arrays):
+            parameters = {name: variables[f"{path}/{name}"] for name in arrays}  # of a layer inside of a unit
+        elif path in layers:
+            parameters = {**_params_inside(layers, path, variables, arrays), **layers[path].params}
+        else:
+            if not ignore_non_existing:
+                wrong.append(f"there is no layer {path!r}; {did_you_mean(path, layers) or ''}".rstrip("; "))
+            continue
+        for name, array in arrays.items():
+            if name not in parameters:
+                near = did_you_mean(name, parameters) or f"it has {', '.join(parameters) or 'none'}"
+                wrong.append(f"{path} has no parameter {name!r}; {near}")
+                continue
+            shape, expected = tuple(np.shape(array)), tuple(dim.dimension for dim in parameters[name].dims)
+            if shape == expected:
+                assignments.append((parameters[name], array))
+            elif not ignore_wrong_shape:
+                wrong.append(f"{path}/{name} has the shape {expected}, not {shape}")
+    if wrong:
+        fault = (
+            f"set_param_values_by_dict: {len(wrong)} {'parameter does' if len(wrong) == 1 else 'parameters do'} not fit"
+        )
+        raise ParameterError(fault, got="\n".join(wrong[:20]), hint="nothing was set")
+    for parameter, array in assignments:
+        parameter.assign(np.asarray(array).astype(parameter.dtype))
+
+
+def _params_inside(
+    layers: Mapping[str, Layer], path: str, variables: Mapping[str, Parameter], names: Iterable[str]
+) -> dict[str, Parameter]:
+    """The parameters of layers inside of a layer that these names mean, which are ends of their variable names."""
+    short_names = [name for name in names if "/" in name and name not in layers[path].params]
+    if not short_names:
+        return {}
+    ids = {id(x) for key, layer in layers.items() if key.startswith(f"{path}/") for x in layer.params.values()}
+    full_names = sorted((name for name, x in variables.items() if id(x) in ids), key=len)
+    ends = {key: next((name for name in full_names if name.endswith(f"/{key}")), None) for key in short_names}
+    return {key: variables[name] for key, name in ends.items() if name is not None}
+
+
+def values_of(layers: Mapping[str, Layer]) -> dict[str, dict[str, np.ndarray]]:
+    """The values of all parameters, by layer and name; a shared one once, with additional nets last."""
+    ids: set[int] = set()
+    values: dict[str, dict[str, np.ndarray]] = {}
+    for path, layer in sorted(layers.items(), key=lambda item: EXTRA.match(item[0]) is not None):
+        for name, parameter in layer.params.items():
+            if id(parameter) not in ids:
+                ids.add(id(parameter))
+                values.setdefault(path, {})[name] = parameter.numpy().copy()
+    return values

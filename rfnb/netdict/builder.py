@@ -24,15 +24,19 @@ from rfnb.netdict import options as _options
 from rfnb.netdict.axes import declared_order
 from rfnb.netdict.build import (
     NetNode,
+    NetworkVariables,
     check_call,
+    check_shape,
     class_of,
     ends_of,
     is_trainable,
     join,
     known_options,
+    layer_of_parameter,
     named_layers,
     on_meta,
     origin_of,
+    outputs_as_parameters,
     set_options,
     template_of,
     value_of,
@@ -53,7 +57,6 @@ from rfnb.netdict.layer_call import (
 from rfnb.netdict.loops.build import Loops
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.losses import loss_by_name
-from rfnb.netdict.params import NetworkVariables, check_shape, layer_of_parameter, outputs_as_parameters
 from rfnb.netdict.resolve import EXTRA, STEP, Scope, in_circle, names_of_sources, sources_of
 from rfnb.netdict.spec import LayerSpec
 from rfnb.netdict.versions import holds
@@ -91,7 +94,7 @@ def deep_calls(layers: int) -> Iterator[None]:
                 sys.setrecursionlimit(_usual[0])
 
 
-def layers_in_loops(described: Any, *, inside: bool = False) -> int:
+def layers_in_loops(described: object, *, inside: bool = False) -> int:
     """How many layers of a net dict are constructed by nested calls: those of recurrent nets, and what is in them."""
     if not isinstance(described, Mapping):
         return 0
@@ -129,7 +132,7 @@ class Builder:
 
     # -- which layers
 
-    def construct(self, net_dict: Mapping[str, Any], names: Iterable[str]) -> None:
+    def construct(self, net_dict: Mapping[str, object], names: Iterable[str]) -> None:
         """Constructs these layers, all that they need, and the outputs and losses in subnetworks that are used."""
         self._add(net_dict)
         for name, described in net_dict.items():
@@ -141,11 +144,11 @@ class Builder:
         with deep_calls(layers_in_loops(self.scope.layers)):
             self._construct(names)
 
-    def _add(self, net_dict: Mapping[str, Any]) -> None:
+    def _add(self, net_dict: Mapping[str, object]) -> None:
         self.scope.layers, self.every_layer = {**self.scope.layers, **net_dict}, None
         self.takes_logs |= "safe_log" in repr(net_dict)
 
-    def construct_one(self, net_dict: Mapping[str, Any], name: str) -> str:
+    def construct_one(self, net_dict: Mapping[str, object], name: str) -> str:
         """Constructs one layer, "a/b" of a subnetwork for example, and all that it needs. Returns its path."""
         self._add(net_dict)
         with deep_calls(layers_in_loops(self.scope.layers)):
@@ -309,7 +312,7 @@ class Builder:
             self._attach(scope.parent, scope.name, class_of(described)(self._spec(path, described)))
         return self.modules[path]
 
-    def _spec(self, path: str, described: Mapping[str, Any], loop: RecNet | None = None) -> LayerSpec:
+    def _spec(self, path: str, described: Mapping[str, object], loop: RecNet | None = None) -> LayerSpec:
         """What is decided before a layer has options. loop: the recurrent net that it stands in."""
         return LayerSpec(
             path, self.version, described=described, pool=self.axes, config=self.config, loop=loop,
@@ -325,7 +328,7 @@ class Builder:
         setattr(owner, attribute, layer)
         self.modules[scope.path + name] = layer
 
-    def _build(self, scope: Scope, path: str, described: Mapping[str, Any], owner: Scope) -> NetNode:
+    def _build(self, scope: Scope, path: str, described: Mapping[str, object], owner: Scope) -> NetNode:
         """Constructs a layer, and attaches it to its owner."""
         cls, original = class_of(described), described
         described = cls.rewritten(described)
@@ -401,7 +404,7 @@ class Builder:
         if common.batch_norm:
             options = {} if common.batch_norm is True else common.batch_norm
             normalized = BatchNormCall.of(layer, node.template, options)
-        layer.site = None
+        del layer.site
         if not layer.takes_sources:
             node.sources, node.unused = (), node.sources
             layer.decide(renamed=())
@@ -427,7 +430,7 @@ class Builder:
         out, node.state = layer.step(layer.first_state(*prepared, **inputs), *prepared, **inputs)
         return out
 
-    def sources(self, cls: type[Layer], described: Mapping[str, Any], scope: Scope, path: str) -> list[str]:
+    def sources(self, cls: type[Layer], described: Mapping[str, object], scope: Scope, path: str) -> list[str]:
         """The paths of the sources of a layer; in a loop, those from the step before come last."""
         sourceless = cls.traits.sourceless
         default = None if sourceless or holds("from is required", self.version) else "data"
@@ -488,7 +491,7 @@ class Builder:
         trainable = layer.spec.common.trainable and is_trainable(scope)
         reused = given.get("reuse_params")
 
-        def new(name: str, dims: Sequence[Dim], initial: Any) -> Tensor:
+        def new(name: str, dims: Sequence[Dim], initial: object) -> Tensor:
             if (key := f"parameter {name}") in inputs:
                 changes.given[name] = key, (pairs := renaming(inputs[key], dims))
                 with on_meta():

@@ -22,6 +22,7 @@ from rfnb.core.vocab import Vocab
 from rfnb.errors import DataNotFound, DimError, NetworkError
 from rfnb.netdict.axes import NetworkDims
 from rfnb.netdict.options import REQUIRED, Option, checked
+from rfnb.netdict.resolve import entry_of
 from rfnb.ops.collate import BatchEntry, Collate
 from rfnb.ops.convert import convert_to_tensor
 
@@ -243,10 +244,7 @@ class ExternData:
 
     def _described(self, key: str, given: dict[str, Any]) -> DataKey:
         for name, value in given.items():
-            if name not in KINDS:
-                fault, hint = f"extern_data {key!r}: unknown option {name!r}", did_you_mean(name, KINDS)
-                raise NetworkError(fault, expected=", ".join(KINDS), hint=hint)
-            _check(key, name, value, *KINDS[name])
+            _check(key, name, value, *entry_of(KINDS, name, f"extern_data {key!r}: unknown option {name!r}"))
         for entry in given.get("dim_tags") or ():
             _check(key, "an entry of dim_tags", entry, Dim, optional=False)
         for entry in given.get("shape") or ():

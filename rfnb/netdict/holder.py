@@ -64,8 +64,8 @@ class LossHolder:
         self,
         name: str | None = None,
         layer: Layer | None = None,
-        network: Any = None,
-        reduce_func: Callable[[Tensor], Any] | None = None,
+        network: object = None,
+        reduce_func: Callable[[Tensor], object] | None = None,
     ) -> LossHolder:
         """The same loss with another name, layer, or way to make a value of the losses of all frames."""
         holder = copy(self)
@@ -87,17 +87,18 @@ class LossHolder:
 
     @cached_property
     def _value(self) -> Tensor | None:
-        if self.get_only_on_eval() and self.train:
-            return reduced(self.output) * 0.0
-        with ErrorsOf(self.layer):
-            return self.loss.value(self.output, self.logits, self.target, train=self.train)
+        return self._computed(self.loss.value)
 
     @cached_property
     def _error(self) -> Tensor | None:
+        return self._computed(self.loss.error)
+
+    def _computed(self, function: Callable[..., Tensor | None]) -> Tensor | None:
+        """The loss, or the error, of each frame or sequence; 0 in training if it is for evaluation alone."""
         if self.get_only_on_eval() and self.train:
             return reduced(self.output) * 0.0
         with ErrorsOf(self.layer):
-            return self.loss.error(self.output, self.logits, self.target, train=self.train)
+            return function(self.output, self.logits, self.target, train=self.train)
 
     def get_loss_value(self) -> Tensor | None:
         """The sum of the loss, without `scale`. → {}"""

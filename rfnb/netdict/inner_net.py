@@ -263,14 +263,11 @@ class InnerBuilder(Builder):
         initial = self.first(f"{self.scope.path}{self.option}")
         net = InnerNet(self)
         net.first, net.axis, net.frames = initial, axis, frames
-        top = self.around
-        while top.parent is not None:
-            top = top.parent
         output = net.resolved(net.output)
         net.grows = self._growing(output)
         if net.grows and getattr(output.layer, "so_far", None) is None:
             self._check_kept(output)
-        texts, unit_path = set(texts_in(top.layers)), self.scope.path[len(self.around.path) :]
+        texts, unit_path = set(texts_in(self.around.root.layers)), self.scope.path[len(self.around.path) :]
         for path, node in self.nodes.items():
             name = net.called(path)
             if node.layer is None or not name:
@@ -328,7 +325,7 @@ class InnerBuilder(Builder):
         """The path of a layer or data; what is outside of the unit becomes an input of it."""
         frame = "frame:" if isinstance(reference, str) and reference.startswith("frame:") else ""
         where, name = scope.find(reference.removeprefix(frame) if frame else reference, needed_by)
-        if self._contains(where):
+        if self.scope in where.chain:
             return super().find(scope, reference, needed_by)
         previous = f"prev:{self.scope.path.removeprefix(where.path)}"
         if name.startswith(previous):
@@ -353,11 +350,6 @@ class InnerBuilder(Builder):
     def module(self, scope: Scope) -> Module:
         """The module of a net; that of the unit belongs to the outer layer."""
         return self.root if scope is self.scope else super().module(scope)
-
-    def _contains(self, scope: Scope | None) -> bool:
-        while scope is not None and scope is not self.scope:
-            scope = scope.parent
-        return scope is not None
 
     def _previous(self, name: str) -> str:
         """The path of what a layer of the unit had in the last step in which the unit was computed."""

@@ -37,29 +37,26 @@ CLASSES = {
     "basic": "linear hidden forward softmax copy dropout identity activation cast scaled_grad",
     "conv": "conv transposed_conv pool",
     "create": "constant variable range range_in_axis range_from_length seq_len_mask random rand_int random_state_init",
-    "eval": "combine eval compare switch",
-    "matmul": "dot",
+    "eval": "combine eval compare switch dot",
     "norm": "layer_norm norm batch_norm gating softmax_over_spatial",
     "rec.cell": "rec rnn_cell get_last_hidden_state",
     "rec.choice": "choice choice_get_beam_scores choice_get_src_beams decide decide_keep_beam split_batch_beam",
-    "rec.attention": "generic_attention dot_attention concat_attention gauss_window_attention",
+    "rec.attention": "generic_attention dot_attention concat_attention gauss_window_attention self_attention "
+    "cum_concat positional_encoding relative_positional_encoding",
     "rec.kenlm": "kenlm",
     "rec.twod": "twod_lstm",
     "rec.masked": "masked_computation unmask",
-    "rec.self_attention": "self_attention cum_concat",
-    "rec.position": "positional_encoding relative_positional_encoding",
-    "rec.subnet": "rec:unit get_rec_accumulated rec_last_output rec_unstack",
     "reduce": "reduce reduce_out math_norm cumsum elemwise_prod weighted_sum accumulate_mean",
     "shape": "split_dims merge_dims squeeze expand_dims swap_axes reinterpret_data length reshape transpose tile "
     "flatten_batch unflatten_batch split_batch_time",
     "slice": "slice slice_nd gather gather_nd scatter_nd",
-    "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance edit_distance_table optimal_completions",
-    "lattice": "fast_bw forced_align",
+    "loss": "loss sparse_softmax_cross_entropy_with_logits edit_distance edit_distance_table optimal_completions "
+    "fast_bw forced_align",
     "signal": "stft istft mel_filterbank",
     "run": "train_flag print hdf_dump",
     "time": "window prefix_in_time postfix_in_time pad repeat shift_axis resize time_chunking time_unchunking",
     "concat": "concat split stack top_k",
-    "wrap": "subnetwork cond",
+    "wrap": "subnetwork cond rec:unit get_rec_accumulated rec_last_output rec_unstack",
 }
 """The names of the classes in net dicts, by file."""
 
@@ -67,6 +64,8 @@ MODULES = {name: f"rfnb.netdict.layers.{file}" for file, names in CLASSES.items(
 """The full name of the module that defines the layers of a class, by class name."""
 
 
+UNDECIDED = Dim(0, name="undecided")
+"""Stands for the feature dim of a result that its dims decide."""
 LAYERS: dict[str, type[Layer]] = {}
 """The classes that were imported, by their names in net dicts."""
 
@@ -100,23 +99,32 @@ class Layer(Module):
     >>> _ = layer.LAYERS.pop("double")
 
     Attributes:
-        options: all that are declared. traits: what is true of the class.
+        options: all that are declared, `further` ones, and those `without_effect`. traits: what is true of the class.
         spec: what the construction has decided. site: what it offers; None when it is done.
         out_dim: the option, or the dim for its `n_out` or its target.
         last: what the last call leaves for others.
+        result_feature: the feature dim of the result, if the class or `setup` decides it; None: there is none.
+        result_order: the declared order of the result, if `setup` decides it.
     """
 
     layer_class: ClassVar[str | None] = None
     options: ClassVar[dict[str, Option]] = COMMON
     traits: ClassVar[Traits] = Traits()
-    out_dim: Dim | None = None
-    site: Site | None = None
+    out_dim: Dim = None  # type: ignore[assignment] # if neither `n_out` nor a target says it
+    site: Site = None  # type: ignore[assignment]
+    result_feature: Dim | None = UNDECIDED
+    result_order: Sequence[Dim] | None = None
     _made: tuple[str, ...] = ()  # the names of the parameters
 
-    def __init_subclass__(cls, *, layer_class: str | Sequence[str] = (), **traits: Any) -> None:
+    def __init_subclass__(
+        cls, *, layer_class: str | Sequence[str] = (), further: Mapping[str, Option] | None = None,
+        without_effect: str = "", **traits: Any,
+    ) -> None:  # fmt: skip
         super().__init_subclass__()
         declared = {name: option for name, option in vars(cls).items() if isinstance(option, Option)}
-        cls.options, cls.traits = {**cls.options, **declared}, replace(cls.traits, **traits)
+        ignored = dict.fromkeys(without_effect.split(), Option("value", None))
+        cls.options = {**cls.options, **(further or {}), **declared, **ignored}
+        cls.traits = replace(cls.traits, **traits)
         names = [layer_class] if isinstance(layer_class, str) else list(layer_class)
         if names:
             cls.layer_class = names[0]
@@ -156,7 +164,7 @@ class Layer(Module):
         return self.spec.pool
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
         """What a net dict gives, with the references to other layers where all classes have them."""
         return described
 
@@ -237,6 +245,11 @@ class Layer(Module):
         """The output."""
         raise NotImplementedError(f"{type(self).__name__} has no compute")
 
+    def inputs_of(self, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+        """What the options give that name layers: the outputs of these, or else numbers. inputs: those of a call."""
+        names = [name for name, option in self.options.items() if option.kind == "layer"]
+        return {name: inputs.get(name, getattr(self, name)) for name in names}
+
     @property
     def takes_target(self) -> bool:
         """Whether `compute` gets the target as the input `target`; if there are several, `target1` and so on too."""
@@ -258,13 +271,15 @@ class Layer(Module):
         return False
 
     def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The feature dim of the result: that of `compute`, else the `out_dim`, else that of the first source."""
+        """The feature dim of the result: as decided, or that of `compute`, the `out_dim`, that of the first source."""
+        if self.result_feature is not UNDECIDED:
+            return self.result_feature
         candidates = [out.feature_dim, self.out_dim, *(x.feature_dim for x in sources)]
         return next((dim for dim in candidates if isinstance(dim, Dim) and dim in out.sig.index), None)
 
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
+    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> Sequence[Dim]:
         """The declared order of the result, by default the usual one."""
-        return order
+        return order if self.result_order is None else self.result_order
 
     def names_of_dims(self) -> dict[Dim, str]:
         """Names that the layer gives to dims of its result, for axis descriptions such as `stag:name`."""
@@ -277,14 +292,13 @@ class Layer(Module):
         params = {name: attributes[name] for name in self._made if isinstance(attributes.get(name), Parameter)}
         return params if changes is None else {**params, **changes.now}  # type: ignore[dict-item]
 
-    def parameter(self, name: str, dims: Sequence[Dim], initial: Any) -> Parameter:
+    def parameter(self, name: str, dims: Sequence[Dim], initial: object) -> Parameter:
         """A parameter with this name, new or shared with another layer."""
-        assert self.site is not None
         parameter: Parameter = self.site.new_parameter(name, dims, initial)
         self.own_parameter(name, parameter)
         return parameter
 
-    def own_parameter(self, name: str, made: Any) -> None:
+    def own_parameter(self, name: str, made: object) -> None:
         """Makes a parameter one of this layer."""
         setattr(self, name, made)
         self._made = (*self._made, name)
@@ -345,7 +359,7 @@ class SteppingLayer(Layer):
         """The further outputs that belong to a state."""
         return {}
 
-    def axis_in_loop(self, given: Any, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
+    def axis_in_loop(self, given: object, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
         """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
         if self.loop is None and (given != "T" or source is None or time_of(source) is not None):
             return given
@@ -364,7 +378,7 @@ class ChoosingLayer(Layer, in_search=True):
         """The output in a step of a search."""
         raise NotImplementedError(f"{type(self).__name__} has no choose")
 
-    def choose_step(self, steps: Any, *sources: Tensor, **inputs: Tensor) -> Tensor:
+    def choose_step(self, steps: object, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output in a step of a search, from sources as they are."""
         return self.finished(self.choose(steps, *self.prepared(*sources), **inputs))
 
@@ -374,7 +388,7 @@ class LayerOfNets(Layer):
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+        cls, builder: object, scope: object, path: str, described: Mapping[str, object]
     ) -> tuple[Any, dict[str, str]]:
         """The nets, or None; and the values that they need, by names of inputs."""
         return None, {}
@@ -414,7 +428,7 @@ def joined(sources: Sequence[Tensor], out_dim: Dim | None) -> Tensor:
     return set_feature_dim(x, dim)
 
 
-def layer_by_class(name: Any) -> type[Layer]:
+def layer_by_class(name: object) -> type[Layer]:
     """The class of layers with this name in net dicts. Raises NetworkError if there is none."""
     if isinstance(name, str) and name in MODULES and name not in LAYERS:
         importlib.import_module(MODULES[name])

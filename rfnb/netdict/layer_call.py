@@ -18,7 +18,7 @@ from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError, NetworkError, RfError
-from rfnb.netdict.options import REQUIRED, Option
+from rfnb.netdict.options import REQUIRED, Option, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.dims import dim_match_priority_when_needed
 from rfnb.ops.grad import stop_gradient
@@ -146,24 +146,21 @@ def renamed(x: Tensor, pairs: Any) -> Tensor:
     return x
 
 
-OPTIONS: dict[str, object] = {
-    "momentum": None,
-    "epsilon": 1e-3,
-    "use_sample": 0.0,
-    "force_sample": False,
-    "use_std": True,
-    "use_shift": True,
-    "gamma_init": 1.0,
-    "beta_init": 0.0,
-    "masked_time": None,
-    "param_version": None,
-    "update_sample_only_in_training": None,
-    "delay_sample_update": None,
-    "update_sample_masked_time": None,
-    "fused": None,
-    "fused_bn": None,
+BATCH_NORM: dict[str, Option] = {
+    "momentum": value(None, float),
+    "epsilon": value(1e-3, float),
+    "use_sample": value(0.0, float),
+    "force_sample": value(False, bool),
+    "use_std": value(True, bool),
+    "use_shift": value(True, bool),
+    "gamma_init": value(1.0),
+    "beta_init": value(0.0),
+    "masked_time": value(None, bool),
+    "param_version": value(None, int),
+    **dict.fromkeys("update_sample_only_in_training delay_sample_update".split(), value(None)),
+    **dict.fromkeys("update_sample_masked_time fused fused_bn".split(), value(None)),  # of no effect on the values
 }
-"""The options with their defaults; None depends on the version. fused, fused_bn: of no effect on the values."""
+"""The options of batch normalization; None depends on the version."""
 
 
 @dataclass
@@ -179,11 +176,12 @@ class BatchNormCall:
     @classmethod
     def of(cls, layer: Layer, x: Tensor, given: dict[str, Any]) -> BatchNormCall:
         """Makes the parameters of the layer. x: a template. Raises NetworkError for an unknown option."""
-        unknown = [name for name in given if name not in OPTIONS]
+        unknown = [name for name in given if name not in BATCH_NORM]
         if unknown or x.feature_dim is None:
             fault = f"batch_norm: unknown option {unknown[0]!r}" if unknown else "batch_norm needs features"
-            raise NetworkError(fault, got=x.describe_dims(), expected=", ".join(OPTIONS))
-        opts = {**OPTIONS, **{name: value for name, value in given.items() if value is not None}}
+            raise NetworkError(fault, got=x.describe_dims(), expected=", ".join(BATCH_NORM))
+        opts = {name: option.default for name, option in BATCH_NORM.items()}
+        opts |= {name: value for name, value in given.items() if value is not None}
         newer = holds("batch_norm is of version 2", layer.spec.version)
         if opts["masked_time"] is None and newer:
             raise NetworkError("batch_norm: masked_time is missing", expected='"masked_time": True')
@@ -195,9 +193,7 @@ class BatchNormCall:
             f"{short}_{short}_output_" if not opts["param_version"] else ""
         )
         names = {part: f"batch_norm/{prefix}{part}" for part in ("mean", "variance", "beta", "gamma")}
-        unit_dims: list[Dim] = []
-        for _ in x.dims[1:] if opts["param_version"] < 2 else ():
-            unit_dims.append(layer.pool.static(1, unit_dims))
+        unit_dims = layer.pool.shape([1 for _ in x.dims[1:] if opts["param_version"] < 2], feature=False)
         dims = [*unit_dims, x.feature_dim]
         for part, initial in (("mean", 0.0), ("variance", 1.0)):
             layer.parameter(names[part], dims, initial).trainable = False
@@ -318,7 +314,7 @@ def _alike(a: object, b: object) -> bool:
     return isinstance(a, int | float) if isinstance(b, int | float) else isinstance(a, type(b))
 
 
-def _written(options: Mapping[str, Any]) -> str:
+def _written(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name}: {value!r:.60}" for name, value in options.items())
 
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError, NetworkError
+from rfnb.errors import DimError
 from rfnb.netdict.axes import time_of, with_dim
+from rfnb.netdict.resolve import entry_of
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.grad import stop_gradient, stop_gradient_scope
@@ -38,7 +38,7 @@ from rfnb.ops.math import (
 from rfnb.ops.reduce import log_softmax, reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
 from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
-from rfnb.search.ctc import ctc_beam
+from rfnb.search.frames import ctc_beam
 
 LOSSES: dict[str, type[LayerLoss]] = {}
 """The losses, by the names that net dicts use."""
@@ -56,6 +56,7 @@ class LayerLoss:
     inputs: Mapping[str, Tensor] = MappingProxyType({})
     layers: ClassVar[tuple[str, ...]] = ()
     needs_target: ClassVar[bool] = True
+    has_error: ClassVar[bool] = True
     by_frame: ClassVar[bool] = True  # whether the target has the length of the output
     more_labels: ClassVar[int] = 0  # how many outputs there are beside the labels of the target
     own: ClassVar[dict[str, Any]] = {}
@@ -71,12 +72,10 @@ class LayerLoss:
     def __init_subclass__(cls, *, loss: str) -> None:
         LOSSES[loss] = cls
 
-    def __init__(self, **given: Any):
+    def __init__(self, **given: object):
         options = {**self.shared, **self.own}
-        unknown = [name for name in given if name not in options]
-        if unknown:
-            hint = did_you_mean(unknown[0], options)
-            raise NetworkError(f"loss_opts: unknown option {unknown[0]!r}", expected=", ".join(options), hint=hint)
+        for name in given:
+            entry_of(options, name, f"loss_opts: unknown option {name!r}")
         self.opts = {**options, **given}
 
     def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor | None:
@@ -85,6 +84,8 @@ class LayerLoss:
 
     def error(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor | None:
         """The error of each frame or sequence: by default, whether another output is the largest. It may be None."""
+        if not self.has_error:
+            return None
         axis = feature(output)
         labels = target if target.sparse_dim is not None else reduce_argmax(as_axis(target, axis), axis=axis)
         best, correct = (_plain(x) for x in (reduce_argmax(output, axis=axis), labels))
@@ -95,9 +96,7 @@ def loss_by_name(name: str, options: dict[str, Any] | None) -> LayerLoss:
     """The loss with this name. Raises NetworkError if there is none."""
     if name not in LOSSES:
         import_module("rfnb.netdict.losses_of_layers")
-    if name not in LOSSES:
-        raise NetworkError(f"there is no loss {name!r}", expected=", ".join(LOSSES), hint=did_you_mean(name, LOSSES))
-    return LOSSES[name](**(options or {}))
+    return entry_of(LOSSES, name, f"there is no loss {name!r}")(**(options or {}))
 
 
 class CrossEntropy(LayerLoss, loss="ce"):
@@ -118,12 +117,11 @@ class CrossEntropy(LayerLoss, loss="ce"):
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         axis, smoothing = feature(output), self.opts["label_smoothing"]
-        log_p = log(maximum(output, 1e-20)) if logits is None else log_softmax(logits, axis=axis)
-        if target.sparse_dim is not None:
-            labels = set_sparse_dim(target, axis)
-            log_p_target = gather(log_p, indices=labels, axis=axis)
-        else:
+        log_p = log_of(output, logits)
+        if target.sparse_dim is None:
             return -reduce_sum(as_axis(target, axis) * log_p, axis=axis)
+        labels = set_sparse_dim(target, axis)
+        log_p_target = gather(log_p, indices=labels, axis=axis)
         value = self._smoothed(log_p, log_p_target, labels, axis, smoothing, logits) if smoothing else -log_p_target
         if self.opts["focal_loss_factor"]:  # of the target's own probability, with label smoothing too
             value = value * (1.0 - exp(log_p_target)) ** self.opts["focal_loss_factor"]
@@ -172,28 +170,24 @@ class BinaryCrossEntropy(LayerLoss, loss="bin_ce"):
 class MeanSquaredError(LayerLoss, loss="mse"):
     """The mean over the features of the squared difference."""
 
+    measure, reduced = staticmethod(square), staticmethod(reduce_mean)
+
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         axis = feature(output)
-        return reduce_mean(square(output - as_axis(target, axis)), axis=axis)
+        return self.reduced(self.measure(output - as_axis(target, axis)), axis=axis)
 
 
-class AbsoluteError(LayerLoss, loss="l1"):
+class AbsoluteError(MeanSquaredError, loss="l1"):
     """The sum over the features of the absolute difference."""
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
-        """The loss of each frame or sequence."""
-        axis = feature(output)
-        return reduce_sum(abs_(output - as_axis(target, axis)), axis=axis)
+    measure, reduced = staticmethod(abs_), staticmethod(reduce_sum)
 
 
-class MeanAbsoluteError(LayerLoss, loss="mean_l1"):
+class MeanAbsoluteError(AbsoluteError, loss="mean_l1"):
     """The mean over the features of the absolute difference."""
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
-        """The loss of each frame or sequence."""
-        axis = feature(output)
-        return reduce_mean(abs_(output - as_axis(target, axis)), axis=axis)
+    reduced = staticmethod(reduce_mean)
 
 
 class AsIs(LayerLoss, loss="as_is"):
@@ -202,11 +196,11 @@ class AsIs(LayerLoss, loss="as_is"):
     needs_target = False
     own: ClassVar[dict[str, Any]] = {"as_error": False}
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor | None:
+    def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor | None:
         """The loss of each frame or sequence."""
         return None if self.opts["as_error"] else output
 
-    def error(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor | None:
+    def error(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor | None:
         """The error of each frame or sequence."""
         return output if self.opts["as_error"] else None
 
@@ -310,6 +304,11 @@ def feature(output: Tensor) -> Dim:
     if output.feature_dim is None:
         raise DimError("the loss needs an output with features", got=output.describe_dims())
     return output.feature_dim
+
+
+def log_of(output: Tensor, logits: Tensor | None) -> Tensor:
+    """The logarithm of an output, from what went into its softmax if that is known."""
+    return log(maximum(output, 1e-20)) if logits is None else log_softmax(logits, axis=feature(output))
 
 
 def as_axis(target: Tensor, axis: Dim) -> Tensor:

@@ -11,7 +11,7 @@ from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.losses import LayerLoss, as_axis, feature, loss_by_name, on_frames_of
+from rfnb.netdict.losses import LayerLoss, as_axis, feature, log_of, loss_by_name, on_frames_of
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.grad import stop_gradient
@@ -31,7 +31,7 @@ from rfnb.ops.math import (
     where,
 )
 from rfnb.ops.random import random_uniform
-from rfnb.ops.reduce import log_softmax, reduce_logsumexp, reduce_mean, reduce_min, reduce_sum
+from rfnb.ops.reduce import reduce_logsumexp, reduce_mean, reduce_min, reduce_sum
 from rfnb.ops.shape import set_sparse_dim
 
 NEVER = -1e30
@@ -118,11 +118,11 @@ class ViaLayer(LayerLoss, loss="via_layer"):
     `fast_bw`; no gradient goes there. loss_wrt_to_act_in: whether the gradient is that of the logits of a softmax.
     """
 
-    needs_target = False
+    needs_target = has_error = False
     layers = ("error_signal_layer", "align_layer")
     own: ClassVar[dict[str, Any]] = {"error_signal_layer": None, "align_layer": None, "loss_wrt_to_act_in": False}
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor:
+    def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         axis, direct = feature(output), bool(self.opts["loss_wrt_to_act_in"])
         given = [as_axis(stop_gradient(self.inputs[name]), axis) for name in self.layers if name in self.inputs]
@@ -131,24 +131,17 @@ class ViaLayer(LayerLoss, loss="via_layer"):
             raise NetworkError("via_layer takes one of two layers", got=f"{len(given)} layers", expected=expected)
         if "error_signal_layer" in self.inputs:
             return reduce_sum((logits if direct and logits is not None else output) * given[0], axis=axis)
-        log_p = log(maximum(output, 1e-20)) if logits is None else log_softmax(logits, axis=axis)
-        return -reduce_sum(given[0] * log_p, axis=axis)
-
-    def error(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> None:
-        """None: no output is right or wrong."""
+        return -reduce_sum(given[0] * log_of(output, logits), axis=axis)
 
 
 class SearchScore(LayerLoss, loss="search_score"):
     """The negative scores of all hypotheses of the search that the output comes from. By hypothesis."""
 
-    needs_target = by_frame = False
+    needs_target = has_error = by_frame = False
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor:
+    def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each hypothesis. → {batch, beam}"""
         return -scores_of_search(self.layer, output)[0]
-
-    def error(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> None:
-        """None: there is no target."""
 
 
 class ExpectedLoss(LayerLoss, loss="expected_loss"):
@@ -157,7 +150,7 @@ class ExpectedLoss(LayerLoss, loss="expected_loss"):
     The average over the beam is subtracted; with `loss_correction_grad_only` only in the gradient.
     """
 
-    by_frame = False
+    has_error = by_frame = False
     own: ClassVar[dict[str, Any]] = {
         "loss": None,
         "loss_kind": None,
@@ -168,7 +161,7 @@ class ExpectedLoss(LayerLoss, loss="expected_loss"):
         "loss_correction_grad_only": False,
     }
 
-    def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor:
+    def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each hypothesis, whose sum is the expected one. → {batch, beam}"""
         opts = self.opts
         scores, beam = scores_of_search(self.layer, output)
@@ -201,9 +194,6 @@ class ExpectedLoss(LayerLoss, loss="expected_loss"):
         frames = [dim for dim in x.dims if not (dim.is_batch_dim() or is_beam(dim))]
         return reduce_sum(x, axis=frames) if frames else x
 
-    def error(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> None:
-        """None: it is about all hypotheses."""
-
 
 class FastBaumWelch(LayerLoss, loss="fast_bw"):
     """Raises NetworkError: its automata come from an external program."""
@@ -211,7 +201,7 @@ class FastBaumWelch(LayerLoss, loss="fast_bw"):
     needs_target = False
     own: ClassVar[dict[str, Any]] = {"sprint_opts": None, "tdp_scale": 1.0}
 
-    def __init__(self, **given: Any):
+    def __init__(self, **given: object):
         raise NetworkError(
             "the loss fast_bw takes its automata from an external program, sprint",
             hint='a layer fast_bw with "align_target": "ctc", and the loss via_layer with it as the align_layer',

@@ -20,8 +20,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
 from rfnb.errors import DataNotFound, LayerNotFound, NetworkError, RfError
-from rfnb.netdict import params
-from rfnb.netdict.build import NetNode, check_net, ends_of, every_node, run_node
+from rfnb.netdict.build import NetNode, check_net, ends_of, every_node, run_node, set_values, values_of
 from rfnb.netdict.builder import Builder
 from rfnb.netdict.config.compute import Own, with_own
 from rfnb.netdict.config.read import Config, read_config
@@ -52,32 +51,25 @@ if TYPE_CHECKING:
 ONLY_TENSORFLOW = {
     "add_layer": 'net.construct_layer({"name": {"class": …}}, "name")',
     "make_subnet": '{"class": "subnetwork", "subnetwork": {…}}',
-    "make_extra_net": '"from": "extra.search:layer" in the net dict',
-    "construct_extra_net": '"from": "extra.search:layer" in the net dict',
+    **dict.fromkeys(["make_extra_net", "construct_extra_net"], '"from": "extra.search:layer" in the net dict'),
     "get_fetches_dict": "net(batch), net.get_losses_initialized(with_total=True)",
     "get_seq_tags": "the tags of rf.hdf(path)",
     "get_saveable_param_replace_dict": "rf.load(path, net, rename={…})",
     "get_var_assigner": 'net.get_layer("name").params["W"].assign(array)',
     "reset_saver": "rf.save(net, path), as often as you like",
     "get_global_batch_info": "out[name].dims",
-    "set_rec_step_info": '":i" in the unit of a rec layer',
-    "get_rec_step_info": '":i" in the unit of a rec layer',
-    "get_rec_step_index": '":i" in the unit of a rec layer',
-    "register_post_control_dependencies": "plain Python, in the order that you need",
-    "get_post_control_dependencies": "plain Python, in the order that you need",
-    "register_graph_reset_callback": "there is no graph to reset",
-    "get_graph_reset_callbacks": "there is no graph to reset",
-    "call_graph_reset_callbacks": "there is no graph to reset",
-    "register_run_finished_callback": "a line after net(batch)",
-    "set_run_finished": "a line after net(batch)",
-    "get_network_stack": "the variable that you gave the network to",
-    "get_current_network": "the variable that you gave the network to",
-    "register_network_scope": "the variable that you gave the network to",
-    "get_search_choices_from_beam": 'net.get_layer("output").get_search_choices()',
-    "register_search_choices_for_beam": 'net.get_layer("output").get_search_choices()',
     "debug_search_choices": "rf.show(net.search(batch))",
     "get_control_flow_ctx": 'net.get_layer("name").loop',
-}
+    **{name: way for way, names in {
+        '":i" in the unit of a rec layer': "set_rec_step_info get_rec_step_info get_rec_step_index",
+        "plain Python, in the order that you need": "register_post_control_dependencies get_post_control_dependencies",
+        "there is no graph to reset": "register_graph_reset_callback get_graph_reset_callbacks "
+        "call_graph_reset_callbacks",
+        "a line after net(batch)": "register_run_finished_callback set_run_finished",
+        "the variable that you gave the network to": "get_network_stack get_current_network register_network_scope",
+        'net.get_layer("output").get_search_choices()': "get_search_choices_from_beam register_search_choices_for_beam",
+    }.items() for name in names.split()},
+}  # fmt: skip
 """Methods of the reference that TensorFlow alone gives a meaning, and what to write instead."""
 
 
@@ -249,19 +241,19 @@ class Interface(Module):
                 trained = self._trained.get(id(parameter), parameter.trainable)
                 parameter.trainable = trained and selected and global_trainable is not False
 
-    def get_param_values_dict(self, session: Any = None) -> dict[str, dict[str, Any]]:
+    def get_param_values_dict(self, session: object = None) -> dict[str, dict[str, Any]]:
         """The values of the parameters: {path of the layer: {name: array}}."""
-        return params.values_of(self.layers)
+        return values_of(self.layers)
 
     def set_param_values_by_dict(
         self,
-        values_dict: Mapping[str, Mapping[str, Any]],
+        values_dict: Mapping[str, Mapping[str, object]],
         ignore_non_existing: bool = False,
         ignore_wrong_shape: bool = False,
-        session: Any = None,
+        session: object = None,
     ) -> None:
         """Sets parameters: {path of the layer: {name: array}}. Raises ParameterError, and sets none, if one is bad."""
-        params.set_values(
+        set_values(
             self.layers,
             values_dict,
             variables=self._builder.variables.found,
@@ -269,30 +261,30 @@ class Interface(Module):
             ignore_wrong_shape=ignore_wrong_shape,
         )
 
-    def get_params_serialized(self, session: Any = None) -> ParamsSerialized:
+    def get_params_serialized(self, session: object = None) -> ParamsSerialized:
         """All parameters as arrays, with the number of the training step."""
         return ParamsSerialized(self.get_param_values_dict(), self.get_global_train_step())
 
-    def set_params_by_serialized(self, serialized: ParamsSerialized, session: Any = None, **options: Any) -> None:
+    def set_params_by_serialized(self, serialized: ParamsSerialized, session: object = None, **options: Any) -> None:
         """Sets all that `get_params_serialized` gave. options: those of `set_param_values_by_dict`."""
         self.set_param_values_by_dict(serialized.values_dict, **options)
         self.set_global_train_step(serialized.global_train_step)
 
-    def save_params_to_file(self, filename: str | Path, session: Any = None) -> None:
+    def save_params_to_file(self, filename: str | Path, session: object = None) -> None:
         """Writes all parameters to a file, with `rf.save`."""
         save(self, filename)
 
-    def load_params_from_file(self, filename: str | Path, session: Any = None) -> Any:
+    def load_params_from_file(self, filename: str | Path, session: object = None) -> Any:
         """Sets all parameters to those in a file or in a checkpoint of TensorFlow, with `rf.load`."""
         return load(filename, self)
 
     # -- the run
 
-    def set_global_train_step(self, step: int, session: Any = None) -> None:
+    def set_global_train_step(self, step: int, session: object = None) -> None:
         """Sets the number of the training step of the run context."""
         get_run_ctx().step = int(step)
 
-    def get_global_train_step(self, session: Any = None) -> int:
+    def get_global_train_step(self, session: object = None) -> int:
         """The number of the training step of the run context."""
         return int(get_run_ctx().step)
 
@@ -310,7 +302,7 @@ class Interface(Module):
             raise NetworkError("get_run_opts: there are none", hint='net.set_run_opts(epoch=1, dataset_name="train")')
         return self._run_opts
 
-    def cond_on_train(self, fn_train: Callable[[], Any], fn_eval: Callable[[], Any]) -> Any:
+    def cond_on_train(self, fn_train: Callable[[], object], fn_eval: Callable[[], object]) -> Any:
         """`fn_train()` in training, else `fn_eval()`."""
         train = get_run_ctx().train_flag if self.train_flag is None else self.train_flag
         return fn_train() if train else fn_eval()
@@ -350,7 +342,7 @@ class Interface(Module):
 
 
 def _absent(name: str, way: str) -> Callable[..., Any]:
-    def method(self: Interface, *_: Any, **__: Any) -> Any:
+    def method(self: Interface, *_: object, **__: object) -> Any:
         raise NetworkError(f"{name} has a meaning for TensorFlow only", expected="Torch", hint=way)
 
     method.__name__, method.__qualname__ = name, f"Interface.{name}"
@@ -412,7 +404,7 @@ class Network(Interface):
 
     def __init__(
         self,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         extern_data: ExternData | None = None,
         rnd_seed: int | None = None,
         train_flag: bool | None = False,
@@ -452,7 +444,7 @@ class Network(Interface):
         device: str | None = None,
         train_flag: bool | None = None,
         search_flag: bool = False,
-        functions: Mapping[str, Callable[..., Any]] | None = None,
+        functions: Mapping[str, Callable[..., object]] | None = None,
         strict: bool = True,
         batch_independent: bool = False,
     ) -> Network:
@@ -481,7 +473,7 @@ class Network(Interface):
     # -- construction
 
     def construct_layer(
-        self, net_dict: Mapping[str, Any], name: str, get_layer: Any = None, add_layer: Any = None,
+        self, net_dict: Mapping[str, object], name: str, get_layer: object = None, add_layer: object = None,
         check_existing: bool = True,
     ) -> Layer:  # fmt: skip
         """Constructs one layer of a net dict, with all that it needs, unless it is there. Returns it.
@@ -500,7 +492,7 @@ class Network(Interface):
         return self.get_layer(path)
 
     def construct_from_dict(
-        self, net_dict: Mapping[str, Any], get_layer: Any = None, *, strict: bool = True
+        self, net_dict: Mapping[str, object], get_layer: object = None, *, strict: bool = True
     ) -> Network:
         """Constructs the outputs and losses of a net dict, and all layers that they need. Returns the network.
 
@@ -528,7 +520,7 @@ class Network(Interface):
         self._put_in_order()
         return self
 
-    def outline(self, net_dict: Mapping[str, Any] | None = None) -> dict[str, OutlineEntry]:
+    def outline(self, net_dict: Mapping[str, object] | None = None) -> dict[str, OutlineEntry]:
         """The layers of the net dict by path, with what each refers to, whether they are constructed or not."""
         layers = self._builder.scope.layers if net_dict is None else net_dict
         ends = ends_of(layers, search=self.search_flag, evaluate=self.eval_flag)
@@ -576,12 +568,12 @@ class Network(Interface):
 
     # -- a batch
 
-    def forward(self, data: Mapping[str, Any] | TensorDict) -> NetworkOutputs:
+    def forward(self, data: Mapping[str, object] | TensorDict) -> NetworkOutputs:
         """The outputs of all layers: the same as calling the network."""
         outputs: NetworkOutputs = self(data)
         return outputs
 
-    def __call__(self, data: Mapping[str, Any] | TensorDict) -> NetworkOutputs:
+    def __call__(self, data: Mapping[str, object] | TensorDict) -> NetworkOutputs:
         """The outputs of all layers for a batch.
 
         data: by key a Tensor, or an array, or the pair of an array and lengths: one number for each sequence, or
@@ -624,7 +616,7 @@ class Network(Interface):
             raise explained from error
 
     def search(
-        self, data: Mapping[str, Any] | TensorDict, *, beam_size: int | None = None, layer: str | None = None
+        self, data: Mapping[str, object] | TensorDict, *, beam_size: int | None = None, layer: str | None = None
     ) -> Found:
         """The search of a recurrent layer with a choice: n-best lists, scores, the tree. No gradients are recorded.
 
@@ -657,7 +649,7 @@ class Network(Interface):
             raise _nothing_to_search()
         return rec.found
 
-    def explain(self, layer: str = "output", batch: Any = None) -> NetExplanation:
+    def explain(self, layer: str = "output", batch: object = None) -> NetExplanation:
         """Where the layers of a loop are computed, and what keeps them in its steps; for a batch, how long they take.
 
         >>> unit = {
@@ -687,7 +679,7 @@ class Network(Interface):
     # -- losses
 
     def get_losses_initialized(
-        self, reduce_func: Callable[[Tensor], Any] | None = None, with_total: bool = False
+        self, reduce_func: Callable[[Tensor], object] | None = None, with_total: bool = False
     ) -> tuple[dict[str, LossHolder], Any, Any]:
         """The losses of the last batch by the paths of their layers; the total loss and the constraints, or None.
 
@@ -746,12 +738,12 @@ class Network(Interface):
 
 def network_of(
     config: Config,
-    net_dict: Mapping[str, Any],
+    net_dict: Mapping[str, object],
     *,
     cls: type[Network] = Network,
     extern: ExternData | None = None,
-    values: Mapping[str, Any] | None = None,
-    functions: Mapping[str, Callable[..., Any]] | None = None,
+    values: Mapping[str, object] | None = None,
+    functions: Mapping[str, Callable[..., object]] | None = None,
     strict: bool = True,
     train_flag: bool | None = None,
     **flags: Any,

@@ -26,12 +26,12 @@ class Option:
     types: tuple[object, ...] = ()
 
 
-def value(default: Any, *types: type) -> Any:
+def value(default: object, *types: type) -> Any:
     """An option whose value is used as it is: a number, a name, a list. types: what it may be, beside the default."""
     return Option("value", default, types)
 
 
-def axis(default: Any = REQUIRED) -> Any:
+def axis(default: object = REQUIRED) -> Any:
     """An option that describes an axis of the source; the field is its Dim."""
     return Option("axis", default)
 
@@ -41,12 +41,12 @@ def axes(default: object = REQUIRED) -> Any:
     return Option("axes", default)
 
 
-def layer(default: Any = None) -> Any:
+def layer(default: object = None) -> Any:
     """An option that names a layer, whose output `compute` gets under the name of the option. Numbers stay numbers."""
     return Option("layer", default)
 
 
-def layers(default: Any = None, words: tuple[Any, ...] = ()) -> Any:
+def layers(default: object = None, words: tuple[Any, ...] = ()) -> Any:
     """An option that holds names of layers, perhaps in a dict or list; `words` are no layers.
 
     The field has a `FromLayer` for each, and `compute` gets their outputs under the keys of these.
@@ -85,17 +85,11 @@ def read(option: Option, name: str, given: object, axes: NetworkDims, source: Te
 
     numbers: whether axes may be given by numbers.
     """
-    if given is REQUIRED:
-        raise NetworkError(f"the option {name} is missing", expected=f'"{name}": …')
-    if option.kind in ("axis", "axes"):
-        if given is None:
-            return None
-        if source is None:
-            raise NetworkError(f"{name}: the layer has no source", got=repr(given), expected='"from": …')
-        if option.kind == "axis":
-            return axes.one(given, source, numbers=numbers)
-        return axes.find(given, source, numbers=numbers)
-    return checked(option, name, given)
+    if option.kind not in ("axis", "axes") or given is None:
+        return checked(option, name, given)
+    if source is None:
+        raise NetworkError(f"{name}: the layer has no source", got=repr(given), expected='"from": …')
+    return (axes.one if option.kind == "axis" else axes.find)(given, source, numbers=numbers)
 
 
 def checked(option: Option, name: str, given: object) -> Any:

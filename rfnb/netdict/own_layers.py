@@ -69,7 +69,7 @@ class OwnLayer(Layer):
         """What the constructor of the module gets under a name."""
         if name not in DIMS:
             return getattr(self, name)
-        dim = self.out_dim
+        dim: Dim | None = self.out_dim
         if name == "in_dim":
             dim = (sources[0].sparse_dim or sources[0].feature_dim) if sources else None
         if dim is None:
@@ -154,7 +154,7 @@ def layer(name: str) -> Callable[[F], F]:
     return register
 
 
-def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+def parameters_of(fn: Callable[..., object]) -> list[inspect.Parameter]:
     """The parameters of a function, with the types that annotations name where these are known."""
     try:
         return [*inspect.signature(fn, eval_str=True).parameters.values()]

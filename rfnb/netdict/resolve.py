@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LayerNotFound, NetworkConstructionDependencyLoopException, NetworkError
@@ -13,6 +13,21 @@ from rfnb.errors import LayerNotFound, NetworkConstructionDependencyLoopExceptio
 EXTRA = re.compile(r"extra(\.[A-Za-z0-9_.()]+)?:")
 STEP = ":i"
 """The number of the step, in a recurrent subnetwork."""
+Value = TypeVar("Value")
+
+
+def required(value: Value | None, fault: str, got: object = None, expected: str | None = None) -> Value:
+    """The value. Raises NetworkError if it is None."""
+    if value is None:
+        raise NetworkError(fault, got=got, expected=expected)
+    return value
+
+
+def entry_of(table: Mapping[str, Value], name: str, fault: str) -> Value:
+    """The entry with this name. Raises NetworkError, with the names that there are, for another one."""
+    if name not in table:
+        raise NetworkError(fault, expected=", ".join(table), hint=did_you_mean(name, table))
+    return table[name]
 
 
 def class_name(described: object) -> str:
@@ -85,9 +100,14 @@ class Scope:
     extras: dict[str, Scope] = field(default_factory=dict)
 
     @property
+    def chain(self) -> list[Scope]:
+        """This net and those around it, from the inside."""
+        return [self] if self.parent is None else [self, *self.parent.chain]
+
+    @property
     def root(self) -> Scope:
         """The whole net, or the additional one."""
-        return self if self.parent is None else self.parent.root
+        return self.chain[-1]
 
     @property
     def search(self) -> bool:
@@ -126,10 +146,7 @@ class Scope:
     @property
     def in_loop(self) -> Scope | None:
         """The innermost recurrent net that this is, or that it is inside of."""
-        at: Scope | None = self
-        while at is not None and not at.recurrent:
-            at = at.parent
-        return at
+        return next((net for net in self.chain if net.recurrent), None)
 
     def options_of_subnet(self) -> Mapping[str, Any]:
         """The options of the layer whose net this is."""

@@ -15,6 +15,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.errors import ConfigError
 from rfnb.netdict.build import NetNode, every_node
+from rfnb.netdict.code.diff import layers_by_path, option_changes
 from rfnb.netdict.config.read import Config
 from rfnb.netdict.config.values import EpochValue, Unknown
 from rfnb.netdict.network import Network, network_of
@@ -74,7 +75,7 @@ class Stage:
 
     def described(self) -> dict[str, Mapping[str, Any]]:
         """The layers by path, also those inside of others."""
-        return dict(_layers(self.net_dict))
+        return dict(layers_by_path(self.net_dict))
 
 
 class Stages(Shown, Sequence[Stage]):
@@ -98,19 +99,19 @@ class Stages(Shown, Sequence[Stage]):
 class StageChanges:
     """The differences of two nets by path of the layers: added, gone, resized, frozen, freed, changed."""
 
-    def __init__(self, old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]):
+    def __init__(self, old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]]):
         self.added = [path for path in new if path not in old and not _is_inside(path, {*new} - {*old})]
         self.gone = [path for path in old if path not in new and not _is_inside(path, {*old} - {*new})]
         self.resized: dict[str, tuple[Any, Any]] = {}
         self.frozen, self.freed, self.changed = list[str](), list[str](), list[str]()
         for path in (path for path in new if path in old):
             a, b = old[path], new[path]
-            options = [name for name in {**a, **b} if repr(a.get(name)) != repr(b.get(name))]
+            options = {change.option for change in option_changes(path, a, b)}
             if "n_out" in options:
                 self.resized[path] = a.get("n_out"), b.get("n_out")
             if "trainable" in options:
                 (self.freed if b.get("trainable", True) else self.frozen).append(path)
-            if {*options} - {"n_out", "trainable"}:
+            if options - {"n_out", "trainable"}:
                 self.changed.append(path)
 
 
@@ -118,15 +119,6 @@ def _is_inside(path: str, others: set[str]) -> bool:
     """Whether a layer is inside of one of others, at any depth."""
     parts = path.split("/")
     return any("/".join(parts[:i]) in others for i in range(1, len(parts)))
-
-
-def _layers(net: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, layer in net.items():
-        if isinstance(layer, Mapping):
-            inner = {key: layer[key] for key in ("unit", "subnetwork") if isinstance(layer.get(key), Mapping)}
-            yield f"{prefix}{name}", {key: value for key, value in layer.items() if key not in inner}
-            for nested in inner.values():
-                yield from _layers({} if "class" in nested else nested, f"{prefix}{name}/")
 
 
 def stages_of(config: Config) -> Stages:
@@ -169,12 +161,12 @@ def _by_epoch(config: Config) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield epoch, epochs[epoch - 1] if epoch <= len(epochs) else final
 
 
-def _epochs(count: Any) -> range:
+def _epochs(count: object) -> range:
     """The epochs of a training."""
     return range(1, (count if isinstance(count, int) and 0 < count <= LAST else 200) + 1)
 
 
-def _has_epochs(given: Any) -> bool:
+def _has_epochs(given: object) -> bool:
     """Whether a value of the epoch is in a net dict."""
     if isinstance(given, Mapping | list | tuple):
         return any(map(_has_epochs, given.values() if isinstance(given, Mapping) else given))
@@ -209,7 +201,7 @@ def _steps(config: Config) -> list[tuple[Mapping[str, Any], int]]:
     return [(step, _repetitions(config, step, i, is_final=i == len(nets) - 1)) for i, step in enumerate(nets)]
 
 
-def _repetitions(config: Config, step: Mapping[str, Any], index: int, *, is_final: bool) -> int:
+def _repetitions(config: Config, step: Mapping[str, object], index: int, *, is_final: bool) -> int:
     """How many epochs have a step."""
     given = _setting(config, "repetitions")
     if "#repetition" in step:
@@ -239,7 +231,7 @@ def layer_by_layer(net: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return nets
 
 
-def _used(net: Mapping[str, Any], name: str = "output") -> set[str]:
+def _used(net: Mapping[str, object], name: str = "output") -> set[str]:
     """A layer, those that it names, and those that these name."""
     todo, used = [name], set[str]()
     while todo:

@@ -34,15 +34,8 @@ def full(
     >>> rf.full(dims=[rf.Dim(2)], fill_value=7).raw_tensor.tolist()
     [7, 7]
     """
-    dtype = dtype or _dtype_of(fill_value)
-    return raw_registry.selected().full(
-        dims,
-        fill_value,
-        dtype=dtype,
-        device=device or get_default_device(),
-        sparse_dim=sparse_dim,
-        feature_dim=feature_dim,
-    )
+    dtype, device = dtype or _dtype_of(fill_value), device or get_default_device()
+    return raw_registry.selected().full(**locals())
 
 
 fill = full
@@ -63,9 +56,7 @@ def constant(
     >>> rf.constant(7, dims=[rf.Dim(2)]).raw_tensor.tolist()
     [7, 7]
     """
-    return full(
-        dims=dims, fill_value=fill_value, dtype=dtype, device=device, sparse_dim=sparse_dim, feature_dim=feature_dim
-    )
+    return full(**locals())
 
 
 def _dtype_of(value: object) -> str:
@@ -93,7 +84,7 @@ def zeros(
     [0.0, 0.0]
     """
     dtype = dtype or (get_default_int_dtype() if sparse_dim else get_default_float_dtype())
-    return full(dims=dims, fill_value=0, dtype=dtype, device=device, sparse_dim=sparse_dim, feature_dim=feature_dim)
+    return full(fill_value=0, **locals())
 
 
 @guarded
@@ -111,7 +102,7 @@ def ones(
     [1, 1]
     """
     dtype = dtype or (get_default_int_dtype() if sparse_dim else get_default_float_dtype())
-    return full(dims=dims, fill_value=1, dtype=dtype, device=device, sparse_dim=sparse_dim, feature_dim=feature_dim)
+    return full(fill_value=1, **locals())
 
 
 @op(frames="any")

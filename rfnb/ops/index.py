@@ -187,37 +187,13 @@ def scatter(
         if mode == "argmax":
             return scatter_argmax(source, invalid_idx=-1 if fill_value is None else int(fill_value), **places)
         return _COMPOSED[mode](source, fill_value=fill_value, **places)
-    return _scatter(
-        source,
-        indices=indices,
-        indices_dim=indices_dim,
-        mode=mode,
-        fill_value=fill_value,
-        out_dim=_counted(indices, out_dim),
-        use_mask=use_mask,
-    )
+    out_dim, use_mask = _counted(indices, out_dim), use_mask is not False
+    return _scatter(**locals())
 
 
 @op(frames="any", name="scatter")
-def _scatter(
-    source: Tensor,
-    *,
-    indices: Tensor,
-    indices_dim: Dims,
-    mode: str,
-    fill_value: float | None,
-    out_dim: Dims,
-    use_mask: bool | None,
-) -> Tensor:
-    return backend_of_raw(source._raw).scatter(
-        source,
-        indices=indices,
-        indices_dim=indices_dim,
-        out_dim=out_dim,
-        mode=mode,
-        fill_value=fill_value,
-        use_mask=use_mask is not False,
-    )
+def _scatter(source: Tensor, *, indices: Tensor, **options: Any) -> Tensor:
+    return backend_of_raw(source._raw).scatter(source, indices=indices, **options)
 
 
 def _counted(indices: Tensor, out_dim: Dims | None) -> Dims:
@@ -244,9 +220,7 @@ def scatter_mean(
     >>> rf.scatter_mean(x, indices=words, indices_dim=time).raw_tensor.tolist()
     [2.0, 5.0]
     """
-    return scatter(
-        source, indices=indices, indices_dim=indices_dim, mode="mean", fill_value=fill_value, out_dim=out_dim
-    )
+    return scatter(mode="mean", **locals())
 
 
 @guarded

@@ -126,7 +126,7 @@ def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick
     def slow(a: Value, b: Value) -> Tensor:
         if kind == "pow" and isinstance(a, Tensor) and isinstance(b, int | float):
             return backend_of_raw(a._raw).power(a, b)
-        if quick and isinstance(a, Tensor) and (b.__class__ is float or b.__class__ is int) and a.sparse_dim is None:
+        if quick and isinstance(a, Tensor) and type(b) in (float, int) and a.sparse_dim is None:
             backend = backend_of_raw(a._raw)
             return a.like((backend.compare_raw if compares else backend.combine_raw)(a._raw, kind, b))
         a, b = operands(a, b)
@@ -367,7 +367,7 @@ def _reflected(function: Callable[[Any, Any], Tensor], commutes: bool) -> Callab
 
     def call(self: Tensor, other: object) -> Tensor:
         # a listener sees the operands in the order in which they were written
-        swap = commutes and other.__class__ in (int, float) and active_listener() is None
+        swap = commutes and type(other) in (int, float) and active_listener() is None
         return function(self, other) if swap else function(other, self)
 
     return call

@@ -146,17 +146,5 @@ def batch_norm(
     >>> rf.batch_norm(x, in_dim=feat, **options).raw_tensor.tolist()
     [[-1.0], [1.0]]
     """
-    return backend_of_raw(source._raw).batch_norm(
-        source,
-        in_dim=in_dim,
-        running_mean=running_mean,
-        running_variance=running_variance,
-        gamma=gamma,
-        beta=beta,
-        epsilon=epsilon,
-        momentum=momentum,
-        affine=affine,
-        use_mask=use_mask,
-        distributed=distributed,
-        train=get_run_ctx().is_train_flag_enabled(func=batch_norm) if train is None else train,
-    )
+    train = get_run_ctx().is_train_flag_enabled(func=batch_norm) if train is None else train
+    return backend_of_raw(source._raw).batch_norm(**locals())

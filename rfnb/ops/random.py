@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from rfnb.backend.base.random import PARAMETERS
+from rfnb.backend.base.create import PARAMETERS
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims, check_dims

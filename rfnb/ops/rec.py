@@ -44,21 +44,10 @@ def lstm(
     if spatial_dim is single_step_dim:
         [gate_dim] = [dim for dim in ff_weight.dims if dim is not in_dim]
         gates = linear(source, ff_weight, bias, in_dim=in_dim, out_dim=gate_dim)
-        h, c = _lstm_step(
-            gates, state_h=state_h, state_c=state_c, rec_weight=rec_weight, gate_dim=gate_dim, out_dim=out_dim
-        )
+        state = {"state_h": state_h, "state_c": state_c}
+        h, c = _lstm_step(gates, **state, rec_weight=rec_weight, gate_dim=gate_dim, out_dim=out_dim)
         return h, (h, c)
-    return lstm_in_order(
-        source,
-        state_h=state_h,
-        state_c=state_c,
-        ff_weight=ff_weight,
-        rec_weight=rec_weight,
-        bias=bias,
-        spatial_dim=spatial_dim,
-        in_dim=in_dim,
-        out_dim=out_dim,
-    )
+    return lstm_in_order(**locals())
 
 
 @op(name="lstm")
@@ -68,9 +57,5 @@ def lstm_in_order(source: Tensor, **options: Any) -> tuple[Tensor, State]:
 
 
 @op(name="lstm_step")
-def _lstm_step(
-    gates: Tensor, *, state_h: Tensor, state_c: Tensor, rec_weight: Tensor, gate_dim: Dim, out_dim: Dim
-) -> State:
-    return backend_of_raw(gates._raw).lstm_step(
-        gates, state_h=state_h, state_c=state_c, rec_weight=rec_weight, gate_dim=gate_dim, out_dim=out_dim
-    )
+def _lstm_step(gates: Tensor, **options: Any) -> State:
+    return backend_of_raw(gates._raw).lstm_step(gates, **options)

@@ -87,9 +87,7 @@ def replace_dim_v2(
 
     Raises DimError if the size differs in a way that is not allowed.
     """
-    return backend_of_raw(source._raw).replace_dim(
-        source, in_dim=in_dim, out_dim=out_dim, allow_expand=allow_expand, allow_shrink=allow_shrink
-    )
+    return backend_of_raw(source._raw).replace_dim(**locals())
 
 
 @op(frames="any")
@@ -160,9 +158,7 @@ def split_dims(
     One of `dims` may be a new Dim(None), which gets the remaining size. A sequence whose length is not a multiple
     is padded with `pad_value` (by default 0), unless `pad_to_multiples` is False; by default only if `axis` is dynamic.
     """
-    return backend_of_raw(source._raw).split_dims(
-        source, axis=axis, dims=dims, pad_to_multiples=pad_to_multiples, pad_value=pad_value
-    )
+    return backend_of_raw(source._raw).split_dims(**locals())
 
 
 @op(frames="any")

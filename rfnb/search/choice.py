@@ -25,10 +25,9 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import cast, less, where
 from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_argmax
-from rfnb.search.beam import BeamState, advance
+from rfnb.search.beam import BeamState, advance, stopped
 from rfnb.search.found import CollectPlan, collect
 from rfnb.search.frames import Blanks, FrameState, advance_frame, check_blank, check_parts
-from rfnb.search.places import stopped
 from rfnb.search.rules import BeamRules, ChoiceOptions, read_options, rules_of
 from rfnb.search.score.add_up import Scored, add_up
 from rfnb.search.score.carried import CarriedScorers, Final, add_finals, settle
@@ -113,9 +112,9 @@ def _chosen(body: Body, scores: object, options: ChoiceOptions) -> Chosen:
     return replace(choice, labels=labels)
 
 
-def _of_parts(body: Body, given: Mapping[str, object], options: ChoiceOptions) -> Chosen:
+def _of_parts(body: Body, by_name: Mapping[str, object], options: ChoiceOptions) -> Chosen:
     """A step whose scores are a sum of parts, which are kept by name."""
-    parts = read_parts(given)
+    parts = read_parts(by_name)
     tensors = [part.value for part in parts if isinstance(part.value, Tensor)]
     if options.axis is not None and not isinstance(options.axis, Dim):
         raise DimError(
@@ -124,7 +123,7 @@ def _of_parts(body: Body, given: Mapping[str, object], options: ChoiceOptions) -
     axis = options.axis or label_dim_of(tensors)
     if axis is None and not tensors:
         raise DimError(
-            f"{body.loop.name}: choice: which labels do the scorers score?", got=", ".join(given),
+            f"{body.loop.name}: choice: which labels do the scorers score?", got=", ".join(by_name),
             hint="loop.choice({…}, axis=label_dim, …)",
         )  # fmt: skip
     axis = axis or _label_dim(body, tensors[0], None, options.beam)
@@ -239,9 +238,9 @@ def _of_target(body: Body, sources: list[Tensor], axes: list[Dim], options: Choi
     return Chosen(labels if several else labels[0], None, None, None, body.hypotheses)
 
 
-def _take(body: Body, hypotheses: Hypotheses, found: BeamState | FrameState, before: Dim, after: Dim) -> Chosen:
+def _take(body: Body, hypotheses: Hypotheses, result: BeamState | FrameState, before: Dim, after: Dim) -> Chosen:
     """Makes the results of a step the newest hypotheses."""
-    labels, parents, total = (body.of_body(part, "choice") for part in found[:3])
+    labels, parents, total = (body.of_body(part, "choice") for part in result[:3])
     target, carried = assigned_name() or "chosen", hypotheses.search
     for value, name in ((labels, "labels"), (parents, "parents"), (total, "scores")):
         value.with_name(f"{target}.{name}")
@@ -250,10 +249,10 @@ def _take(body: Body, hypotheses: Hypotheses, found: BeamState | FrameState, bef
     hypotheses.choices.append(BeamChoice(before, after, parents, _rows(body, parents, before)))
     hypotheses.scores = hypotheses.carried[carried.scores_place] = total
     hypotheses.asked |= {"labels": labels, "parents": parents, "scores": total}
-    if isinstance(found, FrameState):
-        values["joined"] = body.of_body(found.joined, "choice")
-    elif carried.counts_place is not None and found.counts is not None:
-        counts = hypotheses.carried[carried.counts_place] = body.of_body(found.counts, "choice")
+    if isinstance(result, FrameState):
+        values["joined"] = body.of_body(result.joined, "choice")
+    elif carried.counts_place is not None and result.counts is not None:
+        counts = hypotheses.carried[carried.counts_place] = body.of_body(result.counts, "choice")
         hypotheses.asked["counts"] = counts
     hypotheses.kept |= values
     follow_sums(hypotheses)
@@ -360,8 +359,8 @@ def _rules(body: Body, options: ChoiceOptions, places: int, axis: Dim) -> tuple[
     ends = [number_of(label, axis) for label in (end if isinstance(end, list | tuple) else [end]) if label is not None]
     unusual = {"beam_size": options.beam_size not in (None, places), "keep_beams": options.keep_beams}
     unusual |= {"cheating": bool(options.cheating), "blank": options.blank is not None}
-    others = [name for name, used in unusual.items() if used]
-    rules = rules_of(who, options, places, ends=ends, gain=options.gain, others=others)
+    conflicts = [name for name, used in unusual.items() if used]
+    rules = rules_of(who, options, places, ends=ends, gain=options.gain, others=conflicts)
     if rules.sure and limit is None and (options.exponent or rules.most_gain > 0):
         raise ParameterError(
             f"{who}: `early_stop` needs to know how many steps there may be", hint="rf.Loop(max_seq_len=…)"

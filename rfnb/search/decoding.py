@@ -17,14 +17,14 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.arguments import CountFrom0, CountFrom1, not_a_tensor
 from rfnb.core.tensor.op import guarded
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.vocab import Vocab
 from rfnb.errors import ParameterError, SearchError
-from rfnb.loop.steps.beams import Searched
+from rfnb.loop.body.hypotheses import Searched
 from rfnb.ops.concat import concat
 from rfnb.ops.create import full
 from rfnb.ops.index import gather
-from rfnb.ops.shape import expand_dims, replace_dim, set_feature_dim
+from rfnb.ops.shape import replace_dim, set_feature_dim
 from rfnb.search.beam import (
     BeamState,
     advance,
@@ -33,14 +33,14 @@ from rfnb.search.beam import (
     check_step,
     first_label_only,
     raw_in_order,
+    stopped,
 )
 from rfnb.search.found import CollectPlan, Found, collect
-from rfnb.search.places import stopped
 from rfnb.search.repeated import RecordedSteps, Repeated, copied, injected
 from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
-from rfnb.search.sources import InputType, log_scores
+from rfnb.search.sources import InputType, log_scores, over
 from rfnb.search.trace import FINAL, NOT_REPLAYED, by_scale
 from rfnb.search.variants.constraints import Constraint
 from rfnb.search.with_tensors import Shared, WithTensors
@@ -132,12 +132,12 @@ def decode(
 
     Raises SearchError if what `step` returns does not fit, ParameterError for numbers out of range.
     """
-    own: dict[str, Any] = {**locals(), "record": False}
-    del own["others"]
+    arguments: dict[str, Any] = {**locals(), "record": False}
+    del arguments["others"]
     if copy_state is not None and not callable(copy_state):
         raise ParameterError("decode: `copy_state` is not a function", got=repr(copy_state), hint="copy.deepcopy")
     if record:
-        own["state"] = (copy_state or copied)(state)
+        arguments["state"] = (copy_state or copied)(state)
     for name in others:
         raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
     options = ChoiceOptions(
@@ -163,8 +163,8 @@ def decode(
     parts = Scorers(scorers, constraints, partial_candidates or 2 * beam)
     if early_stop:
         refuse_finals("decode", parts.parts)
-    several: Any = end if _is_list(end) else [end]
-    ends = [] if end is None else numbers_of("end", end, len(several), vocab).tolist()
+    end_labels: Any = end if _is_list(end) else [end]
+    ends = [] if end is None else numbers_of("end", end, len(end_labels), vocab).tolist()
     places = places_for(beam, options)
     rules = rules_of("decode", options, places, ends=ends, gain=None if change is not None else parts.gain)
     search = Decoding(
@@ -182,17 +182,17 @@ def decode(
     recorded = RecordedSteps(decode_steps, label)
     with recorded:
         decode_steps(search, step, prev, state)
-    found = search.found(tags)
+    result = search.found(tags)
     copies, constraints = copy_state or copied, tuple(constraints)
 
     def again(**options: object) -> Found:
         with search.backend.no_gradients():
-            return decode(**{**own, **options, "state": copies(own["state"])})
+            return decode(**{**arguments, **options, "state": copies(arguments["state"])})
 
-    repeated = Repeated(again, found.trace, rules, constraints, changed=change is not None)
-    found = replace(found, trace=replace(found.trace, again=repeated))
-    repeated.take_run(recorded.run_of(found, batch, tags))
-    return found
+    repeated = Repeated(again, result.trace, rules, constraints, changed=change is not None)
+    result = replace(result, trace=replace(result.trace, again=repeated))
+    repeated.take_run(recorded.run_of(result, batch, tags))
+    return result
 
 
 def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: Any) -> None:
@@ -272,7 +272,7 @@ class Decoding:
         self._first = np.arange(shape[0])[:, None] * places  # the row of the first hypothesis of each sequence
         self._candidates = 0  # with those without a place
         self._is_end = np.zeros(0, bool)  # of each label
-        self._first_label: Any = None  # see `advance_arrays`
+        self._first_label: RawTensor = None  # see `advance_arrays`
         self._as_they_are = not (scorers.parts or scorers.scales or scorers.constraints or change)
         self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
         self.injections = {injection.step: injection for injection in injected.get()}
@@ -334,15 +334,15 @@ class Decoding:
 
     def made(self, prev: np.ndarray, step: Step, state: Any) -> tuple[Any, Any]:
         """The scores and the state that `step` gives for the last labels, [N]."""
-        made: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
-        if not isinstance(made, tuple) or len(made) != 2:
+        result: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
+        if not isinstance(result, tuple) or len(result) != 2:
             raise SearchError(
                 "decode: `step` returns something other than two values",
-                got=type(made).__name__ + (f" of {len(made)}" if isinstance(made, tuple) else ""),
+                got=type(result).__name__ + (f" of {len(result)}" if isinstance(result, tuple) else ""),
                 expected="scores, state",
                 hint="return scores, state; a step without a state: return scores, None",
             )
-        return made
+        return result
 
     def followed(self, rows: np.ndarray, state: Any) -> Any:
         """The state of the hypotheses that extend these rows; the first step also checks it."""
@@ -359,9 +359,7 @@ class Decoding:
 
     def _array(self, score: Tensor) -> np.ndarray:
         """[batch, beam]"""
-        lacking = [dim for dim in self.dims if dim not in score.dims_set]
-        score = expand_dims(score, lacking) if lacking else score
-        array: np.ndarray = self.backend.to_numpy_raw(score.copy_transpose(self.dims)._raw)
+        array: np.ndarray = self.backend.to_numpy_raw(over(score, self.dims)._raw)
         return array
 
     def _tensor(self, array: np.ndarray, sparse_dim: Dim | None = None, dims: Sequence[Dim] | None = None) -> Tensor:
@@ -390,7 +388,7 @@ class Decoding:
                 parts[f"part {name}"][:, : ends.shape[1]] += added
         return scores
 
-    def _best(self, raw: Any) -> tuple[BeamState, dict[str, np.ndarray]]:
+    def _best(self, raw: RawTensor) -> tuple[BeamState, dict[str, np.ndarray]]:
         """The best candidates, those that find no place too, and the parts of their scores."""
         self._check(raw)
         (last, _, sums, counts, _), backend = self.state, self.backend
@@ -415,10 +413,8 @@ class Decoding:
 
     def _changed(self, change: Change, scores: Tensor) -> Tensor:
         """The scores after `change`. {batch, beam, labels}"""
-        lacking = [dim for dim in self.dims if dim not in scores.dims_set]
-        scores = expand_dims(scores, lacking) if lacking else scores
         so_far = self._tensor(self._so_far, self.labels, [*self.dims, Dim(self._so_far.shape[2], name="so far")])
-        return change(set_feature_dim(scores, self.labels), so_far)
+        return change(set_feature_dim(over(scores, [*self.dims, self.labels]), self.labels), so_far)
 
     def _injected(self, raw: object) -> tuple[BeamState, dict[str, np.ndarray]]:
         """The best candidates, of which another one has a place."""
@@ -464,7 +460,7 @@ class Decoding:
         arrays = {name: of_chosen(x, self.labels, self.dims[1], labels, parents) for name, x in parts.items()}
         return {f"part {name}": numpy(x.copy_transpose(dims)._raw).copy() for name, x in arrays.items()}
 
-    def _check(self, raw: Any) -> None:
+    def _check(self, raw: RawTensor) -> None:
         """Refuses scores of another shape; the first ones tell how many labels there are, and the device."""
         kind = type(raw), getattr(raw, "dtype", None), getattr(raw, "shape", None)
         if kind == self._checked:
@@ -503,7 +499,7 @@ class Decoding:
         )
         self._checked, self._is_quick = kind, plain and (self._is_by_rank or self._is_apart)
 
-    def _scores(self, raw: Any) -> Tensor:
+    def _scores(self, raw: RawTensor) -> Tensor:
         """The scores of the model, {batch, beam, labels}."""
         batch, places = self.past.shape
         going = self.dims[1] if self.going == places else Dim(self.going, name="living")
@@ -587,33 +583,33 @@ class _Rows:
             )
         return self.backend.index_raw(leaf, self._rows_on(leaf.device), 0)
 
-    def _rows_on(self, device: object) -> Any:
+    def _rows_on(self, device: object) -> RawTensor:
         rows = self.on.get(device)
         if rows is None:
             rows = self.on[device] = self.backend.from_numpy_raw(self.rows, str(device))
         return rows
 
 
-def numbers_of(name: str, given: Any, count: int, vocab: Vocab | None) -> np.ndarray:
+def numbers_of(name: str, values: Any, count: int, vocab: Vocab | None) -> np.ndarray:
     """A number, or a label, for each of `count` sequences. [count] int64"""
-    given = given.tolist() if hasattr(given, "tolist") else given
-    entries = list(given) if _is_list(given) else [given] * count
+    values = values.tolist() if hasattr(values, "tolist") else values
+    entries = list(values) if _is_list(values) else [values] * count
     numbers = [_label(name, entry, vocab) if isinstance(entry, str) else entry for entry in entries]
     if len(numbers) != count or not all(type(entry) is int and entry >= 0 for entry in numbers):
         raise ParameterError(
             f"decode: `{name}` does not give a number for each sequence",
-            got=repr(given),
+            got=repr(values),
             expected=f"an integer of 0 or more, or a list of {count}",
         )
     size = None if vocab is None else len(vocab)
     if size is not None and any(entry >= size for entry in numbers):
-        raise ParameterError(f"decode: `{name}` is not a label", got=repr(given), expected=f"0 to {size - 1}")
+        raise ParameterError(f"decode: `{name}` is not a label", got=repr(values), expected=f"0 to {size - 1}")
     return np.asarray(numbers, "int64")
 
 
-def _is_list(given: object) -> bool:
+def _is_list(value: object) -> bool:
     """Whether there is a value for each sequence: a list, an array or a tensor."""
-    return (isinstance(given, Sequence) and not isinstance(given, str)) or len(getattr(given, "shape", ())) == 1
+    return (isinstance(value, Sequence) and not isinstance(value, str)) or len(getattr(value, "shape", ())) == 1
 
 
 def _label(name: str, text: str, vocab: Vocab | None) -> int:
@@ -634,8 +630,8 @@ def batch_of(state: object, *others: Any) -> int:
 
 def _dim_of(count: int) -> Dim:
     """The dim of so many sequences: that of the caller's own batch, if its size is the same."""
-    known = batch_dim.is_defined() and batch_dim.get_dim_value() == count
-    return batch_dim if known else Dim(count, name="batch")
+    matches = batch_dim.is_defined() and batch_dim.get_dim_value() == count
+    return batch_dim if matches else Dim(count, name="batch")
 
 
 MODEL = "model"
@@ -651,13 +647,13 @@ class Scorers:
         candidates: how many labels of each hypothesis the costly ones see.
     """
 
-    def __init__(self, given: Mapping[str, object] | None, constraints: Sequence[Constraint], candidates: int):
-        scale = 1.0 if given is None else given.get(MODEL, 1.0)
+    def __init__(self, scorers: Mapping[str, object] | None, constraints: Sequence[Constraint], candidates: int):
+        scale = 1.0 if scorers is None else scorers.get(MODEL, 1.0)
         if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
             raise ParameterError(
                 "decode: the scores of the model come from `step`", got=type(scale).__name__, hint='"model": its scale'
             )
-        self.parts = [] if given is None else parts_of({name: x for name, x in given.items() if name != MODEL})
+        self.parts = [] if scorers is None else parts_of({name: x for name, x in scorers.items() if name != MODEL})
         for part in self.parts:
             if isinstance(part.value, Tensor):
                 raise ParameterError(
@@ -667,7 +663,7 @@ class Scorers:
                 )
         self.constraints = [ScorePart(f"constraint {i}", value, 1.0) for i, value in enumerate(constraints)]
         self.scale, self.candidates = float(scale), candidates
-        self.scales = {} if given is None else {MODEL: self.scale} | {part.name: part.scale for part in self.parts}
+        self.scales = {} if scorers is None else {MODEL: self.scale} | {part.name: part.scale for part in self.parts}
         self.finals: dict[str, Tensor] = {}  # what the end of each hypothesis is worth
         self._states: dict[str, Any] = {}
         self._dims: Sequence[Dim] = ()
@@ -714,9 +710,9 @@ class Scorers:
     def follow(self, parents: Tensor, beam: Dim) -> None:
         """Takes the states of the hypotheses that were extended. parents: {…, beam}"""
 
-        def followed(state: Any) -> Any:
-            has_beam = isinstance(state, Tensor) and beam in state.dims_set
-            return gather(state, indices=parents, axis=beam) if has_beam else state
+        def followed(state: Any) -> object:
+            moves = isinstance(state, Tensor) and beam in state.dims_set
+            return gather(state, indices=parents, axis=beam) if moves else state
 
         self._states = {name: map_leaves(followed, state) for name, state in self._states.items()}
 

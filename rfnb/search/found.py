@@ -16,16 +16,16 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.op import guard_methods, guarded
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.vocab import Vocab
 from rfnb.errors import LoopError, SearchError
 from rfnb.printable import printable_name
+from rfnb.search import stored
 from rfnb.search.explain.compare import compare_searches, compare_trees, same_hypotheses
 from rfnb.search.explain.keep import run_of
 from rfnb.search.explain.rerank import Doubt, rescaled
 from rfnb.search.replayed import SearchSteps
 from rfnb.search.rules import BeamRules
-from rfnb.search.stored import file
 from rfnb.search.trace import FINAL, NOT_RECORDED, Candidates, Trace, by_length, by_scale
 from rfnb.search.tree import Tree, Trees, nbest_lines
 from rfnb.search.variants.candidates import join_labels
@@ -34,7 +34,7 @@ from rfnb.trace.compare.compare import OTHERS
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
-    from rfnb.loop.steps.beams import FirstNan, Searched
+    from rfnb.loop.body.hypotheses import FirstNan, Searched
     from rfnb.trace.run.run import Run
 
 
@@ -175,8 +175,8 @@ class Found(InWords):
                 hint="rf.search.from_generate(…)",
             )
         vocab = tokenizer if tokenizer is None or isinstance(tokenizer, Vocab) else Vocab(tokenizer)
-        known = replace(self.trace, model=self.trace.forcing(model, inputs), vocab=vocab or self.trace.vocab)
-        return replace(self, trace=known)
+        trace = replace(self.trace, model=self.trace.forcing(model, inputs), vocab=vocab or self.trace.vocab)
+        return replace(self, trace=trace)
 
     def same_hypotheses(self, other: Found, pairs: Sequence[tuple[int, int]]) -> Any:
         """The places of hypotheses with the same labels in two searches, by step; for `rf.compare` of two runs."""
@@ -187,7 +187,7 @@ class Found(InWords):
 
         Raises RunFileError if the file cannot be written; an existing one is then unchanged.
         """
-        return file.write(self.trace.with_candidates(), path)
+        return stored.write(self.trace.with_candidates(), path)
 
     @property
     def text(self) -> str:
@@ -244,7 +244,7 @@ def load(path: str | os.PathLike[str]) -> Found:
     Raises RunFileError if the file does not exist, or does not contain a readable search. It is only data, so files
     from anywhere may be loaded.
     """
-    return Found(file.read(path))
+    return Found(stored.read(path))
 
 
 OTHERS.update({Found: compare_searches, Tree: compare_trees})
@@ -275,7 +275,7 @@ class CollectPlan:
     vocab: Vocab | None
     dims: tuple[Dim, ...]
     lengths: Lengths
-    initial: Any
+    initial: RawTensor
     scales: Mapping[str, float] = field(default_factory=dict)
     what: str = "choice"
     axis: Dim | None = None
@@ -288,7 +288,7 @@ def collect(plan: CollectPlan, searched: Searched) -> Found:
     """What the search found."""
     numpy = plan.backend.to_numpy_raw
     initial = numpy(plan.initial)
-    rules = plan.rules
+    rules, run = plan.rules, searched.run
     if rules.living and searched.ended is None:
         raise LoopError(
             f'{plan.what}: `ended="apart"` needs the end of the hypotheses', hint="loop.end(chosen.labels == end)"
@@ -337,7 +337,7 @@ def collect(plan: CollectPlan, searched: Searched) -> Found:
         limit=_limit(plan, searched, flat[0]),
         framewise=searched.ended is None,
         end_label=rules.ends[0] if len(rules.ends) == 1 else rules.ends or None,
-        again=_again(plan, searched),
+        again=None if run is None or plan.axis is None else SearchSteps(run, plan.axis, rules, plan.scales),
         why_not=plan.why_not,
         blank=rules.blank,
         joined=arrays.get("joined"),
@@ -350,13 +350,6 @@ def collect(plan: CollectPlan, searched: Searched) -> Found:
         plan.backend.from_numpy_raw(trace.lengths.reshape(initial.shape).copy(), None), signature, plan.lengths
     )
     return Found(trace, scores=scores, lengths=count, beam=plan.dims[-1])
-
-
-def _again(plan: CollectPlan, searched: Searched) -> SearchSteps | None:
-    """The steps of a recorded search."""
-    if searched.run is None or plan.axis is None:
-        return None
-    return SearchSteps(searched.run, plan.axis, plan.rules, plan.scales)
 
 
 def _at_the_end(

@@ -7,7 +7,7 @@ from typing import Any
 
 from rfnb.loop.choice import choose
 from rfnb.trace.capture.generate import KeptSearch, keep_candidates, make_search
-from rfnb.trace.run.file.found import read_found, write_found
+from rfnb.trace.run.file.store import read_found, write_found
 
 
 @choose.register
@@ -17,12 +17,12 @@ def _choose(body: object, scores: object, **options: object) -> Any:
 
 @write_found.register
 def _write_found(found: Any) -> Any:
-    return import_module("rfnb.search.stored.file").parts_of(found.trace.with_candidates())
+    return import_module("rfnb.search.stored").parts_of(found.trace.with_candidates())
 
 
 @read_found.register
 def _read_found(facts: object, arrays: object) -> Any:
-    return import_module("rfnb.search.found").Found(import_module("rfnb.search.stored.file").trace_of(facts, arrays))
+    return import_module("rfnb.search.found").Found(import_module("rfnb.search.stored").trace_of(facts, arrays))
 
 
 @keep_candidates.register

@@ -14,6 +14,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.nested import map_leaves
+from rfnb.core.ground.scope import within
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.search.rules import BeamRules
@@ -50,12 +51,12 @@ class Injection:
         fits = (labels == self.label) & (scores > -np.inf)
         self.scores = np.full(beam, -np.inf)
         self.scores[parents[fits]] = scores[fits]
-        order, found = np.arange(len(labels)), np.flatnonzero(fits & (parents == self.parent))
-        if self.place is None or not len(found):
+        order, matches = np.arange(len(labels)), np.flatnonzero(fits & (parents == self.parent))
+        if self.place is None or not len(matches):
             return order
-        others = np.delete(order, [self.place, found[0]])
+        others = np.delete(order, [self.place, matches[0]])
         behind = np.insert(others[beam - 1 :], 0, self.place)
-        return np.concatenate([np.insert(others[: beam - 1], self.place, found[0]), behind])
+        return np.concatenate([np.insert(others[: beam - 1], self.place, matches[0]), behind])
 
 
 injected: ContextVar[tuple[Injection, ...]] = ContextVar("injected", default=())
@@ -132,18 +133,18 @@ class Repeated:
             self._ranked = {most: pruned}
         return self._ranked[most]
 
-    def forced(self, wanted: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, Sums]:
+    def forced(self, sequences: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, Sums]:
         """The sums of the scores of sequences of labels, by position in the batch; None where a function changes the
         scores."""
-        sums: dict[int, Sums] = {b: [None] * len(group) for b, group in wanted.items()}
+        sums: dict[int, Sums] = {b: [None] * len(group) for b, group in sequences.items()}
         usual = {"ended": "compete", "patience": None, "groups": 1, "threshold": None, "early_stop": 0, "candidates": 0}
         for i in range(0 if self.changed else max(map(len, sums.values()), default=0)):
-            rows = {b: [*group[i]] for b, group in wanted.items() if i < len(group) and len(group[i])}
+            rows = {b: [*group[i]] for b, group in sequences.items() if i < len(group) and len(group[i])}
             prefix = [rows.get(b, []) for b in range(len(self._trace.steps))]
             limited = [*self.constraints, forced(prefix)]
-            found = self._again(**usual, beam=1, partial_candidates=2**31, constraints=limited)
+            result = self._again(**usual, beam=1, partial_candidates=2**31, constraints=limited)
             for b, labels in rows.items():
-                tree = found.tree[b]
+                tree = result.tree[b]
                 best = tree.best
                 whole = best is not None and best.complete and best.labels[: len(labels)] in (
                     tuple(labels), tuple(labels[:-1])
@@ -166,27 +167,24 @@ class Repeated:
         beam = self._trace.labels.shape[2]
         place = self.rules.last_place(beam, step, label, parent, copy=False)
         injection = Injection(sequence, step, label, parent, place)
-        found = self._repeated(injection, record=True)
-        run = found.trace.again.run if found.trace.again is not None else None
+        result = self._repeated(injection, record=True)
+        run = result.trace.again.run if result.trace.again is not None else None
         if run is not None:
             run.parent, run.forked_at = self.run, step
-        return Kept(found) if injection.scores[parent] > -np.inf else None
+        return Kept(result) if injection.scores[parent] > -np.inf else None
 
     def _repeated(self, injection: Injection | None, **options: Any) -> Found:
         """The search again. Raises SearchError if it is another one up to the step where it is changed."""
-        token = injected.set((*self._injected, *([injection] if injection else [])))
-        try:
-            found = self._again(**options)
-        finally:
-            injected.reset(token)
+        with within(injected, (*self._injected, *([injection] if injection else []))):
+            result = self._again(**options)
         count = len(self._trace.labels) if injection is None else injection.step
         for name in ("labels", "parents"):
-            if not np.array_equal(getattr(found.trace, name)[:count], getattr(self._trace, name)[:count]):
+            if not np.array_equal(getattr(result.trace, name)[:count], getattr(self._trace, name)[:count]):
                 raise SearchError(
                     "decode: the search is not the same when it runs again", got=f"other {name}",
                     hint="the model has changed since, draws random numbers, or changes what is not in its state",
                 )  # fmt: skip
-        return found
+        return result
 
 
 class RecordedSteps(record_loops):
@@ -208,13 +206,13 @@ class RecordedSteps(record_loops):
         self._code = function.__code__
         self._before = self._newest()
 
-    def run_of(self, found: Found, batch: Dim, tags: Sequence[str] | None) -> Run | None:
+    def run_of(self, result: Found, batch: Dim, tags: Sequence[str] | None) -> Run | None:
         """The run of the search, which has its tree; None if it was not recorded."""
         run = self._newest()
         if run is None or run is self._before:
             return None
         replay: Any = run.replay
-        replay.searched, replay.sequences = found, (batch, Size([], len(found), tags=tags))
+        replay.searched, replay.sequences = result, (batch, Size([], len(result), tags=tags))
         return run
 
     def _newest(self) -> Run | None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rfnb.backend.base.tape import untaped
+from rfnb.backend.base.tape import Var, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.loop.step import place_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast
@@ -23,8 +23,8 @@ from rfnb.search.rules import BeamRules
 from rfnb.search.trace import DEPTH, FINAL, Candidates, Sums, by_scale, joined
 
 if TYPE_CHECKING:
+    from rfnb.loop.body.hypotheses import SearchPlan
     from rfnb.loop.replay.replay import Replay
-    from rfnb.loop.steps.beams import SearchPlan
     from rfnb.trace.run.run import Run
 
 
@@ -191,11 +191,11 @@ class SearchSteps:
 
     # -- another choice
 
-    def forced(self, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
+    def forced(self, references: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
         """The sums of the scores that the model gives to sequences of labels, by position in the batch; None if noise
         is added to them."""
-        unknown: dict[int, Sums] = {b: [None] * len(sequences) for b, sequences in wanted.items()}
-        return unknown if self.rules.noisy else forced(self, wanted)
+        unknown: dict[int, Sums] = {b: [None] * len(sequences) for b, sequences in references.items()}
+        return unknown if self.rules.noisy else forced(self, references)
 
     def extended(self, sequence: int, step: int, label: int) -> np.ndarray:
         """The score of each hypothesis of a sequence, extended by a label. [beam]"""
@@ -222,7 +222,7 @@ class SearchSteps:
         assert run is not None
         return self.replay.fork_with(run, step, self.given(values, arrays))
 
-    def given(self, values: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> dict[Any, Any]:
+    def given(self, values: Mapping[str, Tensor], arrays: Mapping[str, np.ndarray]) -> dict[Var, RawTensor]:
         """Results of a choice as the raw tensors of a step, by their Vars. arrays: [batch, beam]"""
         search, raws = self.search, {}
         for name, array in arrays.items():
@@ -233,7 +233,7 @@ class SearchSteps:
 
     # -- values
 
-    def values(self, step: int, names: Iterable[str], states: Sequence[Any] | None = None) -> dict[str, Tensor]:
+    def values(self, step: int, names: Iterable[str], states: Sequence[RawTensor] | None = None) -> dict[str, Tensor]:
         """Values of a step by name, those that it has. states: those before the step, if other than the recorded."""
         recorded = self.search.asked
         names = [name for name in names if name in recorded]
@@ -243,20 +243,22 @@ class SearchSteps:
             for name, raw in zip(names, raws, strict=True)
         }
 
-    def after(self, step: int, states: Sequence[Any], given: Mapping[Any, Any]) -> tuple[list[Any], np.ndarray]:
-        """The carried values after a step in which some are `given`, and what the end of the search would add to the
+    def after(
+        self, step: int, states: Sequence[RawTensor], choices: Mapping[Var, RawTensor]
+    ) -> tuple[list[RawTensor], np.ndarray]:
+        """The carried values after a step in which some are `choices`, and what the end of the search would add to the
         scores of its hypotheses then. [batch, beam]"""
         search, carries = self.search, self.replay.after(step)
         ends = [] if place_of(self.replay.step.carried, "ended") is not None else [*search.kept]
         names = [name for name in ends if name.startswith(FINAL)]
-        raws = self.replay.compute(step, [*carries, *(search.kept[name] for name in names)], states, given=given)
+        raws = self.replay.compute(step, [*carries, *(search.kept[name] for name in names)], states, given=choices)
         finals = np.zeros((self.batch, self.dims[-1].get_dim_value()))
         for name, raw in zip(names, raws[len(carries) :], strict=True):
             worth = self.replay.backend.to_numpy_raw(raw).reshape(finals.shape)
             finals = finals + by_scale(worth, self.scales.get(name.removeprefix(FINAL), 1.0))
         return list(raws[: len(carries)]), finals
 
-    def choice(self, step: int, states: Sequence[Any] | None = None) -> dict[str, Tensor]:
+    def choice(self, step: int, states: Sequence[RawTensor] | None = None) -> dict[str, Tensor]:
         """What the choice of a step chooses from, and what it gives."""
         return self.values(step, [*INPUTS, *RESULTS], states)
 
@@ -298,32 +300,32 @@ Labels = Sequence[int]
 """The labels of one reference, with the label that ends it."""
 
 
-def forced(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
+def forced(steps: SearchSteps, references: Mapping[int, Sequence[Labels]]) -> dict[int, Sums]:
     """The sums of the scores of each sequence of labels; None if it needs more steps than the loop allows.
 
-    wanted: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has places
-    are computed at once for each.
+    references: sequences of labels, with the label that ends them, by position in the batch. As many as the beam has
+    places are computed at once for each.
     """
     limit, beam = steps.replay.bindings.limit.max, steps.dims[-1].get_dim_value()
-    sums_by_row: dict[int, Sums] = {b: [None] * len(group) for b, group in wanted.items()}
-    fits = {b: [i for i, labels in enumerate(group) if 0 < len(labels) <= limit] for b, group in wanted.items()}
+    sums_by_row: dict[int, Sums] = {b: [None] * len(group) for b, group in references.items()}
+    fits = {b: [i for i, labels in enumerate(group) if 0 < len(labels) <= limit] for b, group in references.items()}
     while any(fits.values()):
         chunk = {b: group[:beam] for b, group in fits.items() if group}
         fits = {b: group[beam:] for b, group in fits.items()}
-        sums = _sums(steps, {b: [wanted[b][i] for i in group] for b, group in chunk.items()})
+        sums = _sums(steps, {b: [references[b][i] for i in group] for b, group in chunk.items()})
         for b, group in chunk.items():
             for place, i in enumerate(group):
-                sums_by_row[b][i] = sums[: len(wanted[b][i]), b, place].tolist()
+                sums_by_row[b][i] = sums[: len(references[b][i]), b, place].tolist()
     return sums_by_row
 
 
-def _sums(steps: SearchSteps, wanted: Mapping[int, Sequence[Labels]]) -> np.ndarray:
+def _sums(steps: SearchSteps, references: Mapping[int, Sequence[Labels]]) -> np.ndarray:
     """The sums of the scores after each step, [steps, batch, beam], of up to `beam` references for each sequence: each
     has its own place."""
     replay, beam = steps.replay, steps.dims[-1].get_dim_value()
     lengths = np.zeros((steps.batch, beam), int)
-    labels = np.zeros((max(len(row) for rows in wanted.values() for row in rows), steps.batch, beam), int)
-    for b, rows in wanted.items():
+    labels = np.zeros((max(len(row) for rows in references.values() for row in rows), steps.batch, beam), int)
+    for b, rows in references.items():
         for place, row in enumerate(rows):
             lengths[b, place] = len(row)
             labels[: len(row), b, place] = row

@@ -175,16 +175,16 @@ class ChoiceOptions:
         }  # fmt: skip
 
 
-def read_options(given: dict[str, Any]) -> ChoiceOptions:
+def read_options(arguments: dict[str, Any]) -> ChoiceOptions:
     """The options, from the arguments of `loop.choice`. Raises ParameterError for one that does not exist."""
-    unknown = [name for name in given if name not in ChoiceOptions.__dataclass_fields__]
+    unknown = [name for name in arguments if name not in ChoiceOptions.__dataclass_fields__]
     if unknown:
         options = list(ChoiceOptions.__dataclass_fields__)
         raise ParameterError(
             "choice: there is no such option", got=unknown[0], expected=", ".join(options),
             hint=OTHER_NAMES.get(unknown[0]) or did_you_mean(unknown[0], options),
         )  # fmt: skip
-    return ChoiceOptions(**given)
+    return ChoiceOptions(**arguments)
 
 
 OTHER_NAMES = {

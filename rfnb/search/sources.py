@@ -16,7 +16,7 @@ from rfnb.errors import ParameterError
 from rfnb.ops.index import gather, top_k
 from rfnb.ops.math import cast, log, neg
 from rfnb.ops.random import random_uniform
-from rfnb.ops.shape import merge_dims, replace_dim, set_sparse_dim
+from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_sparse_dim
 
 InputType = Literal["prob", "log_prob", "logits"]
 
@@ -38,6 +38,12 @@ def log_scores(scores: Tensor, axis: Dim, input_type: InputType) -> Tensor:
 def log_probs(scores: FloatTensor, *, axis: Dim) -> Tensor:
     """log softmax over `axis`; where all labels have the score -∞, as nothing is allowed, they keep it."""
     return backend_of_raw(scores._raw).log_probs(scores, axis=axis)
+
+
+def over(x: Tensor, dims: Sequence[Dim]) -> Tensor:
+    """A Tensor with all of these dims, in order. Raises DimError if it has others."""
+    lacking = [dim for dim in dims if dim not in x.dims_set]
+    return (expand_dims(x, lacking) if lacking else x).copy_transpose(dims)
 
 
 def gumbel(like: Tensor) -> Tensor:

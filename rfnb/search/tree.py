@@ -18,11 +18,9 @@ from rfnb.core.tensor.op import guard_methods
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
 from rfnb.search.explain.keep import keep, run_of
-from rfnb.search.explain.where import Where, where
-from rfnb.search.explain.why import Why, why
-from rfnb.search.stored.columns import read_tree, write_tree
-from rfnb.search.trace import Trace
-from rfnb.search.tree_arrays import Hypothesis, Node, TreeArrays, normalized
+from rfnb.search.explain.where import Where, Why, where, why
+from rfnb.search.stored import read_tree, write_tree
+from rfnb.search.trace import Hypothesis, Node, Trace, TreeArrays, normalized
 from rfnb.search.words import InWords, number, place_of
 
 if TYPE_CHECKING:

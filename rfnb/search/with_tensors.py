@@ -36,11 +36,11 @@ class WithTensors:
     def __init__(self, step: Step, state: object, beam: int, labels: Dim | None, batch: Dim | None):
         tensors = [leaf for leaf in leaves(state) if isinstance(leaf, Tensor)]
         self.step, self.labels, self.beam = step, labels, Dim(beam, name="beam")
-        found = next((dim for x in tensors for dim in x.dims if dim == (batch or batch_dim)), None)
-        tensor = next((x for x in tensors if x.dims if found is None or found in x.dims_set), None)
-        if tensor is None or (batch is not None and found is None):
+        owner = next((dim for x in tensors for dim in x.dims if dim == (batch or batch_dim)), None)
+        tensor = next((x for x in tensors if x.dims if owner is None or owner in x.dims_set), None)
+        if tensor is None or (batch is not None and owner is None):
             raise _lacks(batch or batch_dim, tensors[0])
-        self.batch = found or tensor.dims[0]
+        self.batch = owner or tensor.dims[0]
         self.tags = tensor.size_of(self.batch).tags
         mark_beam(self.beam)
         self._like: list[Any] = []  # each Tensor of the state, of raw ones None

@@ -128,7 +128,7 @@ class PlainCalls(Meter):
         self.recorder: CallRecorder | None = None
         self.names: dict[int, str] = {}
         self._tensors: WeakValueDictionary[int, Tensor] = WeakValueDictionary()  # by id of the raw tensor
-        self._results: dict[int, tuple[ref[Any], str]] = {}  # what results are called, by id of the raw tensor
+        self._results: dict[int, tuple[ref[object], str]] = {}  # what results are called, by id of the raw tensor
         self._inside_op = False
         self._changed: dict[int, Tensor] = {}  # in place by the running call, with their former values
 
@@ -202,10 +202,11 @@ def _readable(leaves: Iterable[object]) -> list[object]:
     return [leaf for leaf in leaves if isinstance(leaf, kinds) and backend_of_raw(leaf).is_readable_raw(leaf)]
 
 
-def _event(node: Node, found: dict[int, Tensor], made: Tensor, run: Run, step: int) -> OpEvent:
-    inputs = tuple(found[number] for number in node.inputs if number in found)
-    where: Any = {"loop": run.name, "step": step, "steps": run.size}
-    return OpEvent(node.op, inputs, (made,), node.source, node.path, kind=node.kind, **where)
+def _event(node: Node, tensors: dict[int, Tensor], output: Tensor, run: Run, step: int) -> OpEvent:
+    inputs = tuple(tensors[number] for number in node.inputs if number in tensors)
+    return OpEvent(
+        node.op, inputs, (output,), node.source, node.path, loop=run.name, step=step, steps=run.size, kind=node.kind
+    )
 
 
 def observing(see: Callable[[OpEvent], None], models: Sequence[object] = ()) -> AbstractContextManager[Observer]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from rfnb.core.expression.expression import Expression
 from rfnb.core.ground.hook import Hook
@@ -41,13 +41,13 @@ MOST_BYTES = 2**30
 _written: list[int] = []  # their sizes
 
 
-def write_pause(run: Run, step: int, what: str) -> Path | None:
+def write_pause(run: Run, step: int, message: str) -> Path | None:
     """Writes the run to `rf.options.pause_folder`, with one warning; None if there is no room or it cannot be written.
 
     The name of the file has the name of the loop, the rank of the process, if there are several, and the step: that of
     the training, if `rf.init_train_step_run_ctx(step=…)` gave one, or else that of the loop.
 
-    what: the first words of the warning.
+    message: the first words of the warning.
     """
     if len(_written) >= MOST_FILES or sum(_written) >= MOST_BYTES:
         return None
@@ -61,13 +61,13 @@ def write_pause(run: Run, step: int, what: str) -> Path | None:
         limit = MOST_BYTES // MOST_FILES // 2
         path = write_run_file(run, _free(folder, name), limit=limit, states=limit)
     except Exception as error:
-        warn(f"{what}; its run could not be written: {error_text(error)}")
+        warn(f"{message}; its run could not be written: {error_text(error)}")
         _written.append(0)
         return None
     _written.append(path.stat().st_size)
     is_last = len(_written) >= MOST_FILES or sum(_written) >= MOST_BYTES
     ending = "; no more are written: a process writes at most 5 files, together 1 GiB" if is_last else ""
-    warn(f'{what}; its run is in a file: rf.load_run("{path}"){ending}')
+    warn(f'{message}; its run is in a file: rf.load_run("{path}"){ending}')
     return path
 
 
@@ -96,7 +96,7 @@ class Resume:
     """
 
     until: int | None = None
-    tests: tuple[Callable[[RunStep], Any], ...] = ()
+    tests: tuple[Callable[[RunStep], object], ...] = ()
     why: str = "the next step"
     mute: bool = False
     stop: bool = False
@@ -119,7 +119,7 @@ class Paused:
     run: Run
     step: int
     why: str
-    edit: Callable[[Mapping[str, Any], Only], None] | None = None
+    edit: Callable[[Mapping[str, object], Only], None] | None = None
     line: int | None = None
     locked: Mapping[str, str] = field(default_factory=dict)
 
@@ -160,7 +160,7 @@ def hold(paused: Paused) -> Resume | None:
     return resume
 
 
-def _pin(run: Run, what: str) -> None:
+def _pin(run: Run, message: str) -> None:
     """Keeps the run, with a warning; does nothing if there are enough already, since pinned runs keep their memory."""
     room = MOST_PINNED - sum(entry.pinned for entry in runs)
     if room <= 0:
@@ -168,7 +168,7 @@ def _pin(run: Run, what: str) -> None:
     run.pinned = True
     runs.add(run)
     ending = "" if room > 1 else f"; no more than {MOST_PINNED} are, until you unpin one"
-    warn(f"{what}; run {run.serial} is pinned in the panel instead{ending}")
+    warn(f"{message}; run {run.serial} is pinned in the panel instead{ending}")
 
 
 WAY_OUT = "Plain Python loops are recorded by `for … in rf.steps(…):` or `with rf.record_loops():`"
@@ -221,9 +221,9 @@ class Pause:
         self.hits += hit
         return hit
 
-    def lacks(self, steps: int, what: str) -> None:
+    def lacks(self, steps: int, reason: str) -> None:
         """The condition was false at these steps, as the loop does not have what it reads."""
-        self.checked, self._missing = self.checked + steps, what
+        self.checked, self._missing = self.checked + steps, reason
 
     def sentence(self, ran: Set[str], has_loop: bool) -> str | None:
         """What is said at the end of a cell, whose loops had the names `ran`; None if nothing."""
@@ -394,7 +394,7 @@ def _replaces(new: Pause, old: Pause) -> bool:
     return new.source.code is not old.source.code or (new.words, new.loop) == (old.words, old.loop)
 
 
-def _place(source: Source) -> tuple[Any, int]:
+def _place(source: Source) -> tuple[str | None, int]:
     """The cell or file, and the line, of a source."""
     cell = source.cell
     return (source.file if cell is None or cell.cell_id is None else cell.cell_id), source.line

@@ -64,7 +64,7 @@ def trained() -> Any:
 
 def beam() -> Any:
     """A search for the phonemes of a word that greedy search misses."""
-    return rf.show(trained().search(["advance"], beam_size=5), reference="AH D V AE N S")
+    return rf.show(trained().search(["islet"], beam_size=4), reference="AY L IH T")
 
 
 def attention() -> Any:

@@ -66,6 +66,8 @@ def test_the_panel_is_as_wide_as_last_and_axe_finds_no_fault(open_notebook, miss
         page.locator(f"body[data-jp-theme-light={str(theme == 'Light').lower()}]").wait_for(state="attached")
         page.wait_for_timeout(500)
         found += [f"{theme}: {words}" for words in [*faults(page, missing, PANEL), *weak_words(page, PANEL)]]
+        in_cell = weak_words(page, ".jp-Notebook")  # whose code has the colours of JupyterLab
+        found += [f"{theme}: {words}" for words in in_cell if "rfnb-cm-value" in words]
     panel.choose("search").go("next", 1)
     assert panel.root.locator(".rfnb-Sequences").count() == 0  # there is no batch
     found += [f"search: {words}" for words in [*faults(page, missing, PANEL), *weak_words(page, PANEL)]]

@@ -121,6 +121,25 @@ def test_views_in_a_notebook_by_keyboard_alone(open_notebook):
     assert errors == []
 
 
+WIDE = """\
+import torch, rfnb as rf
+from tests.display.beam.test_beam_view import endless
+display(rf.show(endless(12, 60, candidates=8)))
+rf.show_attention(torch.full((30, 60), 1 / 60))"""
+
+
+def test_pictures_wider_than_their_cell_are_not_cut(open_notebook):
+    notebook = open_notebook(cells=[WIDE])
+    notebook.page.set_viewport_size({"width": 600, "height": 800})
+    notebook.run_all()
+    size = "svg => [svg.clientWidth, svg.clientHeight, svg.parentElement.clientWidth]"
+    for picture in (".rfnb-Tree-plot", ".rfnb-Matrix-plot"):
+        svg = notebook.cell(0).locator(picture)
+        wide, high, room = svg.evaluate(size)
+        assert [wide, high] == [round(float(svg.get_attribute(side))) for side in ("width", "height")], picture
+        assert wide > room, picture
+
+
 def test_a_pinned_dim_is_seen_in_cells_that_are_drawn_later(open_notebook):
     notebook = open_notebook(cells=CELLS)
     notebook.run_all()

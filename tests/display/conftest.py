@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rfnb.display.kit import dims
+from rfnb.display.kit import data
 
 
 @pytest.fixture(autouse=True)
 def _colours_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dims, "_seen", {})
+    monkeypatch.setattr(data, "_seen", {})

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.display.kit import dims, window
+from rfnb.display.kit import data, window
 from rfnb.display.markup import png
 
 HOSTILE = "<script>alert(1)</script>"
@@ -23,7 +23,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 @pytest.fixture(autouse=True)
 def _dims_without_places(monkeypatch):
-    monkeypatch.setattr(dims, "made_in", lambda dim: None)
+    monkeypatch.setattr(data, "made_in", lambda dim: None)
 
 
 @pytest.fixture

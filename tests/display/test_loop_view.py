@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.display import loop as explanation
+from rfnb.display.loop import cost, lines as lines_of, total_time
 
 HOSTILE = "<script>alert(1)</script>"
 TEXT = """\
@@ -60,22 +60,19 @@ def words(html: str) -> str:
 
 
 def test_golden(golden):
-    view = explanation.describe(decoder().explain())
-    golden("loop_explanation.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
-    golden("loop_explanation.txt", explanation.to_text(view) + "\n")
+    golden("loop_explanation.txt", rf.show(decoder().explain()).text + "\n")
 
 
 def test_each_op_is_there_with_its_line_place_and_states():
-    view = explanation.describe(decoder().explain())
-    found = {(op["line"], op["op"], op["where"]): op for op in view["ops"]}
-    assert found[6, "gather", "all steps"]["states"] == []
-    assert found[7, "linear", "each step"]["states"] == ["s"]
-    assert found[7, "linear", "each step"]["place"] == "decoder.py:2"
-    assert found[7, "linear", "once"]["text"] == "key(memory)"
-    assert found[16, "log_softmax", "after the loop"]["why"] == "only outputs need it"
-    assert found[11, "Loop", "each step"]["why"] == "a nested loop"
-    assert found[15, "tanh", "each step"]["place"] is None
-    assert found[15, "add", "each step"]["why"] == "needs s"
+    view = rf.show(decoder().explain())
+    ops = {(op["line"], op["op"], op["where"]): op for op in view.data["rows"]}
+    assert ops[6, "gather", "all steps"]["states"] == ""
+    assert ops[7, "linear", "each step"]["states"] == "s"
+    assert ops[7, "linear", "once"]["text"] == "key(memory)"
+    assert ops[16, "log_softmax", "after the loop"]["why"] == "only outputs need it"
+    assert ops[11, "Loop", "each step"]["why"] == "a nested loop"
+    assert ops[15, "add", "each step"]["why"] == "needs s"
+    assert re.findall(r"query\(s\)<span[^>]*>  (decoder.py:2)<", view.html) == ["decoder.py:2"]
 
 
 @pytest.mark.parametrize("options", [{}, {"optimize_move_layers_out": False}])
@@ -112,11 +109,10 @@ def test_names_and_source_are_escaped():
 def test_without_the_source_each_op_has_its_expression():
     loop = decoder()
     del linecache.cache["decoder.py"]
-    found = loop.explain()
-    view = explanation.describe(found)
-    text = explanation.to_text(view)
-    assert len(text.splitlines()) == 1 + len(found.rows)
-    assert explanation.to_html(view).count("<tr") == len(found.rows)
+    explained = loop.explain()
+    view = rf.show(explained)
+    assert len(view.text.splitlines()) == 1 + len(explained.rows)
+    assert view.html.count("<tr") == len(explained.rows)
 
 
 def test_a_page_of_its_own(tmp_path):
@@ -134,11 +130,11 @@ def test_complete_without_scripts_and_not_large():
 
 
 def timed():
-    return rf.show(decoder(debug=True).explain(time=True))
+    return decoder(debug=True).explain(time=True)
 
 
 def test_each_line_has_its_time_share_and_calls():
-    view = timed()
+    view = rf.show(timed())
     lines = view.text.splitlines()
     assert "3 steps on the CPU, without gradients" in lines[1] and "of timing taken off" in lines[2]
     [line] = [line for line in lines if "label = embedding" in line]
@@ -151,22 +147,22 @@ def test_each_line_has_its_time_share_and_calls():
 
 
 def test_times_of_lines_add_up_to_all_steps():
-    view = timed()
-    times = view.data["times"]
-    told = [op["seconds"] for op in view.data["ops"] if op["seconds"] is not None]
-    assert 0 < sum(told) <= times["total"] * 1.05
-    shares = [explanation.cost(view.data, ops)[3] for _, _, ops in explanation.lines(view.data)]
-    assert sum(shares) == pytest.approx(sum(told) / times["total"], abs=1e-6)
+    explained = timed()
+    total = total_time(explained)
+    in_ops = sum(op.time.seconds for op in explained.rows if op.time is not None)
+    assert 0 < in_ops <= total * 1.05
+    shares = [cost(explained, ops)[3] for _, _, ops in lines_of(explained)]
+    assert sum(shares) == pytest.approx(in_ops / total, abs=1e-6)
 
 
 def test_the_table_with_times_begins_with_the_slowest_op():
-    view = timed()
-    table = view.table()
+    explained = timed()
+    table = rf.show(explained).table()
     assert list(table.columns[:4]) == ["time", "share", "calls", "line"]
-    slowest = max(view.data["ops"], key=lambda op: op["seconds"] or 0)
-    assert table.rows[0][4] == slowest["op"] and len(table) == len(view.data["ops"])
+    slowest = max(explained.rows, key=lambda op: op.time.seconds if op.time else 0.0)
+    assert table.rows[0][4] == slowest.node.op and len(table) == len(explained.rows)
 
 
 def test_without_times_there_are_none():
     view = rf.show(decoder().explain())
-    assert "times" not in view.data and "seconds" not in view.data["ops"][0] and "time" not in view.table().columns
+    assert "time" not in view.table().columns and "without gradients" not in view.text + view.html

@@ -146,3 +146,13 @@ def test_tags_need_a_batch_of_any_size():
     with pytest.raises(DimError, match="each sequence needs a tag"):
         rf.convert_to_tensor([1, 2], dims=[batch_dim], tags=TAGS)
     assert kept(rf.convert_to_tensor([1, 2], dims=[batch_dim], tags=[17, 4])) == ["17", "4"]
+
+
+def test_operands_without_tags_leave_those_of_the_others(x, time, layer):
+    bare = rf.convert_to_tensor(torch.ones(3, 2), dims=[batch_dim, layer])
+    for result in (x + bare, bare + x, rf.where(bare > 0, x, bare), rf.matmul(bare, x, reduce=layer)):
+        assert result.lengths[batch_dim].tags == TAGS
+    with rf.capture() as seen:
+        weights = rf.softmax(rf.matmul(bare, x, reduce=layer), axis=time)
+        rf.matmul(weights, x, reduce=time)
+    assert "of 'kiwi'" in rf.show_attention(seen).text

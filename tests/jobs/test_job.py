@@ -145,8 +145,8 @@ def test_damaged_files_are_named_and_nothing_is_lost(folder, job, content):
 KILLED = """
 import os, signal, torch
 import rfnb as rf
-from rfnb.trace.plain import stretches
-stretches.CREDIT = 1e9  # each step is written, however slow the machine is
+from rfnb.trace.plain import iterations
+iterations.CREDIT = 1e9  # each step is written, however slow the machine is
 rf.options.record = "last"
 seen = []
 weight = torch.zeros(2)

@@ -4,7 +4,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.netdict import build
-from rfnb.netdict.loops import length
+from rfnb.netdict.loops import build as loops_build
 from tests.netdict.test_goldens import CASES, Case
 from tests.netdict.test_network_configs_kinds import CONFIGS
 
@@ -21,7 +21,7 @@ def other_lengths(monkeypatch):
         def made_up(dim):
             return LENGTHS[dims.setdefault(dim, len(dims)) % len(LENGTHS)]
 
-        for module in (build, length):
+        for module in (build, loops_build):
             monkeypatch.setattr(module, "made_up", made_up)
 
     return change

@@ -149,6 +149,19 @@ def test_the_code_of_a_layer_has_the_ops_of_its_function():
     assert "class Block(rf.Module):" in code and "rf.layer_norm(" in code
 
 
+def test_the_code_in_torch_of_arguments_by_name():
+    @rf.layer("by_name")
+    def by_name(x):
+        feature = x.feature_dim
+        mean, variance = rf.moments(x=x, axis=feature)
+        best = rf.reduce_argmax(source=x, axis=feature)
+        loss = rf.cross_entropy(estimated=x, target=best, axis=feature, estimated_type="logits")
+        return rf.clip_by_value(x=(x - mean) * variance, clip_value_max=1.0) + rf.cast(tensor=loss, dtype="float32")
+
+    code = rf.to_code(one_layer("by_name"), target="torch", check=True)
+    assert "F.cross_entropy(" in code and ".clamp(max=1.0)" in code
+
+
 @pytest.mark.parametrize("kind", ["of_torch", "own_loop"])
 def test_a_layer_without_a_form_as_code_is_an_error_that_names_it(kind):
     @rf.layer("of_torch")

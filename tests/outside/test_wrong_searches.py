@@ -21,14 +21,14 @@ from transformers import GenerationMixin
 import rfnb as rf
 from rfnb import batch_dim
 from rfnb.errors import DimError, DtypeError, ParameterError, RfError, SearchError
-from rfnb.search.corpus.report import SearchReport, SearchReports
+from rfnb.search.corpus import SearchReport, SearchReports
 from rfnb.search.explain.compare import BeamsCompared, SearchComparison
 from rfnb.search.found import Found
 from rfnb.search.generate.settings import DEFAULTS
 from rfnb.search.rules import ChoiceOptions
 from rfnb.search.tree import Tree, Trees
-from tests.search.score.test_kenlm_model import stand_in
 from tests.search.score.test_ngram import random_model, text_of
+from tests.search.score.test_ngram_kenlm import stand_in
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -8,18 +8,16 @@ from rfnb.backend.base.attention import AttentionOps
 from rfnb.backend.base.concat import ConcatOps, SplitOps
 from rfnb.backend.base.control import ControlOps, EagerOps, lacking
 from rfnb.backend.base.conv import ConvOps, PoolOps, SignalOps, WindowOps
-from rfnb.backend.base.create import CreateOps
+from rfnb.backend.base.create import CreateOps, RandomOps
 from rfnb.backend.base.data import DataOps, MeasureOps
-from rfnb.backend.base.finite import FiniteOps
 from rfnb.backend.base.grad import GradOps
 from rfnb.backend.base.index import IndexOps, ScatterOps, SortOps, TopKOps
 from rfnb.backend.base.loss import CtcOps, LossOps
-from rfnb.backend.base.mask import MaskedOps, MaskOps
+from rfnb.backend.base.mask import FiniteOps, MaskedOps, MaskOps
 from rfnb.backend.base.math import MathOps
 from rfnb.backend.base.matmul import MatmulOps
 from rfnb.backend.base.norm import NormOps
 from rfnb.backend.base.parameter import ParameterOps
-from rfnb.backend.base.random import RandomOps
 from rfnb.backend.base.rec import RecOps
 from rfnb.backend.base.reduce import ReduceOps, SoftmaxOps
 from rfnb.backend.base.shape import ShapeOps

@@ -308,7 +308,7 @@ class SplitPlan:
 class SplitOps:
     """Raw part: `unstack_raw(raw, axis)`, `split_raw(raw, sizes, axis)`."""
 
-    unstack_raw: Callable[..., RawTensor]
+    unstack_raw: Callable[[RawTensor, int], Sequence[RawTensor]]
     split_raw: Callable[..., RawTensor]
 
     @classmethod

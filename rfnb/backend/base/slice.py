@@ -147,7 +147,7 @@ def _count(source: Tensor, size: object) -> Size | None:
     return None if size is None else Size((), size)
 
 
-def _steps(first: Any, count: int, step: Any, longest: int) -> np.ndarray:
+def _steps(first: Any, count: int, step: object, longest: int) -> np.ndarray:
     """The positions of `count` frames from `first` on."""
     at = first[..., None] + np.asarray(step)[..., None] * frame_numbers(count)
     return np.clip(at, 0, max(longest - 1, 0))

@@ -94,7 +94,6 @@ class TapeOps:
     alias_raw: Callable[[RawTensor], RawTensor]
     overwrite_raw: Callable[[RawTensor, RawTensor], None]
     identity_raw: Callable[[RawTensor], RawTensor]
-    frames_raw: Callable[[RawTensor, int], Sequence[RawTensor]]
     apart_raw: Callable[[Sequence[RawTensor]], list[RawTensor]]
     scan_raw: Callable[..., tuple[Sequence[RawTensor], Sequence[RawTensor]]]
     needs_gradient_raw: Callable[[RawTensor], bool]

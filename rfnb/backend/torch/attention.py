@@ -24,9 +24,9 @@ from torch.nn.modules import module as modules
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rfnb.backend.base.attention import RawAttention, RawStep
-from rfnb.backend.base.random import random_stream
 from rfnb.backend.torch.module_state import uncompiled
 from rfnb.backend.torch.random import TorchRandom
+from rfnb.core.ground.scope import random_stream
 from rfnb.errors import ViewError
 
 See = Callable[[RawAttention], None]

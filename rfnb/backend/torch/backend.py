@@ -14,12 +14,9 @@ from rfnb.backend.torch.conv import TorchConv, TorchSignal
 from rfnb.backend.torch.data import TorchData, TorchMeasure
 from rfnb.backend.torch.fuse import TorchFuse
 from rfnb.backend.torch.grad import TorchGrad
-from rfnb.backend.torch.index import TorchIndex, TorchScatter, TorchSort, TorchTopK
+from rfnb.backend.torch.index import TorchIndex, TorchMask, TorchScatter, TorchSort, TorchTopK
 from rfnb.backend.torch.loss import TorchCtc, TorchLoss
-from rfnb.backend.torch.mask import TorchMask
 from rfnb.backend.torch.math import TorchMath
-from rfnb.backend.torch.matmul import TorchMatmul
-from rfnb.backend.torch.norm import TorchNorm
 from rfnb.backend.torch.random import TorchRandom
 from rfnb.backend.torch.rec import TorchRec
 from rfnb.backend.torch.reduce import TorchReduce
@@ -45,10 +42,8 @@ class TorchBackend(
     TorchSort,
     TorchShape,
     TorchReduce,
-    TorchMatmul,
     TorchConv,
     TorchSignal,
-    TorchNorm,
     TorchAttention,
     TorchLoss,
     TorchCtc,

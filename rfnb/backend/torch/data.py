@@ -217,7 +217,7 @@ class TorchData:
             raw.add_(value) if op == "add" else raw.copy_(value.expand_as(raw))
 
     @staticmethod
-    def parameter_assign_at_raw(raw: torch.nn.Parameter, index: tuple[Any, ...], value: Any, *, op: str) -> None:
+    def parameter_assign_at_raw(raw: torch.nn.Parameter, index: tuple[Any, ...], value: object, *, op: str) -> None:
         """Sets, or adds to, the values at `index`: positions for each axis, or, to assign, a slice."""
         with torch.no_grad():
             value = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)

@@ -42,7 +42,7 @@ class RepeatableCall:
     will; `values`, recomputed results that are not yet read.
     """
 
-    def __init__(self, number: int, func: Any, reads: Any):
+    def __init__(self, number: int, func: Any, reads: object):
         self.number = number
         self.func = func
         self.reads = reads
@@ -69,7 +69,7 @@ class CallRecording(TorchDispatchMode):
             int, tuple[StorageWeakRef, dict[Any, Recomputed]]
         ] = {}  # by storage, which the reference keeps alive
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         """Makes a call."""
         reads = (args, kwargs or {})
         result = func(*args, **(kwargs or {}))
@@ -168,7 +168,7 @@ class ShiftedGradient(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, raw: torch.Tensor, *how: Any) -> torch.Tensor:
+    def forward(ctx: Any, raw: torch.Tensor, *how: object) -> torch.Tensor:
         """Raw itself."""
         ctx.how = how
         return raw.view_as(raw)
@@ -202,13 +202,13 @@ class ScaledGradient(torch.autograd.Function):
     """The identity, whose gradient is multiplied by a factor."""
 
     @staticmethod
-    def forward(ctx: Any, raw: torch.Tensor, factor: Any) -> torch.Tensor:
+    def forward(ctx: Any, raw: torch.Tensor, factor: object) -> torch.Tensor:
         """Raw itself."""
         ctx.factor = factor
         return raw.view_as(raw)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> object:
+    def backward(ctx: Any, *gradients: object) -> object:
         """factor · gradient"""
         return gradients[0] * ctx.factor, None
 
@@ -251,13 +251,13 @@ class ProbedGradient(torch.autograd.Function):
     """The identity, which reports its gradient to a probe. The anchor makes it part of the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, raw: torch.Tensor, anchor: torch.Tensor, probe: GradientProbe, key: Any) -> torch.Tensor:
+    def forward(ctx: Any, raw: torch.Tensor, anchor: torch.Tensor, probe: GradientProbe, key: object) -> torch.Tensor:
         """The tensor itself, but not as a view for autograd, so that it may be changed in place."""
         ctx.told = probe, key
         return raw.detach()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> object:
+    def backward(ctx: Any, *gradients: object) -> object:
         """The unchanged gradient."""
         probe, key = ctx.told
         probe.see(key, gradients[0])

@@ -33,8 +33,8 @@ _LIBRARIES = (PACKAGE, str(Path(torch.__file__).parent) + os.sep)
 
 def module_graph(
     model: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     *,
     meta: bool,
     meter: Meter | None = None,
@@ -159,7 +159,7 @@ class _ModelRecorder(CallRecorder):
         call = method.__func__ if isinstance(method, classmethod) else method
 
         @wraps(call)
-        def recorded(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        def recorded(fn: Any, *args: object, **kwargs: object) -> Any:
             if get_ident() != self._thread or self.ignores() or not (self.own or _is_from_outside()):
                 return call(fn, *args, **kwargs)
             self.meter.pause()

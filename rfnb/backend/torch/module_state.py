@@ -48,7 +48,7 @@ def _replace(table: dict[str, Any], name: str, new: object, stack: ExitStack) ->
     table[name] = new
 
 
-def _undo(table: dict[str, Any], name: str, new: object, old: object) -> None:
+def _undo(table: dict[str, object], name: str, new: object, old: object) -> None:
     if table.get(name) is new:
         table[name] = old
 
@@ -74,7 +74,7 @@ def _make_lazy(raw: Any, cls: type, device: torch.device, dtype: torch.dtype) ->
     raw.__class__ = cls
 
 
-def _put_back(table: dict[str, Any], was: dict[str, Any]) -> None:
+def _put_back(table: dict[str, Any], was: dict[str, object]) -> None:
     table.clear()
     table.update(was)
 

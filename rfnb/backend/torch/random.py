@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from rfnb.backend.base.random import one_seed
+from rfnb.backend.base.create import one_seed
 from rfnb.backend.torch.data import dtype_of, placed
 
 
@@ -66,7 +66,7 @@ DISTRIBUTION: dict[str, Callable[..., None]] = {
 }
 
 
-def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, parameters: Mapping[str, Any]) -> object:
+def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, parameters: Mapping[str, object]) -> object:
     """Fills `out` with numbers from `generator`, or from a new one if a seed is given."""
     if has_torch_function_unary(out):  # a single raw call for recorders of raw calls, seeded anew each time
         return handle_torch_function(draw_, (out,), out, distribution, generator, seed, parameters)
@@ -80,7 +80,7 @@ def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, param
 
 
 class TorchRandom:
-    """The raw part of `backend.base.random`, and the state of the global generators."""
+    """The raw part of `backend.base.create`, and the state of the global generators."""
 
     draw_raw = staticmethod(draw_)
 
@@ -162,7 +162,7 @@ class Seeded:
     def __init__(self, fn: Any):
         self._fn = fn
 
-    def __call__(self, *args: Any, seeded_by: torch.Generator, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, seeded_by: torch.Generator, **kwargs: object) -> Any:
         """The result of `fn`."""
         generator = _global(seeded_by.device)
         state = generator.get_state()

@@ -1,8 +1,9 @@
-"""Reductions and softmax on torch tensors, with masks."""
+"""Reductions and softmax on torch tensors, with masks, and normalization."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ _FILL = {
 
 
 Axes = int | tuple[int, ...]
+Maybe = torch.Tensor | None
 
 
 def _mean(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
@@ -122,7 +124,7 @@ class SumOfAll(torch.autograd.Function):
 
 
 class TorchReduce:
-    """The raw part of `backend.base.reduce`."""
+    """The raw part of `backend.base.reduce` and `norm`."""
 
     reduce_function = staticmethod(_REDUCE.__getitem__)
     lowest_raw = staticmethod(lowest)
@@ -171,6 +173,45 @@ class TorchReduce:
         result: torch.Tensor = opaque(_log_probs, raw, axis, effect=False)
         return result
 
+    layer_norm_raw = staticmethod(torch.layer_norm)
+
+    @staticmethod
+    def rms_norm_raw(raw: torch.Tensor, sizes: Sequence[int], scale: Maybe, bias: Maybe, eps: float) -> torch.Tensor:
+        """Over the last axes, of these sizes; in the dtype of `raw`."""
+        if scale is not None and scale.dtype is not raw.dtype:
+            scale = scale.to(raw.dtype)
+        result = torch.rms_norm(raw, sizes, scale, eps)
+        return result if bias is None else (result + bias).to(raw.dtype)
+
+    @staticmethod
+    def batch_norm_raw(
+        raw: torch.Tensor,
+        axes: int,
+        scale: Maybe,
+        bias: Maybe,
+        running_mean: Maybe,
+        running_variance: Maybe,
+        train: bool,
+        momentum: float,
+        eps: float,
+    ) -> torch.Tensor:
+        """Normalizes over all but the last `axes` axes; in training, the running statistics move in place.
+
+        Gradients use copies of these, since they may move again before the backward pass.
+        """
+        running = [running_mean, running_variance]
+        if axes > 1:
+            scale, bias = (x if x is None else x.reshape(-1) for x in (scale, bias))
+        mean, variance = copies = [_flat_copy(x) for x in running]
+        flat, cudnn = raw.flatten(0, -axes - 1).flatten(1), torch.backends.cudnn.enabled
+        result = torch.batch_norm(flat, scale, bias, mean, variance, train, momentum, eps, cudnn)
+        if train:
+            with torch.no_grad():
+                for old, new in zip(running, copies, strict=True):
+                    if old is not None and new is not None:
+                        old.copy_(new.view(old.shape))
+        return result.view(raw.shape)
+
 
 def _log_probs(raw: torch.Tensor, axis: int) -> torch.Tensor:
     """Rows of -inf alone become NaN in `torch.log_softmax`, and are rare; on the CPU, they are looked for there."""
@@ -180,3 +221,7 @@ def _log_probs(raw: torch.Tensor, axis: int) -> torch.Tensor:
             return result
     empty = (raw == float("-inf")).all(axis, keepdim=True)
     return torch.log_softmax(raw.masked_fill(empty, 0.0), axis).masked_fill(empty, float("-inf"))
+
+
+def _flat_copy(raw: Maybe) -> Maybe:
+    return None if raw is None else raw.detach().clone(memory_format=torch.contiguous_format).view(-1)

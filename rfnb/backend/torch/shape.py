@@ -71,6 +71,7 @@ class TorchShape:
     split_raw = staticmethod(torch.split_with_sizes)
     flip_raw = staticmethod(torch.flip)
     cumsum_raw = staticmethod(torch.cumsum)
+    unfold_raw = staticmethod(torch.Tensor.unfold)
 
     @staticmethod
     def broadcast_raw(raw: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
@@ -85,11 +86,6 @@ class TorchShape:
         if step < 0:
             return raw.index_select(axis, torch.arange(start, min(end, start), step, device=raw.device))
         return raw[(slice(None),) * axis + (slice(start, end, step),)]
-
-    @staticmethod
-    def unfold_raw(raw: torch.Tensor, axis: int, size: int, step: int) -> torch.Tensor:
-        """Pieces of length `size` along `axis`, at every `step`-th place, with their entries as a new last axis."""
-        return raw.unfold(axis, size, step)
 
     @staticmethod
     def pad_raw(raw: torch.Tensor, padding: Mapping[int, tuple[int, int]], value: Any) -> torch.Tensor:

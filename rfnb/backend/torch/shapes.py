@@ -75,7 +75,7 @@ def _pointwise(op: Any, args: Any, kwargs: dict[str, Any]) -> Raw | None:
 
 
 @cache
-def _dtype_of(op: Any, facts: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> torch.dtype:
+def _dtype_of(op: Any, facts: tuple[object, ...], options: tuple[tuple[str, object], ...]) -> torch.dtype:
     numbers = [torch.ones((1,) * x[1], dtype=x[0]) if isinstance(x, tuple) else 1.0 if x is float else x for x in facts]
     dtype: torch.dtype = op(*numbers, **dict(options)).dtype
     return dtype

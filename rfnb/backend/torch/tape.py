@@ -147,7 +147,7 @@ class _TapeMode(TorchFunctionMode):
         self.tape = tape
         self.inference = torch.is_inference_mode_enabled()
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         tape = self.tape
         if tape.paused:
@@ -271,7 +271,7 @@ class _Under:
     def __init__(self, modes: _Autocast | None, fn: Any):
         self._modes, self._fn = modes or _OFF, fn
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         with ExitStack() as stack:
             for kind, enabled, dtype in self._modes:
                 if enabled or torch.is_autocast_enabled(kind):
@@ -286,7 +286,7 @@ def scan_raw(step: Callable[[Any, Any], tuple[Any, Any]], states: Sequence[Any],
     """
     from torch._higher_order_ops.scan import scan
 
-    def one_step(states: list[Any], frames: list[Any]) -> tuple[list[Any], list[Any]]:
+    def one_step(states: list[Any], frames: list[object]) -> tuple[list[Any], list[Any]]:
         states, outputs = step(states, frames)
         return [_own(raw) for raw in states], [_own(raw) for raw in outputs]  # no two may share memory
 
@@ -385,11 +385,6 @@ class TorchTape:
     def identity_raw(raw: torch.Tensor) -> torch.Tensor:
         """Another tensor object with the same data, through which gradients flow."""
         return raw.view_as(raw)
-
-    @staticmethod
-    def frames_raw(raw: torch.Tensor, axis: int) -> tuple[torch.Tensor, ...]:
-        """The frames along an axis, as a list."""
-        return raw.unbind(axis)
 
     scan_raw = staticmethod(scan_raw)
 

@@ -336,7 +336,7 @@ class Lengths:
             if old is not None and old.assumed:
                 sizes[serial] = size
             elif old is not None and serial in mine and serial in theirs:
-                if not (size.assumed or old.agrees(size)):
+                if not size.assumed:
                     sizes[serial] = _in_both(mine[serial], old, size)
             elif old is None or serial in theirs:
                 sizes[serial] = size
@@ -348,9 +348,9 @@ EMPTY = Lengths({})
 
 
 def _in_both(dim: Dim, first: Size, second: Size) -> Size:
-    """The size of a dim that two tensors have with sizes over different dims. Raises DimRebound if they differ."""
-    common = first.before_renaming(second)
-    if common is None:
+    """The size of a dim that two tensors have, with the tags of either. Raises DimRebound if they differ."""
+    tagged = second if first.tags is None and second.tags is not None else first
+    if (common := tagged if first.agrees(second) else first.before_renaming(second)) is None:
         raise rebound(dim, first, second)
     return common
 

@@ -175,7 +175,7 @@ class ExpressionReader:
             return owner[name]
         raise self._unknown(node, name, members)
 
-    def _entry(self, node: ast.AST, owner: dict[Any, Any], key: object) -> Any:
+    def _entry(self, node: ast.AST, owner: dict[object, object], key: object) -> Any:
         if isinstance(key, str | int) and dict.__contains__(owner, key):
             return dict.__getitem__(owner, key)
         raise self._unknown(node, str(key), [str(entry) for entry in owner])

@@ -102,7 +102,7 @@ def owner(model: object) -> Any:
     return module if is_module(module) else None
 
 
-def argument_names(model: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> list[tuple[str, object]]:
+def argument_names(model: object, args: tuple[object, ...], kwargs: dict[str, object]) -> list[tuple[str, object]]:
     """The arguments of a call, each with the name of the model's parameter."""
     call = _function_of(model)
     try:

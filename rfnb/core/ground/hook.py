@@ -82,7 +82,7 @@ class TraceCall(Protocol):
         self,
         model: object,
         args: tuple[object, ...],
-        kwargs: dict[str, Any],
+        kwargs: dict[str, object],
         *,
         meta: bool,
         meter: Meter | None = None,

@@ -53,7 +53,7 @@ form_of: Callable[[type], Form | None] = lru_cache(1024)(_form)
 def _object_form(names: Callable[[Any], list[str]]) -> Form:
     """The form of objects whose parts are attributes."""
 
-    def like(tree: object, parts: list[Any]) -> Any:
+    def like(tree: object, parts: list[object]) -> Any:
         pairs = zip(names(tree), parts, strict=True)
         changed = [(name, part) for name, part in pairs if getattr(tree, name, None) is not part]
         new = _copied(tree, names(tree)) if changed else tree
@@ -82,11 +82,11 @@ def field_names(cls: type) -> list[str]:
     return [field.name for field in fields]
 
 
-def _dict_like(tree: Any, parts: list[Any]) -> object:
+def _dict_like(tree: Any, parts: list[object]) -> object:
     return _dict_with(tree, list(zip(tree, parts, strict=True)))
 
 
-def _dict_with(tree: Any, items: list[tuple[Any, Any]]) -> object:
+def _dict_with(tree: Any, items: list[tuple[object, object]]) -> object:
     """A dict of the same class with other items. If the class has a constructor of its own, it is copied."""
     cls: Any = type(tree)
     if cls.__init__ in (dict.__init__, OrderedDict.__init__):
@@ -142,7 +142,7 @@ def leaves(tree: object) -> list[Any]:
     return result
 
 
-def _collect(tree: object, form: Form, found: list[Any]) -> None:
+def _collect(tree: object, form: Form, found: list[object]) -> None:
     for part in form.parts(tree):
         inner = form_of(type(part))
         if inner is None:

@@ -32,7 +32,7 @@ class Listener:
         return row.fn(*args, **kwargs) if self.outer is None else self.outer.call(row, args, kwargs)
 
     def call_module(
-        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
+        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
     ) -> Any:
         """Calls a module; ops inside have its name in their path."""
         if self.outer is not None:

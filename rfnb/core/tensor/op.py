@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CODE_NAME = f"{__file__}: call"  # a path in this package, so that it never counts as user code
 
 
-def door(row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+def door(row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """Computes an op while a listener is active in some thread."""
     listener = _listener.get()
     return row.fn(*args, **kwargs) if listener is None else listener.call(row, args, kwargs)
@@ -374,7 +374,7 @@ def binary(
             try:
                 s = a.sig
                 function = functions[type(a._raw)]
-                kind = b.__class__
+                kind = type(b)
                 if kind is float or kind is int:
                     if (not labels and s.sparse_dim is not None) or (
                         with_numbers is not None and a.lengths.ragged and not with_numbers(b)
@@ -421,7 +421,7 @@ def binary(
     return call
 
 
-def _explain(name: str, arguments: dict[str, Any], failure: Exception) -> None:
+def _explain(name: str, arguments: dict[str, object], failure: Exception) -> None:
     """Raises the error that says which argument is wrong, if there is one."""
     error = None if isinstance(failure, RfError) else explained(name, OPS[name].fn, arguments, failure)
     if error is not None:

@@ -110,7 +110,7 @@ def _send_tensor(tensor: Tensor) -> Any:
     return _tensor, (type(tensor), {**values, "_name": tensor.name})
 
 
-def _tensor(cls: type[Tensor], values: dict[str, Any]) -> Tensor:
+def _tensor(cls: type[Tensor], values: dict[str, object]) -> Tensor:
     tensor = object.__new__(cls)
     for slot, value in {"_emptied": None, **values}.items():
         setattr(tensor, slot, value)

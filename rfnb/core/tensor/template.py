@@ -182,7 +182,7 @@ def _axis(name: str, size: int | None) -> Dim:
     return Dim(size, name=f"{name}-feature", kind=Dim.Types.Feature)
 
 
-def unknown_argument(name: str, unknown: dict[str, Any]) -> DimError:
+def unknown_argument(name: str, unknown: dict[str, object]) -> DimError:
     """The error for arguments that a Tensor does not have."""
     return DimError(
         f"Tensor {name!r}: unknown argument",

@@ -30,8 +30,6 @@ from rfnb.errors import DimError, DtypeError
 RawTensor = Any
 """What a backend computes with: a `torch.Tensor`, an array of numpy, or a tensor of another registered type."""
 
-_new = object.__new__
-
 
 class Tensor(Shown, Templates, TensorProtocols):
     """A raw tensor with dims. Usually made by `rf.convert_to_tensor` or by ops.
@@ -605,7 +603,7 @@ def _no_name(name: object) -> DtypeError:
 
 def tensor_of(raw: RawTensor, signature: Sig, lengths: Lengths) -> Tensor:
     """Makes a Tensor without checks. All ops make their results with it."""
-    tensor = _new(Tensor)
+    tensor = object.__new__(Tensor)
     tensor._emptied = None
     tensor._raw = raw
     tensor.sig = signature

@@ -218,7 +218,7 @@ class TensorDict(Shown):
         dim.bind(Size(owners, values))
 
 
-def as_dicts(tree: object, *, seen: dict[int, Any] | None = None, depth: int = 0) -> Any:
+def as_dicts(tree: object, *, seen: dict[int, object] | None = None, depth: int = 0) -> Any:
     """All that a structure holds, as plain dicts and lists, without binding dims: also what is in TensorDicts, other
     mappings, sets and queues, and in the attributes of objects, each of which counts once.
     """

@@ -182,7 +182,7 @@ class TensorProtocols:
         raise equivalent_error(f"{where}.{name}({called(args[0] if args else x)}{_more(args, kwargs)})", way, x)
 
 
-def _is_operator(name: str, args: Any, kwargs: Any) -> bool:
+def _is_operator(name: str, args: Any, kwargs: object) -> bool:
     """Whether the call may be an operator between a raw tensor and a Tensor. In place, the raw one must be a scalar."""
     if len(args) != 2 or kwargs or name in ("__getitem__", "__setitem__", "__contains__"):
         return False

@@ -1,5 +1,4 @@
-"""Views of attention weights.
+"""Views of attention weights, and of what `rf.capture` saw.
 
-Read `view` first, then `weights` (which axes are layers, heads, rows and columns), and `drawing` (pictures).
-`list_view` shows what `rf.capture` saw.
+Read `view` first, then `weights` (which axes are layers, heads, rows and columns), and `drawing` (pictures, sounds).
 """

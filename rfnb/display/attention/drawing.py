@@ -5,7 +5,11 @@ Labels and seconds of rows and columns, and the numbers about a head, are put in
 
 from __future__ import annotations
 
+import base64
+import io
+import math
 import re
+import wave
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,18 +17,16 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import cut
-from rfnb.display.attention.schema import AttentionHead, AttentionView
+from rfnb.display.attention.schema import AttentionHead, AttentionSound, AttentionView
 from rfnb.display.attention.weights import SEVERAL
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Axis, read
-from rfnb.display.kit.dims import dim_pill
-from rfnb.display.kit.note import Notes
-from rfnb.display.markup import png, style
+from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.data import Axis, dim_pill, read
+from rfnb.display.markup import png, style, svg
 from rfnb.display.markup.elements import chip, fold, quiet, wide
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for
-from rfnb.display.markup.svg import WORDS, data_uri
 from rfnb.display.tensor.describe import sequence
 from rfnb.display.tensor.entries import shown, tokens
 from rfnb.errors import ViewError
@@ -112,9 +114,9 @@ def large(
     width, height = wide * (len(cols) + padding[1]), high * (len(rows) + padding[0])
     size = {"width": _px(gutter + width + 24), "height": _px(top + height + foot + 2)}
     line = [f"{_px(gutter + wide * (col + 0.5))},{_px(top + high * (row + 0.5))}" for row, col in enumerate(path)]
-    svg = el(
+    drawing = el(
         "svg",
-        el("style", "@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}"),
+        BRIGHT,
         el(
             "image", href=spectrum, x=_px(gutter), y=2, width=_px(wide * len(cols)), height=SPECTRUM,
             preserveAspectRatio="none", data_rfnb_spectrum="",
@@ -135,18 +137,25 @@ def large(
             "polyline", points=" ".join(line), fill="none", stroke=PATH, stroke_width=1.2, stroke_opacity=0.9,
             stroke_linejoin="round",
         ) if line else None,
-        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {size['width']} {size['height']}", style=FONT, fill=WORDS,
+        xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {size['width']} {size['height']}", style=FONT, fill=svg.WORDS,
         **size,
     )  # fmt: skip
-    return el("img", src=data_uri(svg), alt=alt, style="display:block;max-width:100%;height:auto;margin:4px 0", **size)
+    return el(
+        "img", src=svg.data_uri(drawing), alt=alt, style="display:block;max-width:100%;height:auto;margin:4px 0", **size
+    )
+
+
+BRIGHT = el("style", "@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}")
+"""On a dark page, the larger weights are brighter."""
 
 
 def scale_bar(top: object) -> Html:
     """A scale of colours: pale is 0, dark the largest weight."""
     strip = png.picture(np.linspace(0, 1, 64)[None, :], scale="sequential")
+    bar = svg.image(64, 9, BRIGHT, el("image", href=strip, width=64, height=9, preserveAspectRatio="none"))
     look = f"width:64px;height:9px;border:1px solid {style.tint(style.GREY, 0.5)};display:inline;margin:0 4px"
     return el(
-        "span", "0", el("img", src=strip, alt=" to ", width=64, height=9, style=look, data_rfnb_bright=""), short(top),
+        "span", "0", el("img", src=svg.data_uri(bar), alt=" to ", width=64, height=9, style=look), short(top),
         style=f"{style.QUIET};{style.NUMBERS};white-space:nowrap", data_rfnb_still="",
     )  # fmt: skip
 
@@ -526,3 +535,73 @@ def _pixels(view: AttentionView, axis: int) -> int:
 
 def _head_word(head: AttentionHead) -> str:
     return "mean" if head["head"] < 0 else str(head["head"])
+
+
+# -- sounds
+
+LONGEST = 2_000_000
+"""Samples of a sound."""
+FRAMES, BANDS = 600, 64
+"""The largest size of the picture, in pixels."""
+DECIBELS = 60
+"""What is so much below the loudest is white."""
+
+
+def describe_sound(audio: Any) -> AttentionSound:
+    """The sound and its spectrogram as data URIs. audio: (samples, samples a second).
+
+    Raises ViewError for what is not the sound of one channel.
+    """
+    try:
+        samples, rate = audio
+        samples, rate = np.asarray(getattr(samples, "raw_tensor", samples)), float(rate)
+        is_sound = samples.ndim == 1 and samples.dtype.kind in "fi" and np.isfinite(samples).all()
+    except (TypeError, ValueError):
+        is_sound = False
+    if not is_sound or not 1 <= rate <= 1e6 or not 0 < len(samples) <= LONGEST:
+        raise ViewError(
+            "show_attention: `audio` is not a sound",
+            got=type(audio).__name__ if not isinstance(audio, tuple) else f"({', '.join(map(_part_word, audio))})",
+            expected=f"(samples of one channel, samples a second), at most {LONGEST:,} samples",
+            hint="audio=(sound, 16000)",
+        )
+    if samples.dtype.kind == "i":
+        samples = samples / -float(np.iinfo(samples.dtype).min)
+    samples = np.clip(samples.astype(np.float32), -1, 1)
+    return {
+        "spectrum": _spectrogram(samples, rate),
+        "sound": _wav(samples, round(rate)),
+        "duration": len(samples) / rate,
+    }
+
+
+def player(sound: AttentionSound) -> Html:
+    """The element that plays the sound."""
+    words, look = "the sound of the columns", "display:block;height:32px;width:320px;max-width:100%;margin:4px 0"
+    return el("audio", controls=True, src=sound["sound"], aria_label=words, style=look)
+
+
+def _part_word(part: object) -> str:
+    shape = getattr(part, "shape", None)
+    return repr(part)[:20] if shape is None else f"{type(part).__name__} of shape {tuple(shape)}"
+
+
+def _wav(samples: np.ndarray, rate: int) -> str:
+    """The sound as a data URI of a WAV file of 16 bits."""
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setparams((1, 2, rate, 0, "NONE", ""))
+        file.writeframes(np.rint(samples * 32767).astype("<i2").tobytes())
+    return "data:audio/wav;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _spectrogram(samples: np.ndarray, rate: float) -> str:
+    """The energy of each frequency, from low at the bottom to half of the rate, over time, in decibels."""
+    window = 2 ** max(4, math.ceil(math.log2(0.025 * rate)))
+    count = min(FRAMES, max(1, len(samples) * 4 // window))
+    begins = np.linspace(0, len(samples), count, endpoint=False).astype(int)
+    frames = np.pad(samples, (window // 2, window))[begins[:, None] + np.arange(window)]
+    energy = np.abs(np.fft.rfft(frames * np.hanning(window))[:, 1:]) ** 2
+    bands = png.pooled(energy.T[::-1], (max(1, window // 2 // BANDS), 1))
+    loudness = 10 * np.log10(np.maximum(bands / max(bands.max(), 1e-12), 1e-12))
+    return png.picture(1 + loudness / DECIBELS, scale="sequential")

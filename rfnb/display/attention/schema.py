@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import DimView
 from rfnb.display.markup.numbers import Number
 
 
@@ -87,23 +87,4 @@ class AttentionView(AttentionShape):
     row_labels: list[str] | None  # of all entries; None: their numbers
     col_labels: list[str] | None
     audio: NotRequired[AttentionSound]
-    note: str | None
-
-
-class SeenRow(TypedDict):
-    """Attention weights captured while a model ran."""
-
-    name: str
-    dims: list[DimView]
-    place: str
-    bytes: int  # that are held for it
-
-
-class AttentionListView(TypedDict):
-    """A list of captured attention weights, and the weights of the largest group of equal size."""
-
-    kind: Literal["attention_list"]
-    rows: list[SeenRow]
-    left_out: list[str]
-    attention: AttentionView | None
     note: str | None

@@ -27,33 +27,32 @@ from typing import Any, Literal
 import numpy as np
 
 from rfnb.display.attention import drawing
-from rfnb.display.attention.drawing import (
-    MEASURES,
-    cell_labels,
-    labels_of,
-    large_head,
-    name_or_number,
-    overview,
-    rounded,
-    seconds_of,
-    strongest,
-    strongest_html,
-    which_head,
-)
 from rfnb.display.attention.schema import AttentionHead, AttentionScripts, AttentionShape, AttentionView
-from rfnb.display.attention.sound import describe_sound, player
 from rfnb.display.attention.weights import SEVERAL, Side, Weights, choose, read_weights
 from rfnb.display.kit import options
-from rfnb.display.kit.dims import describe_axes, dim_word
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import (
+    Block,
+    Figure,
+    Line,
+    Note,
+    Notes,
+    Page,
+    Span,
+    Table,
+    name as title,
+    quiet as quiet_words,
+)
+from rfnb.display.kit.data import Axis, describe_axes, describe_axis, dim_word, dims_text
+from rfnb.display.kit.view import View
 from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import Table, fold, note_html, note_text, quiet, table_html
-from rfnb.display.markup.html import Html, el
-from rfnb.display.markup.numbers import plain, real, short
+from rfnb.display.markup.elements import fold, note_html, note_text, quiet, table_html
+from rfnb.display.markup.html import Html, bounded_in, el
+from rfnb.display.markup.numbers import plain, real, short, size
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp
 from rfnb.display.markup.svg import figure_class, literal
 from rfnb.display.tensor.entries import shown
 from rfnb.errors import ViewError
+from rfnb.trace.capture.capture import Captured, Seen
 
 LABELS = 40
 """Up to this many entries each has its label; beyond, every n-th."""
@@ -169,8 +168,8 @@ def describe(
     audio: object = None,
 ) -> AttentionView:
     """The JSON of the weights with which `rows` attend to `cols`. Raises ViewError if there are no such two sides."""
-    if sort not in (None, *MEASURES):
-        raise ViewError("show_attention: cannot sort by this", got=repr(sort), expected=", ".join(MEASURES))
+    if sort not in (None, *drawing.MEASURES):
+        raise ViewError("show_attention: cannot sort by this", got=repr(sort), expected=", ".join(drawing.MEASURES))
     notes = Notes()
     source = read_weights(
         weights, rows=rows, cols=cols, batch=batch, dims=dims, lengths=lengths, tokenizer=tokenizer, notes=notes
@@ -178,7 +177,7 @@ def describe(
     every = choose(source, layer, head, notes)
     given = (own if side is None else side for side, own in zip((rows, cols), every.labels, strict=True))
     sides = zip(given, every.shape(), every.full(), strict=True)
-    labels = [labels_of(side, size, full, every.index, notes) for side, size, full in sides]
+    labels = [drawing.labels_of(side, size, full, every.index, notes) for side, size, full in sides]
     heads = describe_heads(every, labels[1], notes)
     if sort is not None:
         heads = heads.sorted_by(sort, largest_first=sort != "entropy")
@@ -195,8 +194,8 @@ def describe(
     if max(pool) > 1:
         notes.add(f"drawn at {matrix.shape[0]}×{matrix.shape[1]}: a cell is the largest weight of {pool[0]}×{pool[1]}")
     counts = set(map(len, every.heads))
-    hops = seconds_of(seconds, *every.sides[place])
-    names = [cell_labels(*side) for side in zip(labels, shape, pool, hops, strict=True)]
+    hops = drawing.seconds_of(seconds, *every.sides[place])
+    names = [drawing.cell_labels(*side) for side in zip(labels, shape, pool, hops, strict=True)]
     frame: Any = {"pool": pool, "causal": heads.causal, "padding": padding}
     row_dim, col_dim = describe_axes([*every.sides[place]])
     view: AttentionView = {
@@ -229,7 +228,7 @@ def describe(
     if every.unit != "head":
         view["unit"] = every.unit
     if audio is not None:
-        view["audio"] = describe_sound(audio)
+        view["audio"] = drawing.describe_sound(audio)
     return view
 
 
@@ -237,9 +236,9 @@ def to_text(view: AttentionView) -> str:
     """One line per row with the three columns that it attends to most; one line per head if there are several."""
     lines = [" ".join(head_words(view))]
     lines += [f"  {flag}" for head in view["heads"] if len(view["heads"]) == 1 for flag in head["flags"]]
-    lines += [f"{title}:"] if (title := which_head(view)) else []
+    lines += [f"{title}:"] if (title := drawing.which_head(view)) else []
     width = max((len(shown(label)) for label in view["rows"]), default=0)
-    best = strongest(view)
+    best = drawing.strongest(view)
     lines += [f"  {label:<{width}}  {words}" for label, words in best[: options.ATTENTION_LINES]]
     if len(best) > options.ATTENTION_LINES:
         lines.append(f"  … {len(best) - options.ATTENTION_LINES} more rows")
@@ -254,16 +253,16 @@ def to_table(view: AttentionView, most: int | None = None) -> Table:
     """A row for each head, in the order of the overview: its measures, and the columns with most weight."""
     rows = [
         [
-            name_or_number(head["name"], head["layer"]),
+            drawing.name_or_number(head["name"], head["layer"]),
             "mean" if head["head"] < 0 else head["head"],
-            *(rounded(head[name]) for name in MEASURES),
+            *(drawing.rounded(head[name]) for name in drawing.MEASURES),
             head["role"],
             "  ".join(shown(label) for label in head["top"]),
             "; ".join(head["flags"]),
         ]
         for head in view["heads"][:most]
     ]
-    columns = ["layer", view.get("unit", "head"), *MEASURES, "role", "top columns", "flags"]
+    columns = ["layer", view.get("unit", "head"), *drawing.MEASURES, "role", "top columns", "flags"]
     count = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
     return Table(columns[:count], [row[:count] for row in rows])
 
@@ -290,12 +289,12 @@ def to_html(view: AttentionView) -> Html:
     return el(
         "div",
         el("div", el("span", name, style=style.NAME), quiet(" ", " ".join(words)), style=style.HEAD),
-        overview(view) if many else None,
-        large_head(view, view["heads"][0]) if view["heads"] else quiet(f"(no {_several(view)})", tag="div"),
-        player(view["audio"]) if "audio" in view else None,
+        drawing.overview(view) if many else None,
+        drawing.large_head(view, view["heads"][0]) if view["heads"] else quiet(f"(no {_several(view)})", tag="div"),
+        drawing.player(view["audio"]) if "audio" in view else None,
         note_html(view["note"]),
         fold(f"all {_several(view)}", table_html(to_table(view))) if many else None,
-        strongest_html(view),
+        drawing.strongest_html(view),
         style=style.BOX,
     )
 
@@ -531,14 +530,14 @@ def _scale(weights: np.ndarray) -> float:
     return round(largest, 6)
 
 
-def _measured(found: Measures | None, head: int) -> Any:
+def _measured(measures: Measures | None, head: int) -> Any:
     """The measures as JSON; zeros if there are no weights."""
     names = ("entropy", "monotonicity", "coverage", "diagonal", "previous", "itself", "next")
-    values = {name: getattr(found, name, None) for name in names}
+    values = {name: getattr(measures, name, None) for name in names}
     numbers = {name: None if array is None else plain(round(float(array[head]), 4)) for name, array in values.items()}
-    if found is None:
+    if measures is None:
         numbers |= dict.fromkeys(names[:4], 0.0)
-    return {**numbers, "role": "" if found is None else found.role(head)}
+    return {**numbers, "role": "" if measures is None else measures.role(head)}
 
 
 def _largest(totals: np.ndarray) -> list[int]:
@@ -565,3 +564,28 @@ def faults(full: np.ndarray, true: tuple[int, int]) -> list[str]:
     if float(rows.min(initial=0)) < 0:
         flags.append("negative weights")
     return flags
+
+
+def page_of_captured(seen: Captured | Seen, **choice: Any) -> Page | AttentionView:
+    """The list of what `rf.capture` saw, and an overview of it; for a single entry, the JSON of its weights."""
+    if isinstance(seen, Seen):
+        return describe(seen, **choice)
+    notes = Notes()
+    attention = notes.attempt("picture", lambda: bounded_in(describe(seen, **choice)), None) if len(seen) else None
+    notes.add(seen.why_nothing())
+    if seen.left_out and len(seen):
+        notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
+    table = Table(["name", "dims", "place", "held"], list(map(_captured_cells, seen)))
+    listed = table_html(table) if len(seen) <= 8 else fold("all", table_html(table))
+    blocks: list[Block] = [
+        Line(Span([title("attention"), quiet_words(f" {len(seen)} seen")], text=f"attention: {len(seen)} seen")),
+        Figure(listed, [f"  {line}" for line in table.lines()[1:]]) if len(seen) else None,
+        Note(notes.text()),
+        Figure(None if attention is None else to_html(attention)),
+    ]
+    return Page("attention_list", "", blocks, table, drawing=None if attention is None else View(attention))
+
+
+def _captured_cells(seen: Seen) -> list[str]:
+    axes = [describe_axis(Axis(dim, n), "batch" if dim.kind == "batch" else "spatial") for dim, n in seen.axes]
+    return [seen.name, dims_text(axes), seen.place, size(seen.bytes)]

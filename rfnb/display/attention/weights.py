@@ -11,10 +11,11 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
+from rfnb.display.kit.blocks import Notes
 from rfnb.display.kit.data import Axis, Data, read_as_called, to_numpy
-from rfnb.display.kit.note import Notes
 from rfnb.display.tensor.describe import index_of, sequence
 from rfnb.errors import ViewError
 from rfnb.trace.capture.capture import Captured, Seen
@@ -40,7 +41,7 @@ class Weights:
     name: str
     tag: str | None
     index: int | None
-    raws: list[Any]
+    raws: list[RawTensor]
     layers: list[int]
     heads: list[list[int]]
     names: list[str]
@@ -76,7 +77,7 @@ class Weights:
         return replace(self, **lists)
 
 
-def split(raw: Any, roles: list[str], index: int | None) -> list[Any]:
+def split(raw: RawTensor, roles: list[str], index: int | None) -> list[RawTensor]:
     """The weights of each layer, [heads, rows, columns]."""
     if index is not None:
         at = roles.index("batch")
@@ -131,13 +132,13 @@ def _of_layer(weights: Weights, layer: object) -> Weights:
     return replace(weights.picked([at]), name=weights.names[at] or weights.name)
 
 
-def _place(numbers: list[int], asked: Any, what: str) -> int:
+def _place(numbers: list[int], number: Any, unit: str) -> int:
     count = len(numbers)
-    is_number = isinstance(asked, int | np.integer) and not isinstance(asked, bool)
-    if not is_number or not (asked in numbers or -count <= asked < 0):
+    is_number = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    if not is_number or not (number in numbers or -count <= number < 0):
         last = numbers[-1] if numbers else -1
-        raise ViewError(f"show_attention: no such {what}", got=repr(asked), expected=f'0 to {last}, or "mean"')
-    return numbers.index(asked) if asked in numbers else int(asked) % count
+        raise ViewError(f"show_attention: no such {unit}", got=repr(number), expected=f'0 to {last}, or "mean"')
+    return numbers.index(number) if number in numbers else int(number) % count
 
 
 def _mean_of_heads(weights: Weights, notes: Notes) -> Weights:
@@ -164,10 +165,10 @@ PLAIN = {2: "row col", 3: "head row col", 4: "batch head row col", 5: "layer bat
 
 
 def of_array(
-    given: object, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: object
+    array: object, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: object
 ) -> Weights:
     """The weights of one sequence of an array. Raises ViewError if its axes are unknown or it has no such sequence."""
-    raw = _real(given)
+    raw = _real(array)
     named = _names(dims, len(raw.shape))
     roles = _roles(named)
     index = None
@@ -199,8 +200,8 @@ def _dim(size: int, name: str) -> Dim:
     return dim
 
 
-def _real(given: object) -> Any:
-    raw: Any = given.detach() if hasattr(given, "detach") else _array(given)
+def _real(array: object) -> RawTensor:
+    raw: RawTensor = array.detach() if hasattr(array, "detach") else _array(array)
     if (getattr(raw, "is_meta", False) or getattr(raw, "is_sparse", False)) or getattr(raw, "is_nested", False):
         raise ViewError(
             "show_attention: needs a plain tensor with numbers",
@@ -212,18 +213,18 @@ def _real(given: object) -> Any:
     return raw
 
 
-def _array(given: object) -> np.ndarray:
-    if given is None:
+def _array(weights: object) -> np.ndarray:
+    if weights is None:
         raise ViewError(
             "show_attention: the weights are None",
             hint='a fused kernel computes no weights; with transformers use attn_implementation="eager", '
             "with torch need_weights=True; or rf.capture(model)",
         )
     try:
-        return np.asarray(given)
+        return np.asarray(weights)
     except ValueError:
         raise ViewError(
-            "show_attention: this is not an array", got=f"a {type(given).__name__} whose parts have different sizes",
+            "show_attention: this is not an array", got=f"a {type(weights).__name__} whose parts have different sizes",
             expected="an array, or a list with one for each layer", hint="weights[0], if each entry is for a step",
         ) from None  # fmt: skip
 
@@ -359,7 +360,7 @@ def _is_named(data: Data, axis: int, word: str) -> bool:
 
 
 def read_weights(
-    given: Any,
+    source: Any,
     *,
     rows: Side,
     cols: Side,
@@ -370,18 +371,18 @@ def read_weights(
     notes: Notes,
 ) -> Weights:
     """The weights of a sequence. Raises ViewError if two sides cannot be found, or the sequence does not exist."""
-    if isinstance(given, Captured):
-        given = _of_one_kind(given, notes)
-    layered = isinstance(given, list | tuple) and any(layer is None or _is_array(layer) for layer in given)
-    if isinstance(given, list | tuple) and not given:
+    if isinstance(source, Captured):
+        source = _of_one_kind(source, notes)
+    layered = isinstance(source, list | tuple) and any(layer is None or _is_array(layer) for layer in source)
+    if isinstance(source, list | tuple) and not source:
         raise ViewError("show_attention: there are no weights", got="an empty list")
-    layers = [*given] if layered else [given]
+    layers = [*source] if layered else [source]
     empty = [str(i) for i, layer in enumerate(layers) if layer is None]
     if empty and len(empty) < len(layers):
         notes.add(f"without weights: layer {', '.join(empty)}")
     numbers = [i for i, layer in enumerate(layers) if layer is not None] or [0]
     parts = [_one(layers[i], rows, cols, batch, dims, lengths, tokenizer, notes) for i in numbers]
-    shape: tuple[int, ...] = () if hasattr(given, "raw_tensor") else getattr(given, "shape", ())
+    shape: tuple[int, ...] = () if hasattr(source, "raw_tensor") else getattr(source, "shape", ())
     if len(shape) == 4 and shape[0] > 1 and dims is None and batch is None:
         notes.add('the first axis was taken for sequences; dims=["layer", "head", "row", "col"] if it is layers')
     if not any(part.raws for part in parts):
@@ -402,20 +403,22 @@ def read_weights(
 
 
 def _one(
-    given: object, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: object,
+    source: object, rows: Side, cols: Side, batch: int | str | None, dims: Sequence[str] | None, lengths: object,
     tokenizer: object, notes: Notes,
 ) -> Weights:  # fmt: skip
-    if isinstance(given, Seen):
-        rows, cols = (rows if isinstance(rows, Dim) else given.rows), given.cols
-        weights = of_tensor(given.weights, rows, cols, batch, notes)
-        notes.add(given.note)
-        labels = [_words(side, weights.index or 0, tokenizer or given.tokenizer) for side in given.labels]
-        return replace(weights, name=given.name, names=[given.name] * len(weights.names), labels=(labels[0], labels[1]))
-    if hasattr(given, "raw_tensor"):
+    if isinstance(source, Seen):
+        rows, cols = (rows if isinstance(rows, Dim) else source.rows), source.cols
+        weights = of_tensor(source.weights, rows, cols, batch, notes)
+        notes.add(source.note)
+        labels = [_words(side, weights.index or 0, tokenizer or source.tokenizer) for side in source.labels]
+        return replace(
+            weights, name=source.name, names=[source.name] * len(weights.names), labels=(labels[0], labels[1])
+        )
+    if hasattr(source, "raw_tensor"):
         if dims is not None or lengths is not None:
             raise ViewError("show_attention: a Tensor has its own dims and lengths", got="dims= or lengths=")
-        return of_tensor(given, rows, cols, batch, notes)
-    return of_array(given, rows, cols, batch, dims, lengths)
+        return of_tensor(source, rows, cols, batch, notes)
+    return of_array(source, rows, cols, batch, dims, lengths)
 
 
 def _words(side: list[list[int]] | None, index: int, tokenizer: object) -> list[str] | None:
@@ -427,8 +430,8 @@ def _words(side: list[list[int]] | None, index: int, tokenizer: object) -> list[
 
 
 # -- several
-def _is_array(given: object) -> bool:
-    return hasattr(given, "raw_tensor") or isinstance(given, Seen) or len(getattr(given, "shape", ())) >= 2
+def _is_array(value: object) -> bool:
+    return hasattr(value, "raw_tensor") or isinstance(value, Seen) or len(getattr(value, "shape", ())) >= 2
 
 
 def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:

@@ -358,8 +358,8 @@ def _box(axes: Any, column: Column, y: float, around: float, **look: Any) -> Non
     axes.add_patch(box)
 
 
-def _dashes(given: object) -> Any:
-    return "solid" if given is None else (0.0, [float(part) for part in str(given).split()])
+def _dashes(pattern: object) -> Any:
+    return "solid" if pattern is None else (0.0, [float(part) for part in str(pattern).split()])
 
 
 def _words(axes: Any, x: float, y: float, text: str, colour: str, size: float, *, bold: bool = False) -> None:

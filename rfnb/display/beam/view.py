@@ -28,9 +28,9 @@ from rfnb.display.beam.schema import (
     BeamView,
     NodeAt,
 )
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import Notes, Table
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, table_html, wide
+from rfnb.display.markup.elements import chip, fold, note_html, note_text, quiet, table_html, wide
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
@@ -38,8 +38,8 @@ from rfnb.printable import printable_name
 from rfnb.search.explain.keep import reason_against
 from rfnb.search.explain.where import Where
 from rfnb.search.found import Found
+from rfnb.search.trace import Node
 from rfnb.search.tree import Tree
-from rfnb.search.tree_arrays import Node
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -144,7 +144,7 @@ def columns(
     """
     best = tree.best.places if tree.best is not None else ()
     places = {} if where is None else {node.step: node.place for node in where.nodes}
-    made: list[tuple[BeamStep, list[Node]]] = []
+    pairs: list[tuple[BeamStep, list[Node]]] = []
     for previous, step in zip([before, *steps], steps, strict=False):
         skipped = step - previous - 1
         kept, candidates = tree.nodes(step), tree.pruned(step, pruned[step]) if pruned.get(step) else []
@@ -152,8 +152,8 @@ def columns(
         nodes += [_node(node, tree.beam + i, (), None) for i, node in enumerate(candidates)]
         for node in nodes if skipped else ():
             node["parent"], node["joined"] = _ancestor(tree, node["parent"], step - 1, previous), None
-        made.append(({"step": step, "nodes": nodes, "skipped": skipped}, [*kept, *candidates]))
-    return made
+        pairs.append(({"step": step, "nodes": nodes, "skipped": skipped}, [*kept, *candidates]))
+    return pairs
 
 
 def _ancestor(tree: Tree, place: int | None, step: int, earlier: int) -> int | None:
@@ -163,10 +163,10 @@ def _ancestor(tree: Tree, place: int | None, step: int, earlier: int) -> int | N
     return None if earlier < 0 else place
 
 
-def _detailed(tree: Tree, made: list[tuple[BeamStep, list[Node]]]) -> list[BeamStep]:
+def _detailed(tree: Tree, pairs: list[tuple[BeamStep, list[Node]]]) -> list[BeamStep]:
     """The columns with ranks, parts of scores, and what each label adds to the text of its hypothesis."""
     names, last, text_of = list(tree.own.parts), _last_labels(tree), cache(tree.text_of)
-    for column, nodes in made:
+    for column, nodes in pairs:
         for node, source in zip(column["nodes"], nodes, strict=True):
             sum_before = 0.0 if source.parent is None else tree.scores[source.step - 1, source.parent]
             own = [source.parts.get(name, math.nan) for name in names] or [source.score - sum_before]
@@ -177,7 +177,7 @@ def _detailed(tree: Tree, made: list[tuple[BeamStep, list[Node]]]) -> list[BeamS
             earlier, text = text_of(before) if before else "", text_of((*before, source.label))
             added = text.removeprefix(earlier) if text.startswith(earlier) else tree.text_of([source.label])
             node["adds"] = "" if adds_nothing else added
-    return [column for column, _ in made]
+    return [column for column, _ in pairs]
 
 
 CONTEXT = 3
@@ -211,16 +211,16 @@ def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> B
     }
 
 
-def _hypothesis(each: Any, where: Where | None) -> BeamHypothesis:
+def _hypothesis(hypothesis: Any, where: Where | None) -> BeamHypothesis:
     return {
-        "rank": each.rank,
-        "place": each.place,
-        "text": each.text,
-        "score": _rounded(each.score),
-        "parts": {name: _rounded(part) for name, part in each.parts.items()},
-        "length": len(each.labels),
-        "complete": each.complete,
-        "reference": where is not None and where.found is not None and where.found.place == each.place,
+        "rank": hypothesis.rank,
+        "place": hypothesis.place,
+        "text": hypothesis.text,
+        "score": _rounded(hypothesis.score),
+        "parts": {name: _rounded(part) for name, part in hypothesis.parts.items()},
+        "length": len(hypothesis.labels),
+        "complete": hypothesis.complete,
+        "reference": where is not None and where.found is not None and where.found.place == hypothesis.place,
     }
 
 
@@ -300,9 +300,9 @@ def _marked(node: BeamNode) -> str:
 
 
 def to_table(view: BeamView) -> Table:
-    """The n-best list, with a column for each scorer."""
+    """The n-best list, with a column for each scorer that is not 0 everywhere, as a constraint is."""
     hypotheses = view["hypotheses"]
-    parts = list(dict.fromkeys(name for entry in hypotheses for name in entry["parts"]))
+    parts = list(dict.fromkeys(name for entry in hypotheses for name, part in entry["parts"].items() if part))
     rows = [
         [entry["rank"], entry["score"], entry["text"], *(entry["parts"].get(name) for name in parts), _end(entry)]
         for entry in hypotheses
@@ -310,8 +310,8 @@ def to_table(view: BeamView) -> Table:
     return Table(["rank", "score", "text", *parts, "end"], rows)
 
 
-def _end(each: BeamHypothesis) -> str:
-    words = ["" if each["complete"] else "no end", "reference" if each["reference"] else ""]
+def _end(hypothesis: BeamHypothesis) -> str:
+    words = ["" if hypothesis["complete"] else "no end", "reference" if hypothesis["reference"] else ""]
     return ", ".join(filter(None, words))
 
 

@@ -18,7 +18,7 @@ from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground.source import Step, innermost_call, is_own, locals_of, op_name, steps_of
 from rfnb.core.ground.text import cut
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.display.kit.dims import namesakes
+from rfnb.display.kit.data import namesakes
 from rfnb.nn.module.module import Module
 
 
@@ -157,12 +157,12 @@ def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     return op_name(frame) or titles.get(name, name), list(_spread(arguments))
 
 
-def _parameters_of(frame: FrameType, held: dict[str, Any]) -> list[tuple[str, object]]:
+def _parameters_of(frame: FrameType, variables: dict[str, Any]) -> list[tuple[str, object]]:
     code = frame.f_code
     in_order, by_name = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     star = code.co_varnames[by_name : by_name + 1] if code.co_flags & inspect.CO_VARARGS else ()
     names = (*code.co_varnames[:in_order], *star, *code.co_varnames[in_order:by_name])
-    return [(name, held[name]) for name in names if name in held and name != "self"]
+    return [(name, variables[name]) for name in names if name in variables and name != "self"]
 
 
 def _spread(arguments: Sequence[tuple[str, object]]) -> Iterator[tuple[str, object]]:
@@ -356,12 +356,12 @@ def _related(a: OperandCell, b: OperandCell) -> bool:
 # -- which do not fit
 
 
-def _mark(columns: Sequence[Column], rows: Sequence[OperandRow], known: Sequence[Dim]) -> None:
+def _mark(columns: Sequence[Column], rows: Sequence[OperandRow], unfit: Sequence[Dim]) -> None:
     """Marks dims known not to fit; if there are none, dims that differ in length or look like another one."""
     for column in columns:
         _mark_lengths(column)
     cells = [cell for row in rows for cell in row.cells]
-    odd = {dim: dim.name for dim in known}
+    odd = {dim: dim.name for dim in unfit}
     if not odd and not any(cell.odd for cell in cells):
         serials = _lacking(rows) or namesakes(dims_in(cells))
         odd = {cell.dim: cell.dim.name for cell in cells if cell.dim is not None and cell.dim.serial in serials}

@@ -14,9 +14,8 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.source import Source, innermost_call, is_own, is_users, steps_of
 from rfnb.display.error.failed_call import Argument, OperandCell, aligned, dims_in, failed_call
-from rfnb.display.kit.dims import describe_dim, dim_word, named_pill, names_of, size_word
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.data import DimView, describe_dim, dim_word, named_pill, names_of, size_word
 from rfnb.display.markup import elements, style
 from rfnb.display.markup.elements import fold, note_html, note_text, quiet, wide
 from rfnb.display.markup.html import Html, el, join
@@ -261,8 +260,8 @@ def origins_text(origins: Sequence[DimOrigin]) -> list[str]:
 
 def strips_html(rows: Sequence[StripRow]) -> Html:
     """The operands as rows of pills."""
-    found = [_row_html(row, head) for row, head in zip(rows, _heads(rows), strict=True)]
-    return wide(el("table", found, style=style.TABLE))
+    lines = [_row_html(row, head) for row, head in zip(rows, _heads(rows), strict=True)]
+    return wide(el("table", lines, style=style.TABLE))
 
 
 def _row_html(row: StripRow, head: list[str]) -> Html:
@@ -296,11 +295,11 @@ def origins_html(origins: Sequence[DimOrigin]) -> Html:
     return wide(el("table", [_origin_row(origin) for origin in origins], style=style.TABLE))
 
 
-def _origin_row(told: DimOrigin) -> Html:
+def _origin_row(origin: DimOrigin) -> Html:
     cells = [
-        el("td", named_pill(told["dim"], told["name"]), style=style.LEFT_CELL),
-        el("td", told["where"], style=f"{style.LEFT_CELL};{style.QUIET}"),
-        el("td", told["text"], style=style.LEFT_CELL),
+        el("td", named_pill(origin["dim"], origin["name"]), style=style.LEFT_CELL),
+        el("td", origin["where"], style=f"{style.LEFT_CELL};{style.QUIET}"),
+        el("td", origin["text"], style=style.LEFT_CELL),
     ]
     return el("tr", cells, style=style.PLAIN_ROW)
 

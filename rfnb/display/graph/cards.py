@@ -8,8 +8,7 @@ from textwrap import wrap
 
 from rfnb.core.ground.text import cut
 from rfnb.display.graph.schema import GraphNode, GraphValue, GraphView
-from rfnb.display.kit.dims import UNKNOWN, colour_of, dim_word
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import UNKNOWN, DimView, colour_of, dim_word
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
 from rfnb.display.markup.numbers import percent

@@ -13,25 +13,8 @@ from typing import Any, TypeGuard
 
 from rfnb.core.graph.graph import ModuleFacts, Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
+from rfnb.display.graph import names as words
 from rfnb.display.graph.measures import GraphNumbers
-from rfnb.display.graph.names import (
-    Values,
-    class_of,
-    first_name,
-    giver_name,
-    inputs_below,
-    joined,
-    kind_of,
-    last_name,
-    maker_of,
-    name_of,
-    opens,
-    parameters_of,
-    path_of,
-    signature,
-    steps,
-    within,
-)  # fmt: skip
 from rfnb.display.graph.schema import GraphBody, GraphNode
 
 
@@ -221,7 +204,7 @@ class GraphFolder:
 
     def __init__(self, graph: ModelGraph, hide: Iterable[str]):
         self.graph, self.flow = graph, Flow(graph, hide)
-        self.described, self.numbers = Values(), GraphNumbers(graph)
+        self.described, self.numbers = words.Values(), GraphNumbers(graph)
         self.bodies: dict[str, GraphBody] = {}
         self.failed = around_failure(graph)  # numbers of the node that failed, and of those around it
         self.runs = EqualLayers(graph, self.flow, self.failed)
@@ -247,7 +230,7 @@ class GraphFolder:
     def _inside(self, nodes: Sequence[Node]) -> str | None:
         """The id of the body of a node, or of several equal nodes."""
         node = nodes[0]
-        if not opens(node, self.flow.is_shown_elsewhere):
+        if not words.opens(node, self.flow.is_shown_elsewhere):
             return None
         self.numbers.enter(nodes)
         form = 0 if self._fails(node) or self.graph.measured is not None else self.graph.form_of(node)
@@ -308,7 +291,7 @@ class GraphFolder:
                 continue
             states[state.name] = port = self._port(body, "state", values[state.before], state.name)
             if state.initial in self.flow.made_up or self._is_number(state.initial):
-                body.data["nodes"][-1]["notes"] = [f"from {maker_of(values[state.initial])}"]
+                body.data["nodes"][-1]["notes"] = [f"from {words.maker_of(values[state.initial])}"]
             elif state.initial is not None and state.initial not in self.flow.hidden:
                 self._edge(body, self._held(body, state.initial), port, state.initial)
             body.holder[state.before] = port
@@ -342,12 +325,12 @@ class GraphFolder:
         for source, number in sources:
             self._edge(body, source, key, number)
         body.holder |= dict.fromkeys(products - set(reads) | set(last.outputs), key)
-        if kind_of(last) not in ("loop", "side"):
-            self._called |= dict.fromkeys(set(last.outputs) - set(reads), giver_name(last))
+        if words.kind_of(last) not in ("loop", "side"):
+            self._called |= dict.fromkeys(set(last.outputs) - set(reads), words.giver_name(last))
 
     def _node(self, key: str, nodes: Sequence[Node], reads: Iterable[int], wanted: Set[int | None]) -> GraphNode:
         node, last = nodes[0], nodes[-1]
-        inputs = [signature(self.graph.values[number]) for number in reads]
+        inputs = [words.signature(self.graph.values[number]) for number in reads]
         facts = node.module
         number = self.numbers.of(nodes)  # before the nodes inside stand for others too
         body = self._inside(nodes)
@@ -356,12 +339,12 @@ class GraphFolder:
         outputs = [self.graph.values[number] for number in outs[:OUTPUTS]]
         box: GraphNode = {
             "id": key,
-            "kind": kind_of(node),
-            "name": joined(first_name(node), last_name(last), len(nodes)),
-            "cls": class_of(node),
-            "path": path_of(node),
+            "kind": words.kind_of(node),
+            "name": words.joined(words.first_name(node), words.last_name(last), len(nodes)),
+            "cls": words.class_of(node),
+            "path": words.path_of(node),
             "outputs": [self.described.describe(value, self._name(value), inputs) for value in outputs],
-            "params": sum(map(parameters_of, nodes)),
+            "params": sum(map(words.parameters_of, nodes)),
             "times": len(nodes),
             "options": facts.note if facts else "",
             "notes": list(self._notes(nodes)),
@@ -376,10 +359,10 @@ class GraphFolder:
     def _notes(self, nodes: Sequence[Node]) -> Iterator[str]:
         node = nodes[0]
         if node.loop is not None:
-            yield from steps(node)
+            yield from words.steps(node)
         if node.module is not None and node.module.call:
             yield "called again: the same weights" if node.module.count else "called again"
-        elif parameters_of(node) and len(nodes) > 1 and len({path_of(twin) for twin in nodes}) == 1:
+        elif words.parameters_of(node) and len(nodes) > 1 and len({words.path_of(twin) for twin in nodes}) == 1:
             yield "the same weights each time"
         if node.ghost:
             yield "not taken"
@@ -388,8 +371,8 @@ class GraphFolder:
     def _borrowed(self, node: Node) -> Iterator[str]:
         """A note on parameters of other modules."""
         home = node.module.path if node.module else node.path
-        paths = [self.graph.values[n].path for n in dict.fromkeys(inputs_below(node))]
-        foreign = [path for path in paths if path and (not within(path, home) if home else "." in path)]
+        paths = [self.graph.values[n].path for n in dict.fromkeys(words.inputs_below(node))]
+        foreign = [path for path in paths if path and (not words.within(path, home) if home else "." in path)]
         if foreign and (node.module is not None or not node.body):
             yield f"uses {', '.join(foreign[:2])}{' …' if len(foreign) > 2 else ''}"
 
@@ -422,7 +405,7 @@ class GraphFolder:
 
     def _name(self, value: Value) -> str:
         """The user's name of a value, else the name of its box."""
-        return value.name or self._called.get(value.number) or name_of(value)
+        return value.name or self._called.get(value.number) or words.name_of(value)
 
     def _is_number(self, number: int | None) -> TypeGuard[int]:
         """Whether a value is a number, which is written rather than drawn."""
@@ -465,7 +448,7 @@ def ghosts_in(graph: ModelGraph, around: Node | None, failed: Collection[int]) -
         return []
     home = around.module.path if around is not None and around.module else ""
     failing = {node.module.path for node in graph.graph.all_nodes() if node.module and node.number in failed}
-    homes = [max((path for path in failing if within(m.path, path)), key=len, default="") for m in graph.unused]
+    homes = [max((path for path in failing if words.within(m.path, path)), key=len, default="") for m in graph.unused]
     modules = [module for module, its in zip(graph.unused, homes, strict=True) if its == home]
     return [list(alike) for _, alike in groupby(modules, _form)]
 
@@ -479,7 +462,7 @@ def ghost(key: str, several: Sequence[ModuleFacts], home: str) -> GraphNode:
     first = several[0]
     names = [m.path.removeprefix(f"{home}.") for m in several]
     return {
-        "id": key, "kind": "module", "name": joined(names[0], names[-1]), "cls": first.cls, "path": first.path,
+        "id": key, "kind": "module", "name": words.joined(names[0], names[-1]), "cls": first.cls, "path": first.path,
         "outputs": [], "params": sum(m.count for m in several), "times": len(several), "options": first.note,
         "notes": ["not reached"], "status": "ghost", "body": None,
     }  # fmt: skip

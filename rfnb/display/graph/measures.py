@@ -110,36 +110,36 @@ class GraphNumbers:
         span = max(math.log10(self._largest / self._smallest), DECADES)
         return round(min(max(1 - math.log10(self._largest / amount) / span, 0.0), 1.0), 3)
 
-    def _more(self, node: Node, one: NodeMeasure) -> Iterator[str]:
+    def _more(self, node: Node, total: NodeMeasure) -> Iterator[str]:
         assert self.measured is not None
         show = self.measured.show
-        if show not in SUMMED and (one.most or not one.bad):
-            yield f"largest {short(one.most)}"
-        if one.bad and self._is_first(node):
-            yield f"makes the first {one.bad}"
+        if show not in SUMMED and (total.most or not total.bad):
+            yield f"largest {short(total.most)}"
+        if total.bad and self._is_first(node):
+            yield f"makes the first {total.bad}"
         if node.loop is not None:
-            yield from self._loop(node, one)
-        elif one.place in PLACES:
-            yield PLACES[one.place]
-        elif one.place == "steps" and one.calls > 1 and show in SUMMED:
-            yield f"{number_text(show, one.amount / one.calls)} a step"
-        if one.saved is not None and show == "time" and node.loop is None:
-            yield saving(one.saved)
+            yield from self._loop(node, total)
+        elif total.place in PLACES:
+            yield PLACES[total.place]
+        elif total.place == "steps" and total.calls > 1 and show in SUMMED:
+            yield f"{number_text(show, total.amount / total.calls)} a step"
+        if total.saved is not None and show == "time" and node.loop is None:
+            yield saving(total.saved)
 
-    def _loop(self, node: Node, one: NodeMeasure) -> Iterator[str]:
+    def _loop(self, node: Node, total: NodeMeasure) -> Iterator[str]:
         assert self.measured is not None and node.loop is not None
         show, steps = self.measured.show, node.loop.steps or 0
         if show in SUMMED and steps:
             inner = [measure for child in node.body for measure in self._each(child) if measure.place not in PLACES]
             amount = sum(measure.amount for measure in inner)
             yield f"{number_text(show, amount / steps)} a step"
-        if one.saved is not None and show == "time":
+        if total.saved is not None and show == "time":
             moved = sum(measure.place in PLACES for measure in map(self._one, _below(node)) if measure is not None)
-            yield f"{count_of(moved, 'op')} once, not {count_of(steps, 'time')}: {saving(one.saved)}"
+            yield f"{count_of(moved, 'op')} once, not {count_of(steps, 'time')}: {saving(total.saved)}"
         if show == "time":
             parts = sum(measure.amount for child in node.body for measure in self._each(child))
-            if one.amount > parts:
-                yield f"{duration(one.amount - parts)} to trace the body and between the ops"
+            if total.amount > parts:
+                yield f"{duration(total.amount - parts)} to trace the body and between the ops"
 
     def _one(self, node: Node) -> NodeMeasure | None:
         assert self.measured is not None
@@ -162,17 +162,17 @@ def _below(node: Node) -> Iterator[Node]:
         yield from _below(child)
 
 
-def _together(found: Sequence[NodeMeasure], show: Show) -> NodeMeasure:
+def _together(measures: Sequence[NodeMeasure], show: Show) -> NodeMeasure:
     """One measure for several nodes: the sum, or the largest."""
-    bad: list[Bad] = [measure.bad for measure in found if measure.bad]
-    saved = [measure.saved for measure in found if measure.saved is not None]
-    amounts = [measure.amount for measure in found]
+    bad: list[Bad] = [measure.bad for measure in measures if measure.bad]
+    saved = [measure.saved for measure in measures if measure.saved is not None]
+    amounts = [measure.amount for measure in measures]
     return NodeMeasure(
         sum(amounts) if show in SUMMED else max(amounts),
-        sum(measure.calls for measure in found),
-        max(measure.most for measure in found),
+        sum(measure.calls for measure in measures),
+        max(measure.most for measure in measures),
         "NaN" if "NaN" in bad else bad[0] if bad else "",
-        found[0].place,
+        measures[0].place,
         sum(saved) if saved else None,
     )
 

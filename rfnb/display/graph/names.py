@@ -8,9 +8,7 @@ from typing import Any
 from rfnb.core.graph.graph import Node, SideFacts, Value
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.schema import GraphValue
-from rfnb.display.kit.data import Axis
-from rfnb.display.kit.dims import UNKNOWN, describe_axes
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import UNKNOWN, Axis, DimView, describe_axes
 
 
 def joined(first: str, last: str, count: int = 0) -> str:

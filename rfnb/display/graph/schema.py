@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict
 
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import DimView
 
 
 class GraphValue(TypedDict):

@@ -12,7 +12,7 @@ from rfnb.core.ground.text import did_you_mean
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.measures import COLUMNS as NUMBERS
 from rfnb.display.graph.schema import GraphNode, GraphValue, GraphView
-from rfnb.display.kit.dims import dims_text
+from rfnb.display.kit.data import dims_text
 from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import percent
 from rfnb.errors import ViewError
@@ -82,19 +82,19 @@ def _what_fits(view: GraphView, chosen: set[str]) -> Iterator[str]:
         depth += 1
 
 
-def _ids(known: Mapping[str, list[str]], path: str, twins: Mapping[str, str]) -> list[str]:
+def _ids(by_path: Mapping[str, list[str]], path: str, twins: Mapping[str, str]) -> list[str]:
     """Ids of the node with this path and of the nodes around it. Its body may be shared with an equal module."""
     parts = path.split(".")
     starts = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
-    start = next((start for start in starts if start in known), "")
+    start = next((start for start in starts if start in by_path), "")
     twin = _twin(path, twins)
-    if start == path or twin in known:
-        inner = [] if start == path else [i for i in known[twin] if i not in known.get(_twin(start, twins), [])]
-        return [*known.get(start, []), *inner]
-    names = ", ".join(list(known)[:12])
+    if start == path or twin in by_path:
+        inner = [] if start == path else [i for i in by_path[twin] if i not in by_path.get(_twin(start, twins), [])]
+        return [*by_path.get(start, []), *inner]
+    names = ", ".join(list(by_path)[:12])
     raise ViewError(
         "graph: no such part to open", got=repr(path), expected=names,
-        hint=did_you_mean(path, known, "{}"),
+        hint=did_you_mean(path, by_path, "{}"),
     )  # fmt: skip
 
 

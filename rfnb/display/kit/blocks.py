@@ -10,32 +10,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from rfnb.display.kit.words import (
-    Span as Span,
-    Words as Words,
-    bold as bold,
-    chip as chip,
-    markup as markup,
-    mono as mono,
-    name as name,
-    plain as plain,
-    quiet as quiet,
-    web as web,
-)
+from rfnb.display.kit.data import DimView, dim_pill, dim_word, dims_html, dims_text
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table, aligned, facts_html, note_html, quiet as quiet_html, wide
-from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.numbers import plain as number
-from rfnb.errors import fact_lines
-from rfnb.printable import bounded, printable_name
+from rfnb.display.markup.html import Html, bounded_in, el, join
+from rfnb.display.markup.numbers import plain as number, short
+from rfnb.errors import RfError, fact_lines
+from rfnb.printable import bounded, error_message, printable_name
 
 __all__ = "Facts Figure Fold Grid Group Line Note Only Page Row bold chip mono name quiet web".split()
 __dir__ = __all__.copy  # what is offered for completion: no imports
+
+
+T = TypeVar("T")
+
+
+class Notes:
+    """Collects what could not be shown, and why, as one line.
+
+    >>> notes = Notes()
+    >>> notes.attempt("picture", lambda: 1 / 0, None)
+    >>> notes.text()
+    'no picture: ZeroDivisionError: division by zero'
+    """
+
+    def __init__(self, *lines: str):
+        self.lines = list(lines)
+
+    def add(self, line: str | None) -> None:
+        """Adds a line, unless it is None."""
+        if line:
+            self.lines.append(line)
+
+    def attempt(self, part: str, make: Callable[[], T], otherwise: T) -> T:
+        """The result of `make`; if it raises, `otherwise`, and a note."""
+        try:
+            return make()
+        except Exception as error:
+            self.add(f"no {part}: {reason(error)}")
+            return otherwise
+
+    def text(self) -> str | None:
+        """All lines, or None if there are none."""
+        return "; ".join(self.lines) or None
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line: message and hint of an rfnb error, class and first line of any other."""
+    if isinstance(error, RfError):
+        return f"{error.what}; {error.hint}" if error.hint else error.what
+    lines = error_message(error).splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+
+
+@dataclass(frozen=True)
+class Span:
+    """Words with a look of their own in HTML.
+
+    Args:
+        words: what HTML shows.
+        look: a CSS style.
+        text: what a terminal shows in their place.
+        title: what is shown on hover.
+        tag: the element.
+    """
+
+    words: Words
+    look: str = ""
+    text: str | None = None
+    title: str | None = None
+    tag: str = "span"
+
+
+Words = str | int | float | None | Span | Sequence["Words"]
+"""Text, numbers, spans, and lists of these; None is nothing."""
+
+
+def quiet(*words: Words) -> Span:
+    """Words in a quieter colour.
+
+    >>> plain(quiet("figs"))
+    'figs'
+    """
+    return Span(words, style.QUIET)
+
+
+def name(*words: Words) -> Span:
+    """The name of what is shown.
+
+    >>> plain(name("figs"))
+    'figs'
+    """
+    return Span(words, style.NAME)
+
+
+def bold(*words: Words) -> Span:
+    """Bold words.
+
+    >>> plain(bold("figs"))
+    'figs'
+    """
+    return Span(words, tag="b")
+
+
+def mono(*words: Words) -> Span:
+    """Words in the font of code.
+
+    >>> plain(mono("figs"))
+    'figs'
+    """
+    return Span(words, style.NUMBERS)
+
+
+def chip(words: Words, colour: str, text: str | None = None) -> Span:
+    """A word that should be noticed.
+
+    >>> plain(chip("NaN", style.ALARM, text="[NaN]"))
+    '[NaN]'
+    """
+    return Span([words, web(" ")], style.chip(colour), text)
+
+
+def web(*words: Words) -> Span:
+    """Words that only HTML has.
+
+    >>> plain(web("click here"))
+    ''
+    """
+    return Span(words, text="")
+
+
+def pill(dim: DimView) -> Span:
+    """A dim with its size, in its colour."""
+    dim = bounded_in(dim)
+    return Span(dim_pill(dim), text=dim_word(dim))
+
+
+def pills(dims: Iterable[DimView]) -> Span:
+    """The dims of a tensor."""
+    dims = [bounded_in(dim) for dim in dims]
+    return Span(dims_html(dims), text=dims_text(dims))
+
+
+def plain(words: Words) -> str:
+    """The words as text."""
+    if isinstance(words, Span):
+        return plain(words.words) if words.text is None else bounded(words.text)
+    if isinstance(words, list | tuple):
+        return "".join(map(plain, words))
+    return "" if words is None else short(words) if isinstance(words, int | float) else bounded(str(words))
+
+
+def markup(words: Words) -> Html:
+    """The words as HTML."""
+    if isinstance(words, Span):
+        inside, look = markup(words.words), words.look or None
+        is_plain = words.tag == "span" and not look and not words.title
+        return inside if is_plain else el(words.tag, inside, style=look, title=words.title)
+    if isinstance(words, list | tuple):
+        return join([markup(word) for word in words])
+    return words if isinstance(words, Html) else join(plain(words))
+
+
+# -- blocks
 
 
 @dataclass(frozen=True, init=False)

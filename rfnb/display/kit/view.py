@@ -14,10 +14,8 @@ from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
 from rfnb.core.tensor.op import guarded
 from rfnb.display.kit import blocks, page
-from rfnb.display.kit.blocks import Page, note_page, to_html, to_text
-from rfnb.display.kit.note import reason
+from rfnb.display.kit.blocks import Page, Table, note_page, reason, to_html, to_text
 from rfnb.display.kit.page import MIME
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
 from rfnb.printable import encodable, visible
@@ -73,17 +71,18 @@ OWN_VIEWS: dict[str, Callable[..., Page]] = {}
 """By kind, the functions that users registered."""
 
 
-def module_of(kind: str) -> Any:
-    """The module that describes a kind of object, and makes text and HTML. Raises ViewError for an unknown kind."""
+def module_of(kind: str) -> tuple[Any, str]:
+    """The module that shows a kind of object, and the name of its function. Raises ViewError for an unknown kind."""
     kind = FORMER_KINDS.get(kind, kind)
     if kind not in MODULES:
         raise ViewError(f"views of kind {kind!r} are not registered")
-    return importlib.import_module(MODULES[kind])
+    module, _, function = MODULES[kind].partition(":")
+    return importlib.import_module(module), function or "describe"
 
 
 def maker(kind: str) -> Callable[..., Any]:
     """The function that makes the page of an object, or its JSON. Raises ViewError for an unknown kind."""
-    return OWN_VIEWS[kind] if kind in OWN_VIEWS else module_of(kind).describe
+    return OWN_VIEWS[kind] if kind in OWN_VIEWS else getattr(*module_of(kind))
 
 
 class View:
@@ -193,10 +192,9 @@ class View:
     @property
     def svg(self) -> str | None:
         """The picture of the view as SVG; None if it has none that scales."""
-        if self._drawing is not None:
-            return str(self._drawing.svg)
         to_svg = self._optional("to_svg")
-        return None if to_svg is None else to_svg(self._bounded())
+        svg: str | None = self._drawing.svg if self._drawing is not None else to_svg and to_svg(self._bounded())
+        return svg
 
     def widget(self) -> object:
         """The view as a widget for VS Code, Colab, marimo and others: scripts run without the JupyterLab extension.
@@ -227,14 +225,16 @@ class View:
 
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
         """A function that only some view modules have: `page`, `to_scripts`, `to_dot`, `to_figure`, `to_repr`."""
-        module = None if isinstance(self._shown, Page) else module_of(self.kind)
+        module = None if isinstance(self._shown, Page) else module_of(self.kind)[0]
         function: Callable[[Any], Any] | None = getattr(module, name, None)
         return function
 
     def _made(self, how: str, otherwise: Callable[[str], object]) -> Any:
         try:
             page = self.page
-            return getattr(module_of(self.kind), how)(self._bounded()) if page is None else getattr(blocks, how)(page)
+            return (
+                getattr(module_of(self.kind)[0], how)(self._bounded()) if page is None else getattr(blocks, how)(page)
+            )
         except Exception as error:
             return otherwise(f"(no view: {reason(error)})")
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from rfnb.display.kit.schema import MarkedPicture
 from rfnb.display.markup import png, style
 from rfnb.display.markup.elements import quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import short
+
+
+class MarkedPicture(TypedDict):
+    """A picture of a part of a value, with one place marked."""
+
+    title: str
+    text: str  # what is at the place
+    axes: str  # what is down and across
+    picture: str | None  # data URI of a PNG
+    alt: str
+
 
 CELLS = (16, 48)
 """Largest number of rows and of columns around the place."""
@@ -127,8 +137,8 @@ def pictures_html(pictures: Sequence[MarkedPicture]) -> Html | None:
     return el("div", boxes, el("div", pictures[0]["axes"], style=f"{style.QUIET};font-size:11px"))
 
 
-def _image(each: MarkedPicture) -> Html | None:
-    src, alt = each["picture"], each["alt"]
+def _image(picture: MarkedPicture) -> Html | None:
+    src, alt = picture["picture"], picture["alt"]
     return el("img", src=src, alt=alt, title=alt, style=style.PICTURE) if src else None
 
 

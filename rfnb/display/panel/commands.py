@@ -15,7 +15,7 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rfnb.display.beam.schema import NodeAt
-from rfnb.display.kit.note import reason
+from rfnb.display.kit.blocks import reason
 from rfnb.display.panel.paused import PAUSING
 from rfnb.display.panel.run_commands import TRAVEL
 from rfnb.display.panel.schema import PROTOCOL, Event, Hello, Reply

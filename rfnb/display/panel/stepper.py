@@ -6,7 +6,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rfnb.display.kit.note import reason
+from rfnb.display.kit.blocks import reason
 from rfnb.display.kit.page import MIME, asset
 from rfnb.display.kit.view import View
 from rfnb.display.panel.comm import main_thread_later, stay_on_own_thread
@@ -75,11 +75,11 @@ class OneRun(Runs):
         self._added = [run]
 
 
-def with_static_view(made: object, history: View, model_id: str) -> object:
+def with_static_view(widget_bundle: object, history: View, model_id: str) -> object:
     """The MIME bundle of a widget together with its static view."""
-    if made is None:
+    if widget_bundle is None:
         return history._repr_mimebundle_()
-    bundle, metadata = made if isinstance(made, tuple) else (made, {})
+    bundle, metadata = widget_bundle if isinstance(widget_bundle, tuple) else (widget_bundle, {})
     mark = {"session": SESSION, "model_id": model_id, "kernel_id": kernel_id()}
     static = history._repr_mimebundle_()
     return {**bundle, **static, MIME: {**static[MIME], **mark}}, metadata

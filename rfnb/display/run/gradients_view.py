@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit.blocks import Block, Grid, Line, Note, Only, Page
-from rfnb.display.kit.words import Span, Words, chip, name
+from rfnb.display.kit.blocks import Block, Grid, Line, Note, Only, Page, Span, Table, Words, chip, name
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import BLOCKS, Number, plain, real, short
 from rfnb.display.run.schema import Curve, GradientsView
 from rfnb.display.run.step import spread

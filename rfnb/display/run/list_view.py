@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page
-from rfnb.display.kit.words import Words, bold, chip
+from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page, Table, Words, bold, chip
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.run.schema import Origin, RunItem, RunsView
 from rfnb.trace.run.variables import PlainSteps
 

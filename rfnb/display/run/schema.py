@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal, NotRequired, TypedDict
 
 from rfnb.display.beam.schema import BeamAt, BeamView
-from rfnb.display.kit.schema import DimView
-from rfnb.display.loop import LoopExplanationView
+from rfnb.display.kit.data import DimView
 from rfnb.display.markup.numbers import Number
 from rfnb.display.tensor.schema import ValueView
 
@@ -146,15 +145,6 @@ class LinesView(TypedDict):
     loops: list[int]  # where loops inside of the step begin
 
 
-class RunStepView(TypedDict):
-    """The static view of one step, with the facts about its run."""
-
-    kind: Literal["run_step"]
-    name: str
-    run: RunView
-    step: StepView
-
-
 class OpRow(TypedDict):
     """An op of a step, also inside of modules."""
 
@@ -218,6 +208,13 @@ class StateStrip(TypedDict):
     alt: str
 
 
+class ExplanationView(TypedDict):
+    """Where the ops of the body were done."""
+
+    headline: str
+    picture: str  # all of it, as HTML
+
+
 class HistoryView(TypedDict):
     """The static view of a run: selected steps with their states."""
 
@@ -229,6 +226,6 @@ class HistoryView(TypedDict):
     reasons: list[str]  # of each of the steps, why it is shown; "" if only as one of many
     sequences: list[SequenceEnd]
     strips: list[StateStrip]
-    explanation: LoopExplanationView | None  # where the ops of the body were done
+    explanation: ExplanationView | None
     beam: NotRequired[BeamView | None]  # of a search, for the chosen sequence or the first one
     note: str | None

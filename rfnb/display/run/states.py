@@ -12,9 +12,7 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, read, thin_mask, thinned, to_numpy
-from rfnb.display.kit.dims import dims_html, dims_text
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import Data, DimView, dims_html, dims_text, read, thin_mask, thinned, to_numpy
 from rfnb.display.markup import elements, png, style
 from rfnb.display.markup.elements import Table, aligned, chip, quiet, wide
 from rfnb.display.markup.html import Child, Html, el, join

@@ -18,9 +18,8 @@ from rfnb.core.dims.lengths import going_on_mask
 from rfnb.display.beam.schema import NodeAt
 from rfnb.display.beam.view import describe_beam, line, tree_of
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, read, to_numpy
-from rfnb.display.kit.dims import describe_axes
-from rfnb.display.kit.note import Notes, reason
+from rfnb.display.kit.blocks import Notes, reason
+from rfnb.display.kit.data import Data, describe_axes, read, to_numpy
 from rfnb.display.markup.numbers import Number, plain, short
 from rfnb.display.run.schema import LineValue, OpRow, OpsView, OpView, StateRow, StepView, WatchRow
 from rfnb.display.tensor.schema import ValueView
@@ -213,11 +212,11 @@ def _aligned(data: Data, like: Data) -> np.ndarray:
 
 def _magnitudes(chosen: ChosenSequence, name: str) -> Magnitudes:
     """The magnitude of the state after sampled steps, and whether it ever changes; empty for labels."""
-    known = _magnitudes_by_run.setdefault(chosen.run, {})
+    cache = _magnitudes_by_run.setdefault(chosen.run, {})
     key = name, chosen.run.steps, chosen.sequence, tuple(chosen.places)  # a loop that was paused goes on
-    if key not in known:
-        known[key] = _follow(chosen, name)
-    return known[key]
+    if key not in cache:
+        cache[key] = _follow(chosen, name)
+    return cache[key]
 
 
 def spark_steps(run: Run) -> list[int]:
@@ -291,11 +290,11 @@ def _described(text: str, value: object, at: Mapping[Dim, int], live: np.ndarray
     return describe_value(text, value, at=at, pictures=True, live=live)
 
 
-def describe_ops(at: RunStep, wanted: int | None, chosen: ChosenSequence) -> OpsView:
+def describe_ops(at: RunStep, choice: int | None, chosen: ChosenSequence) -> OpsView:
     """The ops in their order, with the values of the wanted one; -1 is the last."""
     try:
         ops = at.ops()
-        number = None if wanted is None or not ops else min(wanted % len(ops) if wanted < 0 else wanted, len(ops) - 1)
+        number = None if choice is None or not ops else min(choice % len(ops) if choice < 0 else choice, len(ops) - 1)
         rows = [_row(i, op) for i, op in enumerate(ops)]
         op = None if number is None else _op(number, ops[number], at.step, chosen)
     except Exception as error:

@@ -9,18 +9,30 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
-from rfnb.display import loop as explanation_view
 from rfnb.display.beam import view as beam_view
 from rfnb.display.beam.schema import BeamScripts, BeamView
 from rfnb.display.beam.view import tree_of
-from rfnb.display.kit.note import Notes, reason
-from rfnb.display.loop import LoopExplanationView
+from rfnb.display.kit.blocks import (
+    Figure,
+    Grid,
+    Line,
+    Notes,
+    Page,
+    Table,
+    name as title,
+    quiet as quiet_words,
+    reason,
+    to_html as to_page_html,
+)
+from rfnb.display.loop import describe as describe_explanation, headline
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import fold, note_html, note_text, quiet, wide
-from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.html import Html, bounded_in, el, join
 from rfnb.display.markup.numbers import Number, plain, size
+from rfnb.display.run import states
 from rfnb.display.run.list_view import LAST_ONLY, describe_origin
 from rfnb.display.run.schema import (
+    ExplanationView,
     FailureView,
     HistoryView,
     OtherFunction,
@@ -29,28 +41,20 @@ from rfnb.display.run.schema import (
     StepView,
     TrainingView,
 )
-from rfnb.display.run.states import (
-    chosen_steps,
-    describe_strip,
-    follow,
-    states_html,
-    states_text,
-    steps_html,
-    steps_text,
-    to_table as to_table,
-)
+from rfnb.display.run.states import to_table as to_table
 from rfnb.display.run.step import describe_step, of_sequence, spark_steps
 from rfnb.display.tensor.describe import index_of
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
 from rfnb.errors import ViewError
 from rfnb.trace.plain.record import is_added
-from rfnb.trace.run.file.stored_variables import StoredVariables
+from rfnb.trace.run.file.stored import StoredVariables
 from rfnb.trace.run.find import steps_begun
 from rfnb.trace.run.variables import PlainSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.step import RunStep
 
 
 def body_text(run: RunView, step: StepView) -> list[str]:
@@ -175,11 +179,11 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
     steps = steps_begun(run) if sequence is None else _steps_of(run, sequence)
     notes = Notes()
     samples = [
-        notes.attempt(f"picture of {name}", partial(follow, run, name, sequence, min(steps, run.steps)), None)
+        notes.attempt(f"picture of {name}", partial(states.follow, run, name, sequence, min(steps, run.steps)), None)
         for name in run.states
     ]
     histories = [history for history in samples if history is not None]
-    reasons = chosen_steps(run, sequence, steps, histories)
+    reasons = states.chosen_steps(run, sequence, steps, histories)
     if len(reasons) < steps:
         notes.add(f"{len(reasons)} of {steps} steps shown; the panel and run[i] have all of them")
     views = _steps(notes, run, reasons, sequence)
@@ -191,7 +195,7 @@ def describe(run: Run, batch: int | str | None = None) -> HistoryView:
         "steps": list(views.values()),
         "reasons": [reasons[i] for i in views],
         "sequences": describe_sequences(run, sequence),
-        "strips": [describe_strip(history) for history in histories],
+        "strips": [states.describe_strip(history) for history in histories],
         "explanation": _explanation(run),
         "beam": notes.attempt("beam", partial(_beam, run, sequence), None),
         "note": notes.text(),
@@ -210,13 +214,15 @@ def _start(run: Run, name: str, sequence: int | None) -> ValueView:
     return describe_value(name, value, at=of_sequence(run, sequence), pictures=False)
 
 
-def _explanation(run: Run) -> LoopExplanationView | None:
+def _explanation(run: Run) -> ExplanationView | None:
     """The explanation of the loop, if there is one."""
     try:
         explanation = run.explain()
     except Exception:  # of a run from a file
         return None
-    return explanation_view.describe(explanation) if explanation.ran else None
+    if not explanation.ran:
+        return None
+    return {"headline": headline(explanation), "picture": to_page_html(describe_explanation(explanation))}
 
 
 def _beam(run: Run, sequence: int | None) -> BeamView | None:
@@ -317,10 +323,10 @@ def to_text(view: HistoryView) -> str:
     """Sequences, steps and states, one per line; then the body with the values of the last step shown."""
     lines = [" · ".join([*facts(view), *view["run"]["flags"]])]
     details = [*failure_lines(view["run"]), *sequences_text(view["sequences"]), *no_steps(view)]
-    details += [*steps_text(view), *states_text(view), *others_lines(view["run"])]
+    details += [*states.steps_text(view), *states.states_text(view), *others_lines(view["run"])]
     lines += [f"  {line}" for line in details]
     if view["explanation"] is not None:
-        lines.append(f"  {explanation_view.headline(view['explanation'])}")
+        lines.append(f"  {view['explanation']['headline']}")
     if beam := view.get("beam"):
         lines += ["", *(f"  {line}" for line in beam_view.to_text(beam).splitlines())]
     if view["steps"]:
@@ -341,8 +347,8 @@ def to_html(view: HistoryView) -> Html:
         [el("div", line, style=_ERROR) for line in failure_lines(view["run"])],
         sequences_html(view["sequences"]),
         [el("div", line) for line in no_steps(view)],
-        steps_html(view),
-        states_html(view),
+        states.steps_html(view),
+        states.states_html(view),
         beam_view.to_html(beam) if (beam := view.get("beam")) else None,
         [quiet(line, tag="div") for line in others_lines(view["run"])],
         _explained(view),
@@ -385,8 +391,11 @@ def no_steps(view: HistoryView) -> list[str]:
 
 
 def _chosen_name(view: HistoryView) -> str:
-    index, tags = view["sequence"] or 0, view["run"]["tags"]
-    return f"sequence {index}" + (f" ({tags[index]!r})" if tags else "")
+    return _name_of(view["sequence"] or 0, view["run"]["tags"])
+
+
+def _name_of(sequence: int, tags: list[str] | None) -> str:
+    return f"sequence {sequence}" + (f" ({tags[sequence]!r})" if tags else "")
 
 
 _ERROR = f"{style.NUMBERS};{style.MARKED};white-space:pre-wrap;overflow-wrap:anywhere"
@@ -429,8 +438,8 @@ def _head(view: HistoryView) -> Html:
 
 def _explained(view: HistoryView) -> Html | None:
     """The explanation of the loop, folded."""
-    reasons = view["explanation"]
-    return None if reasons is None else fold(explanation_view.headline(reasons), explanation_view.to_html(reasons))
+    explanation = view["explanation"]
+    return None if explanation is None else fold(explanation["headline"], Html(explanation["picture"]))
 
 
 def _bodies(view: HistoryView) -> Html | None:
@@ -441,3 +450,21 @@ def _bodies(view: HistoryView) -> Html | None:
         join(quiet(at_step(view["run"], step), tag="div"), body_html(view["run"], step)) for step in view["steps"]
     ]
     return fold("the body, step by step", bodies)
+
+
+def page_of_step(at: RunStep, batch: int | str | None = None) -> Page:
+    """One step, `rf.show(run[3])`: its states, and the body with its values; of one sequence if `batch` is given."""
+    sequence = None if batch is None else chosen(at.run, batch)
+    run, step = bounded_in(describe_run(at.run)), bounded_in(describe_step(at.run, at.step, sequence))
+    of = [] if sequence is None else [_name_of(sequence, run["tags"])]
+    rows = [
+        [row["name"], row["before"]["text"], row["after"]["text"], row["change"], ", ".join(row["after"]["flags"])]
+        for row in step["states"]
+    ]
+    table, words = Table(["state", "before", "after", "change", "flags"], rows), f"step {at.step} of {run['name']}"
+    blocks = [
+        Line(title(words), quiet_words(f" · {' · '.join([run['place'], *of, step['check']])}"), look=style.HEAD),
+        Grid(rows, table.columns) if rows else None,
+        Figure(body_html(run, step), ["", *body_text(run, step)]),
+    ]
+    return Page("run_step", words, blocks, table)

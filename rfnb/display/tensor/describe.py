@@ -12,10 +12,8 @@ import numpy as np
 
 from rfnb.core.ground.text import did_you_mean, number_of
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Axis, Data, read_as_called
-from rfnb.display.kit.dims import describe_axes, describe_dim
-from rfnb.display.kit.note import Notes
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.data import Axis, Data, DimView, describe_axes, describe_dim, read_as_called
 from rfnb.display.markup.numbers import amount, plain
 from rfnb.display.tensor.entries import describe_labels, describe_picture, describe_unknown, describe_values
 from rfnb.display.tensor.schema import GradView, LengthsView, SequenceRow, TensorView
@@ -74,14 +72,14 @@ def index_of(batch: int | str, size: int, tags: Sequence[str] | None) -> int:
     return _within(batch, size, "show: no such sequence")
 
 
-def _within(given: Any, size: int, what: str) -> int:
+def _within(position: Any, size: int, complaint: str) -> int:
     try:
-        number = operator.index(given)
+        number = operator.index(position)
     except TypeError:
         number = size  # of no use either
     if not -size <= number < size:
         expected = f"0 to {size - 1}" if size else "nothing: there are none"
-        raise ViewError(what, got=repr(given), expected=expected)
+        raise ViewError(complaint, got=repr(position), expected=expected)
     return number % size
 
 
@@ -179,9 +177,9 @@ def _add_labels(view: TensorView, data: Data, notes: Notes) -> None:
         notes.add(labels[1])
 
 
-def _add_numbers(view: TensorView, data: Data, found: Measured | None, notes: Notes) -> None:
-    if found is not None:
-        view["stats"] = notes.attempt("statistics", lambda: tensor_stats(found), None)
+def _add_numbers(view: TensorView, data: Data, measured: Measured | None, notes: Notes) -> None:
+    if measured is not None:
+        view["stats"] = notes.attempt("statistics", lambda: tensor_stats(measured), None)
     if data.sparse is not None:
         view["unknown"] = notes.attempt("unknown ids", lambda: describe_unknown(data), None)
     if data.entries <= options.TABLE_ENTRIES:
@@ -192,7 +190,7 @@ def _add_numbers(view: TensorView, data: Data, found: Measured | None, notes: No
         return
     if view["stats"] is not None and same(view["stats"]) and not view["stats"]["bad"]:
         return
-    picture = notes.attempt("picture", lambda: describe_picture(data, found=found), None)
+    picture = notes.attempt("picture", lambda: describe_picture(data, measured=measured), None)
     if picture is not None:
         view["picture"], view["picture_alt"] = picture
 
@@ -229,7 +227,7 @@ def describe_grad(raw: RawTensor) -> GradView | None:
     return {"leaf": True, "norm": plain(float(grad.detach().norm().item()))}
 
 
-def describe_sequences(data: Data, found: Measured | None) -> list[SequenceRow] | None:
+def describe_sequences(data: Data, measured: Measured | None) -> list[SequenceRow] | None:
     """A row for each sequence; None if no axis counts sequences, or there are too many."""
     at = data.sequence_axis()
     if at is None or data.axes[at].size > options.LENGTHS:
@@ -241,8 +239,8 @@ def describe_sequences(data: Data, found: Measured | None) -> list[SequenceRow] 
     rows: list[SequenceRow] = [{**empty} for _ in range(count)]
     _put(rows, "tag", data.axes[at].tags)
     _put(rows, "length", _lengths(data, at))
-    if found is not None and found.frames.mean.shape[at] == count:
-        for key, values in _numbers(found, at).items():
+    if measured is not None and measured.frames.mean.shape[at] == count:
+        for key, values in _numbers(measured, at).items():
             _put(rows, key, values)
     return rows
 
@@ -272,8 +270,8 @@ def _lengths(data: Data, at: int) -> list[int] | None:
     return None if lengths is None else [int(n) for n in lengths]
 
 
-def _numbers(found: Measured, at: int) -> dict[str, Sequence[Any]]:
-    frames = found.frames
+def _numbers(measured: Measured, at: int) -> dict[str, Sequence[Any]]:
+    frames = measured.frames
     axes = tuple(i for i in range(frames.mean.ndim) if i != at)
     mask = frames.weights > 0
     total = frames.weights.sum(axis=axes)
@@ -283,13 +281,13 @@ def _numbers(found: Measured, at: int) -> dict[str, Sequence[Any]]:
     high = np.where(mask, frames.high, -np.inf).max(axis=axes, initial=-np.inf)
     moments = {"mean": mean, "min": low, "max": high}
     result: dict[str, Sequence[Any]] = {key: _where(total > 0, values) for key, values in moments.items()}
-    return result if found.where is not None else {**result, **_wrong(found, at, axes)}
+    return result if measured.where is not None else {**result, **_wrong(measured, at, axes)}
 
 
-def _wrong(found: Measured, at: int, others: tuple[int, ...]) -> dict[str, Sequence[object]]:
+def _wrong(measured: Measured, at: int, others: tuple[int, ...]) -> dict[str, Sequence[object]]:
     def count(*words: str) -> list[int]:
-        none = np.zeros(found.data.axes[at].size, np.int64)
-        parts = [found.frames.wrong[word].sum(axis=others) for word in words if word in found.bad]
+        none = np.zeros(measured.data.axes[at].size, np.int64)
+        parts = [measured.frames.wrong[word].sum(axis=others) for word in words if word in measured.bad]
         return sum(parts, none).tolist()
 
     return {"nan": count("NaN"), "inf": count("+Inf", "−Inf")}

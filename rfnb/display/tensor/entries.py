@@ -9,10 +9,10 @@ from typing import Any, TypedDict
 import numpy as np
 
 from rfnb.core.ground.text import cut
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import Data, DimView, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
 from rfnb.display.markup.elements import quiet, wide
 from rfnb.display.markup.html import Html, el
@@ -156,10 +156,10 @@ def _counts(data: Data, vocab: Vocab | None) -> tuple[list[LabelCount], str | No
     return [{"label": label_of(int(ids[i]), vocab), "id": int(ids[i]), "count": int(counts[i])} for i in order], sampled
 
 
-def _left_out(shown: int, of: int, longest: int, sampled: str | None) -> str | None:
+def _left_out(visible: int, of: int, longest: int, sampled: str | None) -> str | None:
     parts = []
-    if shown < of:
-        parts.append(f"the first {shown} of {of} sequences")
+    if visible < of:
+        parts.append(f"the first {visible} of {of} sequences")
     if longest > options.LABEL_TOKENS:
         parts.append(f"the first {options.LABEL_TOKENS} tokens of each")
     if sampled:
@@ -295,19 +295,19 @@ def describe_picture(
     cells: tuple[int, int] = options.PICTURE_CELLS,
     pixels: tuple[int, int] = (192, 480),
     *,
-    found: Measured | None = None,
+    measured: Measured | None = None,
 ) -> tuple[str, str] | None:
     """A PNG of limited size, and a caption; None where a picture would show nothing.
 
-    found: the statistics of the tensor, so that the largest values need not be searched again, and −Inf entries of a
+    measured: statistics of the tensor, so that the largest values need not be searched again, and −Inf entries of a
     mask are hatched like padding rather than marked as errors.
     """
     if not data.axes or data.entries < 2 or len(data.axes) > 8:
         return None
     rows, cols = chosen(data)
     outer = tuple(i for i in range(len(data.axes)) if i not in (rows, cols))
-    masked = found is not None and bool(found.masked)
-    values, where = _matrix(data, rows, cols, outer, found)
+    masked = measured is not None and bool(measured.masked)
+    values, where = _matrix(data, rows, cols, outer, measured)
     valid = _valid(data, rows, cols, where)
     if masked:
         valid = (values != -np.inf) & (True if valid is None else valid)
@@ -336,17 +336,17 @@ def _moves(data: Data, i: int) -> bool:
 
 
 def _matrix(
-    data: Data, rows: int | None, cols: int, rest: tuple[int, ...], found: Measured | None
+    data: Data, rows: int | None, cols: int, outer: tuple[int, ...], measured: Measured | None
 ) -> tuple[np.ndarray, tuple[slice, ...]]:
     where = thinned(data.shape, options.EXACT_ENTRIES)
     raw = data.raw[where]
-    if found is not None and found.masked:
-        raw = _largest(_without(raw), rest) if rest else raw
-    elif rest and data.dtype == "bool":
-        raw = _share(raw, rest)
-    elif rest:
-        reusable = found is not None and found.where is None and found.frames.inner == rest
-        raw = found.frames.peak if reusable and found is not None else _largest(raw, rest)
+    if measured is not None and measured.masked:
+        raw = _largest(_without(raw), outer) if outer else raw
+    elif outer and data.dtype == "bool":
+        raw = _share(raw, outer)
+    elif outer:
+        reusable = measured is not None and measured.where is None and measured.frames.inner == outer
+        raw = measured.frames.peak if reusable and measured is not None else _largest(raw, outer)
     values = to_numpy(raw).astype(np.float32)
     if rows is None:
         return values.reshape(1, -1), where
@@ -354,7 +354,7 @@ def _matrix(
     return (values if rows < cols else values.T), where
 
 
-def _without(raw: Any) -> object:
+def _without(raw: RawTensor) -> object:
     """The numbers with −Inf replaced by zero."""
     hit = raw == -np.inf
     return raw.masked_fill(hit, 0) if hasattr(raw, "detach") else np.where(hit, 0, raw)
@@ -366,7 +366,7 @@ def _largest(raw: object, axes: tuple[int, ...]) -> np.ndarray:
     return np.maximum(high, -low)
 
 
-def _share(raw: Any, axes: tuple[int, ...]) -> np.ndarray:
+def _share(raw: RawTensor, axes: tuple[int, ...]) -> np.ndarray:
     """The share of entries that are true."""
     return to_numpy(reduced(raw.float() if hasattr(raw, "detach") else raw, "mean", axes))
 
@@ -394,13 +394,13 @@ def _draw(values: np.ndarray, valid: np.ndarray | None, absolute: bool, pixels: 
 
 
 def _words(
-    data: Data, rows: int | None, cols: int, rest: tuple[int, ...], shape: tuple[int, ...], drawn: tuple[int, ...]
+    data: Data, rows: int | None, cols: int, outer: tuple[int, ...], shape: tuple[int, ...], drawn: tuple[int, ...]
 ) -> str:
     names = [axis.dim.name for axis in data.axes]
     words = f"{names[rows]} down, {names[cols]} across" if rows is not None else f"{names[cols]} across"
-    if rest:
+    if outer:
         quantity = "share of true" if data.dtype == "bool" else "largest absolute value"
-        words += f", {quantity} over {', '.join(names[i] for i in rest)}"
+        words += f", {quantity} over {', '.join(names[i] for i in outer)}"
     if drawn != shape:
         words += f", each pixel the largest of {-(-shape[0] // drawn[0])}×{-(-shape[1] // drawn[1])}"
     return words

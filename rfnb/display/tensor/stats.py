@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup.numbers import plain
@@ -59,7 +60,7 @@ class FrameSums:
         return int(self.real.sum()) * self.entries
 
 
-def frames_of(raw: Any, mask: np.ndarray | None, sequences: int | None = None) -> FrameSums:
+def frames_of(raw: RawTensor, mask: np.ndarray | None, sequences: int | None = None) -> FrameSums:
     """The frames of a raw tensor, separated along the axis `sequences` if possible."""
     raw = floating(raw)
     inner = inner_axes(tuple(raw.shape), mask, sequences)
@@ -79,7 +80,7 @@ def inner_axes(shape: tuple[int, ...], mask: np.ndarray | None, sequences: int |
     return tuple([i for i in range(len(shape)) if i != sequences][-1:])
 
 
-def floating(raw: Any) -> object:
+def floating(raw: RawTensor) -> RawTensor:
     """The raw tensor in a floating-point type that can be summed."""
     if hasattr(raw, "detach"):
         if not raw.is_floating_point():
@@ -88,17 +89,17 @@ def floating(raw: Any) -> object:
     return raw if raw.dtype in (np.float32, np.float64) else raw.astype(np.float64)
 
 
-def reduced(raw: object, how: str, axes: Index) -> Any:
+def reduced(raw: RawTensor, how: str, axes: Index) -> RawTensor:
     """The "mean", "sum", "amin", "amax" … over axes, which keep size 1."""
     if hasattr(raw, "detach"):
         return getattr(raw, how)(dim=axes, keepdim=True)
     return getattr(np, how)(raw, axis=axes, keepdims=True)
 
 
-def rows_at(raw: Any, inner: Index, found: tuple[np.ndarray, ...]) -> np.ndarray:
-    """The chosen frames, one per row; `found` are their positions, as returned by `np.nonzero`."""
-    outer = tuple(i for i in range(len(found)) if i not in inner)
-    at = [found[i] for i in outer]
+def rows_at(raw: RawTensor, inner: Index, positions: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The chosen frames, one per row; `positions` are theirs, as returned by `np.nonzero`."""
+    outer = tuple(i for i in range(len(positions)) if i not in inner)
+    at = [positions[i] for i in outer]
     ordered = raw.permute(*outer, *inner) if hasattr(raw, "detach") else raw.transpose(*outer, *inner)
     rows = to_numpy(ordered[tuple(at)]) if at else to_numpy(ordered)[None]
     return rows.reshape(max(1, len(at[0]) if at else 1), -1)
@@ -114,7 +115,7 @@ def located(rows: np.ndarray, shape: tuple[int, ...], inner: Index, at: tuple[np
     return bad
 
 
-def _sums(raw: Any, inner: Index) -> FrameSums:
+def _sums(raw: RawTensor, inner: Index) -> FrameSums:
     count = math.prod(raw.shape[i] for i in inner)
     empty = np.zeros(0)
     if not inner:
@@ -128,7 +129,7 @@ def _sums(raw: Any, inner: Index) -> FrameSums:
     return FrameSums(low, high, mean, var, np.maximum(high, -low), empty, empty, inner, count)
 
 
-def _variance(raw: Any, mean: Any, inner: Index, count: int) -> Any:
+def _variance(raw: RawTensor, mean: RawTensor, inner: Index, count: int) -> RawTensor:
     """The mean square minus the squared mean, which is faster; the exact way if too few digits would remain."""
     square = raw.norm(dim=inner, keepdim=True).square() / max(1, count)
     var = square - mean.square()
@@ -137,7 +138,7 @@ def _variance(raw: Any, mean: Any, inner: Index, count: int) -> Any:
     return var
 
 
-def _mend(raw: Any, frames: FrameSums, bad: np.ndarray) -> None:
+def _mend(raw: RawTensor, frames: FrameSums, bad: np.ndarray) -> None:
     """Recomputes the statistics of frames with NaN or Inf from their finite entries; counts and locates the others."""
     at = np.nonzero(bad)
     rows = rows_at(raw, frames.inner, at)
@@ -171,7 +172,7 @@ class Measured:
     """Statistics of a tensor, or of a sample of it: every n-th entry, as given by `where`."""
 
     data: Data
-    raw: Any
+    raw: RawTensor
     mask: np.ndarray | None
     where: tuple[slice, ...] | None
     frames: FrameSums
@@ -199,36 +200,36 @@ def measure(data: Data, *, closely: bool = True) -> Measured | None:
     return measured
 
 
-def stats_of(found: Measured, seen: np.ndarray) -> StatsView:
+def stats_of(measured: Measured, seen: np.ndarray) -> StatsView:
     """The statistics that every view shows; `seen` is a sample for the histogram."""
-    nan = found.bad["NaN"].count if "NaN" in found.bad else 0
-    first = min((bad.first for bad in found.bad.values()), default=None)
-    values = moments(found.frames)
+    nan = measured.bad["NaN"].count if "NaN" in measured.bad else 0
+    first = min((bad.first for bad in measured.bad.values()), default=None)
+    values = moments(measured.frames)
     return {
-        "count": found.frames.count,
+        "count": measured.frames.count,
         **values,  # type: ignore[typeddict-item]
         "nan": nan,
-        "inf": sum(bad.count for bad in found.bad.values()) - nan,
-        "first_bad": None if first is None else place_of(found.data, first),
-        "sampled": found.frames.count if found.where is not None else None,
+        "inf": sum(bad.count for bad in measured.bad.values()) - nan,
+        "first_bad": None if first is None else place_of(measured.data, first),
+        "sampled": measured.frames.count if measured.where is not None else None,
         "histogram": _histogram(seen, values["min"], values["max"]),
     }
 
 
-def tensor_stats(found: Measured) -> TensorStats:
+def tensor_stats(measured: Measured) -> TensorStats:
     """The statistics that the view of a tensor shows."""
-    subset = sample(found)
-    stats, dtype = stats_of(found, subset), found.data.dtype
+    subset = sample(measured)
+    stats, dtype = stats_of(measured, subset), measured.data.dtype
     integral = is_int_dtype(dtype)
     return {
         **stats,
-        "bad": [_bad(found.data, word, bad) for word, bad in found.bad.items()],
-        "masked": found.masked,
-        "zeros": _zeros(subset, found.frames.count),
+        "bad": [_bad(measured.data, word, bad) for word, bad in measured.bad.items()],
+        "masked": measured.masked,
+        "zeros": _zeros(subset, measured.frames.count),
         "unique": len(np.unique(subset)) if integral else None,
         "true": round(float(stats["mean"]) * stats["count"]) if dtype == "bool" else None,
-        "entries": found.data.entries,
-        "padding": None if integral or dtype == "bool" else _padding(found.frames),
+        "entries": measured.data.entries,
+        "padding": None if integral or dtype == "bool" else _padding(measured.frames),
     }
 
 
@@ -237,11 +238,11 @@ def same(stats: TensorStats) -> bool:
     return stats["min"] == stats["max"]
 
 
-def sample(found: Measured) -> np.ndarray:
+def sample(measured: Measured) -> np.ndarray:
     """A fixed sample of the finite real entries; all of them if there are few."""
-    where = thinned(tuple(found.raw.shape), options.HISTOGRAM_ENTRIES)
-    values = to_numpy(found.raw[where])
-    thin = thin_mask(found.mask, where)
+    where = thinned(tuple(measured.raw.shape), options.HISTOGRAM_ENTRIES)
+    values = to_numpy(measured.raw[where])
+    thin = thin_mask(measured.mask, where)
     values = values.reshape(-1) if thin is None else values[np.broadcast_to(thin, values.shape)]
     return values[np.isfinite(values)]
 
@@ -335,7 +336,7 @@ FEW = 3
 """Fewest −Inf entries that count as a mask; fewer could form its shape by chance."""
 
 
-def is_masked(data: Data, raw: Any, mask: np.ndarray | None) -> bool:
+def is_masked(data: Data, raw: RawTensor, mask: np.ndarray | None) -> bool:
     """Whether all −Inf entries of `raw` form a mask.
 
     They do if they are above a diagonal, left of a band, after the ends of sequences, or at the same labels in all
@@ -359,7 +360,7 @@ def is_masked(data: Data, raw: Any, mask: np.ndarray | None) -> bool:
     )
 
 
-def _some(raw: Any, mask: np.ndarray | None) -> tuple[object, np.ndarray | None]:
+def _some(raw: RawTensor, mask: np.ndarray | None) -> tuple[object, np.ndarray | None]:
     for axis in range(len(raw.shape) - 2):
         while math.prod(raw.shape) > ENTRIES and raw.shape[axis] > 1:
             half = (slice(None),) * axis + (slice(0, raw.shape[axis] // 2),)

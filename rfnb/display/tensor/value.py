@@ -12,9 +12,8 @@ import numpy as np
 from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.display.kit.data import Data, read, thinned, to_numpy
-from rfnb.display.kit.dims import describe_axes
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.data import Data, describe_axes, read, thinned, to_numpy
 from rfnb.display.kit.options import LABEL_TOKENS
 from rfnb.display.markup.numbers import short
 from rfnb.display.tensor.entries import PAD, describe_picture, label_of, line, shown, tokens
@@ -183,13 +182,13 @@ def _picture(data: Data, stats: StatsView | None) -> str | None:
     return None if picture is None else picture[0]
 
 
-def _is_mask(found: Measured | None, stats: StatsView | None) -> bool:
+def _is_mask(measured: Measured | None, stats: StatsView | None) -> bool:
     """Whether entries are −∞ and all others finite, as in masked energies: no error, as for `rf.when.not_finite()`."""
-    if found is None or stats is None or {*found.bad} != {"−Inf"}:
+    if measured is None or stats is None or {*measured.bad} != {"−Inf"}:
         return False
-    if found.where is None:
+    if measured.where is None:
         return stats["min"] != "nan"
-    return math.isfinite(found.data.raw.max())  # of large tensors, only the first bad frames are in `bad`
+    return math.isfinite(measured.data.raw.max())  # of large tensors, only the first bad frames are in `bad`
 
 
 def _calm(stats: StatsView | None, data: Data, alarms: list[str]) -> list[str]:

@@ -7,8 +7,7 @@ from typing import TypeGuard
 
 from rfnb.core.ground.text import count_of, cut
 from rfnb.display.kit import options
-from rfnb.display.kit.dims import colour_of, dim_pill, dim_word, dims_html, dims_text, origin
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import DimView, colour_of, dim_pill, dim_word, dims_html, dims_text, origin
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet
 from rfnb.display.markup.html import Html, el, join
@@ -39,23 +38,24 @@ def lengths_html(lengths: Sequence[LengthsView], dims: Sequence[DimView], tags: 
     return fold(title, body, origins)
 
 
-def _title(one: LengthsView, dim: DimView) -> Html:
+def _title(summary: LengthsView, dim: DimView) -> Html:
     low, high, _ = dim["length_range"] or [0, 0, 0]
-    words = f"{dim['name']}: lengths {low}–{high}, median {short(one['median'])}, padding {percent(one['padding'])} "
-    return join(words, chip(_empty(one), style.WARN) if one["empty"] else None)
+    median, padding = short(summary["median"]), percent(summary["padding"])
+    words = f"{dim['name']}: lengths {low}–{high}, median {median}, padding {padding} "
+    return join(words, chip(_empty(summary), style.WARN) if summary["empty"] else None)
 
 
-def _empty(one: LengthsView) -> str:
-    return f"{count_of(one['empty'], 'sequence')} of length 0"
+def _empty(summary: LengthsView) -> str:
+    return f"{count_of(summary['empty'], 'sequence')} of length 0"
 
 
-def _one(one: LengthsView, dim: DimView, tags: Sequence[str] | None) -> Html:
+def _one(summary: LengthsView, dim: DimView, tags: Sequence[str] | None) -> Html:
     where = el("div", dim_pill(dim), origin(dim)) if origin(dim) else None
     lengths = dim["lengths"]
     if lengths is not None and len(lengths) <= options.BARS:
         return el("div", where, bars_html(lengths, dim, tags))
     low, high, _ = dim["length_range"] or [0, 0, 0]
-    text = f"[{low} {bars(one['histogram'])} {high}]" if one["histogram"] else f"all {low}"
+    text = f"[{low} {bars(summary['histogram'])} {high}]" if summary["histogram"] else f"all {low}"
     return el("div", where, el("span", text, style=style.NUMBERS))
 
 

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.display.kit.blocks import Block, Grid, Line, Note, Page
-from rfnb.display.kit.words import Span, Words, chip, name, quiet
+from rfnb.display.kit.blocks import Block, Grid, Line, Note, Page, Span, Table, Words, chip, name, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import short
 from rfnb.errors import ParameterError
 

@@ -88,9 +88,9 @@ class BinnedCurve:
         assert self.last is not None
         return self.smoothed(self.over(over))[-1] if math.isfinite(self.last[1]) else self.last[1]
 
-    def over(self, asked: float | None) -> float:
+    def over(self, count: float | None) -> float:
         """How many values the running mean covers, if not as many as asked for."""
-        return SHARE * sum(part.count for part in self.bins) if asked is None else asked
+        return SHARE * sum(part.count for part in self.bins) if count is None else count
 
     def smoothed(self, over: float) -> list[float]:
         """The running mean at each bin, over about `over` values, weighted towards the newest.

@@ -39,10 +39,10 @@ class _Steps:
 
     def __init__(self, name: str, pausing: Callable[[], object]):
         self._name, self._pausing = name, pausing
-        self.values: tuple[Any, Any, Mapping[str, Any]] | None = None
+        self.values: tuple[object, object, Mapping[str, object]] | None = None
         self._loop = _loop(self)
 
-    def __iter__(self) -> Iterator[tuple[Any, Any, Mapping[str, Any]]]:
+    def __iter__(self) -> Iterator[tuple[object, object, Mapping[str, object]]]:
         record_loop(sys._getframe(1), self._name, caller="progress", stores=should_store(None), pausing=self._pausing)
         return iter(lambda: self.values, None)
 
@@ -75,8 +75,8 @@ class FollowedTraining:
         self.progress: Progress[None] | None = None
         self._steps: Generator[None] | None = None
         self._held: _Steps | None = None  # with conditions
-        self.batch: Any = None  # the newest one
-        self.loss: Any = None
+        self.batch: object = None  # the newest one
+        self.loss: object = None
         self._ended = self._warned = False
 
     def begin(self, total: int | None) -> None:
@@ -171,12 +171,14 @@ def _of_transformers() -> type:
         def progress(self) -> Progress[None] | None:
             return self._training.progress
 
-        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
+        def on_train_begin(
+            self, args: object, state: Any, control: object, model: Any = None, **others: object
+        ) -> None:
             if state.is_world_process_zero:
                 self._training.begin(state.max_steps)
                 self._hook = model.register_forward_hook(self._after_forward, with_kwargs=True)
 
-        def _after_forward(self, model: Any, args: Any, kwargs: Any, outputs: Any) -> None:
+        def _after_forward(self, model: Any, args: object, kwargs: object, outputs: Any) -> None:
             if self._training.takes_values and model.training:
                 self._training.batch = kwargs or args
                 loss: Any = outputs.get("loss") if isinstance(outputs, Mapping) else outputs[0]
@@ -190,7 +192,7 @@ def _of_transformers() -> type:
         def on_step_begin(self, args: object, state: object, control: object, **others: object) -> None:
             self._training.before_step()
 
-        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **others: Any) -> None:
+        def on_log(self, args: object, state: Any, control: object, logs: Any = None, **others: object) -> None:
             self._training.report({name: value for name, value in (logs or {}).items() if name != "epoch"})
 
         def on_train_end(self, args: object, state: object, control: object, **others: object) -> None:
@@ -217,7 +219,7 @@ def _of_lightning() -> type:
         def progress(self) -> Progress[None] | None:
             return self._training.progress
 
-        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        def on_train_start(self, trainer: Any, pl_module: object) -> None:
             if trainer.is_global_zero:
                 steps = trainer.estimated_stepping_batches
                 self._done = -1
@@ -226,18 +228,20 @@ def _of_lightning() -> type:
         def on_before_optimizer_step(self, trainer: object, pl_module: object, optimizer: object) -> None:
             self._training.before_optimizer(pl_module)
 
-        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        def on_train_batch_start(self, trainer: Any, pl_module: object, batch: object, batch_idx: int) -> None:
             if trainer.global_step > self._done:  # other batches only add to the gradients
                 self._done = trainer.global_step
                 self._training.before_step()
             if self._training.takes_values:
                 self._training.batch = batch
 
-        def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+        def on_before_backward(self, trainer: object, pl_module: object, loss: Any) -> None:
             if self._training.takes_values:
                 self._training.loss = loss.detach()
 
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: object, outputs: object, batch: object, batch_idx: int
+        ) -> None:
             self._training.report(trainer.callback_metrics)
 
         def on_train_end(self, trainer: object, pl_module: object) -> None:

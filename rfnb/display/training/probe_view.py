@@ -16,12 +16,24 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.attention import drawing, view as attention_view
-from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page
-from rfnb.display.kit.note import Notes
+from rfnb.display.kit.blocks import (
+    Block,
+    Figure,
+    Grid,
+    Line,
+    Note,
+    Notes,
+    Only,
+    Page,
+    Span,
+    Table,
+    chip,
+    name as title,
+    quiet,
+)
 from rfnb.display.kit.view import View, view_of
-from rfnb.display.kit.words import Span, chip, name as title, quiet
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, note_html, quiet as quiet_html
+from rfnb.display.markup.elements import note_html, quiet as quiet_html
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, real, short, size
 from rfnb.display.run.step import live_at, of_sequence, spread
@@ -189,13 +201,13 @@ def _shown(every: list[int], steps: Sequence[int] | None, notes: Notes) -> list[
     return [round(i * (len(every) - 1) / (CARDS - 1)) for i in range(CARDS)]
 
 
-def _chosen(counts: Counter[str], asked: str | None) -> str | None:
-    if asked is None:
+def _chosen(counts: Counter[str], name: str | None) -> str | None:
+    if name is None:
         return counts.most_common(1)[0][0] if counts else None
-    if asked not in counts:
+    if name not in counts:
         names = ", ".join(counts) or "none was captured"
-        raise ViewError("show: the probe has no such attention", got=repr(asked), expected=names)
-    return asked
+        raise ViewError("show: the probe has no such attention", got=repr(name), expected=names)
+    return name
 
 
 def _pictures(

@@ -15,12 +15,10 @@ from weakref import ref
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.run_ctx import Loss, get_run_ctx
-from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page
-from rfnb.display.kit.note import reason
+from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page, Span, Table, reason
 from rfnb.display.kit.progress_bar import new_bar
-from rfnb.display.kit.words import Span
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import Table, chip, quiet
+from rfnb.display.markup.elements import chip, quiet
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, plain, real, short
 from rfnb.display.markup.svg import Point, data_uri, figure_class, literal

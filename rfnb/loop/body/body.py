@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rfnb.backend.base.finite import ended_by
+from rfnb.backend.base.mask import ended_by
 from rfnb.backend.base.tape import Tape, Var, untaped
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
@@ -27,6 +27,7 @@ from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import PerPlace, Source, assigned_name, user_source
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch
@@ -50,6 +51,7 @@ from rfnb.ops.index import gather
 from rfnb.ops.math import logical_or
 from rfnb.ops.random import random as draw_numbers
 from rfnb.trace.pause import warn_of_inner
+from rfnb.trace.plain.record import pause_here
 from rfnb.trace.record.record import LoopRecord, Recorder, current_recorder, current_side, unwrap
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run import session
@@ -58,7 +60,6 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
     from rfnb.loop.body.print_value import Watcher
     from rfnb.loop.loop import Loop
-    from rfnb.loop.step import TracedStep
 
 
 T = TypeVar("T")
@@ -569,3 +570,40 @@ class GlobalGenerators:
 def _numpy() -> tuple[Any, ...]:
     kind, keys, *numbers = np.random.get_state()
     return kind, keys.tobytes() if isinstance(keys, np.ndarray) else keys, *numbers
+
+
+@guarded
+def pause() -> None:
+    """Pauses the running cell: in the body of a loop after each step, elsewhere at this line.
+
+    >>> loop = rf.Loop(max_seq_len=3, name="counting")
+    >>> loop.state.n = rf.convert_to_tensor(1)
+    >>> with warnings.catch_warnings(record=True), rf.recording("last"), loop:  # doctest: +SKIP
+    ...     loop.state.n = loop.state.n * 2
+    ...     rf.pause()
+
+    In JupyterLab, the panel shows the values of the step, or outside of loops the local variables, and steps on. Where
+    no panel is connected, the pause is skipped with one warning, and the run of the loop is written to the folder
+    `rf.options.pause_folder`. See `rf.pause_when` for pauses under a condition.
+
+    Raises LoopError in a branch of `rf.cond` and in a loop inside of a loop, which cannot be held.
+    """
+    bodies = entered.get()
+    if not bodies:
+        pause_here()
+        return
+    body = bodies[-1]
+    if body.outer is not None:
+        raise LoopError(
+            f"rf.pause() in {body.loop.name}, a loop inside of {bodies[0].loop.name}: inner loops cannot be paused",
+            hint="move rf.pause() to the outer loop; in the panel, `Inner loops` opens the steps of the inner one",
+        )
+    if current_recorder() is not body.recorder:
+        raise LoopError(
+            f"rf.pause() in a branch of {body.loop.name}: a step is paused as a whole",
+            hint=f'rf.pause_when(condition, loop="{body.loop.name}")',
+        )
+    source = user_source()
+    if source is not None:
+        body.pauses.append(source)
+    body.recorder.recorded = True

@@ -17,9 +17,9 @@ from rfnb.core.dims import align
 from rfnb.core.graph.graph import Node, SideFacts
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
 from rfnb.core.tensor.op import OpRow
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.program import Compiled, Program
+from rfnb.loop.program import Compiled, Program, map_references
 from rfnb.loop.step import current_inspection, is_replaying
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.trace.record.record import OpCall, Recorder, unwrap
@@ -192,8 +192,8 @@ def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": calls}, reads, results, node))
 
 
-def _tensors_of(recorder: Recorder | None, given: Iterable[Read]) -> list[Tensor]:
-    numbers, tensors = {read.number for read in given if isinstance(read, Var)}, []
+def _tensors_of(recorder: Recorder | None, reads: Iterable[Read]) -> list[Tensor]:
+    numbers, tensors = {read.number for read in reads if isinstance(read, Var)}, []
     while recorder is not None:
         for traced in recorder.traced():
             var = recorder.tape.find(traced.plain._raw)
@@ -209,10 +209,10 @@ ROW = OpRow("cond", cond, effect=True)
 # -- in the steps
 
 
-def _outside_reads(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]) -> list[Read]:
+def _outside_reads(sides: Sequence[list[Call]], columns: Sequence[Sequence[Any]]) -> list[Read]:
     """All values that the sides read but do not compute, without duplicates."""
     reads: dict[Any, Read] = {}
-    for calls, results in zip(sides, wanted, strict=True):
+    for calls, results in zip(sides, columns, strict=True):
         numbers = {number for call in calls for number in call.made}
         for read in (*(read for call in calls for read in call.reads), *results):
             if not (isinstance(read, Var) and read.number in numbers):
@@ -223,20 +223,20 @@ def _outside_reads(sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]])
 class _Choice:
     """A call f(pred, *given) that runs the side taken at this step and returns its results."""
 
-    def __init__(self, body: Body, given: Sequence[Read], sides: Sequence[list[Call]], wanted: Sequence[Sequence[Any]]):
+    def __init__(self, body: Body, reads: Sequence[Read], sides: Sequence[list[Call]], values: Sequence[Sequence[Any]]):
         self._holds = body.backend.all_true_raw
         inputs = {
-            (type(read), read.number): read if isinstance(read, Var) else body.tape.number_input(0) for read in given
+            (type(read), read.number): read if isinstance(read, Var) else body.tape.number_input(0) for read in reads
         }
-        outer = {read.number for read in given if isinstance(read, Var)}
+        outer = {read.number for read in reads if isinstance(read, Var)}
         named = [_writes_named(body, calls, outer) for calls in sides]
         self._programs = [_program(body, calls, inputs) for calls, _ in named]
         self._wanted = [
-            [*_with_inputs(list(results), inputs), *writes] for results, (_, writes) in zip(wanted, named, strict=True)
+            [*_with_inputs(list(results), inputs), *writes] for results, (_, writes) in zip(values, named, strict=True)
         ]
         self._steps: dict[tuple[int, bool, tuple[Var, ...]], Compiled] = {}
 
-    def __call__(self, pred: Any, *given: Any) -> tuple[Any, ...]:
+    def __call__(self, pred: RawTensor, *given: RawTensor) -> tuple[RawTensor, ...]:
         side, effects, inspection = 0 if self._holds(pred) else 1, not is_replaying(), current_inspection()
         also = () if inspection is None else self._made(side, inspection.wanted)
         step = self._steps.get((side, effects, also)) or self._compile(side, effects, also)
@@ -254,9 +254,9 @@ class _Choice:
         inspection.values |= zip(also, results[count:], strict=True)
         return results[:count]
 
-    def _made(self, side: int, wanted: Collection[Var]) -> tuple[Var, ...]:
+    def _made(self, side: int, targets: Collection[Var]) -> tuple[Var, ...]:
         variables = [Var(number) for call in self._programs[side].calls for number in call.made]
-        return tuple(var for var in variables if var in wanted)
+        return tuple(var for var in variables if var in targets)
 
     def _compile(self, side: int, effects: bool, also: tuple[Var, ...]) -> Compiled:
         program, outputs = self._programs[side], [*self._wanted[side], *also]
@@ -289,13 +289,4 @@ def _program(body: Body, calls: list[Call], inputs: dict[Any, Var]) -> Program:
 
 def _with_inputs(tree: Any, inputs: dict[Any, Var]) -> Any:
     """The arguments of a call, with values from outside the branch replaced by inputs."""
-    kind = type(tree)
-    if kind is External or kind is Stream:
-        return inputs[kind, tree.number]
-    if kind is tuple or kind is list:
-        return kind(_with_inputs(part, inputs) for part in tree)
-    if kind is dict:
-        return {key: _with_inputs(part, inputs) for key, part in tree.items()}
-    if kind is slice:
-        return slice(_with_inputs(tree.start, inputs), _with_inputs(tree.stop, inputs), _with_inputs(tree.step, inputs))
-    return tree
+    return map_references(lambda read: read if type(read) is Var else inputs[type(read), read.number], tree)

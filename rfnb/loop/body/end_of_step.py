@@ -224,7 +224,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
             active = not_ended if active is None else logical_and(not_ended, active)
             lengths = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
         else:  # which may change what the search carries
-            ended_now, lengths, active, _ = hypotheses.end(body.condition, before, active, body.include_eos)
+            ended_now, lengths, active = hypotheses.end(body.condition, before, active, body.include_eos)
         loop_own |= {ended_place: ended_now, lengths_place: lengths}
     if hypotheses is not None:
         carries = {place: x for place, x in hypotheses.carried.items() if place not in loop_own}
@@ -242,13 +242,13 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     return _Ends(carried if body.condition is not None else new, carried, ended_now, last_places, tuple(sorted(free)))
 
 
-def _kept(body: Body, each: Carried, value: Any, active: Traced | None, active_before: Traced | None) -> Any:
+def _kept(body: Body, carry: Carried, value: Any, active: Traced | None, active_before: Traced | None) -> Any:
     """A carried value, unchanged for sequences that have ended. The states of hypotheses go on."""
-    if each.kind in ("ended", "lengths"):
+    if carry.kind in ("ended", "lengths"):
         return value
     if body.hypotheses is None or not body.hypotheses.has(value):
-        return frozen(body, active, value, each.before, active_before)
-    return value if each.kind != "last" else body.hypotheses.frozen(value, each.before, active)
+        return frozen(body, active, value, carry.before, active_before)
+    return value if carry.kind != "last" else body.hypotheses.frozen(value, carry.before, active)
 
 
 def _place(body: Body, kind: Kind) -> int:

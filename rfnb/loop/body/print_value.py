@@ -15,7 +15,7 @@ from rfnb.core.ground.show import make_line
 from rfnb.core.ground.source import assigned_name
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import LoopError
 from rfnb.loop.body.body import entered
 from rfnb.printable import terminal_text
@@ -161,7 +161,7 @@ class Watcher:
         self.dims = frame.dims
         return lambda raw, *numbers: self.see(tensor_of(alias(raw), signature, lengths), numbers)
 
-    def see(self, x: Tensor, numbers: Sequence[Any]) -> None:
+    def see(self, x: Tensor, numbers: Sequence[RawTensor]) -> None:
         """Prints `x` if its step is wanted, else keeps it. `numbers`: the step of each loop around, then the masks."""
         count = len(self.loops)
         steps, masks = [int(number) for number in numbers[:count]], numbers[count:]
@@ -228,7 +228,7 @@ class Watcher:
         print(terminal_text(f"{place}: {line}" if place else line))
 
 
-Seen = tuple[Tensor, list[int], Sequence[Any]]
+Seen = tuple[Tensor, list[int], Sequence[RawTensor]]
 """A value, the step of each loop around, and the masks."""
 
 

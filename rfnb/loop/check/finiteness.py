@@ -174,10 +174,10 @@ class _Search:
         named = [leaf for name, value in inputs for leaf in named_leaves(as_dicts(value), name)]
         self._inputs = {id(raw): name for name, leaf in named if (raw := raw_of(leaf)) is not None}
         self._alive = inputs  # so that no id is reused
-        self._infinite: dict[int, tuple[weakref.ref[Any], NotFinite]] = {}  # by id of the raw tensor
+        self._infinite: dict[int, tuple[weakref.ref[RawTensor], NotFinite]] = {}  # by id of the raw tensor
         self._inner: list[NotFinite] = []  # of calls inside of ops and modules of rfnb, perhaps only in padding
         self._newest: NotFinite | None = None  # the first of them since the last op of rfnb
-        self._meant: dict[int, tuple[weakref.ref[Any], frozenset[float]]] = {}  # signs of infinities, as of masks
+        self._meant: dict[int, tuple[weakref.ref[RawTensor], frozenset[float]]] = {}  # signs of infinities, as of masks
         self._backward = _Backward() if gradients else None
 
     def __bool__(self) -> bool:
@@ -251,12 +251,12 @@ class _Search:
         self._newest = self._newest or (origin if event.inner else None)
         self._remember(output, origin)
 
-    def _confirmed(self, found: NotFinite) -> NotFinite:
+    def _confirmed(self, finding: NotFinite) -> NotFinite:
         """The finding, which counts from now on, as it has reached an entry that is not padding."""
-        if any(found is inner for inner in self._inner):
-            self._inner = [inner for inner in self._inner if inner is not found]
-            self.report.made.append(found)
-        return found
+        if any(finding is inner for inner in self._inner):
+            self._inner = [inner for inner in self._inner if inner is not finding]
+            self.report.made.append(finding)
+        return finding
 
     def _pass_on(self, event: OpEvent, output: Tensor, broken: list[Any]) -> None:
         self.report.passed += 1
@@ -300,9 +300,9 @@ class _Search:
                 words = f"{leaf}" if isinstance(leaf, float) else f"{x.describe_dims()} with {bad.kind}"
                 self.report.given.append(f"the result {name and f'{name} '}is {words}, made by no op that was followed")
 
-    def _remember(self, output: Tensor, found: NotFinite) -> None:
+    def _remember(self, output: Tensor, finding: NotFinite) -> None:
         for raw in _with_base(output):
-            self._infinite[id(raw)] = weakref.ref(raw), found
+            self._infinite[id(raw)] = weakref.ref(raw), finding
 
     def _known(self, x: Tensor) -> NotFinite | None:
         """The finding for a tensor, if an observed op made it. A new tensor may have the id of a freed one."""
@@ -381,7 +381,7 @@ class _Backward:
         bad = _bad(self._tensors[number].like(gradient))
         self._arrived.setdefault(number, "" if bad is None else bad.kind)
 
-    def follow(self, ends: list[Any]) -> tuple[list[NotFinite], list[str]]:
+    def follow(self, ends: list[RawTensor]) -> tuple[list[NotFinite], list[str]]:
         """The first op that makes a NaN or an infinity of finite gradients, or a description of what it gave it to."""
         backend = raw_registry.selected()
         try:
@@ -433,7 +433,7 @@ def _as_tensor(leaf: object) -> Tensor | None:
     return plain_tensor(leaf) if is_raw and raw_registry.backend_of_raw(leaf).is_readable_raw(leaf) else None
 
 
-def _ends(result: object) -> list[Any]:
+def _ends(result: object) -> list[RawTensor]:
     """The raw tensors of a result through which gradients flow."""
     backend = raw_registry.selected()
     return [raw for raw in raws_in(as_dicts(result)) if backend.needs_gradient_raw(raw)]
@@ -454,14 +454,14 @@ def _bad(x: Tensor, counts: np.ndarray | None = None) -> _Bad | None:
     backend = raw_registry.backend_of_raw(raw)
     if not backend.is_readable_raw(raw) or backend.is_finite_raw(raw):
         return None
-    values, valid = backend.to_numpy_raw(raw), _valid(x, counts)
+    values, valid = backend.to_numpy_raw(raw), valid_entries(x, counts)
     infinite = np.isinf(values) & valid
     signs = frozenset(np.sign(values.real[infinite]).astype(float) * np.inf)
     bad = _Bad(np.isnan(values) & valid, infinite, signs)
     return bad if bad.nan.any() or infinite.any() else None
 
 
-def _valid(x: Tensor, counts: np.ndarray | None) -> np.ndarray:
+def valid_entries(x: Tensor, counts: np.ndarray | None = None) -> np.ndarray:
     """Which entries are not padding, and among `counts` if given."""
     backend = raw_registry.backend_of_raw(x._raw)
     mask = backend.mask_for(x, x.dims)
@@ -492,7 +492,7 @@ def describe_operand(x: Tensor, counts: np.ndarray | None = None, name: str | No
     """The dims and the range of an operand: "energy {batch:2, time:5}: -3.1 … 0.5"."""
     name = name or _name(x)
     values = raw_registry.backend_of_raw(x._raw).to_numpy_raw(x._raw)
-    values = values[np.broadcast_to(_valid(x, counts), values.shape)]
+    values = values[np.broadcast_to(valid_entries(x, counts), values.shape)]
     finite_ones = values[np.isfinite(values)] if values.dtype.kind == "f" else values.reshape(-1)
     if values.dtype.kind not in "fiu" or not finite_ones.size:
         return f"{name} {x.describe_dims()}"

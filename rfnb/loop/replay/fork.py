@@ -89,10 +89,10 @@ def apply_edits(replay: Replay, step: int, before: Sequence[object], edits: Sequ
     return after
 
 
-def fork_with(replay: Replay, run: Run, step: int, given: Mapping[Var, object]) -> Run:
+def fork_with(replay: Replay, run: Run, step: int, values: Mapping[Var, object]) -> Run:
     """Runs the steps from `step` on as a new Run, where these values of `step` are given instead of computed."""
     step = _checked(replay, run, step)
-    bindings = replace(replay.bindings, given={step: given})
+    bindings = replace(replay.bindings, given={step: values})
     return _continued(replay, run, step, bindings, replay.states_before(step))
 
 
@@ -209,11 +209,11 @@ def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> Any:
     return backend.broadcast_raw(raw, shape)
 
 
-def _fits(given: Tensor, new: Tensor) -> bool:
+def _fits(original: Tensor, new: Tensor) -> bool:
     """Whether another dtype has the same integers, and has finite numbers where they were finite."""
     if _kind(new.dtype) == "int":
-        return bool(_kind(given.dtype) != "int" or same(given, new).all())
-    return bool((is_finite(new).raw_tensor >= is_finite(given).raw_tensor).all())
+        return bool(_kind(original.dtype) != "int" or same(original, new).all())
+    return bool((is_finite(new).raw_tensor >= is_finite(original).raw_tensor).all())
 
 
 def _does_not_fit(state: Tensor, value: object) -> DtypeError:

@@ -184,7 +184,7 @@ class _BackFromTensor(_BackwardPass):
         outputs = enumerate(self.replay.schedule.outputs)
         return [(var, partial(self._part, i, step)) for i, var in outputs if ("output", i) in self.arrived]
 
-    def _part(self, output: int, step: int, _: Any) -> Any:
+    def _part(self, output: int, step: int, _: RawTensor) -> RawTensor:
         return self.backend.select_raw(self.arrived["output", output], 0, step)
 
 

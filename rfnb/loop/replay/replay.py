@@ -33,15 +33,15 @@ from rfnb.core.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
 from rfnb.errors import LoopError, LoopNameError
+from rfnb.loop.body.hypotheses import Searched, first_nan
 from rfnb.loop.ends import not_ended, reasons_of_ends, steps_begun, steps_taken
 from rfnb.loop.replay import fork, gradients
 from rfnb.loop.step import Bindings, Inspection, Outcome, compile_step, detached, held_bytes, inspecting, place_of
-from rfnb.loop.steps.beams import Searched, first_nan
 from rfnb.loop.steps.explain import Explanation, ExplanationData
 from rfnb.trace.record.record import Recorder
 from rfnb.trace.record.traced import Traced
-from rfnb.trace.run.rerun import run_again
 from rfnb.trace.run.run import Run
+from rfnb.trace.run.session import run_again
 from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.step import AGREES, StepLines, StepText, StepValue
 
@@ -202,20 +202,20 @@ class RecordedSteps:
     def compute(
         self,
         step: int,
-        wanted: Sequence[Var | External],
+        targets: Sequence[Var | External],
         states: Sequence[RawTensor] | None = None,
         *,
         gradients: bool = False,
-        given: Mapping[Var, Any] | None = None,
+        given: Mapping[Var, RawTensor] | None = None,
     ) -> Sequence[RawTensor]:
-        """Recomputes the values `wanted` of a step, from the states before it or from `states`; those that are `given`
+        """Recomputes the values `targets` of a step, from the states before it or from `states`; those that are `given`
         are not computed.
         """
         if self.origin is not None and step < self.start:
-            return self.origin.compute(step, wanted, states, gradients=gradients, given=given)
+            return self.origin.compute(step, targets, states, gradients=gradients, given=given)
         given = {**self.bindings.given.get(step, {}), **(given or {})}
-        key = *_names(wanted), None, *_names(given)
-        compiled = self._compiled.pop(key, None) or compile_step(self.step, self.bindings, wanted, [*given])
+        key = *_names(targets), None, *_names(given)
+        compiled = self._compiled.pop(key, None) or compile_step(self.step, self.bindings, targets, [*given])
         self._compiled[key] = compiled
         if len(self._compiled) > COMPILED:
             self._compiled.pop(next(iter(self._compiled)))
@@ -223,14 +223,14 @@ class RecordedSteps:
         with self.backend.modes(self.modes, gradients=gradients), listening(None):
             return compiled.run(step, *states, *[frames[step] for frames in self.bindings.frames], *given.values())
 
-    def over_steps(self, wanted: Sequence[Var | External], steps: int) -> Iterator[Sequence[object]]:
+    def over_steps(self, targets: Sequence[Var | External], steps: int) -> Iterator[Sequence[object]]:
         """Values at each step. Each step runs only once, even if the states before it are not kept."""
         states: Sequence[RawTensor] | None = None
         for step in range(steps):
             after = () if self.keeps(step + 1) else self.after(step)
-            results = self.compute(step, [*wanted, *after], states or None)
-            states = results[len(wanted) :]
-            yield results[: len(wanted)]
+            results = self.compute(step, [*targets, *after], states or None)
+            states = results[len(targets) :]
+            yield results[: len(targets)]
 
     def keeps(self, step: int) -> bool:
         """Whether the states before `step` are kept, so that they need not be recomputed."""
@@ -275,9 +275,9 @@ class RecordedSteps:
         return frames[:1] if shared else frames
 
 
-def _names(wanted: Iterable[Var | External]) -> list[tuple[type, int]]:
+def _names(variables: Iterable[Var | External]) -> list[tuple[type, int]]:
     """Keys of values; a Var equals the External of the same number."""
-    return [(type(var), var.number) for var in wanted]
+    return [(type(var), var.number) for var in variables]
 
 
 def _without_graph(backend: type[Backend], frames: Sequence[RawTensor]) -> Sequence[object]:
@@ -619,7 +619,9 @@ def completed(replay: Replay, search_steps: Sequence[object]) -> Replay:
     return replay
 
 
-def probed(run: Run | None, states: Sequence[Any], stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def probed(
+    run: Run | None, states: Sequence[RawTensor], stacked: Sequence[RawTensor]
+) -> tuple[list[RawTensor], list[RawTensor]]:
     """The results of a loop with probes for their gradients, which `run.gradients(loss)` reads."""
     assert run is not None and isinstance(run.replay, Replay)
     backend = run.replay.backend
@@ -707,12 +709,12 @@ def _current_function(run: Run, call: EnclosingCall | None) -> Callable[[], obje
     return partial(function, *args, **kwargs)
 
 
-def _arguments(code: CodeType, given: Mapping[str, Any]) -> tuple[list[object], dict[str, object]]:
+def _arguments(code: CodeType, values: Mapping[str, Any]) -> tuple[list[object], dict[str, object]]:
     names = iter(_parameters(code))
-    args = [given[name] for name in islice(names, code.co_argcount)]
-    kwargs = {name: given[name] for name in islice(names, code.co_kwonlyargcount)}
-    args += given[next(names)] if code.co_flags & inspect.CO_VARARGS else ()
-    kwargs |= given[next(names)] if code.co_flags & inspect.CO_VARKEYWORDS else {}
+    args = [values[name] for name in islice(names, code.co_argcount)]
+    kwargs = {name: values[name] for name in islice(names, code.co_kwonlyargcount)}
+    args += values[next(names)] if code.co_flags & inspect.CO_VARARGS else ()
+    kwargs |= values[next(names)] if code.co_flags & inspect.CO_VARKEYWORDS else {}
     return args, kwargs
 
 

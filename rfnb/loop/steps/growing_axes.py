@@ -11,7 +11,7 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import all_nodes
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of, tensors_in
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
 from rfnb.errors import LoopError
 from rfnb.trace.record.record import OpCall, Recorder
 
@@ -93,7 +93,7 @@ class _RepeatedOp:
         self.dims, self.new_dims = dims, new_dims
         self.raws = [x._raw for x in tensors_in([op_call.args, op_call.kwargs])]
 
-    def __call__(self, *values: object) -> list[Any]:
+    def __call__(self, *values: object) -> list[RawTensor]:
         sizes = {
             dim: size if isinstance(size, Size) else Size([], size)
             for dim, size in zip(self.dims, values, strict=False)

@@ -4,7 +4,7 @@ An op whose operands are the same at every step is computed once. Other ops are 
 private Dim, `frames`, which counts the steps and has no padding; the op's row must allow it (`frames="any"`). All other
 ops stay in the steps, and so do those that raise an error when they are computed over `frames`.
 
-`place_ops` decides which ops may leave the steps. `DeferredGradients` moves the gradients of weights behind them."""
+`_Placing` decides which ops may leave the steps. `DeferredGradients` moves the gradients of weights behind them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rfnb.backend.base.finite import ended_by
-from rfnb.backend.base.tape import Call, External, Product, Tape, Var
+from rfnb.backend.base.mask import ended_by
+from rfnb.backend.base.tape import Call, External, Product, Var
 from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -38,51 +38,45 @@ if TYPE_CHECKING:
     from rfnb.loop.step import TracedStep
 
 
-class PlacedOp(NamedTuple):
-    """An op: the values that it reads, those that it makes, without operands that it returns unchanged, and where it
-    may be computed."""
+class PlacedOp:
+    """An op of the body, and where it is computed.
 
-    reads: frozenset[Var]
-    makes: frozenset[Var]
-    place: Place
+    reads: the values that it reads. makes: those that it makes, without operands that it returns unchanged. why: why it
+    stays in the steps. seconds: how long it took, if it was timed.
+    """
+
+    __slots__ = ("call", "makes", "place", "reads", "seconds", "why")
+
+    def __init__(self, call: OpCall, reads: frozenset[Var], makes: frozenset[Var], place: Place = "steps"):
+        self.call, self.reads, self.makes, self.place = call, reads, makes, place
+        self.why = ""
+        self.seconds: float | None = None
 
 
 class Placement(NamedTuple):
-    """The ops of a body, in order. seen: for each value, the first op that has it as an operand or a result, and its
-    position among these."""
+    """The ops of a body, in order, as arguments of PlacedOp after the call. seen: for each value, the first op that has
+    it as an operand or a result, and its position among these."""
 
-    ops: list[PlacedOp]
+    ops: list[tuple[frozenset[Var], frozenset[Var], Place]]
     seen: dict[Var, tuple[int, int]]
 
 
-def place_ops(step: TracedStep, known: bool) -> Placement:
-    """Where each op may be computed, by its row and its operands. known: whether the number of steps is known before
-    they run."""
-    return _Placing(step, known).placement()
-
-
-class _PlacedOp:
-    def __init__(self, call: OpCall, tape: Tape):
-        self.call = call
-        self.tensors = [*call.given, *tensors_in(call.result)]
-        sources = [tape.find(x._raw) for x in self.tensors]
-        self.vars = [var if type(var) is Var else None for var in sources]
-        self.reads = frozenset(var for var in self.vars[: len(call.given)] if var is not None)
-        self.makes = frozenset(var for var in self.vars[len(call.given) :] if var is not None) - self.reads
-        self.place: Place = "steps"
-
-
 class _Placing:
+    """Finds where each op may be computed, by its row and its operands. known: whether the number of steps is known
+    before they run."""
+
     def __init__(self, step: TracedStep, known: bool):
         self.step, self.known = step, known
         self.program, self.tape, schedule = step.program, step.tape, step.schedule
         self.wanted = {*schedule.new, *schedule.kept, *([schedule.ended] if schedule.ended else [])}
-        self.ops = [_PlacedOp(call, self.tape) for call in step.recorder.op_calls]
-        self.seen: dict[Var, tuple[int, int]] = {}
-        for number, op in enumerate(self.ops):
-            for place, var in enumerate(op.vars):
-                if var is not None:
-                    self.seen.setdefault(var, (number, place))
+        self.ops, self.seen = list[PlacedOp](), dict[Var, tuple[int, int]]()
+        for number, call in enumerate(step.recorder.op_calls):
+            sources = [self.tape.find(x._raw) for x in (*call.given, *tensors_in(call.result))]
+            variables = [(place, var) for place, var in enumerate(sources) if type(var) is Var]
+            for place, var in variables:
+                self.seen.setdefault(var, (number, place))
+            reads = frozenset(var for place, var in variables if place < len(call.given))
+            self.ops.append(PlacedOp(call, reads, frozenset(var for _, var in variables) - reads))
         self.owners = {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
 
     def placement(self) -> Placement:
@@ -90,9 +84,9 @@ class _Placing:
         staying = self._staying()
         self._place_before(staying)
         self._place_after(staying)
-        return Placement([PlacedOp(op.reads, op.makes, op.place) for op in self.ops], self.seen)
+        return Placement([(op.reads, op.makes, op.place) for op in self.ops], self.seen)
 
-    def _staying(self) -> set[_PlacedOp]:
+    def _staying(self) -> set[PlacedOp]:
         """Ops that must stay in the steps: they draw random numbers, have an effect, or read what changes."""
         grown = self.step.recorder.grown
         staying = {op for op in self.ops if op.call.row.random or op.call.row.effect}
@@ -116,7 +110,7 @@ class _Placing:
             }
         return staying
 
-    def _place_before(self, staying: set[_PlacedOp]) -> None:
+    def _place_before(self, staying: set[PlacedOp]) -> None:
         """Finds the ops that can be computed before the steps."""
         constants = {Var(number) for number in self.program.constants}
         constants &= self.seen.keys() | set(self.step.schedule.outputs)
@@ -134,7 +128,7 @@ class _Placing:
             for var in op.makes:
                 place.setdefault(var, op.place)
 
-    def _place_after(self, staying: set[_PlacedOp]) -> None:
+    def _place_after(self, staying: set[PlacedOp]) -> None:
         """Moves ops after the steps if only outputs depend on them, and no op that stays in the steps."""
         for_states = set(self.program.needed([*self.wanted]))
         demand, busy = set[Any](self.wanted), set(staying)
@@ -155,18 +149,6 @@ BUDGET = 2**31
 """Maximum size of an op's results for all steps together, in bytes; ops with larger results stay in the steps."""
 LARGE = 2**20
 """Values larger than this, in bytes, are freed as soon as no later op reads them."""
-
-
-class _Op:
-    """An op of the body, and where it is computed. `makes` leaves out operands that it returns unchanged."""
-
-    __slots__ = ("call", "makes", "place", "reads", "seconds", "why")
-
-    def __init__(self, call: OpCall, placed: PlacedOp):
-        self.call = call
-        self.reads, self.makes, self.place = placed
-        self.why = ""
-        self.seconds: float | None = None  # if it was timed
 
 
 class _Values:
@@ -214,7 +196,7 @@ class _Values:
         dims = self.traced(var).dims
         return self.moved(self.computed[var], (self.frames, *dims) if self.over_frames(var) else dims)
 
-    def moved(self, tensor: Tensor, dims: Sequence[Dim]) -> Any:
+    def moved(self, tensor: Tensor, dims: Sequence[Dim]) -> RawTensor:
         """The raw value, with its axes in this order."""
         return self.backend.move_raw(tensor._raw, align.move(tensor.dims, dims, trailing=False))
 
@@ -241,7 +223,7 @@ class _Values:
         raw = self.backend.select_raw(tensor._raw, tensor.axis(self.frames), step)
         return tensor_of(raw, align.without(tensor.sig, [self.frames]), tensor.lengths)
 
-    def output(self, var: Var, steps: int) -> Any:
+    def output(self, var: Var, steps: int) -> RawTensor:
         """The raw value, [steps, …]."""
         raw = self.raw(var)
         if not self.over_frames(var):
@@ -266,8 +248,8 @@ class Hoist:
         has_size = step.size is not None and not step.ends and step.limit.max > 0
         dim = frames_dim(step.limit.max) if has_size else None  # not known if the loop may end early
         self.analysis = self.program.analysis
-        placed = self.analysis.get(("placed", has_size), lambda: place_ops(step, has_size))
-        self.ops = [_Op(*pair) for pair in zip(step.recorder.op_calls, placed.ops, strict=True)]
+        placed = self.analysis.get(("placed", has_size), lambda: _Placing(step, has_size).placement())
+        self.ops = [PlacedOp(call, *op) for call, op in zip(step.recorder.op_calls, placed.ops, strict=True)]
         self.values = _Values(step, placed.seen, dim)
         self.clocked = False  # whether the ops are timed
         self.meter, self.measured = current_meter(), step.recorder.measured
@@ -275,11 +257,11 @@ class Hoist:
             self.measured.size, self.measured.frames = step.limit, dim
 
     @cached_property
-    def _owners(self) -> dict[int, _Op]:
+    def _owners(self) -> dict[int, PlacedOp]:
         """The op that makes the raw calls of each node, by id of the node."""
         return {id(node): op for op in self.ops for node in all_nodes([op.call.node])}
 
-    def _ops_at(self, *places: Place) -> list[_Op]:
+    def _ops_at(self, *places: Place) -> list[PlacedOp]:
         return [op for op in self.ops if op.place in places]
 
     # -- before the steps
@@ -356,7 +338,7 @@ class Hoist:
                 reads |= {read for read in call.reads if isinstance(read, Var)}
         return reads
 
-    def _run(self, op: _Op) -> None:
+    def _run(self, op: PlacedOp) -> None:
         """Computes an op for all steps. If that fails, it stays in the steps, and so do the ops that depend on it."""
         if not op.reads <= self.values.computed.keys():
             op.place = "steps"
@@ -365,7 +347,7 @@ class Hoist:
         elif not self._try_all_steps(op):
             op.place, op.why = "steps", "it cannot be computed for all steps together"
 
-    def _free_unused(self, read: frozenset[Var], later: Sequence[_Op]) -> None:
+    def _free_unused(self, read: frozenset[Var], later: Sequence[PlacedOp]) -> None:
         """Frees large values that neither a later op nor a step reads."""
         computed = self.values.computed
         large = {var for var in read & computed.keys() if self.backend.nbytes_raw(computed[var]._raw) > LARGE}
@@ -380,11 +362,11 @@ class Hoist:
     def _places(self) -> tuple[Place, ...]:
         return tuple([op.place for op in self.ops])
 
-    def _too_large(self, op: _Op) -> bool:
+    def _too_large(self, op: PlacedOp) -> bool:
         size = sum(self.backend.nbytes_raw(self.values.traced(var)._raw) for var in op.makes)
         return op.place == "frames" and size * (self.values.frames.dimension or 0) > BUDGET
 
-    def _try_all_steps(self, op: _Op) -> bool:
+    def _try_all_steps(self, op: PlacedOp) -> bool:
         """Computes an op for all steps together; False if it raised. The steps then raise the error with its place."""
         try:
             tensors = tensors_in(self._call(op, self.values.computed))
@@ -401,7 +383,7 @@ class Hoist:
         self.values.computed |= results
         return True
 
-    def _call(self, op: _Op, values: Mapping[Var, Tensor]) -> object:
+    def _call(self, op: PlacedOp, values: Mapping[Var, Tensor]) -> object:
         """Calls an op on `values` instead of the values of the traced frame."""
 
         def value(leaf: Any) -> Any:
@@ -448,7 +430,7 @@ class Hoist:
         pairs = [(var, self.values.output(var, steps)) for var in self.outputs]
         return [self.backend.copy_raw(raw) if var in shared else raw for var, raw in pairs]
 
-    def _step_by_step(self, op: _Op, steps: int) -> None:
+    def _step_by_step(self, op: PlacedOp, steps: int) -> None:
         rows = []
         for step in range(steps):
             try:
@@ -502,11 +484,13 @@ class DeferredGradients:
         self.schedule, self.backend, self._max_steps = schedule, step.backend, step.limit.max
         self._stacked, self._values = dict(stacked), step.tape.values
         self._inputs: list[Var] = []  # the operands that the weights are multiplied with
-        self._waiting: list[tuple[list[Any], int]] = []  # lists to fill with the inputs of all steps; how many of them
+        self._waiting: list[
+            tuple[list[RawTensor], int]
+        ] = []  # lists to fill with the inputs of all steps; how many of them
 
     def frames(self) -> list[Sequence[RawTensor]]:
         """The stacked frames, each as a sequence over the steps."""
-        return [self.backend.frames_raw(raw, 0) for raw in self._stacked.values()]
+        return [self.backend.unstack_raw(raw, 0) for raw in self._stacked.values()]
 
     def collect(self, outcome: Outcome) -> None:
         """Takes the additional outputs out of `outcome`, for the gradients; the plain Program's outcome remains."""
@@ -526,8 +510,8 @@ class DeferredGradients:
         if schedule.ended is None and self._max_steps >= MIN_STEPS and self.backend.grad_enabled_raw():
             self._defer([*schedule.new, *schedule.kept, *schedule.outputs])
 
-    def _defer(self, wanted: list[Var]) -> None:
-        calls = [self.program.calls[position] for position in self.program.needed(wanted)]
+    def _defer(self, targets: list[Var]) -> None:
+        calls = [self.program.calls[position] for position in self.program.needed(targets)]
         products = [
             product
             for product in self.backend.products_raw(calls, self._values, self.program.externals)
@@ -535,18 +519,18 @@ class DeferredGradients:
         ]
         if not products:
             return
-        change = "deferred gradients", self.program.inputs, tuple(self.program.constants), tuple(wanted)
+        change = "deferred gradients", self.program.inputs, tuple(self.program.constants), tuple(targets)
         self.program = self.program.copy()
         self.program.analysis = self._plain.analysis.after(change)
-        for frames, group in self._groups(products, calls, wanted).items():
+        for frames, group in self._groups(products, calls, targets).items():
             self._defer_group(frames, group)
         self.program.inputs += tuple(var for var in self._stacked if var not in self.program.inputs)
         self.schedule = replace(self.schedule, outputs=(*self.schedule.outputs, *self._inputs))
 
-    def _groups(self, products: list[Product], calls: list[Call], wanted: list[Var]) -> dict[Var, list[Product]]:
+    def _groups(self, products: list[Product], calls: list[Call], targets: list[Var]) -> dict[Var, list[Product]]:
         """Groups the products by the frames that they are added to; without such frames, by their own result."""
         uses = Counter(var for call in calls for var in call.reads)
-        uses.update(set(wanted))
+        uses.update(set(targets))
         summed = {var: var for var in self._stacked if uses[var] == 1}  # the frames, by sums of them and products only
         groups: dict[Var, list[Product]] = {}
         for product in products:

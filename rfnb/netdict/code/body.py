@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,9 +28,14 @@ OPERATORS = {
 METHODS = ("copy_masked", "copy_transpose", "get_mask", "get_size_tensor")
 """Ops that are written as methods of their first argument."""
 ATOM = 9
+DIMS = {
+    "ceildiv": ("{}.ceildiv_right({})", ATOM), "ceildiv_left": ("{}.ceildiv_left({})", ATOM),
+    "floordiv_left": ("{}.div_left({})", ATOM), "copy": ("{}.copy(match_priority={})", ATOM),
+    "floordiv": ("{} // {}", 2), "mod": ("{} % {}", 2),
+}  # fmt: skip
+"""How dims are computed of others, and how tightly it binds."""
 TEMPORARY = ("x", "y", "z", "u", "v", "w", "a", "b", "c")
 """Names for values without one."""
-WIDTH = 110
 LARGEST_CONSTANT = 256
 
 
@@ -58,13 +63,21 @@ class BodyWriter:
     Attributes:
         place: what names mean. uses: how often each value is used anywhere, by id; left: how often it is still.
         called: names of values by id. temporary: the names of other variables; free: those that nothing needs.
+        of: the class of the layer whose method it is; None for the net. holders: by variable, the ids of its values.
     """
+
+    PASSED: tuple[type, ...] = (Tensor, Dim)
+    """What functions get and give."""
+    SQUARES = "rf.reduce_sum(rf.square(weight), axis=weight.dims)"
+    FORMS: Mapping[str, tuple[str, int]] = DIMS
 
     def __init__(self, place: Place, uses: Counter[int], called: Mapping[int, str]):
         self.place, self.uses, self.called = place, uses, called
         self.left = Counter(uses)
         self.indent = ""
         self.owner = ""
+        self.of: Any = None
+        self.holders: dict[str, set[int]] = {}
         self.loops: dict[int, str] = {}
         self.local: set[int] = set()  # by id, dims of a fixed size that only the calls give
         self.temporary: set[str] = set()
@@ -94,12 +107,14 @@ class BodyWriter:
             self.line(f"return {', '.join(values)}")
 
     def release(self, used: Mapping[int, int]) -> None:
-        """The values were used so often; variables that nothing needs any more are free."""
+        """The values were used so often; a variable is free if it has no value that something needs."""
         for key, count in used.items():
             self.left[key] -= count
             name, _ = self.place.values.get(key, ("", 0))
-            if self.left[key] <= 0 and name in self.temporary and name not in self.free:
-                self.free.append(name)
+            if self.left[key] <= 0 and name in self.holders:
+                self.holders[name].discard(key)
+                if not self.holders[name] and name in self.temporary and name not in self.free:
+                    self.free.append(name)
 
     def new_temporary(self) -> str:
         """A variable for a value without a name."""
@@ -112,11 +127,11 @@ class BodyWriter:
 
     # -- values
 
-    def value(self, x: Any) -> str:
+    def value(self, x: object) -> str:
         """An argument."""
         return self.bound(x)[0]
 
-    def bound(self, x: Any) -> tuple[str, int]:
+    def bound(self, x: object) -> tuple[str, int]:
         """An argument, and how tightly it binds."""
         if isinstance(x, Dim):
             return self.dim(x)
@@ -143,15 +158,20 @@ class BodyWriter:
             return text, ATOM
         return self.constant(x), ATOM
 
-    def constant(self, x: Tensor) -> str:
-        """A small tensor that no op gave."""
+    def numbers(self, x: Tensor, dims: Sequence[Dim]) -> str:
+        """The numbers of a small tensor that no op gave. dims: the order of its axes."""
         raw = x._raw if type(x) is Tensor else None
-        fixed = all(dim.dimension is not None for dim in x.dims)
+        fixed = all(dim.dimension is not None for dim in dims)
         if raw is None or not fixed or getattr(raw, "requires_grad", True) or raw.numel() > LARGEST_CONSTANT:
             raise unwritten(self.owner, "a value is computed by something else than ops", got=x.describe_dims())
+        return ascii(x.copy_transpose(dims).raw_tensor.tolist())
+
+    def constant(self, x: Tensor) -> str:
+        """A small tensor that no op gave."""
+        numbers = self.numbers(x, x.dims)
         more = f", sparse_dim={self.value(x.sparse_dim)}" if x.sparse_dim is not None else ""
         more += f", feature_dim={self.value(x.feature_dim)}" if x.feature_dim is not None else ""
-        return f"rf.convert_to_tensor({raw.tolist()!a}, dims={self.value(list(x.dims))}, dtype={x.dtype!a}{more})"
+        return f"rf.convert_to_tensor({numbers}, dims={self.value(list(x.dims))}, dtype={x.dtype!a}{more})"
 
     def dim(self, dim: Dim) -> tuple[str, int]:
         """A dim: one of the data, of a size, computed of others, or a new one."""
@@ -160,7 +180,7 @@ class BodyWriter:
         if dim is batch_dim or dim is single_step_dim:
             return ("rf.batch_dim" if dim is batch_dim else "rf.single_step_dim"), ATOM
         if dim.expr is not None:
-            return self.expression(dim)
+            return self.computed(dim, self.dim)
         if dim.dimension is not None:
             return self.place.dim(dim), ATOM
         name = self.place.names.new(identifier(dim.name, "axis"))
@@ -168,39 +188,34 @@ class BodyWriter:
         self.know(dim, name)
         return self.place.values[id(dim)]
 
-    def expression(self, dim: Dim) -> tuple[str, int]:
-        """A dim that is computed of others."""
+    def computed(self, dim: Dim, part: Callable[[Dim], tuple[str, int]]) -> tuple[str, int]:
+        """A dim that is computed of others. part: how one of these is written."""
         assert dim.expr is not None
         op, numbers = dim.expr.op, dim.expr.numbers
-        parts = [self.dim(part) for part in dim.expr.dims]
+        parts = [part(x) for x in dim.expr.dims]
         if op == "sum":
-            text = ""
-            for (part, bind), number in zip(parts, numbers, strict=False):
-                part = part if bind > 2 or (abs(number) == 1 and bind > 1) else f"({part})"
-                term = part if abs(number) == 1 else f"{abs(number)} * {part}"
-                text += (f" {'-' if number < 0 else '+'} " if text else "-" * (number < 0)) + term
-            if last := numbers[-1]:
-                text += f" {'-' if last < 0 else '+'} {abs(last)}"
-            return text, 1 if " + " in text or " - " in text else 2
+            return sum_of(parts, numbers)
         if op == "product":
-            return " * ".join(part if bind >= 2 else f"({part})" for part, bind in parts), 2
-        if op == "copy":
-            return f"{atom(*parts[0])}.copy(match_priority={numbers[0]})", ATOM
-        first, *rest = [atom(*part) for part in parts] + [str(number) for number in numbers]
-        methods = {
-            "ceildiv": "ceildiv_right", "ceildiv_left": "ceildiv_left", "floordiv_left": "div_left",
-            "floordiv": None, "mod": None,
-        }  # fmt: skip
-        if op not in methods or len(rest) != 1:
+            return " * ".join(text if binds >= 2 else f"({text})" for text, binds in parts), 2
+        operands = [*(atom(*x) for x in parts), *map(str, numbers)]
+        if op not in self.FORMS or len(operands) != 2:
             raise unwritten(self.owner, f"the dim {dim.name!r} is computed in a way that has no form", got=op)
-        if methods[op] is None:
-            return f"{first} {'//' if op == 'floordiv' else '%'} {rest[0]}", 2
-        return f"{first}.{methods[op]}({rest[0]})", ATOM
+        form, binds = self.FORMS[op]
+        return form.format(*operands), binds
 
-    def know(self, x: Any, text: str, binds: int = ATOM) -> None:
+    def know(self, x: object, text: str, binds: int = ATOM) -> None:
         """From here on, the value is written like this."""
         self.place.values[id(x)] = text, binds
         self.place.keep.append(x)
+        if text.isidentifier():
+            self.holders.setdefault(text, set()).add(id(x))
+
+    def is_known(self, x: object) -> bool:
+        """Whether this is a dim that all functions know: it has a size, is computed of others, or is the batch."""
+        return isinstance(x, Dim) and id(x) not in self.local and (
+            x.dimension is not None or (x.expr is not None and has_form(x))
+            or x.is_batch_dim() or x.name == "single_step"
+        )  # fmt: skip
 
     # -- calls
 
@@ -232,11 +247,7 @@ class BodyWriter:
                     self.line(assignment(owner, last, self.value(weight)))
             self.assign(call, f"self.cell({self.arguments(call)})", ATOM, None)
         elif call.kind == "l2":
-            weights, factor = call.args
-            name = self.place.names.new("weights")
-            self.line(f"{name} = {self.value(weights)}")
-            each = f"rf.reduce_sum(rf.square(weight), axis=weight.dims) for weight in {name}"
-            self.assign(call, f"{self.value(factor)} * sum({each})", 2, None)
+            self.penalty(call)
         elif call.kind == "raw":
             x = call.result
             about = {"dims": list(x.dims), "sparse_dim": x.sparse_dim, "feature_dim": x.feature_dim}
@@ -259,8 +270,15 @@ class BodyWriter:
                 self.assign(call, text, ATOM, None)
                 return
             self.assign(call, text if call.name == "iter_idx" else f"{text}({self.arguments(call)})", ATOM, None)
-        else:
+        elif not gives_back(call):
             self.op(call, following)
+
+    def penalty(self, call: Call) -> None:
+        """Writes the L2 norm of weights."""
+        weights, factor = call.args
+        name = self.place.names.new("weights")
+        self.line(f"{name} = {self.value(weights)}")
+        self.assign(call, f"{self.value(factor)} * sum({self.SQUARES} for weight in {name})", 2, None)
 
     def assigned(self, call: Call, text: str, target: str) -> None:
         """Writes a line that sets something."""
@@ -273,9 +291,7 @@ class BodyWriter:
         return f"{self.loops[id(call.loop)]}.state.{'prev_' if call.name.startswith('prev:') else ''}{name.strip('_')}"
 
     def op(self, call: Call, following: Call | None) -> None:
-        """Writes an op; nothing if it gave back what it got."""
-        if isinstance(call.result, Tensor) and any(call.result is x for x in (*call.args, *call.kwargs.values())):
-            return
+        """Writes an op."""
         if call.name == "parameter_assign":
             parameter, value = call.args
             how = {"add": "assign_add"}.get(call.kwargs["how"], "assign")
@@ -289,10 +305,7 @@ class BodyWriter:
             return
         if call.name in OPERATORS and len(call.args) == 2 and not call.kwargs:
             sign, binds = OPERATORS[call.name]
-            (a, bind_a), (b, bind_b) = map(self.bound, call.args)
-            a = a if bind_a > binds or (bind_a == binds and binds in (1, 2)) else f"({a})"
-            b = b if bind_b > binds else f"({b})"
-            self.assign(call, f"{a} {sign} {b}", binds, following)
+            self.assign(call, infix(f"{{}} {sign} {{}}", binds, *map(self.bound, call.args)), binds, following)
         elif call.name == "neg":
             self.assign(call, f"-{atom(*self.bound(call.args[0]))}", 3, following)
         elif call.name in METHODS:
@@ -343,7 +356,7 @@ class BodyWriter:
         one = "," if isinstance(result, list | tuple) and len(targets) == 1 else ""
         self.line(f"{', '.join(targets)}{one} = {text}")
 
-    def target(self, part: Any) -> str:
+    def target(self, part: object) -> str:
         """The variable for a part of a result; "_" if nobody uses it."""
         if isinstance(part, dict) and self.used(part):
             name = self.place.names.new("state")
@@ -362,7 +375,7 @@ class BodyWriter:
         self.know(part, name)
         return name
 
-    def know_parts(self, tree: Mapping[str, Any], name: str) -> None:
+    def know_parts(self, tree: Mapping[str, object], name: str) -> None:
         """The entries of a dict or a state, also of those in it, are written with its name."""
         for key, part in tree.items():
             read = attribute(name, key) if isinstance(tree, State) else f"{name}[{literal(key)}]"
@@ -373,7 +386,7 @@ class BodyWriter:
             elif isinstance(part, Tensor | Dim) and id(part) not in self.place.values:
                 self.know(part, read)
 
-    def used(self, tree: Any) -> bool:
+    def used(self, tree: object) -> bool:
         """Whether somebody uses a leaf."""
         return any(self.uses.get(id(leaf)) for leaf in leaves(tree))
 
@@ -406,13 +419,36 @@ def atom(text: str, binds: int) -> str:
     return text if binds == ATOM else f"({text})"
 
 
+def infix(form: str, binds: int, a: tuple[str, int], b: tuple[str, int]) -> str:
+    """An operator between two expressions."""
+    left = a[0] if a[1] > binds or (a[1] == binds and binds in (1, 2)) else f"({a[0]})"
+    return form.format(left, b[0] if b[1] > binds else f"({b[0]})")
+
+
+def gives_back(call: Call) -> bool:
+    """Whether a call gave back what it got."""
+    return isinstance(call.result, Tensor) and any(call.result is x for x in (*call.args, *call.kwargs.values()))
+
+
+def sum_of(parts: Sequence[tuple[str, int]], numbers: Sequence[int]) -> tuple[str, int]:
+    """A sum of parts times numbers, plus the last number."""
+    text = ""
+    for (part, binds), number in zip(parts, numbers, strict=False):
+        part = part if binds > 2 or (abs(number) == 1 and binds > 1) else f"({part})"
+        term = part if abs(number) == 1 else f"{abs(number)} * {part}"
+        text += (f" {'-' if number < 0 else '+'} " if text else "-" * (number < 0)) + term
+    if end := numbers[-1]:
+        text += f" {'-' if end < 0 else '+'} {abs(end)}"
+    return text, 1 if " + " in text or " - " in text else 2
+
+
 def new_dim(dim: Dim) -> str:
     """The line that makes a dim."""
     more = "" if dim.kind is None else f", kind={literal(dim.kind)}"
     return f"rf.Dim({dim.dimension}, name={literal(dim.name)}{more})"
 
 
-def uses_of(calls: Iterable[Call], finals: Iterable[Any]) -> Counter[int]:
+def uses_of(calls: Iterable[Call], finals: Iterable[object]) -> Counter[int]:
     """How often each tensor and dim is used, by id."""
     uses: Counter[int] = Counter(id(x) for x in finals)
     for call in calls:
@@ -421,7 +457,7 @@ def uses_of(calls: Iterable[Call], finals: Iterable[Any]) -> Counter[int]:
     return uses
 
 
-def prune(calls: Iterable[Call], finals: Iterable[Any]) -> list[Call]:
+def prune(calls: Iterable[Call], finals: Iterable[object]) -> list[Call]:
     """The calls that something needs, for their results, for what else they do, or for the numbers that they draw."""
     needed = {id(x) for x in finals}
 

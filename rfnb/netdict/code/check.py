@@ -23,6 +23,7 @@ from rfnb.netdict.code.module import ModuleWriter
 from rfnb.netdict.code.torch_body import axes_of
 from rfnb.netdict.code.torch_module import TorchWriter
 from rfnb.netdict.code.trace import unwritten
+from rfnb.netdict.network import Network
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.random import set_random_seed
 
@@ -30,7 +31,7 @@ SEED = 1
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
 
 
-def check_code(net: Any, writer: ModuleWriter, text: str, tensors: Mapping[str, Tensor]) -> None:
+def check_code(net: Network, writer: ModuleWriter, text: str, tensors: Mapping[str, Tensor]) -> None:
     """Raises NetworkError if the code, in a process of its own, gives other outputs, losses or gradients."""
     with TemporaryDirectory() as folder:
         where = Path(folder)
@@ -46,7 +47,7 @@ def check_code(net: Any, writer: ModuleWriter, text: str, tensors: Mapping[str, 
         compare(net, writer, tensors, modes, where)
 
 
-def write_case(net: Any, writer: ModuleWriter, tensors: Mapping[str, Tensor], folder: Path) -> list[bool]:
+def write_case(net: Network, writer: ModuleWriter, tensors: Mapping[str, Tensor], folder: Path) -> list[bool]:
     """Writes parameters and data to a folder. Returns the modes: of training, of evaluation, or both."""
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     arrays = {f"parameter {name}": p.raw_tensor.detach().cpu().numpy() for name, p in net.named_parameters()}
@@ -123,7 +124,7 @@ def results_of(
 ) -> dict[str, np.ndarray]:
     """Outputs without padding, losses, and the gradients of their sum, which are then forgotten."""
     head = "training" if mode else "evaluation"
-    results = {f"{head}: output {path}": _masked(x) for path, x in outputs.items()}
+    results = {f"{head}: output {path}": unpadded(x) for path, x in outputs.items()}
     results |= {f"{head}: loss {path}": np.asarray(x.item()) for path, x in losses.items()}
     total: Any = sum(losses.values())
     if losses and total.raw_tensor.requires_grad:
@@ -136,13 +137,14 @@ def results_of(
     return results
 
 
-def _masked(x: Tensor) -> np.ndarray:
+def unpadded(x: Tensor) -> np.ndarray:
+    """The numbers of a tensor, with 0 in the padding."""
     masked = x.copy_masked(0) if any(dim.need_masking() for dim in x.dims) else x
     array: np.ndarray = masked.raw_tensor.detach().cpu().numpy()
     return array
 
 
-def compare(net: Any, writer: ModuleWriter, tensors: Mapping[str, Tensor], modes: list[bool], folder: Path) -> None:
+def compare(net: Network, writer: ModuleWriter, tensors: Mapping[str, Tensor], modes: list[bool], folder: Path) -> None:
     """Raises NetworkError for the first difference, which it names."""
     with np.load(folder / "results.npz") as file:
         found = dict(file)
@@ -158,8 +160,8 @@ def compare(net: Any, writer: ModuleWriter, tensors: Mapping[str, Tensor], modes
             net.train_flag = mode
             values = net.forward(tensors)
             holders, _, constraints = net.get_losses_initialized(with_total=True)
-            losses = {name: holder.get_loss_value_for_objective() for name, holder in holders.items()}
-            losses = {name: x for name, x in losses.items() if x is not None}
+            values_of_losses = ((name, holder.get_loss_value_for_objective()) for name, holder in holders.items())
+            losses = {name: x for name, x in values_of_losses if x is not None}
             if isinstance(constraints, Tensor):
                 losses["constraints"] = constraints
             outputs = {layer.name: values[layer.name] for layer in net.get_output_layers()}
@@ -168,7 +170,7 @@ def compare(net: Any, writer: ModuleWriter, tensors: Mapping[str, Tensor], modes
                 key, y = f"{'training' if mode else 'evaluation'}: output {path}", x.copy_transpose(axes_of(x))
                 if key in found and found[key].shape == tuple(y.raw_tensor.shape):
                     raw = backend_of_raw(y._raw).from_numpy_raw(found[key], "cpu")
-                    found[key] = _masked(y.like(raw).copy_transpose(x.dims))
+                    found[key] = unpadded(y.like(raw).copy_transpose(x.dims))
             for parameter, numbers in fixed.items():
                 parameter.assign(numbers)
     finally:

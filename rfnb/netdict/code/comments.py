@@ -7,12 +7,11 @@ import io
 import linecache
 import tokenize
 from collections.abc import Mapping
-from typing import Any
 
 LONGEST = 100
 
 
-def comments_of(described: Mapping[str, Any]) -> list[str]:
+def comments_of(described: Mapping[str, object]) -> list[str]:
     """The comments directly above the line of a layer and at its end; none if its config was not read from a file."""
     file, line = getattr(described, "file", None), getattr(described, "line", None)
     if file is None or line is None:

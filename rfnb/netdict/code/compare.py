@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
-from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.axes import order_now
+from rfnb.netdict.code.check import unpadded
 from rfnb.netdict.code.diff import diff
 from rfnb.netdict.code.to_code import as_data
 from rfnb.netdict.network import Network
@@ -61,7 +59,7 @@ class NetComparison(Shown):
         return self.differences[0] if self.differences else None
 
 
-def compare_nets(a: Network, b: Network, batch: Mapping[str, Any] | None = None) -> NetComparison:
+def compare_nets(a: Network, b: Network, batch: Mapping[str, object] | None = None) -> NetComparison:
     """Compares the values of all layers for a batch, by default of random data; both draw the same random numbers."""
     if not isinstance(b, Network):
         raise TypeError(f"compare: a network is compared with a network, not with {type(b).__name__}")
@@ -72,7 +70,10 @@ def compare_nets(a: Network, b: Network, batch: Mapping[str, Any] | None = None)
     for net in (a, b):
         set_random_state(state)
         outputs = net({key: x for key, x in plain.items() if net.extern_data.has_data(key)})
-        values.append({path: _array(outputs[path], net.template(path)) for path in net.layers if path in outputs})
+        values.append({
+            path: unpadded(outputs[path].copy_transpose(order_now(net.template(path).dims, outputs[path])))
+            for path in net.layers if path in outputs
+        })  # fmt: skip
     renamed = diff(a, b).renamed
     result = NetComparison((a.name, b.name))
     for path, mine in values[0].items():
@@ -89,14 +90,6 @@ def compare_nets(a: Network, b: Network, batch: Mapping[str, Any] | None = None)
     known = {renamed.get(path, path) for path in values[0]}
     result.only_b = [path for path in values[1] if path not in known]
     return result
-
-
-def _array(x: Tensor, template: Tensor) -> np.ndarray:
-    """The numbers in the declared order, 0 in the padding."""
-    dims: list[Dim] = order_now(template.dims, x)
-    masked = x.copy_masked(0) if any(dim.need_masking() for dim in x.dims) else x
-    array: np.ndarray = masked.copy_transpose(dims).raw_tensor.detach().cpu().numpy()
-    return array
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> tuple[str, float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -15,6 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError, RfError
 from rfnb.netdict.code.receptive_field import ReceptiveField, receptive_field
 from rfnb.netdict.config.read import Config
+from rfnb.netdict.config.values import Function, Unknown
 from rfnb.netdict.extern_data import ExternData
 from rfnb.netdict.network import Network
 from rfnb.netdict.resolve import inner_net
@@ -103,7 +105,7 @@ def diff(a: Any, b: Any) -> NetDiff:
     result.added = [path for path in second.layers if path not in set(after.values())]
     before = {new: old for old, new in after.items() if new in second.layers}
     for new, old in ((new, before[new]) for new in second.layers if new in before):
-        result.changes += _changes(new, _with_names(first.layers[old], old, result.renamed), second.layers[new])
+        result.changes += option_changes(new, _with_names(first.layers[old], old, result.renamed), second.layers[new])
     result.layers = _merged(first.layers, second.layers, after)
     result.notes = [f"{side.name}: {side.note}" for side in sides if side.note]
     if all(side.net is not None for side in sides):
@@ -121,18 +123,18 @@ class _Side:
     note: str = ""
 
     @classmethod
-    def of(cls, given: Any, name: str) -> _Side:
+    def of(cls, given: object, name: str) -> _Side:
         """Raises NetworkError for what is not a net."""
         if isinstance(given, Network):
-            return cls(given.name, dict(_flat(given._builder.scope.layers)), given)
+            return cls(given.name, dict(layers_by_path(given._builder.scope.layers)), given)
         if isinstance(given, Config):
             net, note = _constructed(given)
-            return cls(given.path.rpartition("/")[2], dict(_flat(given.network())), net, note)
+            return cls(given.path.rpartition("/")[2], dict(layers_by_path(given.network())), net, note)
         net_dict = given if isinstance(given, Mapping) else getattr(given, "net_dict", None)
         if not isinstance(net_dict, Mapping):
             fault = f"diff: `{name}` is not a net"
             raise NetworkError(fault, got=type(given).__name__, expected="a net dict, a config or a network")
-        return cls(str(getattr(given, "name", name)), dict(_flat(net_dict)))
+        return cls(str(getattr(given, "name", name)), dict(layers_by_path(net_dict)))
 
 
 def _constructed(config: Config) -> tuple[Network | None, str]:
@@ -143,7 +145,7 @@ def _constructed(config: Config) -> tuple[Network | None, str]:
         return None, f"dims and parameters are not known: {error.what}"
 
 
-def _flat(layers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def layers_by_path(layers: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """The layers by path, those inside of others after them, each without the net inside."""
     for name, described in layers.items():
         if not isinstance(described, Mapping) or str(name).startswith("#"):
@@ -152,7 +154,7 @@ def _flat(layers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, di
         own = {key: x for key, x in described.items() if not (isinstance(inner, Mapping) and key in NETS)}
         yield f"{prefix}{name}", own
         if isinstance(inner, Mapping):
-            yield from _flat(inner, f"{prefix}{name}/")
+            yield from layers_by_path(inner, f"{prefix}{name}/")
 
 
 def _renamed(a: Mapping[str, dict[str, Any]], b: Mapping[str, dict[str, Any]]) -> dict[str, str]:
@@ -178,7 +180,7 @@ def _renamed(a: Mapping[str, dict[str, Any]], b: Mapping[str, dict[str, Any]]) -
             return renamed
 
 
-def _likeness(path: str, other: str, a: Mapping[str, Any], b: Mapping[str, Any], *, exact: bool) -> float:
+def _likeness(path: str, other: str, a: Mapping[str, object], b: Mapping[str, object], *, exact: bool) -> float:
     """1 and more for equal options; less for a part of them, of layers with similar names, or 0 if exact."""
     if a.get("class") != b.get("class") or path.rpartition("/")[0] != other.rpartition("/")[0]:
         return 0.0
@@ -196,7 +198,7 @@ def _likeness_of_names(path: str, other: str) -> float:
     return SequenceMatcher(None, path, other).ratio()
 
 
-def _with_names(described: Mapping[str, Any], path: str, renamed: Mapping[str, str]) -> dict[str, Any]:
+def _with_names(described: Mapping[str, object], path: str, renamed: Mapping[str, str]) -> dict[str, Any]:
     """The options of a layer, with the new names of other layers."""
     prefix = path[: path.rfind("/") + 1]
     names = {
@@ -204,7 +206,7 @@ def _with_names(described: Mapping[str, Any], path: str, renamed: Mapping[str, s
     }
     names |= {f"base:{old}": f"base:{new}" for old, new in renamed.items() if "/" not in old}
 
-    def changed(x: Any) -> Any:
+    def changed(x: object) -> Any:
         if isinstance(x, str):
             head = "prev:" if x.startswith("prev:") else ""
             name = x.removeprefix(head)
@@ -216,20 +218,25 @@ def _with_names(described: Mapping[str, Any], path: str, renamed: Mapping[str, s
     return {option: changed(x) if option != "class" else x for option, x in described.items()}
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: object, b: object) -> bool:
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(map(_equal, a, b))
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return set(a) == set(b) and all(_equal(a[key], b[key]) for key in a)
     if isinstance(a, Dim) and isinstance(b, Dim):
         return a is b or (a.name, a.dimension) == (b.name, b.dimension)
+    if isinstance(a, Function) and isinstance(b, Function):  # the config makes them anew each time that it is read
+        return ast.dump(a.node) == ast.dump(b.node)
+    if isinstance(a, Unknown) and isinstance(b, Unknown):
+        return repr(a) == repr(b)
     try:
         return (type(a) is type(b) and bool(a == b or (a != a and b != b))) or (isinstance(a, int | float) and a == b)
     except Exception:  # of a value of the user
         return repr(a) == repr(b)
 
 
-def _changes(path: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[OptionChange]:
+def option_changes(path: str, a: Mapping[str, object], b: Mapping[str, object]) -> list[OptionChange]:
+    """The options of a layer that differ."""
     return [
         OptionChange(path, option, a.get(option, MISSING), b.get(option, MISSING))
         for option in dict.fromkeys([*a, *b])
@@ -237,7 +244,7 @@ def _changes(path: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Opti
     ]
 
 
-def _merged(a: Mapping[str, Any], b: Mapping[str, Any], after: Mapping[str, str]) -> list[str]:
+def _merged(a: Mapping[str, object], b: Mapping[str, object], after: Mapping[str, str]) -> list[str]:
     """The layers of the second net, and each one that is gone after the one before it."""
     order, place = list(b), 0
     for path in a:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code.blocks import folded
-from rfnb.netdict.code.body import BodyWriter, Place, has_form, inputs_of, new_dim, prune, uses_of
+from rfnb.netdict.code.body import BodyWriter, Place, inputs_of, new_dim, prune, uses_of
 from rfnb.netdict.code.comments import comments_of
 from rfnb.netdict.code.names import Names, assignment, attribute, class_name, identifier, literal, remark, wrapped
 from rfnb.netdict.code.trace import Call, Trace
 from rfnb.netdict.layer import Layer
+from rfnb.netdict.network import Network
 from rfnb.nn.init import Glorot
 
 SAME_PADDING = '''def same_padding(frames, size, stride, dilation):
@@ -46,6 +47,7 @@ class LayerClass:
         weights: the parameters of its cell by attribute, as ids.
     """
 
+    CALL: ClassVar[str] = "__call__"
     layer: Layer
     path: str
     dims: dict[int, tuple[Dim, str]] = field(default_factory=dict)
@@ -71,26 +73,48 @@ class LayerClass:
         name = self.attributes.get(id(x))
         return None if name is None else attribute("self", name)
 
+    @staticmethod
+    def new_parameter(x: Parameter, dim: Callable[[Dim], str]) -> str:
+        """The call that makes a parameter. dim: how dims, or their sizes, are written."""
+        more = "" if x.dtype == "float32" else f", dtype={literal(x.dtype)}"
+        number = literal(x.initial) if isinstance(x.initial, int | float) and x.initial else None
+        initial = "rf.init.Glorot()" if isinstance(x.initial, Glorot) else number
+        more += f", initial={initial}" if initial else ""
+        return f"rf.Parameter([{', '.join(map(dim, x.dims))}]{more}{'' if x.trainable else ', trainable=False'})"
+
     def method(self, text: str) -> str:
         """The name of the method with this text."""
         if text not in self.methods:
-            self.methods[text] = "__call__" if not self.methods else f"call{len(self.methods) + 1}"
+            further = f"{self.CALL.strip('_')}{len(self.methods) + 1}"
+            self.methods[text] = further if self.methods else self.CALL
         return self.methods[text]
+
+    def constructor(self, kept: list[str]) -> list[str]:
+        """The lines of the constructor. kept: those for the dims that methods read."""
+        return [*kept, *self.init]
 
     def text(self) -> str:
         """The class without its name."""
         methods = "\n".join(f"    def {name}{text}" for text, name in self.methods.items())
         kept = [f"self.{name} = {name}" for _, name in self.dims.values() if f"self.{name}" in methods]
+        head = "\n".join(f"        {line}" for line in self.constructor(kept))
         arguments = ", ".join(["self", *(name for _, name in self.dims.values())])
-        head = "\n".join(f"        {line}" for line in [*kept, *self.init])
         kind = remark(str(self.layer.layer_class))
         return f'    """A layer of the class {kind}."""\n\n    def __init__({arguments}):\n{head}\n\n{methods}'
 
 
 class ModuleWriter:
-    """Writes the file. net: of which the traces are: of training and evaluation, or of one of them."""
+    """Writes the file. net: of which the traces are: of training and evaluation, or of one of them.
 
-    def __init__(self, net: Any):
+    In what they write, modules of rf are the default; `TorchWriter` says what differs for those of torch.
+    """
+
+    LAYER_CLASS: type[LayerClass] = LayerClass
+    BASE, IS_TRAINING = "rf.Module", "rf.get_run_ctx().train_flag"
+    RESERVED = frozenset({"rf", "self"})
+    """Names that no variable has."""
+
+    def __init__(self, net: Network):
         self.net = net
         self.layers: dict[str, Layer] = {layer.name: layer for layer in net.modules() if isinstance(layer, Layer)}
         self.paths = {id(module): path for path, module in net.named_modules()}
@@ -99,7 +123,8 @@ class ModuleWriter:
             for name, part in vars(module).items():
                 if isinstance(part, Parameter):
                     self.owners.setdefault(id(part), (path, name))
-        self.top = Names({"rf", "Net", "same_padding", *(identifier(key) for key in net.extern_data.data)})
+        self.keys = {identifier(key) for key in net.extern_data.data}
+        self.top = Names({"rf", "Net", "same_padding", *self.keys})
         self.dims: dict[Any, tuple[Dim, str]] = {}
         self.fresh: Counter[Any] = Counter()
         self.classes: dict[str, LayerClass] = {}
@@ -107,6 +132,10 @@ class ModuleWriter:
         self.trace: Trace = None  # type: ignore[assignment]
         self._text = ""
         self.told: set[str] = set()  # comments of the config that stand in the code
+
+    def body(self, place: Place, uses: Counter[int], called: Mapping[int, str]) -> BodyWriter:
+        """What writes the lines of a method."""
+        return BodyWriter(place, uses, called)
 
     # -- a trace
 
@@ -116,19 +145,12 @@ class ModuleWriter:
         ends = {layer.name for layer in self.net.get_output_layers()}
         outputs = {path: x for path, x in trace.outputs.items() if path in ends}
         finals = [*outputs.values(), *trace.losses.values()]
-        calls = prune(trace.calls, finals)
-        names = Names(self.top.used - {identifier(key) for key in trace.inputs})
-        place = Place(self.parameter, self.global_dim, names)
-        writer = BodyWriter(place, uses_of(calls, finals), called_in(trace))
+        calls = self.calls(trace, finals)
+        place = Place(self.parameter, self.global_dim, Names(self.top.used - self.keys))
+        writer = self.body(place, uses_of(calls, finals), called_in(trace))
         writer.indent = " " * 8
-        arguments = []
-        for key, x in trace.inputs.items():
-            arguments.append(names.new(identifier(key)))
-            writer.know(x, arguments[-1])
-            for dim in (*x.dims, x.sparse_dim, x.feature_dim):
-                if isinstance(dim, Dim) and dim is not batch_dim:
-                    writer.know(dim, self.global_dim(dim))
-        names.used |= self.top.used
+        arguments = self.arguments_of(writer, trace.inputs)
+        place.names.used |= self.top.used
         self.write(writer, calls)
         writer.owner = ""
         results, losses = (
@@ -137,6 +159,21 @@ class ModuleWriter:
         )
         place.lines.append(f"        return {results}, {losses}")
         self.bodies.append((arguments, folded(place.lines, " " * 8)))
+
+    def calls(self, trace: Trace, finals: list[Tensor]) -> list[Call]:
+        """The calls that the code has."""
+        return prune(trace.calls, finals)
+
+    def arguments_of(self, writer: Any, inputs: Mapping[str, Tensor]) -> list[str]:
+        """The arguments of the net."""
+        arguments = []
+        for key, x in inputs.items():
+            arguments.append(writer.place.names.new(identifier(key)))
+            writer.know(x, arguments[-1])
+            for dim in (*x.dims, x.sparse_dim, x.feature_dim):
+                if isinstance(dim, Dim) and dim is not batch_dim:
+                    writer.know(dim, self.global_dim(dim))
+        return arguments
 
     def global_dim(self, dim: Dim) -> str:
         """A dim of the file; one that each call makes anew is one of the file too."""
@@ -159,12 +196,20 @@ class ModuleWriter:
             self.dims[key] = dim, self.top.new(name)
         return self.dims[key][1]
 
+    def path(self, path: str) -> str:
+        """The path in the code of a module."""
+        return path
+
+    def read(self, path: str) -> str:
+        """A module as a method of the net reads it."""
+        return in_module("self", f"{self.path(path)}.")[0]
+
     def parameter(self, x: Parameter) -> str | None:
         """A parameter as a method of the net reads it."""
         if id(x) not in self.owners:
             return None
         path, name = self.owners[id(x)]
-        return attribute(read(path), name)
+        return attribute(self.read(path), name)
 
     def write(self, writer: BodyWriter, calls: list[Call]) -> None:
         """Writes lines of the net, where those of a layer with parameters are a call of its module."""
@@ -214,57 +259,63 @@ class ModuleWriter:
 
     # -- a layer
 
-    def class_of(self, path: str) -> LayerClass:
-        """The class of a layer, with the parameters in its constructor."""
-        if path not in self.classes:
-            layer = self.layers[path]
-            new = self.classes[path] = LayerClass(layer, self.paths[id(layer)])
+    def class_of(self, part: Part) -> LayerClass:
+        """The class of a layer, with the parameters in its constructor, and the cell."""
+        if part.owner not in self.classes:
+            layer = self.layers[part.owner]
+            new = self.classes[part.owner] = LayerClass(layer, self.paths[id(layer)])
             writer = BodyWriter(Place(new.parameter, new.dim, Names()), Counter(), {})
             for name, x in vars(layer).items():
                 if isinstance(x, Parameter):
-                    new.init.append(assignment("self", name, new_parameter(writer, x)))
-        return self.classes[path]
-
-    def write_part(self, writer: BodyWriter, part: Part) -> None:
-        """Writes a call of the module of a layer, and the method that it calls."""
-        of = self.class_of(part.owner)
+                    new.init.append(assignment("self", name, new.new_parameter(x, writer.value)))
+        of = self.classes[part.owner]
         for call in part.calls:
             if call.kind == "cell" and not of.weights:
                 of.weights = {name: id(weight) for name, weight in call.weights.items()}
                 of.init += self.new_cell(of, call)
+        return of
+
+    def write_part(self, writer: BodyWriter, part: Part) -> None:
+        """Writes a call of the module of a layer, and the method that it calls."""
+        of = self.class_of(part)
         produced: dict[int, Any] = {}
         inputs: dict[int, Any] = {}
         for call in part.calls:
             for x in inputs_of(call):
-                own = of.parameter(x) is not None if isinstance(x, Parameter) else fixed(x)
-                known = own and id(x) not in writer.local
-                if id(x) not in produced and not known:
+                is_own = of.parameter(x) is not None if isinstance(x, Parameter) else writer.is_known(x)
+                if id(x) not in produced and not is_own:
                     inputs[id(x)] = x
-            given = {id(x): x for x in leaves(call.result) if isinstance(x, Tensor | Dim)}
-            produced |= {key: x for key, x in given.items() if key not in inputs}
+            produced |= {id(x): x for x in leaves(call.result) if isinstance(x, writer.PASSED) and id(x) not in inputs}
         within = uses_of(part.calls, ())
         outputs = {
             id(x): x
             for x in produced.values()
             if writer.uses[id(x)] > within[id(x)] and not (isinstance(x, Dim) and writer.derivable(x))
         }
-        names = Names({"rf", "self"})
-        place = Place(of.parameter, lambda dim: f"self.{of.dim(dim)}", names)
-        body = BodyWriter(place, writer.uses, {})
-        body.indent, body.owner, body.left = " " * 8, part.owner, within + Counter(list(outputs))
+        place = Place(of.parameter, lambda dim: f"self.{of.dim(dim)}", Names(self.RESERVED))
+        body = self.body(place, writer.uses, {})
+        body.indent, body.owner, body.left, body.of = " " * 8, part.owner, within + Counter(list(outputs)), of
         arguments = []
         for x in inputs.values():
-            arguments.append(names.new("axis") if isinstance(x, Dim) else body.new_temporary())
+            arguments.append(place.names.new("axis") if isinstance(x, Dim) else body.new_temporary())
             body.know(x, arguments[-1])
             body.local |= {id(x)} & writer.local
         values = [writer.value(x) for x in inputs.values()]
         body.write(part.calls)
         body.write_return([body.value(x) for x in outputs.values()])
+        for name, value in self.asked(writer, body, [*produced.values(), *inputs.values()]):
+            arguments.append(name)
+            values.append(value)
         method = of.method(f"({', '.join(['self', *arguments])}):\n" + "\n".join(place.lines) + "\n")
-        called = read(of.path) if method == "__call__" else attribute(read(of.path), method)
+        module = self.read(of.path)
         writer.release(within)
         targets = [writer.target(x) for x in outputs.values()]
-        writer.line((f"{', '.join(targets)} = " if targets else "") + f"{called}({', '.join(values)})")
+        called = f"{module if method == of.CALL else attribute(module, method)}({', '.join(values)})"
+        writer.line((f"{', '.join(targets)} = " if targets else "") + called)
+
+    def asked(self, writer: Any, body: Any, tensors: Sequence[object]) -> Iterator[tuple[str, str]]:
+        """Further arguments of a method, and their values. tensors: that the method has."""
+        yield from ()
 
     def new_cell(self, of: LayerClass, call: Call) -> list[str]:
         """The lines that make a cell, whose weights are the parameters of the layer."""
@@ -287,37 +338,43 @@ class ModuleWriter:
         return self._text
 
     def _file(self) -> str:
-        names = self.top
         texts: dict[str, str] = {}
         for of in self.classes.values():
             text = of.text()
             if text not in texts:
-                texts[text] = names.new(class_name(str(of.layer.layer_class)))
+                texts[text] = self.top.new(class_name(str(of.layer.layer_class)))
         constructor = self.constructor(texts)
-        dims = [f"{name} = {new_dim(dim)}" for dim, name in self.dims.values() if isinstance(name, str)]
-        head = f'"""The net {remark(self.net.name)}, written by rf.to_code."""\n\nimport rfnb as rf\n\n'
-        classes = [f"class {name}(rf.Module):\n{text}" for text, name in texts.items()]
+        classes = [f"class {name}({self.BASE}):\n{text}" for text, name in texts.items()]
         methods = [*self.methods()]
         if constructor:
             lines = "\n".join(f"        {line}" for line in constructor)
             methods.insert(0, f"    def __init__(self):\n{lines}\n")
-        about = "The outputs and the losses of a batch, by layer."
-        net = f'class Net(rf.Module):\n    """{about}"""\n\n' + "\n".join(methods)
-        helper = [SAME_PADDING] if any("same_padding(" in text for text in (*classes, net)) else []
-        text = head + "\n".join(dims) + "\n\n\n" + "\n\n".join([*helper, *classes, net])
-        return "\n".join(row for line in text.split("\n") for row in wrapped(line))
+        about = f"The outputs and the losses of a batch, by layer.{self.about_arguments()}"
+        net = f'class Net({self.BASE}):\n    """{about}"""\n\n' + "\n".join(methods)
+        return "\n".join(row for line in self.file_with([*classes, net]).split("\n") for row in wrapped(line))
+
+    def about_arguments(self) -> str:
+        """What is said of the arguments of the net."""
+        return ""
+
+    def file_with(self, classes: list[str]) -> str:
+        """The file with these classes."""
+        dims = [f"{name} = {new_dim(dim)}" for dim, name in self.dims.values() if isinstance(name, str)]
+        head = f'"""The net {remark(self.net.name)}, written by rf.to_code."""\n\nimport rfnb as rf\n\n'
+        helper = [SAME_PADDING] if any("same_padding(" in text for text in classes) else []
+        return head + "\n".join(dims) + "\n\n\n" + "\n\n".join([*helper, *classes])
 
     def methods(self) -> Iterator[str]:
         """The methods of the net."""
         (arguments, body), *others = self.bodies
-        listed, given = ", ".join(["self", *arguments]), ", ".join(arguments)
+        listed, given, call = ", ".join(["self", *arguments]), ", ".join(arguments), self.LAYER_CLASS.CALL
         if not others or others == [self.bodies[0]]:
-            yield f"    def __call__({listed}):\n" + "\n".join(body) + "\n"
+            yield f"    def {call}({listed}):\n" + "\n".join(body) + "\n"
             return
         used = Names(vars(self.net))
         names = [used.new("in_training"), used.new("in_evaluation")]
         yield (
-            f"    def __call__({listed}):\n        if rf.get_run_ctx().train_flag:\n"
+            f"    def {call}({listed}):\n        if {self.IS_TRAINING}:\n"
             f"            return self.{names[0]}({given})\n        return self.{names[1]}({given})\n"
         )
         for name, (_, body) in zip(names, self.bodies, strict=True):
@@ -327,33 +384,27 @@ class ModuleWriter:
         """The lines that make the modules."""
         lines: list[str] = []
         made = {of.path: of for of in self.classes.values()}
-        writer = BodyWriter(Place(lambda x: None, self.global_dim, Names()), Counter(), {})
+        dim = self.body(Place(lambda x: None, self.global_dim, Names()), Counter(), {}).value
         for path, module in self.net.named_modules():
             of = made.get(path)
             if not path or (of is None and not any(True for _ in module.parameters())):
                 continue
-            owner, _, name = path.rpartition(".")
-            given = "" if of is None else ", ".join(self.global_dim(dim) for dim, _ in of.dims.values())
-            kind = "rf.Module" if of is None else texts[of.text()]
-            said = [] if of is None else self.comments(of.layer.name)
-            self.told |= {*said}
-            lines += said
-            lines.append(assignment(read(owner), name, f"{kind}({given})"))
+            comments = [] if of is None else self.comments(of.layer.name)
+            self.told |= {*comments}
+            lines += comments
+            sizes = "" if of is None else ", ".join(self.global_dim(dim) for dim, _ in of.dims.values())
+            owner, name = in_module("self", self.path(path))
+            lines.append(assignment(owner, name, f"{self.BASE if of is None else texts[of.text()]}({sizes})"))
             for name, x in vars(module).items():
                 if not isinstance(x, Parameter):
                     continue
                 if self.owners[id(x)] != (path, name):
-                    lines.append(assignment(read(path), name, self.parameter(x) or ""))
+                    lines.append(assignment(self.read(path), name, self.parameter(x) or ""))
                     for weight in () if of is None else (key for key, at in of.weights.items() if at == id(x)):
-                        lines.append(assignment(*in_module(f"{read(path)}.cell", weight), self.parameter(x) or ""))
+                        lines.append(assignment(*in_module(f"{self.read(path)}.cell", weight), self.parameter(x) or ""))
                 elif of is None:
-                    lines.append(assignment(read(path), name, new_parameter(writer, x)))
+                    lines.append(assignment(self.read(path), name, self.LAYER_CLASS.new_parameter(x, dim)))
         return lines
-
-
-def read(path: str) -> str:
-    """A module as a method of the net reads it."""
-    return in_module("self", f"{path}.")[0]
 
 
 def in_module(owner: str, path: str) -> tuple[str, str]:
@@ -362,22 +413,6 @@ def in_module(owner: str, path: str) -> tuple[str, str]:
     for part in parts:
         owner = attribute(owner, part) if part else owner
     return owner, last
-
-
-def fixed(x: Any) -> bool:
-    """Whether a dim is known everywhere: it has a size, is computed of others, or is that of the batch."""
-    return isinstance(x, Dim) and (
-        x.dimension is not None or (x.expr is not None and has_form(x)) or x.is_batch_dim() or x.name == "single_step"
-    )
-
-
-def new_parameter(writer: BodyWriter, x: Parameter) -> str:
-    """The call that makes a parameter."""
-    more = "" if x.dtype == "float32" else f", dtype={literal(x.dtype)}"
-    number = literal(x.initial) if isinstance(x.initial, int | float) and x.initial else None
-    initial = "rf.init.Glorot()" if isinstance(x.initial, Glorot) else number
-    more += f", initial={initial}" if initial else ""
-    return f"rf.Parameter({writer.value(list(x.dims))}{more}{'' if x.trainable else ', trainable=False'})"
 
 
 def called_in(trace: Trace) -> dict[int, str]:

@@ -81,7 +81,7 @@ def _through(node: NetNode, field: ReceptiveField, net: Network) -> ReceptiveFie
     return ReceptiveField(field.frames + round((size - 1) * dilation * field.step), field.step * stride)
 
 
-def _first(given: Any) -> int:
+def _first(given: object) -> int:
     """The number along time, which is the first axis of filters."""
     value = given[0] if isinstance(given, list | tuple) and given else given
     return value if isinstance(value, int) else 1

@@ -61,7 +61,7 @@ def to_code(net: Network, *, target: Target = "rf", batch: Mapping[str, Any] | N
 Target = Annotated[str, OneOf("rf", "torch")]
 
 
-def writer_of(net: Network, batch: Mapping[str, Any] | None = None, target: str = "rf") -> ModuleWriter:
+def writer_of(net: Network, batch: Mapping[str, object] | None = None, target: str = "rf") -> ModuleWriter:
     """What writes a net. Raises Unwritten if other batches need another text."""
     kind = ModuleWriter if target == "rf" else TorchWriter
     tensors = data_of(net, batch)
@@ -88,7 +88,7 @@ def _written(writer: ModuleWriter, traces: Sequence[Trace]) -> ModuleWriter:
     return writer
 
 
-def data_of(net: Network, batch: Mapping[str, Any] | None) -> dict[str, Tensor]:
+def data_of(net: Network, batch: Mapping[str, object] | None) -> dict[str, Tensor]:
     """The data, with lengths that are numbers."""
     tensors = net.extern_data.tensors(net.extern_data.example() if batch is None else batch)
     return net.extern_data.tensors({key: as_data(x) for key, x in tensors.items()})

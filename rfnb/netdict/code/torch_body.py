@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.code.body import ATOM, OPERATORS, BodyWriter, Place, atom, uses_of
+from rfnb.netdict.code.body import ATOM, OPERATORS, BodyWriter, Place, atom, gives_back, infix, uses_of
 from rfnb.netdict.code.trace import Call, Unwritten, unwritten
 from rfnb.ops.math import SIGNS
 
@@ -37,9 +38,16 @@ BINDS = {name: binds for name, (_, binds) in OPERATORS.items()} | {"squared_diff
 FILL = {"sum": "0", "mean": "0", "max": 'float("-inf")', "min": 'float("inf")', "logsumexp": 'float("-inf")',
         "any": "False", "all": "True", "argmax": 'float("-inf")', "argmin": 'float("inf")'}  # fmt: skip
 """What stands in padding in a reduction."""
+SIZES = {
+    "ceildiv": ("-(-{} // {})", 3), "ceildiv_left": ("-(-{} // {})", 3),
+    "floordiv": ("{} // {}", 2), "floordiv_left": ("{} // {}", 2), "mod": ("{} % {}", 2),
+}  # fmt: skip
+"""How sizes and lengths are computed, and how tightly it binds."""
 REDUCE = {"max": "amax", "min": "amin"}
 
 
+OTHER = 'rf.to_code(net, target="rf")'
+"""What to write for a layer that has no form in torch."""
 Layout = dict[int, tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]]
 """By the id of a parameter, the name in a module of torch, the order of axes, and that of the gates of an LSTM."""
 
@@ -61,38 +69,32 @@ class TorchBody(BodyWriter):
 
     Attributes:
         frames: what dims of frames mean.
-        of: the class of the layer whose method it is; None for the net.
-        asked: what a method needs of dims, "lengths" or "size", by (what, id): the dim and the argument; None for the
-            net, which knows all. current: the newest tensor of each variable. of_dims: by id, lengths of dims.
+        asked: what a method needs of dims, "lengths" or "size", by (need, id): the dim and the argument. The net knows
+            all. current: the newest tensor of each variable. of_dims: by id, lengths of dims.
     """
+
+    PASSED = (Tensor,)
+    SQUARES = "weight.square().sum()"
+    FORMS = SIZES
 
     def __init__(self, place: Place, uses: Counter[int], called: Mapping[int, str], frames: Frames):
         super().__init__(place, uses, called)
         self.frames = frames
-        self.of: Any = None
-        self.asked: dict[tuple[str, int], tuple[Dim, str]] | None = None
+        self.asked: dict[tuple[str, int], tuple[Dim, str]] = {}
         self.current: dict[str, Tensor] = {}
         self.of_dims: dict[int, str] = {}
-        self.holders: dict[str, set[int]] = {}
         self.masks: dict[int, str] = {}  # by id of a dim, the variable with its mask
         self.zero: set[tuple[int, int]] = set()  # by ids, tensors that are 0 in the padding of dims
 
-    def know(self, x: Any, text: str, binds: int = ATOM) -> None:
+    def know(self, x: object, text: str, binds: int = ATOM) -> None:
         """From here on, the value is written like this."""
         super().know(x, text, binds)
         if isinstance(x, Tensor) and text.isidentifier():
             self.current[text] = x
-            self.holders.setdefault(text, set()).add(id(x))
 
-    def release(self, used: Mapping[int, int]) -> None:
-        """The values were used so often; a variable is free if it has no other value that something needs."""
-        for key, count in used.items():
-            self.left[key] -= count
-            name, _ = self.place.values.get(key, ("", 0))
-            if self.left[key] <= 0 and name in self.holders:
-                self.holders[name].discard(key)
-                if not self.holders[name] and name in self.temporary and name not in self.free:
-                    self.free.append(name)
+    def is_known(self, x: object) -> bool:
+        """Whether this is a dim: each method asks for the sizes and lengths that it needs."""
+        return isinstance(x, Dim)
 
     # -- dims
 
@@ -114,7 +116,7 @@ class TorchBody(BodyWriter):
             for axis, own in enumerate(axes_of(x)):
                 if self.root(own) is dim:
                     return f"{name}.shape[{axis}]", ATOM
-        if self.asked is not None:
+        if self.of is not None:
             return self.ask("size", dim), ATOM
         if dim.expr is not None:
             return self.computed(dim, self.dim)
@@ -124,12 +126,11 @@ class TorchBody(BodyWriter):
         """The size of a dim, as an argument."""
         return self.dim(dim)[0]
 
-    def ask(self, what: str, dim: Dim) -> str:
+    def ask(self, need: str, dim: Dim) -> str:
         """The argument of a method with the lengths or the size of a dim."""
-        assert self.asked is not None
-        if (what, id(dim)) not in self.asked:
-            self.asked[what, id(dim)] = dim, self.place.names.new(what)
-        return self.asked[what, id(dim)][1]
+        if (need, id(dim)) not in self.asked:
+            self.asked[need, id(dim)] = dim, self.place.names.new(need)
+        return self.asked[need, id(dim)][1]
 
     def lengths(self, x: Tensor, dim: Dim) -> str | None:
         """The lengths of a dim of a tensor; None if all sequences are as long."""
@@ -140,7 +141,7 @@ class TorchBody(BodyWriter):
         dim = self.root(dim)
         if id(dim) in self.of_dims:
             return self.of_dims[id(dim)]
-        if self.asked is not None:
+        if self.of is not None:
             return self.ask("lengths", dim)
         if dim.expr is None:
             raise unwritten(self.owner, f"the lengths of {dim.name!r} are not given as a tensor")
@@ -163,31 +164,13 @@ class TorchBody(BodyWriter):
     def computed(self, dim: Dim, part: Callable[[Dim], tuple[str, int]]) -> tuple[str, int]:
         """A size or lengths computed of those of other dims."""
         assert dim.expr is not None
-        op, numbers = dim.expr.op, dim.expr.numbers
-        if op in ("sum", "product"):
-            parts = [part(x) for x in dim.expr.dims]
-            product = " * ".join(text if binds >= 2 else f"({text})" for text, binds in parts)
-            return sum_of(parts, numbers) if op == "sum" else (product, 2)
-        if op == "copy":
-            return part(dim.expr.dims[0])
-        first, *rest = [atom(*part(x)) for x in dim.expr.dims] + [str(number) for number in numbers]
-        if len(rest) == 1 and op in ("floordiv", "floordiv_left", "mod"):
-            return f"{first} {'%' if op == 'mod' else '//'} {rest[0]}", 2
-        if len(rest) == 1 and op in ("ceildiv", "ceildiv_left"):
-            return f"-(-{first} // {rest[0]})", 3
-        raise unwritten(self.owner, f"the dim {dim.name!r} is computed in a way that has no form", got=op)
+        return part(dim.expr.dims[0]) if dim.expr.op == "copy" else super().computed(dim, part)
 
     # -- values
 
     def constant(self, x: Tensor) -> str:
         """A small tensor that no op gave."""
-        raw = x._raw if type(x) is Tensor else None
-        if raw is None or getattr(raw, "requires_grad", True) or raw.numel() > 256:
-            raise unwritten(self.owner, "a value is computed by something else than ops", got=x.describe_dims())
-        if any(dim.dimension is None for dim in axes_of(x)):
-            raise unwritten(self.owner, "a value is computed by something else than ops", got=x.describe_dims())
-        values = x.copy_transpose(axes_of(x)).raw_tensor.tolist()
-        return f"torch.tensor({values!a}, dtype=torch.{x.dtype}{self.device()})"
+        return f"torch.tensor({self.numbers(x, axes_of(x))}, dtype=torch.{x.dtype}{self.device()})"
 
     def device(self) -> str:
         """The argument `device` of a call that makes a tensor."""
@@ -204,7 +187,7 @@ class TorchBody(BodyWriter):
             return f"{text}.transpose({swapped[0]}, {swapped[1]})"
         return f"{text}.permute({', '.join(map(str, axes))})"
 
-    def atom(self, x: Any) -> str:
+    def atom(self, x: object) -> str:
         """An argument so that something can follow it directly."""
         return atom(*self.bound(x))
 
@@ -218,7 +201,7 @@ class TorchBody(BodyWriter):
         """A tensor with its axes in another order, as an argument."""
         return self.moved_bound(x, order)[0]
 
-    def may_have(self, *parameters: Any) -> bool:
+    def may_have(self, *parameters: object) -> bool:
         """Whether a module of torch may have these parameters: those of this layer, which nothing else uses."""
         return self.of is not None and self.of.may_have([x for x in parameters if x is not None])
 
@@ -227,7 +210,7 @@ class TorchBody(BodyWriter):
         return next((x for x in self.current.values() if position(x.dims, dim, None) is not None), None)
 
     def aligned(
-        self, x: Any, dims: Sequence[Dim], *, full: bool = False, bound: tuple[str, int] | None = None
+        self, x: object, dims: Sequence[Dim], *, full: bool = False, bound: tuple[str, int] | None = None
     ) -> tuple[str, int]:
         """An operand whose axes follow dims of the result; axes that it lacks have the size 1.
 
@@ -243,12 +226,8 @@ class TorchBody(BodyWriter):
             return text, binds
         moved = self.permuted(atom(text, binds), axes_of(x), own)
         first = 0 if full else next(i for i, dim in enumerate(dims) if dim in own)
-        places = [":" if dim in own else "None" for dim in dims[first:]]
-        while places and places[-1] == ":":
-            places.pop()
-        if "None" not in places:
-            return (moved, ATOM) if moved != atom(text, binds) else (text, binds)
-        return f"{moved}[{', '.join(places)}]", ATOM
+        written = indexed(moved, [":" if dim in own else "None" for dim in dims[first:]])
+        return (text, binds) if written == atom(text, binds) else (written, ATOM)
 
     def filled(self, x: Tensor, dims: Sequence[Dim], value: str) -> tuple[str, int]:
         """A tensor with a value in the padding of dims."""
@@ -273,42 +252,28 @@ class TorchBody(BodyWriter):
         batch, axis = position(axes_of(x), batch_dim, None), position(axes_of(x), dim)
         if batch is None:
             raise unwritten(self.owner, "a tensor has frames of each sequence, but no axis of sequences")
-        places = [":" if i in (batch, axis) else "None" for i in range(len(x.dims))]
-        while places[-1] == ":" and places:
-            places.pop()
-            if not places:
-                return text
-        while places[0] == "None":
-            places.pop(0)
-        return f"{text}[{', '.join(places)}]" if "None" in places else text
+        return indexed(text, [":" if i in (batch, axis) else "None" for i in range(len(x.dims))])
 
     # -- calls
 
     def call(self, call: Call, following: Call | None) -> None:
         """Writes a call."""
         if call.kind == "l2":
-            weights, factor = call.args
-            name = self.place.names.new("weights")
-            self.line(f"{name} = {self.value(weights)}")
-            self.assign(call, f"{self.value(factor)} * sum(weight.square().sum() for weight in {name})", 2, None)
+            self.penalty(call)
         elif call.kind == "cell":
             self.lstm(call)
-        elif call.kind == "op":
+        elif call.kind != "op":
+            raise unwritten(call.owner, "plain torch has no loops over frames here", hint=OTHER)
+        elif not gives_back(call):
             self.op(call, following)
-        else:
-            raise unwritten(
-                call.owner, "plain torch has no loops over frames here", hint='rf.to_code(net, target="rf")'
-            )
 
     def lstm(self, call: Call) -> None:
         """Writes a cell."""
         raise NotImplementedError
 
     def op(self, call: Call, following: Call | None) -> None:
-        """Writes an op; nothing if it gave back what it got."""
-        if isinstance(call.result, Tensor) and any(call.result is x for x in (*call.args, *call.kwargs.values())):
-            return
-        name = call.name
+        """Writes an op."""
+        name, call = call.name, normalized(call)
         if name in UNARY:
             form = UNARY[name]
             text, binds = self.bound(call.args[0])
@@ -359,7 +324,7 @@ class TorchBody(BodyWriter):
         else:
             self.assign(call, text, binds, following)
 
-    def binary(self, call: Call, kind: str, a: Any, b: Any, following: Call | None) -> None:
+    def binary(self, call: Call, kind: str, a: object, b: object, following: Call | None) -> None:
         """Writes an op of two operands."""
         dims = axes_of(call.result)
         if kind not in BINARY:
@@ -376,9 +341,7 @@ class TorchBody(BodyWriter):
                 return
             self.assign(call, form.format(x, y), ATOM, following)
             return
-        x = x if bind_a > binds or (bind_a == binds and binds in (1, 2)) else f"({x})"
-        y = y if bind_b > binds else f"({y})"
-        self.assign(call, form.format(x, y), binds, following)
+        self.assign(call, infix(form, binds, (x, bind_a), (y, bind_b)), binds, following)
 
     def reduction(self, call: Call, mode: str) -> tuple[str, int]:
         """A reduction over the valid frames."""
@@ -388,7 +351,7 @@ class TorchBody(BodyWriter):
             raise unwritten(call.owner, f"the reduction {call.name!r} has no form in torch")
         if not axes:
             return self.bound(x)
-        used = dims if call.kwargs.get("use_mask", True) else []
+        used = dims if call.kwargs["use_mask"] else []
         fill = FILL[mode]
         if "int" in x.dtype and "float" in fill:
             fill = f"torch.iinfo(torch.{x.dtype}).{'max' if 'inf' in fill and '-' not in fill else 'min'}"
@@ -416,8 +379,7 @@ class TorchBody(BodyWriter):
         assert lengths is not None
         text = f"{lengths}.sum()" if any(dim.is_batch_dim() for dim in dims) else f"{lengths}.clamp(min=1)"
         if batch_dim in left:
-            places = [":" if dim.is_batch_dim() else "None" for dim in left[[*left].index(batch_dim) :]]
-            text += f"[{', '.join(places)}]" if len(places) > 1 else ""
+            text = indexed(text, [":" if dim.is_batch_dim() else "None" for dim in left[[*left].index(batch_dim) :]])
         return f"({' * '.join([text, *factors])})" if factors else text
 
 
@@ -428,7 +390,7 @@ def axes_of(x: Tensor) -> tuple[Dim, ...]:
     return tuple(sorted(x.dims, key=lambda dim: (dim is not batch_dim, dim is x.feature_dim)))
 
 
-def position(dims: Sequence[Dim], dim: Dim, default: Any = Unwritten) -> Any:
+def position(dims: Sequence[Dim], dim: Dim, default: object = Unwritten) -> Any:
     """The axis of a dim."""
     found = [i for i, own in enumerate(dims) if own is dim]
     if not found and dim in dims:
@@ -443,23 +405,26 @@ def last(axis: int, x: Tensor) -> int:
     return -1 if axis == len(x.dims) - 1 else axis
 
 
+def indexed(text: str, places: Sequence[str]) -> str:
+    """A tensor with new axes of size 1: its axes are ":" in the places, the new ones "None"."""
+    end = max((i for i, place in enumerate(places, 1) if place == "None"), default=0)
+    return f"{text}[{', '.join(places[:end])}]" if end else text
+
+
+def normalized(call: Call) -> Call:
+    """The call with all arguments of its function, and with names only for those that have no position."""
+    if call.fn is None:
+        return call
+    bound = inspect.signature(call.fn).bind(*call.args, **call.kwargs)
+    bound.apply_defaults()
+    return replace(call, args=bound.args, kwargs=bound.kwargs)
+
+
 def dims_of(axis: Any) -> list[Dim]:
     """One or several dims as a list."""
     return [axis] if isinstance(axis, Dim) else [*axis]
 
 
-def one_or_all(numbers: Sequence[Any]) -> str:
+def one_or_all(numbers: Sequence[object]) -> str:
     """Numbers for all axes: one, if they are the same."""
     return str(numbers[0]) if len({*map(str, numbers)}) == 1 else f"({', '.join(map(str, numbers))})"
-
-
-def sum_of(parts: Sequence[tuple[str, int]], numbers: Sequence[int]) -> tuple[str, int]:
-    """A sum of parts times numbers, plus the last number."""
-    text = ""
-    for (part, binds), number in zip(parts, numbers, strict=False):
-        part = part if binds > 2 or (abs(number) == 1 and binds > 1) else f"({part})"
-        term = part if abs(number) == 1 else f"{abs(number)} * {part}"
-        text += (f" {'-' if number < 0 else '+'} " if text else "-" * (number < 0)) + term
-    if end := numbers[-1]:
-        text += f" {'-' if end < 0 else '+'} {abs(end)}"
-    return text, 1 if " + " in text or " - " in text else 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -16,13 +16,13 @@ from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code import torch_helpers
-from rfnb.netdict.code.blocks import folded
 from rfnb.netdict.code.body import Place, inputs_of, prune, uses_of
-from rfnb.netdict.code.module import LayerClass, ModuleWriter, Part, called_in, in_module, read
-from rfnb.netdict.code.names import Names, assignment, attribute, class_name, identifier, literal, remark, wrapped
+from rfnb.netdict.code.module import LayerClass, ModuleWriter, Part
+from rfnb.netdict.code.names import Names, assignment, attribute, identifier, literal, remark
 from rfnb.netdict.code.torch_body import Frames, Layout, axes_of
 from rfnb.netdict.code.torch_ops import TorchOps
 from rfnb.netdict.code.trace import Call, Trace, unwritten
+from rfnb.netdict.network import Network
 from rfnb.nn.init import Glorot
 
 HEAD = """from typing import Any
@@ -39,7 +39,7 @@ FUNCTIONS = {
 }
 """Functions that stand in files that call them."""
 
-RESERVED = {"torch", "F", "nn", "Any", "Tensor", "self", *FUNCTIONS}
+RESERVED = frozenset({"torch", "F", "nn", "Any", "Tensor", "self", *FUNCTIONS})
 
 
 @dataclass(eq=False)
@@ -52,11 +52,12 @@ class TorchClass(LayerClass):
         more: further lines of the constructor.
     """
 
+    CALL: ClassVar[str] = "forward"
     alone: frozenset[int] = frozenset()
     modules: dict[str, tuple[str, Layout]] = field(default_factory=dict)
     more: dict[str, None] = field(default_factory=dict)
 
-    def may_have(self, parameters: Iterable[Any]) -> bool:
+    def may_have(self, parameters: Iterable[object]) -> bool:
         """Whether a module of torch may have these parameters: those of this layer, which nothing else uses."""
         return all(id(x) in self.alone and id(x) in self.attributes for x in parameters)
 
@@ -83,7 +84,7 @@ class TorchClass(LayerClass):
         body.of = self
         return body.size(dim)
 
-    def module_of(self, x: Any) -> tuple[str, tuple[int, ...] | None, tuple[int, ...] | None] | None:
+    def module_of(self, x: object) -> tuple[str, tuple[int, ...] | None, tuple[int, ...] | None] | None:
         """Where a module of torch has a parameter: its path in the layer, the order of axes and of gates."""
         for attr, (_, layout) in self.modules.items():
             if id(x) in layout:
@@ -91,82 +92,93 @@ class TorchClass(LayerClass):
                 return f"{attr}.{name}", axes, gates if gates is None or gates != tuple(sorted(gates)) else None
         return None
 
+    @staticmethod
+    def new_parameter(x: Parameter, dim: Callable[[Dim], str]) -> str:
+        """The call that makes a parameter. dim: how the size of one is written."""
+        shape = ", ".join(map(dim, x.dims))
+        more = "" if x.dtype == "float32" else f", dtype=torch.{x.dtype}"
+        if isinstance(x.initial, Glorot) and len(x.dims) > 1:
+            values = f"nn.init.xavier_uniform_(torch.empty({shape}{more}))"
+        elif isinstance(x.initial, int | float) and x.initial:
+            values = (
+                f"torch.full(({shape},), {literal(float(x.initial))}{more})"
+                if shape
+                else f"torch.tensor({literal(float(x.initial))})"
+            )
+        else:
+            values = f"torch.zeros({shape or '()'}{more})"
+        return f"nn.Parameter({values}{'' if x.trainable else ', requires_grad=False'})"
+
     def text(self) -> str:
         """The class without its name."""
         if not self.init:
             for name, x in vars(self.layer).items():
                 if isinstance(x, Parameter) and self.module_of(x) is None:
-                    self.init.append(assignment("self", name, torch_parameter([*map(self.size, x.dims)], x)))
+                    self.init.append(assignment("self", name, self.new_parameter(x, self.size)))
             self.init += [assignment("self", attr, made) for attr, (made, _) in self.modules.items()]
-        methods = "\n".join(f"    def {name}{text}" for text, name in self.methods.items())
-        kept = [f"self.{name} = {name}" for _, name in self.dims.values() if f"self.{name}" in methods]
-        arguments = ", ".join(["self", *(name for _, name in self.dims.values())])
-        lines = ["super().__init__()", *kept, *self.init]
-        lines += ["with torch.no_grad():", *(f"    {line}" for line in self.more)] if self.more else []
-        head = "\n".join(f"        {line}" for line in lines)
-        kind = remark(str(self.layer.layer_class))
-        return f'    """A layer of the class {kind}."""\n\n    def __init__({arguments}):\n{head}\n\n{methods}'
+        return super().text()
 
-    def method(self, text: str) -> str:
-        """The name of the method with this text."""
-        if text not in self.methods:
-            self.methods[text] = "forward" if not self.methods else f"forward{len(self.methods) + 1}"
-        return self.methods[text]
+    def constructor(self, kept: list[str]) -> list[str]:
+        """The lines of the constructor. kept: those for the dims that methods read."""
+        lines = ["super().__init__()", *kept, *self.init]
+        return [*lines, "with torch.no_grad():", *(f"    {line}" for line in self.more)] if self.more else lines
 
 
 class TorchWriter(ModuleWriter):
-    """Writes the file. net: of which the traces are: of training and evaluation, or of one of them."""
+    """Writes the file of modules of torch. net: of which the traces are: of training and evaluation, or of one of them.
 
-    def __init__(self, net: Any):
+    Attributes:
+        frames: what dims of frames mean in the trace. alone: the ids of parameters that one call uses.
+        arguments: of the net: the key of a tensor, and the dim if it is the lengths of one.
+    """
+
+    LAYER_CLASS = TorchClass
+    BASE, IS_TRAINING = "nn.Module", "self.training"
+    RESERVED = RESERVED
+
+    def __init__(self, net: Network):
         super().__init__(net)
-        self.top = Names({*RESERVED, "Net", "LAYOUT"})
-        self.made: dict[str, TorchClass] = {}
+        self.keys, self.top = set(), Names({*RESERVED, "Net", "LAYOUT"})
         self.frames = Frames()
         self.alone: frozenset[int] = frozenset()
         self.arguments: list[tuple[str, Dim | None]] = []
 
-    def body(self, place: Place, uses: Counter[int], called: dict[int, str]) -> TorchOps:
-        """What writes lines."""
+    @property
+    def made(self) -> dict[str, TorchClass]:
+        """The classes of layers by the path of their module."""
+        return {of.path: of for of in self.classes.values() if isinstance(of, TorchClass)}
+
+    def body(self, place: Place, uses: Counter[int], called: Mapping[int, str]) -> TorchOps:
+        """What writes the lines of a method."""
         return TorchOps(place, uses, called, self.frames)
 
     # -- a trace
 
-    def add(self, trace: Trace) -> None:
-        """Writes the lines of a call."""
-        self.trace, self.frames, self.told = trace, Frames(), set()
-        ends = {layer.name for layer in self.net.get_output_layers()}
-        outputs = {path: x for path, x in trace.outputs.items() if path in ends}
-        finals = [*outputs.values(), *trace.losses.values()]
+    def calls(self, trace: Trace, finals: list[Tensor]) -> list[Call]:
+        """The calls that the code has."""
         calls = with_cross_entropy(prune(without_zero_states(trace.calls), finals), finals)
         uses = Counter(id(x) for call in calls if call.kind != "l2" for x in inputs_of(call))
         owned = Counter(id(x) for m in self.net.modules() for x in vars(m).values() if isinstance(x, Parameter))
         alone = frozenset(key for key, count in owned.items() if count == 1 and uses[key] <= 1)
-        self.alone = alone if not self.bodies else self.alone & alone
-        names = Names(self.top.used)
-        place = Place(self.parameter, self.global_dim, names)
-        writer = self.body(place, uses_of(calls, finals), called_in(trace))
-        writer.indent = " " * 8
+        self.frames, self.alone = Frames(), alone & self.alone if self.bodies else alone
+        return calls
+
+    def arguments_of(self, writer: TorchOps, inputs: Mapping[str, Tensor]) -> list[str]:
+        """The arguments of the net: tensors, and the lengths of their sequences."""
         arguments = []
         self.arguments = []
-        for key, x in trace.inputs.items():
-            name = names.new(identifier(key))
+        for key, x in inputs.items():
+            name = writer.place.names.new(identifier(key))
             arguments.append(name)
             self.arguments.append((key, None))
             writer.know(x, name)
             for dim in x.dims:
                 ragged = dim.dimension is None and not dim.is_batch_dim() and x.size_of(dim).dims
                 if ragged and id(writer.root(dim)) not in writer.of_dims:
-                    arguments.append(names.new(f"{name}_lengths"))
+                    arguments.append(writer.place.names.new(f"{name}_lengths"))
                     self.arguments.append((key, dim))
                     writer.give_lengths(dim, arguments[-1])
-        self.write(writer, calls)
-        writer.owner = ""
-        results, losses = (
-            "{" + ", ".join(f"{literal(path)}: {writer.value(x)}" for path, x in values.items()) + "}"
-            for values in (outputs, trace.losses)
-        )
-        place.lines.append(f"        return {results}, {losses}")
-        self.bodies.append((arguments, folded(place.lines, " " * 8)))
+        return arguments
 
     def global_dim(self, dim: Dim) -> str:
         """The size of a dim."""
@@ -174,160 +186,81 @@ class TorchWriter(ModuleWriter):
             raise unwritten("", f"the dim {dim.name!r} has no size")
         return str(dim.dimension)
 
+    def path(self, path: str) -> str:
+        """The path in the code of a module: no part is the name of a method of nn.Module."""
+        parts = path.split(".")
+        return ".".join(f"{part}_" if hasattr(nn.Module, part) or part == "training" else part for part in parts)
+
     def parameter(self, x: Parameter) -> str | None:
         """A parameter as a method of the net reads it."""
-        if id(x) not in self.owners:
-            return None
-        path, name = self.owners[id(x)]
-        owner, of = read(torch_path(path)), next((of for of in self.made.values() if of.path == path), None)
-        module = None if of is None else of.module_of(x)
-        return attribute(owner, name) if module is None else f"{owner}.{module[0]}"
+        path, _ = self.owners.get(id(x), ("", ""))
+        module = self.made[path].module_of(x) if path in self.made else None
+        return super().parameter(x) if module is None else f"{self.read(path)}.{module[0]}"
 
     # -- a layer
 
-    def torch_class(self, path: str) -> TorchClass:
+    def class_of(self, part: Part) -> TorchClass:
         """The class of a layer."""
-        if path not in self.made:
-            layer = self.layers[path]
-            self.made[path] = TorchClass(layer, self.paths[id(layer)], names=Names(RESERVED))
-        self.made[path].alone = self.alone
-        return self.made[path]
+        layer = self.layers[part.owner]
+        of = self.classes.setdefault(part.owner, TorchClass(layer, self.paths[id(layer)], names=Names(RESERVED)))
+        assert isinstance(of, TorchClass)
+        of.alone = self.alone
+        return of
 
-    def write_part(self, writer: Any, part: Part) -> None:
-        """Writes a call of the module of a layer, and the method that it calls."""
-        of = self.torch_class(part.owner)
-        produced: dict[int, Any] = {}
-        inputs: dict[int, Any] = {}
-        for call in part.calls:
-            for x in inputs_of(call):
-                own = isinstance(x, Dim) or (isinstance(x, Parameter) and of.parameter(x) is not None)
-                if id(x) not in produced and not own:
-                    inputs[id(x)] = x
-            given = {id(x): x for x in leaves(call.result) if isinstance(x, Tensor)}
-            produced |= {key: x for key, x in given.items() if key not in inputs}
-        within = uses_of(part.calls, ())
-        outputs = {id(x): x for x in produced.values() if writer.uses[id(x)] > within[id(x)]}
-        names = Names(RESERVED)
-        body = self.body(Place(of.parameter, lambda dim: f"self.{of.dim(dim)}", names), writer.uses, {})
-        body.of, body.asked = of, {}
-        body.indent, body.owner, body.left = " " * 8, part.owner, within + Counter(list(outputs))
-        arguments = []
-        for x in inputs.values():
-            arguments.append(body.new_temporary())
-            body.know(x, arguments[-1])
-        values = [writer.value(x) for x in inputs.values()]
-        body.write(part.calls)
-        body.write_return([body.value(x) for x in outputs.values()])
-        tensors = [*produced.values(), *inputs.values()]
-        for (what, _), (dim, name) in body.asked.items():
-            arguments.append(name)
-            holder = next((x for x in tensors if any(body.root(own) is dim for own in x.dims)), None)
-            if what == "size":
-                values.append(writer.size(dim))
-            else:
-                lengths = writer.of_dims.get(id(writer.root(dim)))
-                if lengths is None and holder is not None:
-                    own = next(own for own in holder.dims if body.root(own) is dim)
-                    lengths = writer.lengths(holder, own)
-                if lengths is None:
-                    raise unwritten(part.owner, f"the lengths of {dim.name!r} are not given as a tensor")
-                values.append(lengths)
-        method = of.method(f"({', '.join(['self', *arguments])}):\n" + "\n".join(body.place.lines) + "\n")
-        called = read(torch_path(of.path)) if method == "forward" else attribute(read(torch_path(of.path)), method)
-        writer.release(within)
-        targets = [writer.target(x) for x in outputs.values()]
-        writer.line((f"{', '.join(targets)} = " if targets else "") + f"{called}({', '.join(values)})")
+    def asked(self, writer: TorchOps, body: TorchOps, tensors: Sequence[object]) -> Iterator[tuple[str, str]]:
+        """The sizes and lengths of dims that a method needs: its arguments, and their values."""
+        axes = [(x, own) for x in tensors if isinstance(x, Tensor) for own in x.dims]
+        for (need, _), (dim, name) in body.asked.items():
+            if need == "size":
+                yield name, writer.size(dim)
+                continue
+            lengths = writer.of_dims.get(id(writer.root(dim)))
+            holder = next(((x, own) for x, own in axes if body.root(own) is dim), None)
+            if lengths is None and holder is not None:
+                lengths = writer.lengths(*holder)
+            if lengths is None:
+                raise unwritten(body.owner, f"the lengths of {dim.name!r} are not given as a tensor")
+            yield name, lengths
 
     # -- the file
 
-    def _file(self) -> str:
-        names = self.top
-        texts: dict[str, str] = {}
-        for of in self.made.values():
-            text = of.text()
-            if text not in texts:
-                texts[text] = names.new(class_name(str(of.layer.layer_class)))
-        constructor = ["super().__init__()", *self.constructor(texts)]
+    def file_with(self, classes: list[str]) -> str:
+        """The file with these classes."""
         head = f'"""The net {remark(self.net.name)} in torch, written by rf.to_code."""\n\n{HEAD}\n'
-        classes = [f"class {name}(nn.Module):\n{text}" for text, name in texts.items()]
-        lines = "\n".join(f"        {line}" for line in constructor)
-        methods = [f"    def __init__(self):\n{lines}\n", *self.methods()]
-        about = f"The outputs and the losses of a batch, by layer.\n\n{self.arguments_told()}    "
-        net = f'class Net(nn.Module):\n    """{about}"""\n\n' + "\n".join(methods)
-        code = "\n\n".join([*classes, net])
         functions = [FUNCTIONS["load_checkpoint"], FUNCTIONS["converted"]]
         helpers: list[str] = []
         for name, text in reversed(FUNCTIONS.items()):
-            if text not in functions and any(f"{name}(" in other for other in (code, *helpers)):
+            if text not in functions and any(f"{name}(" in other for other in (*classes, *helpers)):
                 helpers.insert(0, f"{text}\n")
         layout = "LAYOUT = {" + "".join(f"\n    {key!a}: {value!a}," for key, value in self.layout().items()) + "\n}\n"
         about = (
             '"""Parameters of a checkpoint that have another name or layout here: the name, the axes, the gates."""\n'
         )
-        text = head + "\n\n".join([*helpers, code, f"{layout}{about}", *(f"{text}\n" for text in functions)])
-        return "\n".join(row for line in text.split("\n") for row in wrapped(line))
+        return head + "\n\n".join([*helpers, *classes, f"{layout}{about}", *(f"{text}\n" for text in functions)])
 
-    def arguments_told(self) -> str:
+    def about_arguments(self) -> str:
         """What the net is called with, a line for each tensor."""
         lines = []
         for name, (key, dim) in zip(self.bodies[0][0], self.arguments, strict=True):
             x = self.trace.inputs[key]
             axes = ["batch" if d is batch_dim else str(d.dimension or remark(d.name)) for d in axes_of(x)]
-            told = f"{x.dtype} [{', '.join(axes)}]" if dim is None else f"the lengths of {remark(dim.name)} [batch]"
-            lines.append(f"    {name}: {told}\n")
-        return "".join(lines)
-
-    def methods(self) -> Iterator[str]:
-        """The methods of the net."""
-        (arguments, body), *others = self.bodies
-        listed, given = ", ".join(["self", *arguments]), ", ".join(arguments)
-        if not others or others == [self.bodies[0]]:
-            yield f"    def forward({listed}):\n" + "\n".join(body) + "\n"
-            return
-        yield (
-            f"    def forward({listed}):\n        if self.training:\n"
-            f"            return self.in_training({given})\n        return self.in_evaluation({given})\n"
-        )
-        for name, (_, body) in zip(("in_training", "in_evaluation"), self.bodies, strict=True):
-            yield f"    def {name}({listed}):\n" + "\n".join(body) + "\n"
+            about = f"{x.dtype} [{', '.join(axes)}]" if dim is None else f"the lengths of {remark(dim.name)} [batch]"
+            lines.append(f"    {name}: {about}\n")
+        return f"\n\n{''.join(lines)}    "
 
     def constructor(self, texts: dict[str, str]) -> list[str]:
         """The lines that make the modules."""
-        lines: list[str] = []
-        made = {of.path: of for of in self.made.values()}
-        for path, module in self.net.named_modules():
-            of = made.get(path)
-            if not path or (of is None and not any(True for _ in module.parameters())):
-                continue
-            owner, name = in_module("self", torch_path(path))
-            said = [] if of is None else self.comments(of.layer.name)
-            self.told |= {*said}
-            lines += said
-            given = "" if of is None else ", ".join(str(dim.dimension) for dim, _ in of.dims.values())
-            lines.append(assignment(owner, name, f"{'nn.Module' if of is None else texts[of.text()]}({given})"))
-            for name, x in vars(module).items():
-                if not isinstance(x, Parameter):
-                    continue
-                if self.owners[id(x)] != (path, name):
-                    lines.append(assignment(read(torch_path(path)), name, self.parameter(x) or ""))
-                elif of is None:
-                    lines.append(
-                        assignment(read(torch_path(path)), name, torch_parameter([str(d.dimension) for d in x.dims], x))
-                    )
-        return lines
+        return ["super().__init__()", *super().constructor(texts)]
 
     def layout(self) -> dict[str, tuple[Any, ...]]:
         """By name, the parameters of a checkpoint that have another name or layout here."""
-        made = {of.path: of for of in self.made.values()}
         result = {}
         for path, module in self.net.named_modules():
             for name, x in vars(module).items():
                 if isinstance(x, Parameter):
-                    found = made[path].module_of(x) if path in made else None
-                    where, axes, gates = found or (name, None, None)
-                    key, where = (
-                        ".".join(filter(None, (of, n))) for of, n in ((path, name), (torch_path(path), where))
-                    )
+                    place = self.made[path].module_of(x) if path in self.made else None
+                    where, axes, gates = place or (name, None, None)
+                    key, where = (".".join(filter(None, (of, n))) for of, n in ((path, name), (self.path(path), where)))
                     if (where, axes, gates) != (key, None, None):
                         result[key] = where, axes, gates
         return result
@@ -344,7 +277,7 @@ def without_zero_states(calls: list[Call]) -> list[Call]:
     ]
 
 
-def with_cross_entropy(calls: list[Call], finals: list[Any]) -> list[Call]:
+def with_cross_entropy(calls: list[Call], finals: list[Tensor]) -> list[Call]:
     """The calls, where log softmax, the score of the label, and the sign before it are one."""
     uses, made = uses_of(calls, finals), {id(call.result): call for call in calls}
     gone: set[int] = set()
@@ -360,27 +293,6 @@ def with_cross_entropy(calls: list[Call], finals: list[Any]) -> list[Call]:
         once = uses[id(scores.result)] == uses[id(chosen.result)] == 1 and {*x.dims} == {*labels.dims, axis}
         if once and chosen.kwargs.get("axis", labels.sparse_dim) is axis:
             gone |= {id(scores), id(chosen)}
-            lines[id(call)] = Call(call.owner, "op", "cross_entropy", None, (x, labels, axis), {}, call.result)
+            arguments = {"estimated": x, "target": labels, "axis": axis, "estimated_type": "logits"}
+            lines[id(call)] = Call(call.owner, "op", "cross_entropy", kwargs=arguments, result=call.result)
     return [lines.get(id(call), call) for call in calls if id(call) not in gone]
-
-
-def torch_path(path: str) -> str:
-    """The path of a module, where no part is the name of a method of nn.Module."""
-    return ".".join(f"{part}_" if hasattr(nn.Module, part) or part == "training" else part for part in path.split("."))
-
-
-def torch_parameter(sizes: list[str], x: Parameter) -> str:
-    """The call that makes a parameter."""
-    shape = ", ".join(sizes)
-    more = "" if x.dtype == "float32" else f", dtype=torch.{x.dtype}"
-    if isinstance(x.initial, Glorot) and len(sizes) > 1:
-        values = f"nn.init.xavier_uniform_(torch.empty({shape}{more}))"
-    elif isinstance(x.initial, int | float) and x.initial:
-        values = (
-            f"torch.full(({shape},), {literal(float(x.initial))}{more})"
-            if sizes
-            else f"torch.tensor({literal(float(x.initial))})"
-        )
-    else:
-        values = f"torch.zeros({shape or '()'}{more})"
-    return f"nn.Parameter({values}{'' if x.trainable else ', requires_grad=False'})"

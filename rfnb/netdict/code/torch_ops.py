@@ -10,10 +10,9 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code.body import ATOM, atom, uses_of
 from rfnb.netdict.code.names import literal
-from rfnb.netdict.code.torch_body import REDUCE, Layout, TorchBody, axes_of, dims_of, last, one_or_all, position
+from rfnb.netdict.code.torch_body import OTHER, REDUCE, Layout, TorchBody, axes_of, dims_of, last, one_or_all, position
 from rfnb.netdict.code.trace import Call, unwritten
 
-OTHER = 'rf.to_code(net, target="rf")'
 GATES = "ifjo"
 """The gates of nn.LSTM."""
 CASTS = {"float32": "float", "float64": "double", "int32": "int", "int64": "long", "bool": "bool", "float16": "half"}
@@ -24,7 +23,7 @@ class TorchOps(TorchBody):
 
     def op_linear(self, call: Call) -> tuple[str, int] | str:
         """A product with a matrix."""
-        x, weight, bias = (*call.args, None)[:3]
+        x, weight, bias = call.args
         in_dim, out_dim = call.kwargs["in_dim"], call.kwargs["out_dim"]
         if len(weight.dims) != 2:
             raise unwritten(call.owner, "its weight is not a matrix", got=weight.describe_dims())
@@ -51,11 +50,8 @@ class TorchOps(TorchBody):
         """A sum of products."""
         a, b = call.args
         over = dims_of(call.kwargs["reduce"])
-        if call.kwargs.get("use_mask", True):
-            known = any((id(x), id(self.root(dim))) in self.zero for x in (a, b) for dim in over)
-            text_a, bind_a = self.bound(a) if known else self.filled(a, over, "0")
-        else:
-            text_a, bind_a = self.bound(a)
+        known = any((id(x), id(self.root(dim))) in self.zero for x in (a, b) for dim in over)
+        text_a, bind_a = self.filled(a, over, "0") if call.kwargs["use_mask"] and not known else self.bound(a)
         text_b, bind_b = self.bound(b)
         letters: dict[int, str] = {}
         for dim in (*axes_of(a), *axes_of(b)):
@@ -72,7 +68,7 @@ class TorchOps(TorchBody):
     def op_softmax(self, call: Call) -> str:
         """Softmax over the valid frames."""
         x, axis = call.args[0], call.kwargs["axis"]
-        used = [axis] if call.kwargs.get("use_mask", True) else []
+        used = [axis] if call.kwargs["use_mask"] else []
         text, _ = self.filled(x, used, 'float("-inf")')
         if used and call.name == "softmax" and self.lengths(x, axis):
             self.zero.add((id(call.result), id(self.root(axis))))
@@ -83,8 +79,7 @@ class TorchOps(TorchBody):
     def op_gather(self, call: Call) -> str:
         """Entries at indices."""
         x, index = call.args[0], call.kwargs["indices"]
-        axis: Any = call.kwargs.get("axis")
-        axis = index.sparse_dim if axis is None else axis
+        axis = index.sparse_dim if call.kwargs["axis"] is None else call.kwargs["axis"]
         place = position(axes_of(x), axis)
         if isinstance(index, int):
             if index < 0 and self.lengths(x, axis) is not None:
@@ -93,7 +88,7 @@ class TorchOps(TorchBody):
         if not isinstance(index, Tensor):
             raise unwritten(call.owner, "an index is a name")
         rest, dims = [dim for dim in axes_of(x) if dim is not axis], axes_of(call.result)
-        clip = self.clip(call, x, axis, index) if call.kwargs.get("clip_to_valid") else ""
+        clip = self.clip(call, x, axis, index) if call.kwargs["clip_to_valid"] else ""
         if not any(dim in rest for dim in axes_of(index)):
             text = f"{self.atom(index)}{clip}" if clip or not index.dims else self.value(index)
             source = atom(*self.moved_bound(x, [axis, *rest]))
@@ -126,7 +121,7 @@ class TorchOps(TorchBody):
                 sizes = ["-1" if other in axes_of(x) else self.size(other) for other in order]
                 text = f"{atom(text, binds)}.expand({', '.join(sizes)})"
             parts.append(text)
-        if any(ragged[:-1]) and call.kwargs.get("handle_dynamic_dims") is not False:
+        if any(ragged[:-1]) and call.kwargs["handle_dynamic_dims"] is not False:
             if len(parts) != 2 or axes_of(result)[:2] != (batch_dim, call.result[1]):
                 raise unwritten(call.owner, "sequences are joined in an order of axes without a form")
             return f"join_sequences({parts[0]}, {ragged[0]}, {parts[1]})"
@@ -162,11 +157,11 @@ class TorchOps(TorchBody):
         if axis.dimension is None:
             span = " * ".join(sizes[1:])
             lengths = self.lengths(x, axis)
-            if lengths is not None and self.asked is None and id(self.root(dims[0])) not in self.of_dims:
+            if lengths is not None and self.of is None and id(self.root(dims[0])) not in self.of_dims:
                 name = self.place.names.new("lengths")
                 self.line(f"{name} = -(-{lengths} // {span if len(sizes) == 2 else f'({span})'})")
                 self.give_lengths(dims[0], name)
-            value = literal(call.kwargs.get("pad_value") or 0)
+            value = literal(call.kwargs["pad_value"] or 0)
             text = atom(*self.filled(x, [axis], str(value)))
             zeros = ", ".join(["0, 0"] * (len(x.dims) - 1 - place) + [f"0, -{self.size(axis)} % ({span})"])
             text = f"F.pad({text}, ({zeros}), value={value})"
@@ -177,7 +172,7 @@ class TorchOps(TorchBody):
         """Frames of another dim."""
         x, old, new = call.args[0], call.kwargs["in_dim"], call.kwargs["out_dim"]
         place = position(axes_of(x), old, None)
-        changes = call.kwargs.get("allow_expand", True) or call.kwargs.get("allow_shrink", True)
+        changes = call.kwargs["allow_expand"] or call.kwargs["allow_shrink"]
         if place is not None and changes and old.dimension is None:
             more = f"{self.size(new)} - {self.size(old)}"
             zeros = ", ".join(["0, 0"] * (len(x.dims) - 1 - place) + [f"0, {more}"])
@@ -191,10 +186,9 @@ class TorchOps(TorchBody):
 
     def op_copy_masked(self, call: Call) -> tuple[str, int]:
         """A value in padding."""
-        x, value = call.args[0], call.args[1] if len(call.args) > 1 else call.kwargs["mask_value"]
+        (x, value), dims = call.args, call.kwargs["dims"]
         if isinstance(value, Tensor) and value.dims:
             raise unwritten(call.owner, "padding gets values with axes")
-        dims = call.kwargs.get("dims")
         text = "0" if not isinstance(value, Tensor) and value == 0 else self.value(value)
         return self.filled(x, [dim for dim in axes_of(x) if not dim.is_batch_dim()] if dims is None else dims, text)
 
@@ -205,19 +199,18 @@ class TorchOps(TorchBody):
 
     def op_cast(self, call: Call) -> str:
         """Another type of numbers."""
-        dtype = call.args[1] if len(call.args) > 1 else call.kwargs["dtype"]
-        x = self.atom(call.args[0])
+        x, dtype = self.atom(call.args[0]), call.args[1]
         return f"{x}.{CASTS[dtype]}()" if dtype in CASTS else f"{x}.to(torch.{dtype})"
 
     def op_full(self, call: Call) -> str:
         """A constant."""
         kwargs, result = call.kwargs, call.result
         value = kwargs["fill_value"]
-        sizes = ", ".join(map(self.size, axes_of(result)))
+        sizes = ", ".join(map(self.size, axes_of(result))) + "," * (len(axes_of(result)) == 1)
         more = f", dtype=torch.{result.dtype}{self.device()}"
         if value == 0 and not isinstance(value, bool | Tensor):
-            return f"torch.zeros(({sizes}{',' * (len(axes_of(result)) == 1)}){more})"
-        return f"torch.full(({sizes}{',' * (len(axes_of(result)) == 1)}), {self.value(value)}{more})"
+            return f"torch.zeros(({sizes}){more})"
+        return f"torch.full(({sizes}), {self.value(value)}{more})"
 
     def op_range_over_dim(self, call: Call) -> str:
         """0, 1, 2, …"""
@@ -231,7 +224,7 @@ class TorchOps(TorchBody):
             return f"torch.tensor({self.size(dim)}{self.device()})"
         if id(self.root(dim)) in self.of_dims:
             return self.of_dims[id(self.root(dim))]
-        if self.asked is not None:
+        if self.of is not None:
             return self.ask("lengths", self.root(dim))
         x = self.with_dim(dim)
         text = None if x is None else self.lengths(x, dim)
@@ -241,18 +234,15 @@ class TorchOps(TorchBody):
 
     def op_where(self, call: Call) -> str:
         """One of two values."""
-        names = ("cond", "true_", "false_")
-        values = [*call.args, *(call.kwargs[name] for name in names[len(call.args) :])]
-        return f"torch.where({', '.join(self.aligned(x, axes_of(call.result))[0] for x in values)})"
+        return f"torch.where({', '.join(self.aligned(x, axes_of(call.result))[0] for x in call.args)})"
 
     def op_clip_by_value(self, call: Call) -> str:
         """Entries between two bounds."""
         x, *bounds = call.args
-        names = ("clip_value_min", "clip_value_max")
-        given = dict(zip(names, bounds, strict=False)) | {k: v for k, v in call.kwargs.items() if k in names}
-        if any(isinstance(value, Tensor) for value in given.values()):
+        if any(isinstance(bound, Tensor) for bound in bounds):
             raise unwritten(call.owner, "bounds that are computed")
-        listed = [f"{name[-3:]}={literal(value)}" for name, value in given.items() if value is not None]
+        pairs = zip(("min", "max"), bounds, strict=True)
+        listed = [f"{name}={literal(bound)}" for name, bound in pairs if bound is not None]
         return f"{self.atom(x)}.clamp({', '.join(listed)})"
 
     def op_expand_dim(self, call: Call) -> str:
@@ -267,8 +257,7 @@ class TorchOps(TorchBody):
 
     def op_squeeze(self, call: Call) -> str:
         """One axis less."""
-        x = call.args[0]
-        axis = call.kwargs["axis"] if "axis" in call.kwargs else call.args[1]
+        x, axis = call.args
         return f"{self.atom(x)}.squeeze({position(axes_of(x), axis)})"
 
     def op_stack(self, call: Call) -> str:
@@ -282,8 +271,7 @@ class TorchOps(TorchBody):
 
     def op_dropout(self, call: Call) -> str:
         """Entries that are 0 in training."""
-        x, rate = call.args[:2]
-        axis = call.kwargs.get("axis")
+        (x, rate), axis = call.args, call.kwargs["axis"]
         dims = axes_of(x) if axis is None or axis is False else dims_of(axis)
         text, binds = self.bound(x)
         if len(dims) == len(x.dims):
@@ -297,7 +285,7 @@ class TorchOps(TorchBody):
     def op_reverse_sequence(self, call: Call) -> str:
         """Frames from the last to the first."""
         x, axis = call.args[0], call.kwargs["axis"]
-        lengths = self.lengths(x, axis) if call.kwargs.get("handle_dynamic_dims", True) else None
+        lengths = self.lengths(x, axis) if call.kwargs["handle_dynamic_dims"] else None
         if lengths is None:
             return f"{self.atom(x)}.flip({position(axes_of(x), axis)})"
         order = [batch_dim, axis, *(dim for dim in axes_of(x) if dim not in (batch_dim, axis))]
@@ -308,7 +296,7 @@ class TorchOps(TorchBody):
         """Mean 0 and variance 1 over the features."""
         x, scale, bias = call.args
         [axis] = dims_of(call.kwargs["in_dim"])
-        eps = literal(call.kwargs.get("eps", 1e-6))
+        eps = literal(call.kwargs["eps"])
         order = [*(dim for dim in axes_of(x) if dim is not axis), axis]
         moved, result = self.moved(x, order), axes_of(call.result)
         if scale is not None and bias is not None and self.may_have(scale, bias):
@@ -321,9 +309,9 @@ class TorchOps(TorchBody):
     def op_moments(self, call: Call) -> str:
         """Mean and variance over the valid frames."""
         x, axis = call.args
-        if call.kwargs.get("correction") or call.kwargs.get("distributed"):
+        if call.kwargs["correction"] or call.kwargs["distributed"]:
             raise unwritten(call.owner, "an unbiased variance")
-        dims, used = dims_of(axis), call.kwargs.get("use_mask", True)
+        dims, used = dims_of(axis), call.kwargs["use_mask"]
         axes = tuple(position(axes_of(x), dim) for dim in dims)
         masked = [dim for dim in dims if used and self.lengths(x, dim) is not None]
         if not masked:
@@ -334,7 +322,7 @@ class TorchOps(TorchBody):
     def op_parameter_assign(self, call: Call) -> None:
         """A parameter that changes."""
         parameter, value = call.args
-        how = {"add": "add_", "assign": "copy_"}.get(call.kwargs["how"], "copy_")
+        how = "add_" if call.kwargs["how"] == "add" else "copy_"
         self.line(f"{self.atom(parameter)}.data.{how}({self.atom(value)}.detach())")
         self.release(uses_of([call], ()))
 
@@ -343,7 +331,7 @@ class TorchOps(TorchBody):
         kwargs = call.kwargs
         x, targets = kwargs["logits"], kwargs["targets"]
         frames, labels = kwargs["input_spatial_dim"], kwargs["targets_spatial_dim"]
-        if kwargs.get("logits_normalized") or kwargs.get("max_approx") or not kwargs.get("label_loop", True):
+        if kwargs["logits_normalized"] or kwargs["max_approx"] or not kwargs["label_loop"]:
             raise unwritten(call.owner, "CTC of a kind that torch lacks")
         [classes] = [dim for dim in axes_of(x) if dim not in (batch_dim, frames)]
         text = self.permuted(f"torch.log_softmax({self.value(x)}, {position(axes_of(x), classes)})", axes_of(x),
@@ -373,12 +361,12 @@ class TorchOps(TorchBody):
         if not isinstance(zeros, list | tuple) or not all(isinstance(pair, tuple) for pair in zeros):
             raise unwritten(call.owner, "a padding without a form", got=repr(zeros))
         rest = [dim for dim in axes_of(x) if dim not in spatial and dim is not feature]
-        text, binds = self.filled(x, spatial, "0") if kwargs.get("use_mask") is not False else self.bound(x)
+        text, binds = self.filled(x, spatial, "0") if kwargs["use_mask"] is not False else self.bound(x)
         order = [*rest, *([feature] if feature is not None else []), *spatial]
         moved, _ = self.moved_bound(x, order, (text, binds))
         sizes = [dim.dimension for dim in kwargs["filter_size"]] if feature is not None else [*kwargs["pool_size"]]
-        strides = [*(kwargs.get("strides") or [1] * count)]
-        dilations = [*(kwargs.get("dilation_rate") or [1] * count)]
+        strides = [*(kwargs["strides"] or [1] * count)]
+        dilations = [*(kwargs["dilation_rate"] or [1] * count)]
         symmetric = self.plain_zeros(call, spatial)
         padding = ""
         if symmetric is None:
@@ -416,7 +404,7 @@ class TorchOps(TorchBody):
     def convolution(self, call: Call, sizes: Any, strides: Any, dilations: Any, padding: str) -> str:
         """The module of a convolution, or the function, with a place for its argument."""
         kwargs = call.kwargs
-        weight, bias, groups = kwargs["filter"], kwargs.get("bias"), kwargs.get("groups") or 1
+        weight, bias, groups = kwargs["filter"], kwargs["bias"], kwargs["groups"] or 1
         count = len(sizes)
         dims = weight.dims
         axes = (len(dims) - 1, len(dims) - 2, *range(count))
@@ -463,8 +451,8 @@ class TorchOps(TorchBody):
     def op_pad(self, call: Call) -> str:
         """More frames at the ends."""
         x, kwargs = call.args[0], call.kwargs
-        axes, amounts, value = [*kwargs["axes"]], [*kwargs["padding"]], kwargs.get("value") or 0
-        if kwargs.get("mode", "constant") != "constant" or isinstance(value, Tensor):
+        axes, amounts, value = [*kwargs["axes"]], [*kwargs["padding"]], kwargs["value"] or 0
+        if kwargs["mode"] != "constant" or isinstance(value, Tensor):
             raise unwritten(call.owner, "a padding that is not a constant")
         if any(not isinstance(n, int) for pair in amounts for n in pair):
             raise unwritten(call.owner, "a padding of a size that is computed")
@@ -478,7 +466,7 @@ class TorchOps(TorchBody):
     def op_slice(self, call: Call) -> str:
         """Some of the frames."""
         x, axis, kwargs = call.args[0], call.kwargs["axis"], call.kwargs
-        start, end, step, size = (kwargs.get(name) for name in ("start", "end", "step", "size"))
+        start, end, step, size = (kwargs[name] for name in ("start", "end", "step", "size"))
         if any(isinstance(n, Tensor) for n in (start, end, step, size)):
             raise unwritten(call.owner, "a slice whose ends are computed")
         if (step, start, end, size, axis.dimension is None) == (-1, None, None, None, False):
@@ -496,12 +484,12 @@ class TorchOps(TorchBody):
         self.new_lengths(call, x, axis, start or 0, end, step or 1)
         return f"{self.atom(x)}[{':, ' * place}{':'.join(numbers)}]"
 
-    def new_lengths(self, call: Call, x: Tensor, axis: Dim, start: int, end: Any, step: int) -> None:
+    def new_lengths(self, call: Call, x: Tensor, axis: Dim, start: int, end: object, step: int) -> None:
         """The lengths of the dim of a slice, if it is not computed of other dims."""
         out, lengths = self.root(call.result[1]), self.lengths(x, axis)
         if lengths is None or out.dimension is not None or out.expr is not None:
             return
-        if self.asked is not None or not isinstance(end, int | None):
+        if self.of is not None or not isinstance(end, int | None):
             raise unwritten(call.owner, "a slice of frames whose lengths have no form")
         text = lengths if end is None else f"({lengths} - {-end})" if end < 0 else f"{lengths}.clamp(max={end})"
         text = f"({text} - {start}).clamp(min=0)" if start else text
@@ -513,7 +501,7 @@ class TorchOps(TorchBody):
         """The frames of a mask."""
         x, mask, dims = call.args[0], call.kwargs["mask"], [*call.kwargs["dims"]]
         result, out = call.result
-        if axes_of(mask) != (batch_dim, *dims) or axes_of(x)[:2] != (batch_dim, *dims) or self.asked is not None:
+        if axes_of(mask) != (batch_dim, *dims) or axes_of(x)[:2] != (batch_dim, *dims) or self.of is not None:
             raise unwritten(call.owner, "frames are chosen over other axes than sequences and frames")
         text = f"select_frames({self.value(x)}, {self.filled(mask, dims, 'False')[0]})"
         lengths = self.place.names.new("lengths")
@@ -546,8 +534,10 @@ class TorchOps(TorchBody):
 
     def op_cross_entropy(self, call: Call) -> str:
         """The cross entropy of labels."""
-        x, labels, axis = call.args
+        x, labels, axis = (call.kwargs[name] for name in ("estimated", "target", "axis"))
         dims = axes_of(labels)
+        if call.kwargs["estimated_type"] != "logits" or {*x.dims} != {*dims, axis}:
+            raise unwritten(call.owner, "a cross entropy of a kind that torch lacks")
         order = [dims[0], axis, *dims[1:]] if dims else [axis]
         text = f'F.cross_entropy({self.moved(x, order)}, {self.atom(labels)}.long(), reduction="none")'
         return self.permuted(text, dims, axes_of(call.result))
@@ -556,16 +546,16 @@ class TorchOps(TorchBody):
         """The frames around each frame."""
         x, kwargs = call.args[0], call.kwargs
         axis, window, out = kwargs["spatial_dim"], kwargs["window_dim"], call.result[1]
-        width, left, right = window.dimension, kwargs.get("window_left"), kwargs.get("window_right")
-        value = literal(kwargs.get("pad_value") or 0)
-        text, binds = self.bound(x) if kwargs.get("use_mask") is False else self.filled(x, [axis], str(value))
+        width, left, right = window.dimension, kwargs["window_left"], kwargs["window_right"]
+        value = literal(kwargs["pad_value"] or 0)
+        text, binds = self.bound(x) if kwargs["use_mask"] is False else self.filled(x, [axis], str(value))
         place = position(axes_of(x), axis)
-        if kwargs.get("padding", "same") == "same":
+        if kwargs["padding"] == "same":
             left = (width - 1 - right if right is not None else (width - 1) // 2) if left is None else left
             zeros = ", ".join([*["0, 0"] * (len(x.dims) - 1 - place), f"{left}, {width - 1 - left}"])
             text, binds = f"F.pad({text}, ({zeros}), value={value})", ATOM
         own = [*(out if dim is axis else dim for dim in axes_of(x)), window]
-        text = f"{atom(text, binds)}.unfold({place}, {width}, {kwargs.get('stride', 1)})"
+        text = f"{atom(text, binds)}.unfold({place}, {width}, {kwargs['stride']})"
         return self.permuted(text, own, axes_of(call.result[0]))
 
     def op_cumsum(self, call: Call) -> str:

@@ -23,6 +23,7 @@ from rfnb.netdict.build import NetNode, run_node
 from rfnb.netdict.holder import LossHolder, holders_of, penalties_of, reduced
 from rfnb.netdict.layer import LAYERS, Layer
 from rfnb.netdict.loops.run import RecRun
+from rfnb.netdict.network import Network
 from rfnb.netdict.own_layers import OwnLayer
 from rfnb.nn.cells.cell import RecCell
 from rfnb.ops.mask import get_size_tensor
@@ -121,7 +122,7 @@ class Tracer(Listener):
         return result
 
     def call_module(
-        self, module: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, module: object, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Calls a layer, whose ops belong to it, or a cell, which is a line of its own."""
         if isinstance(module, RecCell) and not self.busy:
@@ -161,14 +162,14 @@ class Tracer(Listener):
         self.lines.append(call)
         return call
 
-    def give(self, x: Any) -> None:
+    def give(self, x: object) -> None:
         """From here on, a tensor is one that lines gave."""
         if isinstance(x, Tensor):
             self.known.setdefault(id(x), x)
             if not isinstance(x, Pending):
                 self.by_raw.setdefault(raw_of(x), x)
 
-    def origin(self, x: Any) -> Any:
+    def origin(self, x: object) -> Any:
         """The tensor that a line gave; a copy of it, as names in loops make them, is the same."""
         if not isinstance(x, Tensor) or isinstance(x, Parameter) or id(x) in self.known:
             return x
@@ -237,7 +238,7 @@ class TracedLoop:
             return value
         return lambda *args, **kwargs: self._added(name, args, kwargs)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self._loop, name, value)
 
     def _added(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -255,7 +256,7 @@ class TracedLoop:
         self._block.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> Any:
+    def __exit__(self, *error: object) -> Any:
         self._block.__exit__(*error)
         with self._tracer.quiet():
             stop = self._loop.__exit__(*error)
@@ -271,7 +272,7 @@ class TracedObject:
     Attributes: what it is; the loop or choice that stands before the dot, and what stands after it; the tracer.
     """
 
-    def __init__(self, value: Any, owner: Any, prefix: str, tracer: Tracer):
+    def __init__(self, value: Any, owner: object, prefix: str, tracer: Tracer):
         self._value, self._owner, self._prefix, self._tracer = value, owner, prefix, tracer
 
     def __getattr__(self, name: str) -> Any:
@@ -300,7 +301,7 @@ class TracedStates:
         self._tracer.add("get", name, None, (), {}, value, loop=self._loop)
         return value
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         self._tracer.add("set", name, None, (value,), {}, None, loop=self._loop)
         self._loop.state[name] = value
 
@@ -326,16 +327,16 @@ class TracedRun(RecRun):
         return y
 
 
-def _is_a(layer: Any, *names: str) -> bool:
+def _is_a(layer: object, *names: str) -> bool:
     """Whether a layer is of one of these classes of net dicts; none is of a class whose file was not imported."""
     return isinstance(layer, tuple(LAYERS[name] for name in names if name in LAYERS))
 
 
-def trace_of(net: Any, batch: Mapping[str, Any], *, train: bool) -> Trace:
+def trace_of(net: Network, batch: Mapping[str, Any], *, train: bool) -> Trace:
     """What a call of a net does with a batch, and its losses."""
     tensors = net.extern_data.tensors(batch)
     trace = Trace(tensors, Dim(1).serial)
-    trace.cells = {id(layer.cell.cell): layer.cell for layer in net.modules() if _is_a(layer, "rec")}
+    trace.cells = {id(x.cell): x for x in (vars(layer)["cell"] for layer in net.modules() if _is_a(layer, "rec"))}
     tracer = Tracer(trace)
     run = type("TracedRun", (TracedRun,), {"tracer": tracer})
     values = {f"data:{key}": x for key, x in tensors.items()}
@@ -365,7 +366,7 @@ def without_dropout(trace: Trace) -> Trace:
     """The trace with the arguments of dropout in the place of its results, as in evaluation."""
     instead: dict[int, Any] = {}
 
-    def origin(x: Any) -> Any:
+    def origin(x: object) -> Any:
         while id(x) in instead:
             x = instead[id(x)]
         return x
@@ -388,7 +389,7 @@ def without_dropout(trace: Trace) -> Trace:
     return replace(trace, calls=calls, outputs=outputs, losses=losses, named=named)
 
 
-def constraints_in(net: Any, tracer: Tracer) -> Tensor | None:
+def constraints_in(net: Network, tracer: Tracer) -> Tensor | None:
     """The sum of the constraints, where all parameters with one factor are a line."""
     by_factor: dict[float, list[Tensor]] = {}
     terms: list[Tensor] = []

@@ -53,7 +53,7 @@ class Own:
         return arrays[0].like(result, [*order, *(dim for dim in result.dims if dim not in order)])
 
 
-def _tensor(given: Any) -> Any:
+def _tensor(given: object) -> Any:
     return given.whole() if isinstance(given, Array) else _SourceOfTensors(given) if callable(given) else given
 
 
@@ -68,7 +68,7 @@ class _SourceOfTensors:
         return _tensor(self.function(*args, **kwargs))
 
 
-def with_own(given: Any, functions: Mapping[str, Own]) -> Any:
+def with_own(given: object, functions: Mapping[str, Own]) -> Any:
     """A net dict with the given functions in place of those of the config that have their names."""
     if isinstance(given, dict):
         entries = {key: with_own(entry, functions) for key, entry in given.items()}
@@ -127,7 +127,7 @@ class Computation:
             common[place:place] = new
 
         def source(
-            i: int = 0, auto_convert: bool = True, enforce_batch_major: bool = False, as_data: bool = False, **_: Any
+            i: int = 0, auto_convert: bool = True, enforce_batch_major: bool = False, as_data: bool = False, **_: object
         ) -> Array:
             axes_of_source = list(orders[i])
             axes: Sequence[Dim | None] = axes_of_source

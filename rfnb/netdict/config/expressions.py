@@ -86,7 +86,7 @@ class Expressions:
             return Unknown(f"{self.starred}.{name}")
         raise NameError(f"the name {name} is not defined")
 
-    def attribute(self, owner: Any, name: str) -> Any:
+    def attribute(self, owner: object, name: str) -> Any:
         """The attribute of a value, if a config may read it."""
         if isinstance(owner, Unknown):
             return owner.members[name] if name in owner.members else Unknown(f"{owner.name}.{name}")
@@ -136,7 +136,7 @@ class Expressions:
             raise AttributeError(f"a config may not read the attribute {name} of {kind}")
         return method
 
-    def _bound(self, found: Any, owner: Instance | None, kind: Class) -> Any:
+    def _bound(self, found: object, owner: Instance | None, kind: Class) -> Any:
         """What a class has under a name, as its object (or itself, if the owner is None) gives it."""
         if not isinstance(found, Decorated):
             return found if owner is None or not isinstance(found, Function) else Bound(found, owner)
@@ -144,7 +144,7 @@ class Expressions:
             return Bound(found.function, kind)
         return found.function(owner) if found.kind == "property" and owner is not None else found.function
 
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call."""
         if isinstance(function, Instance):
             function = self.attribute(function, "__call__")
@@ -232,7 +232,7 @@ class Expressions:
     def _BinOp(self, node: ast.BinOp, frame: Frame) -> Any:
         return self.binary(node.op, self.value(node.left, frame), self.value(node.right, frame))
 
-    def binary(self, op: ast.operator, a: Any, b: Any) -> Any:
+    def binary(self, op: ast.operator, a: object, b: object) -> Any:
         """The result of an operator."""
         writes = isinstance(a, str | bytes) and isinstance(op, ast.Mod)
         if isinstance(a, Unknown) or (isinstance(b, Unknown) and not writes):
@@ -463,14 +463,14 @@ class Expressions:
                 at = at.parent
         return frame.names
 
-    def raised(self, value: Any) -> Exception:
+    def raised(self, value: object) -> Exception:
         """What a `raise` statement raises."""
         if isinstance(value, type) and issubclass(value, Exception):
             return value()
         return value if isinstance(value, Exception) else ConfigRaised(value)
 
 
-def _of_base(owner: Instance, base: Any, name: str) -> Any:
+def _of_base(owner: Instance, base: object, name: str) -> Any:
     """A method that `super()` finds in a base that is not a class of the config: those of dict are known."""
     if not isinstance(owner, DictInstance):
         return (lambda *_, **__: None) if base is object else Unknown(f"{base!r}.{name}")

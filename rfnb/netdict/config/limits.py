@@ -102,7 +102,7 @@ class Limits:
                 waiting += [entry for entry in entries if isinstance(entry, NESTED)]
         return count
 
-    def before(self, op: str, a: Any, b: Any) -> None:
+    def before(self, op: str, a: object, b: object) -> None:
         """Refuses an operation whose result would be too large."""
         if op == "Mult":
             for sequence, count in ((a, b), (b, a)):

@@ -78,7 +78,7 @@ VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 class Formatter(string.Formatter):
     """`str.format`, which reads attributes only as a config may."""
 
-    def __init__(self, attribute: Callable[[Any, str], Any], limits: Limits):
+    def __init__(self, attribute: Callable[[Any, str], object], limits: Limits):
         self._attribute, self._limits = attribute, limits
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
@@ -89,29 +89,29 @@ class Formatter(string.Formatter):
             value = self._attribute(value, name) if is_attribute else value[name]
         return value, first
 
-    def format_field(self, value: Any, format_spec: str) -> str:
+    def format_field(self, value: object, format_spec: str) -> str:
         """The text of a value."""
         self._limits.format(format_spec)
         self._limits.weigh(value)
         return self._limits.made(format(value, format_spec) if not format_spec or not opaque(value) else repr(value))
 
 
-def opaque(value: Any) -> bool:
+def opaque(value: object) -> bool:
     """Whether a value is only known by name."""
     return isinstance(value, Unknown)
 
 
-def opaque_inside(*values: Any) -> bool:
+def opaque_inside(*values: object) -> bool:
     """Whether a value, or an entry of one, is only known by name."""
     return any(map(opaque, _entries(values)))
 
 
-def unknown_of(*values: Any) -> Unknown:
+def unknown_of(*values: object) -> Unknown:
     """What an operation with opaque values gives: the first of them."""
     return next(filter(opaque, _entries(values)))
 
 
-def _entries(values: Sequence[Any]) -> Iterator[Any]:
+def _entries(values: Sequence[object]) -> Iterator[Any]:
     for value in values:
         for entry in value.values() if isinstance(value, dict) else [value]:
             yield from entry if isinstance(entry, list | tuple) else [entry]
@@ -120,7 +120,7 @@ def _entries(values: Sequence[Any]) -> Iterator[Any]:
 class Builtins:
     """The functions of `__builtins__`, as far as a config may call them."""
 
-    def __init__(self, limits: Limits, attribute: Callable[[Any, str], Any]):
+    def __init__(self, limits: Limits, attribute: Callable[[Any, str], object]):
         self.limits, self.attribute = limits, attribute
         self.formatter = Formatter(attribute, limits)
 
@@ -170,7 +170,7 @@ class Builtins:
             return self.limits.made(args[0].special("__str__"))
         return self.limits.made(kind(*args, **kwargs))
 
-    def method(self, owner: Any, name: str) -> Any:
+    def method(self, owner: object, name: str) -> Any:
         """The bound method of a value of Python's types; None if a config may not call it."""
         kind: Any = owner if isinstance(owner, type) else type(owner)
         for base, names in METHODS.items():
@@ -215,7 +215,7 @@ class Builtins:
         result: Any = getattr(owner, name)(*args, **kwargs)
         return [*result] if type(result) in VIEWS else limits.made(result)
 
-    def _over(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _over(self, function: Callable[..., object]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             self.limits.weigh(*args)
@@ -229,28 +229,28 @@ class Builtins:
 
         return call
 
-    def _enumerate(self, values: Iterable[Any], start: int = 0) -> list[Any]:
+    def _enumerate(self, values: Iterable[object], start: int = 0) -> list[Any]:
         return list(enumerate(self.limits.entries_of(values), start))
 
-    def _filter(self, function: Any, values: Iterable[Any]) -> list[Any]:
+    def _filter(self, function: Any, values: Iterable[object]) -> list[Any]:
         return [value for value in self.limits.entries_of(values) if (function(value) if function else value)]
 
-    def _map(self, function: Any, *several: Iterable[Any]) -> list[Any]:
+    def _map(self, function: Any, *several: Iterable[object]) -> list[Any]:
         return list(map(function, *map(self.limits.entries_of, several)))
 
-    def _reversed(self, values: Iterable[Any]) -> list[Any]:
+    def _reversed(self, values: Iterable[object]) -> list[Any]:
         return self.limits.entries_of(values)[::-1]
 
-    def _zip(self, *several: Iterable[Any]) -> list[Any]:
+    def _zip(self, *several: Iterable[object]) -> list[Any]:
         return list(zip(*map(self.limits.entries_of, several), strict=False))
 
-    def _reduce(self, function: Any, values: Iterable[Any], *initial: Any) -> Any:
+    def _reduce(self, function: Any, values: Iterable[object], *initial: Any) -> Any:
         return functools.reduce(function, self.limits.entries_of(values), *initial)
 
     def _len(self, value: Any) -> int:
         return value.special("__len__") if isinstance(value, Instance) and value.has("__len__") else len(value)
 
-    def _repr(self, value: Any) -> str:
+    def _repr(self, value: object) -> str:
         self.limits.weigh(value)
         return self.limits.made(repr(value))
 
@@ -258,15 +258,15 @@ class Builtins:
         self.limits.before("Pow", a, b)
         return pow(a, b, *rest)
 
-    def _format(self, value: Any, spec: str = "") -> str:
+    def _format(self, value: object, spec: str = "") -> str:
         return self.formatter.format_field(value, spec)
 
-    def _type(self, value: Any) -> Any:
+    def _type(self, value: object) -> Any:
         if isinstance(value, Instance):
             return value.kind
         return type(value) if type(value) in (*TYPES, type(None)) else Unknown(f"type of {value!r}")
 
-    def _getattr(self, owner: Any, name: str, *default: Any) -> Any:
+    def _getattr(self, owner: object, name: str, *default: object) -> Any:
         try:
             return self.attribute(owner, name)
         except AttributeError:
@@ -274,7 +274,7 @@ class Builtins:
                 return default[0]
             raise
 
-    def _hasattr(self, owner: Any, name: str) -> bool:
+    def _hasattr(self, owner: object, name: str) -> bool:
         try:
             self.attribute(owner, name)
         except AttributeError:
@@ -282,7 +282,7 @@ class Builtins:
         return True
 
 
-def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
+def _of_known(function: Callable[..., object]) -> Callable[..., Any]:
     """A function whose result is unknown if one of its arguments is."""
     name = function.__name__.strip("_")
     return lambda *args, **kwargs: Unknown(f"{name}()") if any(map(opaque, args)) else function(*args, **kwargs)
@@ -300,13 +300,13 @@ def _is_instance(value: Any, kinds: Any) -> Any:
     )
 
 
-def _setattr(owner: Any, name: str, value: Any) -> None:
+def _setattr(owner: object, name: str, value: object) -> None:
     if not isinstance(owner, Instance):
         raise ConfigError("setattr: only objects of the config's own classes can be changed", got=repr(owner))
     owner.names[name] = value
 
 
-def _dataclass(kind: Any = None, **options: Any) -> Any:
+def _dataclass(kind: object = None, **options: object) -> Any:
     return kind if kind is not None else lambda kind: kind
 
 
@@ -326,7 +326,7 @@ def _literal(limits: Limits) -> Callable[[str], Any]:
 
 
 def _refused(name: str) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         raise ConfigError(
             f"{name}: a config is read, not run", hint="rf.read_config(path, execute=True), for files of one's own"
         )
@@ -354,7 +354,7 @@ class _DimClass(ConfigModule):
     """The class of dims, which a config may also call by its older name."""
 
     def __call__(
-        self, dimension: Any = None, kind: Any = None, description: Any = None, name: Any = None, **_: Any
+        self, dimension: Any = None, kind: Any = None, description: Any = None, name: Any = None, **_: object
     ) -> Dim:
         """A new dim. Where it was made, and whether it is for a batch only, changes nothing."""
         size = dimension if isinstance(dimension, int) else None
@@ -393,10 +393,10 @@ class ConfigOptions:
     def __repr__(self) -> str:
         return "<config>"
 
-    def _get(self, key: str, default: Any = None, *_: Any, **__: Any) -> Any:
+    def _get(self, key: str, default: object = None, *_: object, **__: object) -> Any:
         return self.given.get(key, self.values.get(key, default))
 
-    def _set(self, key: str, value: Any) -> None:
+    def _set(self, key: str, value: object) -> None:
         self.values[key] = value
 
     def _update(self, values: dict[str, Any]) -> None:
@@ -405,18 +405,18 @@ class ConfigOptions:
     def _has(self, key: str) -> bool:
         return key in self.given or key in self.values
 
-    def _value(self, key: str, default: Any = None, index: int | None = None, list_join_str: str = ",") -> Any:
+    def _value(self, key: str, default: object = None, index: int | None = None, list_join_str: str = ",") -> Any:
         value = self._get(key, default)
         if isinstance(value, list | tuple):
             return value[index] if index is not None else list_join_str.join(map(str, value))
         return value if value is None or isinstance(value, str) else str(value)
 
-    def _list(self, key: str, default: Any = None) -> Any:
+    def _list(self, key: str, default: object = None) -> Any:
         value = self._get(key, default)
         return value if isinstance(value, list | tuple) else [] if value is None else [value]
 
-    def _typed(self, kind: Callable[[Any], Any]) -> Callable[..., Any]:
-        def read(key: str, default: Any = None, *_: Any) -> Any:
+    def _typed(self, kind: Callable[[Any], object]) -> Callable[..., Any]:
+        def read(key: str, default: object = None, *_: object) -> Any:
             value = self._get(key, default)
             value = value[0] if isinstance(value, list | tuple) and value else value
             return value if value is None or isinstance(value, Unknown) else kind(value)
@@ -424,20 +424,20 @@ class ConfigOptions:
         return read
 
 
-def _bool(value: Any) -> bool:
+def _bool(value: object) -> bool:
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
     return words.get(value.lower(), bool(value)) if isinstance(value, str) else bool(value)
 
 
 def _copied(limits: Limits) -> Callable[[Any], Any]:
-    def deep(value: Any) -> Any:
+    def deep(value: object) -> Any:
         limits.spend(_count(value, limits))
         return copy.deepcopy(value)
 
     return deep
 
 
-def _count(value: Any, limits: Limits) -> int:
+def _count(value: object, limits: Limits) -> int:
     """The number of entries of nested data."""
     waiting, visited, count = [value], set[int](), 0
     while waiting:
@@ -454,10 +454,10 @@ def _count(value: Any, limits: Limits) -> int:
 def _numpy(limits: Limits) -> dict[str, Any]:
     """Functions of numpy on numbers, and on arrays of them."""
 
-    def array(x: Any, *_: Any, **__: Any) -> Any:
+    def array(x: object, *_: object, **__: object) -> Any:
         return NumberList(array(entry) for entry in limits.entries_of(x)) if isinstance(x, list | tuple) else x
 
-    def linspace(start: float, stop: float, num: int = 50, **options: Any) -> NumberList:
+    def linspace(start: float, stop: float, num: int = 50, **options: object) -> NumberList:
         limits.spend(int(num))
         return NumberList(np.linspace(float(start), float(stop), int(num)).tolist())
 
@@ -467,7 +467,7 @@ def _numpy(limits: Limits) -> dict[str, Any]:
         return NumberList(np.arange(*args).tolist())
 
     def filled(value: float) -> Callable[..., Any]:
-        def make(shape: Any, *_: Any, **__: Any) -> Any:
+        def make(shape: Any, *_: object, **__: object) -> Any:
             sizes = [shape] if isinstance(shape, int) else list(shape)
             limits.spend(math.prod(sizes))
             return array(np.full(sizes, value).tolist())
@@ -497,14 +497,14 @@ def _numpy(limits: Limits) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(x: Any, *more: Any, **_: Any) -> Any:
+def _elementwise(function: Callable[..., object]) -> Callable[..., Any]:
+    def call(x: object, *more: object, **_: object) -> Any:
         return NumberList(call(entry, *more) for entry in x) if isinstance(x, NumberList) else function(x, *more)
 
     return call
 
 
-def _over(limits: Limits, function: Callable[..., Any]) -> Callable[..., Any]:
+def _over(limits: Limits, function: Callable[..., object]) -> Callable[..., Any]:
     return lambda x, *_, **__: function(limits.entries_of(x))
 
 
@@ -525,7 +525,7 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
     paths |= {name: lambda text: text for name in ("abspath", "realpath", "expanduser", "expandvars")}
     path_module = ConfigModule("os.path", {**paths, "sep": "/"})
 
-    def getenv(name: str, default: Any = None) -> Any:
+    def getenv(name: str, default: object = None) -> Any:
         return default
 
     environ = Unknown("os.environ", {"get": getenv, "setdefault": getenv, "pop": getenv})

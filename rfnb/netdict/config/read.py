@@ -50,7 +50,7 @@ class Config:
     def __contains__(self, name: str) -> bool:
         return name in self.values
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """A value, or the default."""
         return self.values.get(name, default)
 

@@ -38,7 +38,7 @@ from rfnb.ops.shape import expand_dim, merge_dims, reshape, squeeze
 from rfnb.ops.slice import cumsum, pad
 
 
-def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: Any) -> Any:
+def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> Any:
     """As often as the condition holds; without numbers, once."""
     variables = tuple(loop_vars)
     while (holds := truth(cond(*variables))) is not False:
@@ -50,7 +50,7 @@ def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: Any) -> Any:
 
 
 def _cond(
-    pred: Any, true_fn: Any = None, false_fn: Any = None, name: Any = None, fn1: Any = None, fn2: Any = None
+    pred: Any, true_fn: Any = None, false_fn: Any = None, name: object = None, fn1: Any = None, fn2: Any = None
 ) -> Any:
     """The side that the condition chooses; without numbers, both are computed."""
     holds = truth(pred)
@@ -58,14 +58,14 @@ def _cond(
     return (true_fn or fn1)() if holds is not False else other
 
 
-def _concat(values: Any, axis: Any, name: Any = None) -> Any:
+def _concat(values: Any, axis: Any, name: object = None) -> Any:
     """Tensors one behind the other along an axis; shapes one behind the other."""
     if not any(isinstance(x, Array) and x.axes for x in values):
         return [entry for x in values for entry in (x if isinstance(x, list | tuple) else [x])]
     return concat_arrays(values, whole_number(axis))
 
 
-def _stack(values: Any, axis: int = 0, name: Any = None) -> Any:
+def _stack(values: Any, axis: int = 0, name: object = None) -> Any:
     if not any(isinstance(x, Array) and x.axes for x in values):
         return list(values)
     first = next(x for x in values if isinstance(x, Array))
@@ -77,14 +77,14 @@ def _expanded(x: Array, at: int) -> Array:
     return x.like(x.x, [*x.axes[:at], None, *x.axes[at:]])
 
 
-def _unstack(value: Any, num: Any = None, axis: int = 0, name: Any = None) -> list[Any]:
+def _unstack(value: Any, num: Any = None, axis: int = 0, name: object = None) -> list[Any]:
     if isinstance(value, list | tuple):
         return list(value)
     at = value.at(axis)
     return [value[(*[slice(None)] * at, i)] for i in range(num or value.size(value.axes[at]))]
 
 
-def _top_k(input: Array, k: Any = 1, sorted: bool = True, name: Any = None) -> tuple[Array, Array]:
+def _top_k(input: Array, k: object = 1, sorted: bool = True, name: object = None) -> tuple[Array, Array]:
     """The largest entries along the last axis, and their positions. Frames after an end are among them."""
     axis, x = input.axes[-1], input.x
     if axis is None:
@@ -99,7 +99,7 @@ def _top_k(input: Array, k: Any = 1, sorted: bool = True, name: Any = None) -> t
     return input.like(values, axes), input.like(plain(positions), axes)  # type: ignore[arg-type]
 
 
-def _sequence_mask(lengths: Array, maxlen: Any = None, dtype: str = "bool", name: Any = None) -> Array:
+def _sequence_mask(lengths: Array, maxlen: object = None, dtype: str = "bool", name: object = None) -> Array:
     """Which frames are before the end of their sequence. {batch} → {batch, frames}"""
     if maxlen is None and lengths.counted is not None:
         maxlen = AxisLength(0, lengths.counted)
@@ -114,7 +114,7 @@ def _sequence_mask(lengths: Array, maxlen: Any = None, dtype: str = "bool", name
     return mask if dtype == "bool" else cast_to(mask, dtype)
 
 
-def _broadcast_to(x: Array, shape: Any, name: Any = None) -> Array:
+def _broadcast_to(x: Array, shape: object, name: object = None) -> Array:
     """The tensor with this shape: axes of size 1 are repeated."""
     axes, _ = of_shape(shape)
     old = [*[None] * (len(axes) - len(x.axes)), *x.axes]
@@ -127,7 +127,7 @@ def _broadcast_to(x: Array, shape: Any, name: Any = None) -> Array:
     return x.like(y, axes)
 
 
-def _tile(x: Array, multiples: Sequence[Any], name: Any = None) -> Array:
+def _tile(x: Array, multiples: Sequence[object], name: object = None) -> Array:
     """The tensor several times along its axes."""
     for at, number in enumerate(multiples):
         dim = x.axes[at]
@@ -138,7 +138,7 @@ def _tile(x: Array, multiples: Sequence[Any], name: Any = None) -> Array:
     return x
 
 
-def _reshape(tensor: Any, shape: Any, name: Any = None) -> Array:
+def _reshape(tensor: Any, shape: Any, name: object = None) -> Array:
     """The entries in the same order with other axes: axes stay, are merged, or are split."""
     x = tensor
     sizes = [
@@ -225,7 +225,7 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
 
 
 def _pad(
-    tensor: Array, paddings: Any, mode: str = "CONSTANT", name: Any = None, constant_values: Any = 0
+    tensor: Array, paddings: Any, mode: str = "CONSTANT", name: object = None, constant_values: Any = 0
 ) -> Array:  # fmt: skip
     """Numbers before and after the entries along axes; those after a sequence stand behind its end."""
     if mode.upper() != "CONSTANT":
@@ -245,7 +245,12 @@ def _pad(
 
 
 def _gather(
-    params: Array, indices: Any, validate_indices: Any = None, axis: Any = None, batch_dims: int = 0, name: Any = None
+    params: Array,
+    indices: Any,
+    validate_indices: object = None,
+    axis: Any = None,
+    batch_dims: int = 0,
+    name: object = None,
 ) -> Array:
     """The entries at positions along an axis; the first `batch_dims` axes of both are the same."""
     at = params.at(batch_dims if axis is None else whole_number(axis))
@@ -261,7 +266,7 @@ def _gather(
     return params.like(y, [*before, *new, *params.axes[at + 1 :]])
 
 
-def _einsum(equation: str, *inputs: Any, name: Any = None) -> Array:
+def _einsum(equation: str, *inputs: Any, name: object = None) -> Array:
     """Products of tensors whose axes have letters, summed over the letters that the result does not have."""
     given, _, wanted = equation.replace(" ", "").partition("->")
     terms = given.split(",")
@@ -291,7 +296,7 @@ def _einsum(equation: str, *inputs: Any, name: Any = None) -> Array:
     return inputs[0].like(y, [dims.get(letter) for letter in wanted])
 
 
-def _reverse(tensor: Array, axis: Any, name: Any = None) -> Array:
+def _reverse(tensor: Array, axis: Any, name: object = None) -> Array:
     """The entries along axes of a fixed size in the opposite order."""
     for place in [axis] if isinstance(axis, int) else axis:
         at = tensor.at(whole_number(place))
@@ -302,7 +307,7 @@ def _reverse(tensor: Array, axis: Any, name: Any = None) -> Array:
     return tensor
 
 
-def _roll(input: Array, shift: Any, axis: int, name: Any = None) -> Array:
+def _roll(input: Array, shift: object, axis: int, name: object = None) -> Array:
     """The entries along an axis of a fixed size, moved in a circle."""
     at, dim = input.at(axis), input.axes[input.at(axis)]
     if dim is None:
@@ -314,7 +319,7 @@ def _roll(input: Array, shift: Any, axis: int, name: Any = None) -> Array:
     return concat_arrays([input[(*before, slice(begin, None))], input[(*before, slice(None, begin))]], at)
 
 
-def _cumsum(x: Array, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: Any = None) -> Array:
+def _cumsum(x: Array, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: object = None) -> Array:
     """The sum of each entry and those before it along an axis."""
     dim = x.axes[x.at(axis)]
     if reverse:
@@ -332,7 +337,7 @@ def _another(dim: Dim, taken: Iterable[Dim], x: Array) -> Dim:
     return x.pool.static(dim.dimension, [*taken, *x.x.dims])
 
 
-def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False, **_: Any) -> Array:
+def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False, **_: object) -> Array:
     """The product of the last two axes, for all others."""
     batch = "abcdefgh"[: max(len(a.axes), len(b.axes)) - 2]
     names = [batch[len(batch) + 2 - len(x.axes) :] for x in (a, b)]
@@ -340,14 +345,14 @@ def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = F
     return _einsum(f"{names[0]}{first},{names[1]}{second}->{batch}mk", a, b)
 
 
-def _map_fn(fn: Any, elems: Any, *_: Any, **__: Any) -> Any:
+def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> Any:
     """The function for each entry along the first axis: for all at once, as it does not see that axis."""
     arrays = list(elems) if isinstance(elems, list | tuple) else [elems]
     axis = arrays[0].axes[0]
     inner = [x.like(x.x, x.axes[1:]) for x in arrays]
     result = fn(inner[0] if arrays[0] is elems else type(elems)(inner))
 
-    def outer(y: Any) -> Array:
+    def outer(y: object) -> Array:
         if not isinstance(y, Array):
             y = Array(
                 full(dims=[], fill_value=y, dtype="float32" if isinstance(y, float) else "int32"), [], inner[0].pool
@@ -358,7 +363,7 @@ def _map_fn(fn: Any, elems: Any, *_: Any, **__: Any) -> Any:
     return type(result)(map(outer, result)) if isinstance(result, list | tuple) else outer(result)
 
 
-def _dropout(x: Array, keep_prob: Any = None, noise_shape: Any = None, seed: Any = None, name: Any = None,
+def _dropout(x: Array, keep_prob: Any = None, noise_shape: Any = None, seed: Any = None, name: object = None,
              rate: Any = None) -> Array:  # fmt: skip
     drops = rate if rate is not None else 1.0 - (1.0 if keep_prob is None else keep_prob)
     kept = None if noise_shape is None else [size == 1 for size in noise_shape]
@@ -366,7 +371,7 @@ def _dropout(x: Array, keep_prob: Any = None, noise_shape: Any = None, seed: Any
     return x.like(dropout(x.x, drops, axis=dims, on_forward=True))
 
 
-def network_of(options: Any) -> ConfigModule:
+def network_of(options: object) -> ConfigModule:
     """The object `network` or `self.network`, as far as functions of configs use it."""
     train = bool(get_run_ctx().train_flag)
     network = ConfigModule(

@@ -236,7 +236,7 @@ class Array:
         raise TypeError("a tensor is neither true nor false; use tf.where")
 
 
-def together(*given: Any) -> tuple[list[object], tuple[Dim | None, ...], NetworkDims | None]:
+def together(*given: object) -> tuple[list[object], tuple[Dim | None, ...], NetworkDims | None]:
     """The tensors with the same dims for axes at the same place; numbers stay. And the axes of the result.
 
     Raises TypeError if one is neither a tensor nor a number, or if sizes at one place differ.
@@ -292,7 +292,7 @@ def plain(x: Tensor) -> Tensor:
 def elementwise(op: Callable[..., Tensor]) -> Callable[..., object]:
     """An op on tensors with named dims as one on arrays and numbers."""
 
-    def call(*given: Any) -> Any:
+    def call(*given: object) -> Any:
         tensors, axes, pool = together(*given)
         assert pool is not None
         return Array(op(*tensors), axes, pool)
@@ -313,7 +313,7 @@ def binary(kind: str) -> Callable[..., Any]:
     builtins: Any = {"maximum": max, "minimum": min}
     numbers = builtins.get(kind) or getattr(operator, names.get(kind, ""), operator.sub)
 
-    def call(a: Any, b: Any) -> Any:
+    def call(a: object, b: object) -> Any:
         return apply(a, b) if isinstance(a, Array) or isinstance(b, Array) else numbers(a, b)
 
     return call
@@ -331,7 +331,7 @@ DTYPES = {name: name for name in "float16 float32 float64 int8 int16 int32 int64
 
 
 def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | None = None) -> Callable[..., Any]:
-    def call(x: Any, name: Any = None, **_: Any) -> Any:
+    def call(x: object, name: object = None, **_: object) -> Any:
         if isinstance(x, Array):
             return x.like(op(plain(x.x)))
         if of_number is None or not isinstance(x, Number):
@@ -345,7 +345,7 @@ def _reduction(mode: str) -> Callable[..., Any]:
     reduce = getattr(reductions, f"reduce_{mode}")
 
     def call(
-        x: Any, axis: Any = None, keepdims: bool = False, name: Any = None, reduction_indices: Any = None,
+        x: Any, axis: Any = None, keepdims: bool = False, name: object = None, reduction_indices: Any = None,
         keep_dims: bool = False, output_type: Any = None, dimension: Any = None,
     ) -> Any:  # fmt: skip
         if isinstance(x, Number):
@@ -368,7 +368,7 @@ def _reduction(mode: str) -> Callable[..., Any]:
 
 
 def _over_axis(op: Callable[..., Tensor]) -> Callable[..., Any]:
-    def call(x: Array, axis: int = -1, name: Any = None, dim: int | None = None) -> Array:
+    def call(x: Array, axis: int = -1, name: object = None, dim: int | None = None) -> Array:
         over = x.axes[x.at(axis if dim is None else dim)]
         return x.like(op(x.x, axis=over, use_mask=without_padding(x.x, [over] if over is not None else [])))
 
@@ -384,14 +384,14 @@ def whole_number(given: Any) -> int:
     return ANY_NUMBER if given.x.device == "meta" else int(given.x.item())
 
 
-def truth(given: Any) -> bool | None:
+def truth(given: object) -> bool | None:
     """Whether a condition holds; None while there are no numbers."""
     if not isinstance(given, Array):
         return bool(given)
     return None if given.x.device == "meta" else bool(whole_number(given))
 
 
-def _where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
+def _where(condition: object, x: object = None, y: object = None, name: object = None) -> Any:
     """Entry by entry one of two values; a condition with one axis may choose rows."""
     if not isinstance(condition, Array):
         return x if condition else y
@@ -403,21 +403,21 @@ def _where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> An
     return elementwise(lambda c, a, b: math.where(c, a, b, allow_broadcast_all_sources=True))(condition, x, y)
 
 
-def cast_to(x: Any, dtype: str = "float32", name: Any = None) -> Any:
+def cast_to(x: Any, dtype: str = "float32", name: object = None) -> Any:
     """A tensor or number of another type."""
     if isinstance(x, Array):
         return x.like(math.cast(plain(x.x), dtype))
     return bool(x) if dtype == "bool" else float(x) if dtype.startswith("float") else int(x)
 
 
-def _expand_dims(x: Array, axis: int = -1, name: Any = None, dim: int | None = None) -> Array:
+def _expand_dims(x: Array, axis: int = -1, name: object = None, dim: int | None = None) -> Array:
     at = axis if dim is None else dim
     axes = list(x.axes)
     axes.insert(at if at >= 0 else len(axes) + 1 + at, None)
     return x.like(x.x, axes)
 
 
-def _squeeze(x: Array, axis: Any = None, name: Any = None, squeeze_dims: Any = None) -> Array:
+def _squeeze(x: Array, axis: Any = None, name: object = None, squeeze_dims: Any = None) -> Array:
     axes = axis if squeeze_dims is None else squeeze_dims
     single = [i for i, dim in enumerate(x.axes) if dim is None or dim.dimension == 1]
     at = single if axes is None else [x.at(number) for number in ([axes] if isinstance(axes, int) else axes)]
@@ -428,16 +428,16 @@ def _squeeze(x: Array, axis: Any = None, name: Any = None, squeeze_dims: Any = N
     return x.like(y, [dim for i, dim in enumerate(x.axes) if i not in at])
 
 
-def _transpose(x: Array, perm: Sequence[int] | None = None, name: Any = None) -> Array:
+def _transpose(x: Array, perm: Sequence[int] | None = None, name: object = None) -> Array:
     order = range(len(x.axes))[::-1] if perm is None else perm
     return x.like(x.x, [x.axes[i] for i in order])
 
 
-def _shape(x: Array, name: Any = None, out_type: Any = None) -> Shape:
+def _shape(x: Array, name: object = None, out_type: object = None) -> Shape:
     return Shape(AxisLength(x.size(dim), dim) for dim in x.axes)
 
 
-def _rank(x: Array, name: Any = None) -> int:
+def _rank(x: Array, name: object = None) -> int:
     return len(x.axes)
 
 
@@ -453,7 +453,9 @@ def concat_arrays(values: Sequence[Array], axis: int) -> Array:
     return like.like(concat(*parts, allow_broadcast=True, out_dim=new)[0], [*like.axes[:at], new, *like.axes[at + 1 :]])
 
 
-def _split(value: Array, num_or_size_splits: Any, axis: int = 0, num: Any = None, name: Any = None) -> list[Array]:
+def _split(
+    value: Array, num_or_size_splits: Any, axis: int = 0, num: object = None, name: object = None
+) -> list[Array]:
     at = value.at(axis)
     dim = value.axes[at]
     if dim is None or dim.dimension is None:
@@ -471,12 +473,14 @@ def _made(size: int, of: Array, at: int) -> Dim:
     return make(size, [dim for i, dim in enumerate(of.axes) if dim is not None and i != at])
 
 
-def _one_hot(x: Array, depth: int, name: Any = None, dtype: str = "float32", **_: Any) -> Array:
+def _one_hot(x: Array, depth: int, name: object = None, dtype: str = "float32", **_: object) -> Array:
     dim = x.pool.feature(depth, [dim for dim in x.axes if dim is not None])
     return x.like(math.cast(one_hot(set_sparse_dim(x.x, dim)), dtype), [*x.axes, dim])
 
 
-def _l2_normalize(x: Array, axis: Any = None, epsilon: float = 1e-12, name: Any = None, dim: Any = None) -> Array:
+def _l2_normalize(
+    x: Array, axis: object = None, epsilon: float = 1e-12, name: object = None, dim: object = None
+) -> Array:
     total = _reduction("sum")(binary("mul")(x, x), axis=axis if dim is None else dim, keepdims=True)
     normalized: Array = binary("mul")(x, _unary(math.rsqrt)(binary("maximum")(total, epsilon)))
     return normalized
@@ -493,13 +497,13 @@ def of_shape(shape: Any) -> tuple[list[Dim | None], list[Dim]]:
     return axes, [dim for dim in axes if dim is not None]
 
 
-def _filled(shape: Any, value: float, dtype: str = "float32", name: Any = None) -> Array:
+def _filled(shape: object, value: float, dtype: str = "float32", name: object = None) -> Array:
     axes, dims = of_shape(shape)
     return Array(full(dims=dims, fill_value=value, dtype=dtype), axes, POOL.get())
 
 
 def _uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: Any = None
+    shape: Any, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
     high = 1 if maxval is None else maxval
@@ -511,13 +515,13 @@ def _uniform(
 
 
 def _normal(
-    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: Any = None
+    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
     return Array(random_normal(dims, mean=mean, stddev=stddev, dtype=dtype, seed=seed), axes, POOL.get())
 
 
-def _range(start: Any, limit: Any = None, delta: int = 1, dtype: str = "int32", name: Any = None) -> Array:
+def _range(start: object, limit: object = None, delta: int = 1, dtype: str = "int32", name: object = None) -> Array:
     if limit is None:
         start, limit = 0, start
     if isinstance(start, int) and start == 0 and delta == 1:
@@ -572,7 +576,7 @@ def functions() -> dict[str, Any]:
 
 
 def _like(number: int) -> Callable[..., Any]:
-    def call(x: Any, dtype: Any = None, name: Any = None, optimize: bool = True) -> Any:
+    def call(x: Any, dtype: Any = None, name: object = None, optimize: bool = True) -> Any:
         if not isinstance(x, Array):
             return number
         make = zeros_like if number == 0 else ones_like
@@ -581,9 +585,9 @@ def _like(number: int) -> Callable[..., Any]:
     return call
 
 
-def _safe_log(x: Any, eps: float = 1e-20, name: Any = None) -> Any:
+def _safe_log(x: object, eps: float = 1e-20, name: object = None) -> Any:
     return _unary(lambda y: safe_log(y, eps), lambda y: numbers.log(max(y, eps)))(x)
 
 
-def _clipped(x: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None) -> Any:
+def _clipped(x: object, clip_value_min: object, clip_value_max: object, name: object = None) -> Any:
     return binary("minimum")(binary("maximum")(x, clip_value_min), clip_value_max)

@@ -7,23 +7,25 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import NetworkError
 from rfnb.netdict.axes import with_padding
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import input_first, keep_log
-from rfnb.netdict.layers.activations import LOGS, activation_of
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import LOGS, activation_of, initial_values
 from rfnb.netdict.options import REQUIRED, axis, layer, value
+from rfnb.netdict.resolve import required
 from rfnb.ops.grad import scaled_gradient_ext
 from rfnb.ops.math import cast
 from rfnb.ops.matmul import linear
 from rfnb.ops.shape import replace_dim, replace_dim_v2, set_feature_dim, set_sparse_dim
 
+N_OUT = '"n_out": …'
+"""What to write where the number of outputs is missing."""
+
 
 class Activated(Layer):
     """What a linear layer and an activation share: an activation, whose logarithm another layer may want."""
 
-    activation: Any = value(None)
+    activation: object = value(None)
     opts: dict[str, Any] | None = None
 
     def setup(self, *sources: Any, **inputs: Any) -> None:
@@ -42,8 +44,8 @@ class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_
     """activation(x·W + b). {…, in} → {…, n_out}; labels take a row of W."""
 
     with_bias: bool = value(True, bool)
-    forward_weights_init: Any = value("glorot_uniform")
-    bias_init: Any = value(0.0)
+    forward_weights_init: object = value("glorot_uniform")
+    bias_init: object = value(0.0)
     use_transposed_weights: bool = value(False, bool)
     W: Parameter
     b: Parameter
@@ -53,11 +55,8 @@ class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_
         given = self.spec.described.get("in_dim")  # it may be another axis than the features
         given = self.pool.of(given) if isinstance(given, Dim) else None
         in_dim = x.sparse_dim or (given if given in x.dims else x.feature_dim)
-        if in_dim is None or self.out_dim is None:
-            fault = "the source has no features" if in_dim is None else "the number of outputs is missing"
-            raise NetworkError(fault, got=x.describe_dims(), expected='"n_out": …' if in_dim is not None else None)
-        self.in_dim: Dim = in_dim
-        dims = [in_dim, self.out_dim]
+        self.in_dim = required(in_dim, "the source has no features", x.describe_dims())
+        dims = [self.in_dim, required(self.out_dim, "the number of outputs is missing", x.describe_dims(), N_OUT)]
         self.parameter(
             "W", dims[::-1] if self.use_transposed_weights else dims, initial_values(self.forward_weights_init)
         )
@@ -67,7 +66,6 @@ class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, in} → {…, out}"""
-        assert self.out_dim is not None
         weight: Tensor = self.W
         source, target = weight.dims[::-1] if self.use_transposed_weights else weight.dims
         if self.use_transposed_weights and self.in_dim is self.out_dim and source is self.in_dim:
@@ -92,7 +90,7 @@ class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_
 class Softmax(LinearLayer, layer_class="softmax"):
     """softmax(x·W + b). {…, in} → {…, n_out}"""
 
-    activation: Any = value("softmax")
+    activation: object = value("softmax")
 
 
 class Copy(Layer, layer_class=("copy", "dropout", "identity")):
@@ -133,14 +131,14 @@ class ScaledGrad(Layer, layer_class="scaled_grad"):
     Gradients of frames after the end of a sequence are shifted and counted too.
     """
 
-    scale: Any = layer(REQUIRED)
-    shift: Any = layer(None)
+    scale: object = layer(REQUIRED)
+    shift: object = layer(None)
     scale_shift_by_sum_over_axis: Dim | None = axis(None)
     clip_max_axis: Dim | None = axis(None)
 
     def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → the same"""
-        scale, shift = (inputs.get(name, getattr(self, name)) for name in ("scale", "shift"))
+        scale, shift = self.inputs_of(inputs).values()
         axes = {name: getattr(self, name) for name in ("scale_shift_by_sum_over_axis", "clip_max_axis")}
         padded: dict[Dim, Dim] = {}
         if not self.spec.batch_independent and (shift is not None or axes["clip_max_axis"] is not None):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.netdict.axes import without
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.options import REQUIRED, axis, value
 from rfnb.ops.concat import concat, split, stack
@@ -27,7 +27,7 @@ class Concat(Layer, layer_class="concat", joins=False):
     In time, the second source starts behind the longest sequence of the first: its padding stays in between.
     """
 
-    concat_axes: Any = value(REQUIRED, list)
+    concat_axes: Sequence[object] = value(REQUIRED, list)
     allow_broadcast: bool = value(False, bool)
 
     @classmethod
@@ -70,8 +70,8 @@ class Split(Layer, layer_class="split"):
 
     axis: Dim = axis("F")
     num_splits: int | None = value(None, Positive)
-    size_splits: Any = value(None, list, tuple)
-    out_dims: Any = value(None, list, tuple)
+    size_splits: Sequence[int] | None = value(None, list, tuple)
+    out_dims: Sequence[int | Dim] | None = value(None, list, tuple)
 
     def setup(self, x: Tensor) -> None:
         """The dims of the parts."""
@@ -81,9 +81,7 @@ class Split(Layer, layer_class="split"):
             if not self.num_splits or not self.axis.dimension or self.axis.dimension % self.num_splits:
                 raise NetworkError("split: the axis does not split into equal parts", got=x.describe_dims())
             sizes = [self.axis.dimension // self.num_splits] * self.num_splits
-        used_dims = [dim for dim in x.dims if dim is not self.axis]
-        make = self.pool.feature if self.is_feature else self.pool.static
-        self.part_dims = [make(size, used_dims) for size in sizes]
+        self.part_dims = [self.pool.axis(size, without(x, self.axis), feature=self.is_feature) for size in sizes]
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → the same"""
@@ -95,23 +93,19 @@ class Split(Layer, layer_class="split"):
         return x
 
 
-class Stack(Layer, layer_class="stack", joins=False):
+class Stack(Layer, layer_class="stack", joins=False, without_effect="axis"):
     """The sources along a new axis. {…}, {…} → {…, sources}"""
 
-    axis: Any = value(None)
     out_spatial_dim: Dim | None = value(None, Dim)
 
     def setup(self, *sources: Tensor) -> None:
         """The new axis."""
         self.new_dim = self.out_spatial_dim or self.pool.static(len(sources), sources[0].dims)
+        self.result_feature = sources[0].feature_dim
 
     def compute(self, *sources: Tensor) -> Tensor:
         """{…}, {…} → {…, sources}"""
         return stack(list(sources), out_dim=self.new_dim)[0]
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """That of the sources."""
-        return sources[0].feature_dim
 
 
 class TopK(Layer, layer_class="top_k"):
@@ -125,6 +119,7 @@ class TopK(Layer, layer_class="top_k"):
     def setup(self, x: Tensor) -> None:
         """The axis of the largest entries."""
         self.best = self.k_dim or self.pool.static(self.k, x.dims)
+        self.result_feature = None if x.feature_dim is self.axis else x.feature_dim
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, k}"""
@@ -133,7 +128,3 @@ class TopK(Layer, layer_class="top_k"):
         label = self.axis if self.axis.dimension is not None else None
         self.last.parts = {"indices": set_sparse_dim(cast(indices, "int32"), label)}
         return values
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """That of the source, unless it is the axis."""
-        return None if sources[0].feature_dim is self.axis else sources[0].feature_dim

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.tensor.arguments import Count, Positive
+from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims
+from rfnb.netdict.axes import NetworkDims, without
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layer_call import input_first, renamed, renaming
-from rfnb.netdict.layers.activations import activation_of
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import Activation, activation_of, initial_values
 from rfnb.netdict.options import REQUIRED, layer, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.conv import conv, make_conv_out_spatial_dims, pool, transposed_conv
@@ -32,8 +32,8 @@ from rfnb.ops.shape import expand_dim, replace_dim_v2, set_feature_dim, split_di
 class Spatial(Layer):
     """What layers share that give new spatial axes. new_dims: these, before `out_spatial_dims` stand in their place."""
 
-    out_spatial_dims: Any = value(None, list, tuple)
-    activation: Any = None
+    out_spatial_dims: Sequence[Dim] | None = value(None, list, tuple)
+    function: Activation
     new_dims: list[Dim]
 
     def with_given_dims(self, y: Tensor) -> Tensor:
@@ -46,23 +46,20 @@ class Spatial(Layer):
         """The result with its features, and activated."""
         y = self.with_given_dims(y) if self.out_spatial_dims else y
         y = y if y.sig.feature_dim is self.out_dim else set_feature_dim(y, self.out_dim)
-        return self.activated(activation_of(self.activation), y)
+        return self.activated(self.function, y)
 
     def names_of_dims(self) -> dict[Dim, str]:
         """name:conv:sI."""
         return {dim: f"{self.name}:conv:s{i}" for i, dim in enumerate(self.out_spatial_dims or self.new_dims)}
 
 
-class Sliding(Spatial):
+class Sliding(Spatial, without_effect="use_channel_first auto_use_channel_first use_time_mask"):
     """What convolution and pooling share: windows that slide over spatial axes."""
 
     padding: Any = value("same", str, int, list, tuple)
-    strides: Any = value(None, int, list, tuple)
-    dilation_rate: Any = value(1, int, list, tuple)
-    in_spatial_dims: Any = value(None, str, list, tuple, Dim)
-    use_channel_first: Any = value(None)
-    auto_use_channel_first: Any = value(None)
-    use_time_mask: Any = value(None)
+    strides: object = value(None, int, list, tuple)
+    dilation_rate: object = value(1, int, list, tuple)
+    in_spatial_dims: object = value(None, str, list, tuple, Dim)
 
     def slide(self, x: Tensor, sizes: Sequence[int]) -> None:
         """Sets the spatial dims, the new ones, and what slides over them."""
@@ -133,17 +130,18 @@ class Sliding(Spatial):
 class Conv(Sliding, layer_class="conv"):
     """Filters that slide over spatial axes. {…, spatial…, in} → {…, spatial'…, n_out}"""
 
-    filter_size: Any = value(REQUIRED, int, list, tuple)
+    filter_size: int | Sequence[int] = value(REQUIRED, int, list, tuple)
     groups: int = value(1, Positive)
-    activation: Any = value(None)
+    activation: object = value(None)
     with_bias: bool | None = value(None, bool)
     input_expand_dims: int = value(0, Count)
     input_add_feature_dim: bool = value(False, bool)
     input_split_feature_dim: int | None = value(None, Positive)
-    filter: Any = layer(None)
-    bias: Any = layer(None)
-    forward_weights_init: Any = value("glorot_uniform")
-    bias_init: Any = value(0.0)
+    filter: object = layer(None)
+    bias: Parameter | None = layer(None)
+    W: Parameter
+    forward_weights_init: object = value("glorot_uniform")
+    bias_init: object = value(0.0)
 
     def setup(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> None:
         """W {filter…, in / groups, out}, bias {out}, unless they are the outputs of layers."""
@@ -155,19 +153,16 @@ class Conv(Sliding, layer_class="conv"):
         assert x.feature_dim is not None
         sizes = [self.filter_size] if isinstance(self.filter_size, int) else list(self.filter_size)
         self.slide(x, sizes)
-        self.in_dim = x.feature_dim
-        local = NetworkDims()
-        widths: list[Dim] = []
-        for size in sizes:
-            widths.append(local.static(size, widths))
-        self.widths = widths
+        self.in_dim, self.function = x.feature_dim, activation_of(self.activation)
+        self.widths = NetworkDims().shape(sizes, feature=False)
         per_group = self.in_dim if self.groups == 1 else self.in_dim // self.groups
-        dims = [*widths, per_group, self.out_dim]
+        dims = [*self.widths, per_group, self.out_dim]
         self.of_filter = None if filter is None else renaming(filter, dims)
         self.of_bias = None if bias is None else renaming(bias, [self.out_dim])
         if filter is None:
             self.parameter("W", dims, initial_values(self.forward_weights_init))
         with_bias = holds("conv has a bias", self.spec.version) if self.with_bias is None else self.with_bias
+        self.bias = None
         if with_bias and bias is None:
             self.parameter("bias", [self.out_dim], initial_values(self.bias_init))
 
@@ -175,11 +170,8 @@ class Conv(Sliding, layer_class="conv"):
         """Sets the axes that the options add; gives the template with them, in the declared order."""
         feature = x.feature_dim
         assert feature is not None
-        order = [dim for dim in x.dims if dim is not feature]
-        self.ones: list[Dim] = []
-        for _ in range(self.input_expand_dims):
-            self.ones.append(self.pool.static(1, [*x.dims, *self.ones]))
-        order += self.ones
+        self.ones = self.pool.shape([1] * self.input_expand_dims, x.dims, feature=False)
+        order = [*without(x, feature), *self.ones]
         self.pieces: tuple[Dim, list[Dim]] | None = None
         if self.input_add_feature_dim:
             self.ones.append(self.pool.feature(1, [*x.dims, *self.ones]))
@@ -193,6 +185,7 @@ class Conv(Sliding, layer_class="conv"):
             self.pieces = feature, [spatial, self.pool.feature(size, [*order, spatial])]
             order, feature = [*order, spatial], self.pieces[1][1]
         self.source_feature = feature
+        self.adds_axes = feature is not x.feature_dim or bool(self.ones)
         return self._with_axes(x).copy_transpose([*order, feature])
 
     def _with_axes(self, x: Tensor) -> Tensor:
@@ -204,27 +197,15 @@ class Conv(Sliding, layer_class="conv"):
 
     def compute(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """{…, spatial…, in} → {…, spatial'…, out}"""
-        assert self.out_dim is not None
-        x = self._with_axes(x)
-        params = self.params
-        weight = params["W"] if filter is None else renamed(filter, self.of_filter)
-        shift = params.get("bias") if bias is None else renamed(bias, self.of_bias)
+        x = self._with_axes(x) if self.adds_axes else x
+        weight = self.W if filter is None else renamed(filter, self.of_filter)
+        shift = self.bias if bias is None else renamed(bias, self.of_bias)
         x, spatial, margins, _ = self.placed(x)
         y, _ = conv(
-            x,
-            in_dim=self.in_dim,
-            out_dim=self.out_dim,
-            in_spatial_dims=spatial,
-            out_spatial_dims=self.new_dims,
-            filter=weight,
-            filter_size=self.widths,
-            padding=margins,
-            strides=self.steps,
-            dilation_rate=self.dilations,
-            groups=self.groups,
-            bias=shift,
-            use_mask=False,
-        )
+            x, in_dim=self.in_dim, out_dim=self.out_dim, in_spatial_dims=spatial, out_spatial_dims=self.new_dims,
+            filter=weight, filter_size=self.widths, padding=margins, strides=self.steps, dilation_rate=self.dilations,
+            groups=self.groups, bias=shift, use_mask=False,
+        )  # fmt: skip
         return self.given_back(y)
 
 
@@ -232,7 +213,7 @@ class Pool(Sliding, layer_class="pool"):
     """The maximum or the mean over windows. {…, spatial…} → {…, spatial'…}"""
 
     mode: str = value("max", str)
-    pool_size: Any = value(REQUIRED, int, list, tuple)
+    pool_size: int | Sequence[int] = value(REQUIRED, int, list, tuple)
     padding: Any = value("valid", str, int, list, tuple)
 
     def usual_strides(self) -> Any:
@@ -245,30 +226,20 @@ class Pool(Sliding, layer_class="pool"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, spatial…} → {…, spatial'…}"""
-        return self.with_given_dims(self._pooled(*self.placed(x)))
-
-    def _pooled(self, x: Tensor, spatial: list[Dim], around: Any, masks: list[Tensor]) -> Tensor:
-
-        def pooled(x: Tensor) -> Tensor:
-            return pool(
-                x,
-                mode=self.mode,
-                pool_size=self.sizes,
-                padding=around,
-                dilation_rate=self.dilations,
-                strides=self.steps,
-                in_spatial_dims=spatial,
-                out_spatial_dims=self.new_dims,
-                use_mask=False,
-            )[0]
-
-        if not masks:
-            return pooled(x)
-        frames = reduce(logical_and, masks)
-        if self.mode == "max":
-            return pooled(where(frames, x, float("-inf"))).copy_masked(0.0)
-        share = pooled(where(frames, ones_like(x), 0.0))
-        return pooled(x) / maximum(share, 1e-9)
+        x, spatial, around, masks = self.placed(x)
+        frames = reduce(logical_and, masks) if masks else None
+        if frames is not None and self.mode == "max":
+            x = where(frames, x, float("-inf"))
+        pooled = partial(
+            pool, mode=self.mode, pool_size=self.sizes, padding=around, dilation_rate=self.dilations,
+            strides=self.steps, in_spatial_dims=spatial, out_spatial_dims=self.new_dims, use_mask=False,
+        )  # fmt: skip
+        y: Tensor = pooled(x)[0]
+        if frames is not None and self.mode == "max":
+            y = y.copy_masked(0.0)
+        elif frames is not None:
+            y = y / maximum(pooled(where(frames, ones_like(x), 0.0))[0], 1e-9)
+        return self.with_given_dims(y) if self.out_spatial_dims else y
 
 
 def per_axis(given: Any, nd: int) -> list[int]:
@@ -279,16 +250,16 @@ def per_axis(given: Any, nd: int) -> list[int]:
 class TransposedConv(Spatial, layer_class="transposed_conv"):
     """Each frame times a filter, `strides` apart, summed where they overlap. {…, spatial…, in} → {…, spatial'…, out}"""
 
-    filter_size: Any = value(REQUIRED, int, list, tuple)
-    strides: Any = value(None, int, list, tuple)
+    filter_size: int | Sequence[int] = value(REQUIRED, int, list, tuple)
+    strides: object = value(None, int, list, tuple)
     padding: Any = value("same", str)
     remove_padding: Any = value(0, int, list, tuple)
     output_padding: Any = value(None, int, list, tuple)
-    in_spatial_dims: Any = value(None, str, list, tuple, Dim)
-    activation: Any = value(None)
+    in_spatial_dims: object = value(None, str, list, tuple, Dim)
+    activation: object = value(None)
     with_bias: bool = value(True, bool)
-    forward_weights_init: Any = value("glorot_uniform")
-    bias_init: Any = value(0.0)
+    forward_weights_init: object = value("glorot_uniform")
+    bias_init: object = value(0.0)
 
     def setup(self, x: Tensor) -> None:
         """W_native_transposed_conv {filter…, 1 if there is one axis, out, in}, bias {out}."""
@@ -297,12 +268,9 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
             raise NetworkError("transposed_conv needs features, and the number of filters", expected='"n_out": …')
         spatial = [dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim][: len(sizes)]
         self.spatial = spatial if self.in_spatial_dims is None else list(self.pool.find(self.in_spatial_dims, x))
-        self.in_dim = x.feature_dim
+        self.in_dim, self.function = x.feature_dim, activation_of(self.activation)
         self.steps = per_axis(sizes if self.strides is None else self.strides, len(sizes))
-        local = NetworkDims()
-        widths: list[Dim] = []
-        for size in [*sizes, *([1] if len(sizes) == 1 else [])]:
-            widths.append(local.static(size, widths))
+        widths = NetworkDims().shape([*sizes, *([1] if len(sizes) == 1 else [])], feature=False)
         self.widths, self.ones = widths[: len(sizes)], widths[len(sizes) :]
         dims = [*widths, self.out_dim, self.in_dim]
         self.parameter("W_native_transposed_conv", dims, initial_values(self.forward_weights_init))
@@ -311,7 +279,6 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, spatial…, in} → {…, spatial'…, out}"""
-        assert self.out_dim is not None
         params = self.params
         weight: Tensor = params["W_native_transposed_conv"]
         for dim in self.ones:
@@ -319,19 +286,10 @@ class TransposedConv(Spatial, layer_class="transposed_conv"):
         if self.in_dim is self.out_dim:  # of equal dims, the op takes the one with the higher priority as the input
             out, into = weight.dims[-2:]
             weight = input_first(weight, out, into, self.in_dim)
-        y, out_dims = transposed_conv(
-            x,
-            in_dim=self.in_dim,
-            out_dim=self.out_dim,
-            in_spatial_dims=self.spatial,
-            filter=weight,
-            filter_size=self.widths,
-            padding=self.padding.lower(),
-            remove_padding=self.remove_padding,
-            output_padding=self.output_padding,
-            strides=self.steps,
-            bias=params.get("bias"),
+        y, [*self.new_dims] = transposed_conv(
+            x, in_dim=self.in_dim, out_dim=self.out_dim, in_spatial_dims=self.spatial, filter=weight,
+            filter_size=self.widths, padding=self.padding.lower(), remove_padding=self.remove_padding,
+            output_padding=self.output_padding, strides=self.steps, bias=params.get("bias"),
             use_mask=self.spec.batch_independent,
-        )
-        self.new_dims = list(out_dims)
+        )  # fmt: skip
         return self.given_back(y)

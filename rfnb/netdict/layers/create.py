@@ -11,7 +11,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import initial_values
 from rfnb.netdict.options import REQUIRED, axis, layer, value
 from rfnb.ops.create import full, range_over_dim, zeros
 from rfnb.ops.mask import sequence_mask
@@ -21,22 +21,18 @@ from rfnb.ops.shape import expand_dim, set_sparse_dim
 from rfnb.ops.slice import repeat
 
 
-class Constant(Layer, layer_class="constant", sourceless=True):
+class Constant(Layer, layer_class="constant", sourceless=True, without_effect="sparse_dim"):
     """A number. → {}, or {batch}, or the dims of `shape`"""
 
-    shape: Any = value(None, list, tuple)
+    shape: Sequence[int | Dim] | None = value(None, list, tuple)
     dtype: str | None = value(None, str)
     with_batch_dim: bool = value(False, bool)
-    sparse_dim: Any = value(None)
-    value: Any = value(0.0)
+    value: object = value(0.0)
 
     def setup(self) -> None:
         """The dims."""
-        sizes = self.shape or ()
-        self.dims: list[Dim] = [batch_dim] if self.with_batch_dim else []
-        for i, size in enumerate(sizes):
-            make = self.pool.feature if i == len(sizes) - 1 else self.pool.static
-            self.dims.append(make(size, self.dims))
+        batch = [batch_dim] if self.with_batch_dim else []
+        self.dims = [*batch, *self.pool.shape(self.shape or (), batch)]
 
     def compute(self) -> Tensor:
         """→ {dims…}"""
@@ -47,29 +43,27 @@ class Constant(Layer, layer_class="constant", sourceless=True):
 class Variable(Layer, layer_class="variable", sourceless=True):
     """A trained tensor. → {shape…}, or {batch, shape…}"""
 
-    shape: Any = value(None, list, tuple)
+    shape: Sequence[int | Dim] | None = value(None, list, tuple)
     dtype: str = value("float32", str)
     add_batch_axis: bool = value(False, bool)
     add_time_axis: bool = value(False, bool)
-    init: Any = value("glorot_uniform")
-    init_by_layer: Any = layer()
+    init: object = value("glorot_uniform")
+    init_by_layer: object = layer()
     param_name: str | None = value(None, str)
 
     def setup(self, init_by_layer: Tensor | None = None) -> None:
         """One parameter, named after the layer."""
-        self.dims: list[Dim] = []
-        sizes = self.shape or ()
-        for i, size in enumerate(sizes):
-            make = self.pool.feature if i == len(sizes) - 1 else self.pool.static
-            self.dims.append(make(size, self.dims))
+        self.dims = self.pool.shape(self.shape or ())
         self.frame = self.pool.static(1, self.dims) if self.add_time_axis else None
         initial = initial_values(self.init) if init_by_layer is None else self._first_value()
         self.own_name = self.param_name or self.name.rpartition("/")[2]
         self.parameter(self.own_name, self.dims, initial)
+        self.result_feature = self.dims[-1] if self.dims else None
+        batch = [batch_dim] if self.add_batch_axis else []
+        self.result_order = [*batch, *([] if self.frame is None else [self.frame]), *self.dims]
 
     def _first_value(self) -> np.ndarray:
         """The output of the layer that `init_by_layer` names, as numbers."""
-        assert self.site is not None
         initial = self.site.value_of("init_by_layer")
         shape, expected = [dim.dimension for dim in initial.dims], [dim.dimension for dim in self.dims]
         if (shape, initial.dtype) != (expected, self.dtype):
@@ -82,15 +76,6 @@ class Variable(Layer, layer_class="variable", sourceless=True):
         trained: Tensor = self.params[self.own_name]
         y = trained if self.frame is None else expand_dim(trained, self.frame)
         return expand_dim(y, batch_dim) if self.add_batch_axis else y
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The last axis."""
-        return self.dims[-1] if self.dims else None
-
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """The batch, the time, and the axes of the shape."""
-        batch = [batch_dim] if self.add_batch_axis else []
-        return [*batch, *([] if self.frame is None else [self.frame]), *self.dims]
 
 
 class Range(Layer, layer_class="range", sourceless=True):
@@ -106,19 +91,12 @@ class Range(Layer, layer_class="range", sourceless=True):
     def setup(self) -> None:
         """The dim of the numbers, which is the feature axis."""
         size = len(range(self.start, self.limit, self.delta))
-        self.numbers = self.out_spatial_dim or self.pool.feature(size)
+        self.result_feature = self.numbers = self.out_spatial_dim or self.pool.feature(size)
+        self.result_order = [self.numbers]
 
     def compute(self) -> Tensor:
         """→ {n}"""
         return range_over_dim(self.numbers, dtype=self.dtype or "int32") * self.delta + self.start
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The dim of the numbers."""
-        return self.numbers
-
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """There is one axis."""
-        return [self.numbers]
 
 
 class RangeInAxis(Layer, layer_class="range_in_axis"):
@@ -144,10 +122,11 @@ class RangeInAxis(Layer, layer_class="range_in_axis"):
 class RangeFromLength(Layer, layer_class="range_from_length"):
     """The positions 0, 1, … up to the lengths that the source gives. {batch} → {frames}"""
 
-    axis: Any = value("T", str)
+    axis: object = value("T", str)
     dtype: str = value("int32", str)
     sparse: bool = value(False, bool)
     out_spatial_dim: Dim | None = value(None, Dim)
+    result_feature = None
 
     def setup(self, x: Tensor) -> None:
         """The dim of the positions, whose lengths come with each batch."""
@@ -158,10 +137,6 @@ class RangeFromLength(Layer, layer_class="range_from_length"):
         unit = Dim(1, name="one")
         repeat(zeros([unit]), in_spatial_dim=unit, repeats=expand_dim(x, unit), out_spatial_dim=self.frames)
         return range_over_dim(self.frames, dtype=self.dtype, device=x.device)
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """There is none."""
-        return None
 
 
 class SeqLenMask(Layer, layer_class="seq_len_mask"):
@@ -183,81 +158,60 @@ def cast_number(number: Any, x: Tensor) -> Any:
 class Drawn(Layer, sourceless=True):
     """What the layers of random numbers share: dims that are given by numbers and Dims."""
 
-    shape: Any = value(REQUIRED, list, tuple)
-    seed: Any = value(None)
+    shape: Sequence[int | Dim] = value(REQUIRED, list, tuple)
+    seed: int | Sequence[int] | None = value(None)
     sparse_dim: int | Dim | None = value(None, int, Dim)
 
     def setup(self, *sources: Any, **inputs: Any) -> None:
         """The dims."""
-        self.dims: list[Dim] = []
-        for i, size in enumerate(self.shape):
-            make = self.pool.feature if i == len(self.shape) - 1 else self.pool.static
-            self.dims.append(make(size, self.dims))
+        self.dims = self.result_order = self.pool.shape(self.shape)
         self.labels = None if self.sparse_dim is None else self.pool.feature(self.sparse_dim)
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The last axis, if its size is fixed."""
-        feature = self.dims[-1] if self.dims else None
-        return feature if feature is not None and feature.dimension is not None and self.labels is None else None
-
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """The axes are those of `shape`."""
-        return self.dims
+        fixed = [dim for dim in self.dims[-1:] if dim.dimension is not None and self.labels is None]
+        self.result_feature = fixed[0] if fixed else None
 
 
-class Random(Drawn, layer_class="random"):
+class Random(Drawn, layer_class="random", without_effect="algorithm auto_update_state shape_deps stop_grad"):
     """Random numbers of a distribution, anew in each batch unless there is a `seed`. → {shape…}"""
 
     distribution: str = value(REQUIRED, str)
-    mean: Any = layer(None)
-    stddev: Any = layer(None)
-    bound: Any = layer(None)
-    minval: Any = layer(None)
-    maxval: Any = layer(None)
+    mean: object = layer(None)
+    stddev: object = layer(None)
+    bound: object = layer(None)
+    minval: object = layer(None)
+    maxval: object = layer(None)
     dtype: str = value("float32", str)
-    algorithm: Any = value(None)
-    explicit_state: Any = layer(None)
-    auto_update_state: Any = value(None)
+    explicit_state: object = layer(None)
     static: bool | None = value(None, bool)
-    shape_deps: Any = value(None)
-    stop_grad: Any = value(None)
 
     def compute(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """→ {shape…}"""
-        names = ("mean", "stddev", "bound", "minval", "maxval", "explicit_state")
-        parameters = {name: inputs.get(name, getattr(self, name)) for name in names}
+        parameters = self.inputs_of(inputs)
         if isinstance(parameters["explicit_state"], Tensor) and parameters["explicit_state"].device == "meta":
             del parameters["explicit_state"]
-        sample = random(
-            self.dims,
-            dtype=self.dtype,
-            distribution=self.distribution,
-            seed=self.seed,
-            static=self.static,
-            **{name: number for name, number in parameters.items() if number is not None},
-        )
-        return set_sparse_dim(sample, self.labels)
+        parameters |= {name: getattr(self, name) for name in ("dtype", "distribution", "seed", "static")}
+        parameters = {name: given for name, given in parameters.items() if given is not None}
+        return set_sparse_dim(random(self.dims, **parameters), self.labels)
 
 
 class RandInt(Drawn, layer_class="rand_int"):
     """Whole numbers from `minval` to `maxval` - 1, anew in each batch unless there is a `seed`. → {shape…}"""
 
-    maxval: Any = layer(REQUIRED)
-    minval: Any = layer(0)
+    maxval: object = layer(REQUIRED)
+    minval: object = layer(0)
     dtype: str = value("int32", str)
 
     def compute(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """→ {shape…}"""
-        bounds = {name: inputs.get(name, getattr(self, name)) for name in ("minval", "maxval")}
+        bounds = self.inputs_of(inputs)
         sample = random(self.dims, dtype=self.dtype, distribution="uniform", seed=self.seed, **bounds)
         return set_sparse_dim(sample, self.labels)
 
 
-class RandomStateInit(Layer, layer_class="random_state_init", sourceless=True):
+class RandomStateInit(Layer, layer_class="random_state_init", sourceless=True, without_effect="algorithm"):
     """Numbers for the option `explicit_state` of `random`: the same for the same `seed`. → {state}"""
 
-    algorithm: Any = value(None)
-    seed: Any = value(None)
+    seed: int | Sequence[int] | None = value(None)
+    result_feature = None
 
     def setup(self) -> None:
         """The dim of the numbers."""
@@ -266,11 +220,3 @@ class RandomStateInit(Layer, layer_class="random_state_init", sourceless=True):
     def compute(self) -> Tensor:
         """→ {state}"""
         return random([self.state], dtype="int64", distribution="uniform", minval=0, maxval=2**31 - 1, seed=self.seed)
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """There is none."""
-        return None
-
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """There is one axis."""
-        return [self.state]

@@ -8,11 +8,12 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, with_last
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layer_call import OPTIONS, BatchNormCall
+from rfnb.netdict.layer_call import BATCH_NORM, BatchNormCall
 from rfnb.netdict.layers.activations import activation_of
 from rfnb.netdict.options import axes, axis, layer, value
+from rfnb.netdict.resolve import required
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import cast, gating, rsqrt, where
 from rfnb.ops.norm import layer_norm, moments
@@ -26,9 +27,7 @@ class LayerNormLayer(Layer, layer_class="layer_norm"):
 
     def setup(self, x: Tensor) -> None:
         """scale {F}, bias {F}."""
-        if x.feature_dim is None:
-            raise NetworkError("layer_norm needs features", got=x.describe_dims())
-        self.in_dim = x.feature_dim
+        self.in_dim = required(x.feature_dim, "layer_norm needs features", x.describe_dims())
         self.parameter("scale", [self.in_dim], 1.0)
         self.parameter("bias", [self.in_dim], 0.0)
 
@@ -42,7 +41,7 @@ class Norm(Layer, layer_class="norm"):
     """(x − mean) / √(variance + ε) over axes; scale and bias for the features. {…, axes…} → the same"""
 
     axes: tuple[Dim, ...] = axes()
-    param_shape: Any = value("F")
+    param_shape: object = value("F")
     scale: bool = value(True, bool)
     bias: bool = value(True, bool)
     epsilon: float = value(1e-6, float)
@@ -65,34 +64,17 @@ class Norm(Layer, layer_class="norm"):
         return y + params["bias"] if self.with_bias else y
 
 
-class BatchNormLayer(Layer, layer_class="batch_norm"):
+class BatchNormLayer(Layer, layer_class="batch_norm", further=BATCH_NORM):
     """Batch normalization (Ioffe & Szegedy 2015). {…, F} → the same"""
 
-    momentum: float | None = value(None, float)
-    epsilon: float = value(1e-3, float)
-    use_sample: float = value(0.0, float)
-    force_sample: bool = value(False, bool)
-    use_std: bool = value(True, bool)
-    use_shift: bool = value(True, bool)
-    gamma_init: Any = value(1.0)
-    beta_init: Any = value(0.0)
-    masked_time: bool | None = value(None, bool)
-    param_version: int | None = value(None, int)
-    update_sample_only_in_training: Any = value(None)
-    delay_sample_update: Any = value(None)
-    update_sample_masked_time: Any = value(None)
-    fused: Any = value(None)
-    fused_bn: Any = value(None)
     axes: tuple[Dim, ...] | None = axes(None)
 
     def setup(self, x: Tensor) -> None:
         """gamma, beta, mean and variance of the features."""
         if self.axes is not None and {*self.axes} != {*x.dims} - {x.feature_dim}:
-            fault = "batch_norm over other axes than all but the features is not supported here"
-            raise NetworkError(
-                fault, got=", ".join(dim.name for dim in self.axes), expected="all axes but the features"
-            )
-        self.norm = BatchNormCall.of(self, x, {name: getattr(self, name) for name in OPTIONS})
+            fault, got = "batch_norm over other axes than all but the features is not supported here", self.axes
+            raise NetworkError(fault, got=", ".join(dim.name for dim in got), expected="all axes but the features")
+        self.norm = BatchNormCall.of(self, x, {name: getattr(self, name) for name in BATCH_NORM})
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, F} → the same"""
@@ -102,8 +84,8 @@ class BatchNormLayer(Layer, layer_class="batch_norm"):
 class Gating(Layer, layer_class="gating"):
     """One half of the features times the gate, which the other half gives. {…, F} → {…, F // 2}"""
 
-    activation: Any = value(None)
-    gate_activation: Any = value("sigmoid")
+    activation: object = value(None)
+    gate_activation: object = value("sigmoid")
 
     def setup(self, x: Tensor) -> None:
         """The halves."""
@@ -122,45 +104,33 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
 
     axis: Dim = axis(None)
     energy_factor: float | None = value(None, float)
-    start: Any = layer()
-    window_start: Any = layer()
-    window_size: Any = layer()
+    start: object = layer()
+    window_start: object = layer()
+    window_size: object = layer()
     use_time_mask: bool | None = value(None, bool)
     log_space: bool = value(False, bool)
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The time axis, if no other is given."""
-        over = self.axis or time_of(x)
-        if over is None:
-            fault = "softmax_over_spatial: the source has no time axis"
-            raise NetworkError(fault, got=x.describe_dims(), expected='"axis": …, or frames')
-        self.over = over
+        fault, got = "softmax_over_spatial: the source has no time axis", x.describe_dims()
+        self.over = required(self.axis or time_of(x), fault, got, expected='"axis": …, or frames')
+        self.result_feature = x.feature_dim
 
     def compute(self, x: Tensor, **inputs: Tensor) -> Tensor:
         """{…, axis} → the same"""
-        options = {name: inputs.get(name, getattr(self, name)) for name in ("start", "window_start", "window_size")}
+        start, window_start, size = self.inputs_of(inputs).values()
+        lower = start if window_start is None else window_start
         if self.energy_factor is not None:
             x = x * self.energy_factor
-        keep = None
-        lower = options["start"] if options["window_start"] is None else options["window_start"]
         if lower is not None:
             places = range_over_dim(self.over, device=x.device)
-            lower = cast(lower, places.dtype) if isinstance(lower, Tensor) else lower
-            keep = places >= lower  # type: ignore[operator]
-        if options["window_size"] is not None and lower is not None:
-            size = options["window_size"]
-            size = cast(size, places.dtype) if isinstance(size, Tensor) else size
-            before_end = places < lower + size
-            keep = keep & before_end if keep is not None else before_end
-        if keep is not None:
+            lower, size = (cast(n, places.dtype) if isinstance(n, Tensor) else n for n in (lower, size))
+            keep: Any = places >= lower  # type: ignore[operator]
+            keep = keep if size is None else keep & (places < lower + size)  # type: ignore[operator]
             x = where(keep, x, -1e30, allow_broadcast_all_sources=True)
         masked = self.use_time_mask is not False or self.spec.batch_independent
         return (log_softmax if self.log_space else softmax)(x, axis=self.over, use_mask=masked)
 
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """That of the source."""
-        return sources[0].feature_dim
-
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """The axis comes last."""
-        return [*(dim for dim in order if dim is not self.over), self.over]
+        return with_last(order, self.over)

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.text import did_you_mean
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims, with_padding
+from rfnb.netdict.axes import NetworkDims, with_padding, without
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.options import REQUIRED, axes, axis, layers, value
+from rfnb.netdict.resolve import entry_of, required
 from rfnb.ops import reduce as reductions
 from rfnb.ops.conv import window
 from rfnb.ops.create import zeros
@@ -29,47 +29,38 @@ from rfnb.ops.slice import cumsum
 MODES = {"avg": "mean", **{name: name for name in "sum mean max min argmax argmin logsumexp any all".split()}}
 
 
-class Reduce(Layer, layer_class="reduce"):
+class Reduce(Layer, layer_class="reduce", without_effect="enforce_batch_dim_axis"):
     """The sum, mean, maximum and so on over axes, without the padding. {…, axes…} → {…}"""
 
     mode: str = value("sum", str)
     axes: tuple[Dim, ...] = axes(None)
-    axis: Any = value(None)
+    axis: object = value(None)
     keep_dims: bool = value(False, bool)
-    enforce_batch_dim_axis: Any = value(None)
     use_time_mask: bool | None = value(None, bool)
 
     def setup(self, x: Tensor) -> None:
         """Which axes, and the axes of size 1 that stay."""
-        if self.mode not in MODES:
-            hint = did_you_mean(self.mode, MODES)
-            raise NetworkError(f"there is no mode {self.mode!r}", expected=", ".join(MODES), hint=hint)
+        self.function = getattr(reductions, f"reduce_{entry_of(MODES, self.mode, f'there is no mode {self.mode!r}')}")
         over = self.axes if self.axes is not None else self.pool.find(self.axis, x)
         self.over = over
         self.label_dim = over[-1] if self.mode.startswith("arg") and over[-1].dimension is not None else None
-        singles: list[Dim] = []
+        self.kept: list[Dim] = []
         for dim in over if self.keep_dims else ():
-            make = self.pool.feature if dim is x.feature_dim else self.pool.static
-            singles.append(make(1, [*(d for d in x.dims if d not in over), *singles]))
-        self.kept = singles
-        self.had_feature = x.feature_dim in over
+            used_dims = [*without(x, *over), *self.kept]
+            self.kept.append(self.pool.axis(1, used_dims, feature=dim is x.feature_dim))
+        self.result_feature = x.feature_dim
+        if x.feature_dim in over:
+            self.result_feature = self.kept[-1] if self.kept else None
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…}"""
         masked = {} if self.use_time_mask is None else {"use_mask": self.use_time_mask or self.spec.batch_independent}
-        function = getattr(reductions, f"reduce_{MODES[self.mode]}")
-        y: Tensor = function(x, axis=self.over if len(self.over) != 1 else self.over[0], **masked)
+        y: Tensor = self.function(x, axis=self.over if len(self.over) != 1 else self.over[0], **masked)
         if self.mode.startswith("arg"):
             y = set_sparse_dim(cast(y, "int32"), self.label_dim)
         for dim in self.kept:
             y = expand_dim(y, dim)
         return y
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """That of the source, or the axis of size 1 in its place."""
-        if self.had_feature:
-            return self.kept[-1] if self.kept else None
-        return sources[0].feature_dim
 
 
 class ReduceOut(Layer, layer_class="reduce_out"):
@@ -80,9 +71,8 @@ class ReduceOut(Layer, layer_class="reduce_out"):
 
     def setup(self, x: Tensor) -> None:
         """The new features."""
-        if x.feature_dim is None or x.feature_dim.dimension is None:
-            raise NetworkError("reduce_out needs features", got=x.describe_dims())
-        self.out_dim = self.pool.instead(x.feature_dim, x.feature_dim.dimension // self.num_pieces, x)
+        feature = required(x.feature_dim, "reduce_out needs features", x.describe_dims())
+        self.out_dim = self.pool.instead(feature, feature.get_dim_value() // self.num_pieces, x)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, F} → {…, F // num_pieces}"""
@@ -174,10 +164,7 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
             raise NetworkError(fault, got=", ".join(dim.describe() for dim in self.axes), expected='"size": (3,)')
         if sizes is not None and (len(sizes) != len(self.axes) or None in sizes):
             raise NetworkError("weighted_sum: size is not one number for each axis", got=repr(self.size))
-        local = NetworkDims()
-        self.windows: list[Dim] = []
-        for size in sizes or ():
-            self.windows.append(local.static(size, self.windows))
+        self.windows = NetworkDims().shape(sizes or (), feature=False)
         self.old_feature = x.feature_dim
         dims = self.windows or self.axes
         self.parameter("W", dims, 1.0 / math.prod(dim.get_dim_value() for dim in dims))
@@ -204,11 +191,10 @@ class WeightedSum(Layer, layer_class="weighted_sum"):
         return feature if feature in out.sig.index else None
 
 
-class ElemwiseProd(Layer, layer_class="elemwise_prod"):
+class ElemwiseProd(Layer, layer_class="elemwise_prod", without_effect="size"):
     """The source times a trained weight for each entry of axes. {…, axes…} → the same"""
 
     axes: tuple[Dim, ...] = axes()
-    size: Any = value(None)
 
     def setup(self, x: Tensor) -> None:
         """W {axes…}."""
@@ -227,13 +213,13 @@ class AccumulateMean(Layer, layer_class="accumulate_mean"):
 
     exp_average: float = value(REQUIRED, float)
     axes: tuple[Dim, ...] = axes("bt")
-    initial_value: Any = value(None)
+    initial_value: object = value(None)
     is_prob_distribution: bool | None = value(None, bool)
     mean_1: Parameter
 
     def setup(self, x: Tensor) -> None:
         """The mean, which the optimizer leaves alone; it begins at 0, or as a distribution."""
-        dims = [dim for dim in x.dims if dim not in self.axes]
+        dims = without(x, *self.axes)
         if any(dim.dimension is None or dim.is_batch_dim() for dim in dims):
             raise NetworkError("accumulate_mean: the sizes that are left are not fixed", got=x.describe_dims())
         initial = self.initial_value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ class Print(Layer, layer_class="print"):
     """The source, which is written to the standard output for each batch. {…} → the same"""
 
     summarize: int | None = value(99, int)
-    extra_print_args: Any = value(())
+    extra_print_args: Sequence[object] = value(())
 
     def compute(self, x: Tensor) -> Tensor:
         """{…} → the same"""
@@ -50,10 +49,10 @@ class HdfDump(Layer, layer_class="hdf_dump"):
     `targets/data` what `extra` names. It needs h5py.
     """
 
-    filename: Any = value(REQUIRED)
-    extra: Any = layers(None)
+    filename: object = value(REQUIRED)
+    extra: object = layers(None)
     dump_whole_batches: bool = value(False, bool)
-    labels: Any = value(None)
+    labels: object = value(None)
     extend_existing_file: bool = value(False, bool)
     dump_per_run: bool = value(False, bool)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,9 +10,11 @@ from rfnb.core.dims.axis_names import is_marked_time
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of, with_dim, with_padding
+from rfnb.netdict.axes import time_of, with_dim, with_padding, without
 from rfnb.netdict.layer import Layer
+from rfnb.netdict.layers.basic import Copy
 from rfnb.netdict.options import REQUIRED, axes, axis, layer, value
+from rfnb.netdict.resolve import required
 from rfnb.netdict.versions import holds
 from rfnb.ops.concat import concat
 from rfnb.ops.create import range_over_dim
@@ -41,33 +44,26 @@ class SplitDims(Layer, layer_class="split_dims"):
 
     def setup(self, x: Tensor) -> None:
         """The new dims."""
-        product = 1
-        for size in self.dims:
-            product *= (size.dimension or 1) if isinstance(size, Dim) else max(size, 1)
-        total, used_dims = self.axis.dimension, [dim for dim in x.dims if dim is not self.axis]
+        product = math.prod((size.dimension or 1) if isinstance(size, Dim) else max(size, 1) for size in self.dims)
+        total, is_feature = self.axis.dimension, self.axis is x.feature_dim
         self.new_dims: list[Dim] = []
-        for i, size in enumerate(self.dims):
-            is_end = i == len(self.dims) - 1 and self.axis is x.feature_dim
+        for i, size in enumerate(self.dims, start=1):
+            used_dims = [*without(x, self.axis), *self.new_dims]
             if size == -1 and total is None:
                 dim = self.axis.ceildiv_right(product)
             else:
                 length = total // product if size == -1 and total is not None else size
-                make = self.pool.feature if is_end else self.pool.static
+                dim = self.pool.axis(length, used_dims, feature=is_feature and i == len(self.dims))
                 if not self.new_dims and is_marked_time(self.axis):
-                    make = self.pool.time
-                dim = make(length, [*used_dims, *self.new_dims])
+                    dim = self.pool.time(length, used_dims)
             self.new_dims.append(dim)
-        self.last_is_feature = self.axis is x.feature_dim
+        self.result_feature = self.new_dims[-1] if is_feature else x.feature_dim
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, dims…}"""
         return split_dims(
             x, axis=self.axis, dims=self.new_dims, pad_to_multiples=self.pad_to_multiples, pad_value=self.pad_value
         )
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The last of the new dims if the axis was the feature axis."""
-        return self.new_dims[-1] if self.last_is_feature else sources[0].feature_dim
 
     def names_of_dims(self) -> dict[Dim, str]:
         """name_split_dimsI."""
@@ -79,15 +75,13 @@ class MergeDims(Layer, layer_class="merge_dims"):
 
     ordered: tuple[Dim, ...]
     axes: tuple[Dim, ...] = axes()
-    keep_order: Any = value(None)
+    keep_order: object = value(None)
 
     def setup(self, x: Tensor) -> None:
         """The order of the axes: as given since version 6, before as in the source."""
-        as_given = (
-            holds("merge_dims takes the order of axes", self.spec.version)
-            if self.keep_order is None
-            else self.keep_order
-        )
+        as_given = self.keep_order
+        if as_given is None:
+            as_given = holds("merge_dims takes the order of axes", self.spec.version)
         self.ordered = tuple(self.axes) if as_given else tuple(dim for dim in x.dims if dim in self.axes)
         sizes = [dim.dimension for dim in self.ordered]
         self.product: Dim | None = None
@@ -97,12 +91,8 @@ class MergeDims(Layer, layer_class="merge_dims"):
             batch = any(dim.is_batch_dim() for dim in self.ordered)
             self.product = Dim(None, name=f"{self.name}_merge_dims", kind="batch" if batch else "spatial")
         elif None not in sizes:
-            size = 1
-            for length in sizes:
-                size *= length or 0
-            used_dims = [dim for dim in x.dims if dim not in self.ordered]
-            is_feature = x.feature_dim in self.ordered
-            self.product = (self.pool.feature if is_feature else self.pool.static)(size, used_dims)
+            size, is_feature = math.prod(length or 0 for length in sizes), x.feature_dim in self.ordered
+            self.product = self.pool.axis(size, without(x, *self.ordered), feature=is_feature)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…, product}"""
@@ -120,11 +110,10 @@ class MergeDims(Layer, layer_class="merge_dims"):
         return sources[0].feature_dim
 
 
-class Squeeze(Layer, layer_class="squeeze"):
+class Squeeze(Layer, layer_class="squeeze", without_effect="enforce_batch_dim_axis"):
     """Without axes of size 1, with "auto" all of them. {…, axis} → {…}"""
 
-    axis: Any = value(REQUIRED)
-    enforce_batch_dim_axis: Any = value(None)
+    axis: object = value(REQUIRED)
     allow_no_op: bool = value(False, bool)
 
     def setup(self, x: Tensor) -> None:
@@ -143,29 +132,25 @@ class Squeeze(Layer, layer_class="squeeze"):
 class ExpandDims(Layer, layer_class="expand_dims"):
     """With another axis: "F" is a new feature axis, "spatial" and "T" stand behind the spatial axes."""
 
-    axis: Any = value("F", str, int)
+    axis: object = value("F", str, int)
     dim: int | Dim = value(1, int, Dim)
 
     def setup(self, x: Tensor) -> None:
         """The new dim."""
-        self.as_feature = isinstance(self.axis, str) and self.axis.lower() in ("f", "feature")
-        make = self.pool.feature if self.as_feature else self.pool.static
-        self.new_dim = make(self.dim, x.dims)
+        is_feature = isinstance(self.axis, str) and self.axis.lower() in ("f", "feature")
+        self.new_dim = self.pool.axis(self.dim, x.dims, feature=is_feature)
+        self.result_feature = self.new_dim if is_feature else x.feature_dim
 
     def compute(self, x: Tensor) -> Tensor:
         """{…} → {…, dim}"""
         return expand_dim(x, self.new_dim)
 
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The new dim, if it is a feature axis."""
-        return self.new_dim if self.as_feature else sources[0].feature_dim
-
 
 class ReinterpretData(Layer, layer_class="reinterpret_data"):
     """The same entries with other axes or labels. {…} → {…}"""
 
-    size_base: Any = layer()
-    batch_dim_base: Any = layer()
+    size_base: object = layer()
+    batch_dim_base: object = layer()
     set_axes: dict[str, Any] | None = value(None, dict)
     set_dim_tags: dict[Any, Dim] | None = value(None, dict)
     set_sparse: bool | None = value(None, bool)
@@ -261,31 +246,23 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
 class Reshape(Layer, layer_class="reshape"):
     """Some axes become others, the first ones slowest. {…, in_dims…} → {…, out_dims…}"""
 
-    in_dims: Any = value((), list, tuple)
-    out_dims: Any = value((), list, tuple)
+    in_dims: Sequence[object] = value((), list, tuple)
+    out_dims: Sequence[int | Dim] = value((), list, tuple)
 
     def setup(self, x: Tensor) -> None:
         """The old and the new dims."""
         self.old = [self.pool.one(described, x) for described in self.in_dims]
-        self.new: list[Dim] = []
-        self.made_feature = x.feature_dim in self.old
-        for i, size in enumerate(self.out_dims):
-            is_feature = self.made_feature and i == len(self.out_dims) - 1
-            make = self.pool.feature if is_feature else self.pool.static
-            self.new.append(make(size, [*(dim for dim in x.dims if dim not in self.old), *self.new]))
+        self.new = self.pool.shape(self.out_dims, without(x, *self.old), feature=x.feature_dim in self.old)
+        self.result_feature = x.feature_dim
+        if x.feature_dim in self.old:
+            self.result_feature = self.new[-1] if self.new and self.new[-1].dimension is not None else None
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, in_dims…} → {…, out_dims…}"""
         return reshape(x, self.old, self.new)
 
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """That of the source, or the last new dim in its place."""
-        if not self.made_feature:
-            return sources[0].feature_dim
-        return self.new[-1] if self.new and self.new[-1].dimension is not None else None
 
-
-class Transpose(Layer, layer_class="transpose"):
+class Transpose(Copy, layer_class="transpose"):
     """Another declared order of the axes: a list of all, or {the place of this one: this one}. {…} → the same"""
 
     perm: Any = value(None, dict, list, tuple)
@@ -295,30 +272,21 @@ class Transpose(Layer, layer_class="transpose"):
         perm = self.perm or list(x.dims)
         if isinstance(perm, Mapping):
             moved = {self.pool.one(place, x): self.pool.one(dim, x) for place, dim in perm.items()}
-            self.new_order = [moved.get(dim, dim) for dim in x.dims]
+            self.result_order = [moved.get(dim, dim) for dim in x.dims]
         else:
-            self.new_order = [self.pool.one(dim, x) for dim in perm]
-        if {*self.new_order} != {*x.dims}:
+            self.result_order = [self.pool.one(dim, x) for dim in perm]
+        if {*self.result_order} != {*x.dims}:
             fault = "transpose: perm does not have each axis once"
             raise NetworkError(fault, got=repr(self.perm), expected=x.describe_dims())
 
-    def compute(self, x: Tensor) -> Tensor:
-        """{…} → the same"""
-        return x
 
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """The order is that of `perm`."""
-        return self.new_order
-
-
-class Tile(Layer, layer_class="tile"):
+class Tile(Layer, layer_class="tile", without_effect="out_dims"):
     """The source several times, one behind the other, along axes. {…, axis} → {…, axis · number}
 
     In time, each of them begins behind the longest sequence of the one before.
     """
 
     multiples: dict[Any, int] = value(None, dict)
-    out_dims: Any = value(None)
 
     def setup(self, x: Tensor) -> None:
         """The new dims."""
@@ -348,26 +316,19 @@ class Length(Layer, layer_class="length"):
     dtype: str = value("int32", str)
     sparse: bool = value(False, bool)
     add_time_axis: bool = value(False, bool)
+    result_feature = None
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {batch}, or {batch, 1}"""
         lengths = cast(get_size_tensor(self.axis, device=x.device), self.dtype)
         return expand_dim(lengths, self.pool.static(1)) if self.add_time_axis else lengths
 
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """There is none."""
-        return None
 
-
-class SwapAxes(Layer, layer_class="swap_axes"):
+class SwapAxes(Copy, layer_class="swap_axes"):
     """Two axes change their places in the declared order. {…, axis1, axis2} → the same"""
 
     axis1: Dim = axis()
     axis2: Dim = axis()
-
-    def compute(self, x: Tensor) -> Tensor:
-        """{…} → the same"""
-        return x
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
         """One in the place of the other."""
@@ -413,33 +374,27 @@ class UnflattenBatch(Layer, layer_class="unflatten_batch"):
     def setup(self, x: Tensor) -> None:
         """The dims of the sequences."""
         self.frames = batch_of(x)
-        self.dims = self.pool.made_of.get(self.frames)
-        if self.dims is None:
+        if self.frames not in self.pool.made_of:
             fault = "unflatten_batch: no layer flatten_batch made this batch"
             raise NetworkError(fault, got=x.describe_dims(), hint='"from": a layer that comes of flatten_batch')
+        self.dims = self.pool.made_of[self.frames]
+        self.result_order = with_dims(x, {self.frames: self.dims})
 
     def compute(self, x: Tensor) -> Tensor:
         """{frames, …} → {batch, axis, …}"""
-        assert self.dims is not None
         return pad_packed(x, in_dim=self.frames, dims=self.dims)
-
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """The axes of the sequences in the place of the frames."""
-        assert self.dims is not None
-        return [new for dim in sources[0].dims for new in (self.dims if dim is self.frames else (dim,))]
 
 
 class SplitBatchTime(Layer, layer_class="split_batch_time"):
     """Back to the batch and the frames of `base`, which `merge_dims` merged. {product, …} → {batch, time, …}"""
 
-    base: Any = layer(REQUIRED)
+    base: object = layer(REQUIRED)
 
     def setup(self, x: Tensor, base: Tensor) -> None:
         """The dims of the base."""
-        self.product, self.batch, frames = batch_of(x), batch_of(base), time_of(base)
-        if frames is None:
-            raise NetworkError("split_batch_time: the base has no time axis", got=base.describe_dims())
-        self.frames = frames
+        self.product, self.batch = batch_of(x), batch_of(base)
+        self.frames = required(time_of(base), "split_batch_time: the base has no time axis", base.describe_dims())
+        self.result_order = with_dims(x, {self.product: (self.batch, self.frames)})
 
     def compute(self, x: Tensor, base: Tensor) -> Tensor:
         """{product, …} → {batch, time, …}"""
@@ -447,17 +402,17 @@ class SplitBatchTime(Layer, layer_class="split_batch_time"):
         places = combine_bc(starts, "add", range_over_dim(self.frames, device=x.device))
         return gather(x, indices=places, axis=self.product)
 
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """The batch and the frames in the place of both."""
-        return [new for d in sources[0].dims for new in ((self.batch, self.frames) if d is self.product else (d,))]
-
 
 def batch_of(x: Tensor) -> Dim:
     """The batch dim. Raises NetworkError if there is none."""
-    batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
-    if batch is None:
-        raise NetworkError("the layer needs a batch", got=x.describe_dims())
-    return batch
+    return required(
+        next((dim for dim in x.dims if dim.is_batch_dim()), None), "the layer needs a batch", x.describe_dims()
+    )
+
+
+def with_dims(x: Tensor, replaced: Mapping[Dim, Sequence[Dim]]) -> list[Dim]:
+    """The dims of a tensor, some replaced by others."""
+    return [new for dim in x.dims for new in replaced.get(dim, (dim,))]
 
 
 def merged_with_padding(x: Tensor, dims: Sequence[Dim], out_dim: Dim) -> Tensor:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 
 import numpy as np
 
-from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import NetworkError
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.options import REQUIRED, value
+from rfnb.netdict.resolve import required
 from rfnb.ops.audio import mel_filterbank
 from rfnb.ops.conv import stft
 from rfnb.ops.convert import convert_to_tensor
@@ -33,29 +31,18 @@ class Stft(Layer, layer_class="stft"):
 
     def setup(self, x: Tensor) -> None:
         """The bins, which are the feature axis."""
-        samples = time_of(x)
-        if samples is None:
-            raise NetworkError("stft needs a source with a time axis", got=x.describe_dims())
-        self.samples = samples
+        self.samples = required(time_of(x), "stft needs a source with a time axis", x.describe_dims())
         self.single = x.feature_dim if x.feature_dim is not None and x.feature_dim.dimension == 1 else None
-        self.bins = self.out_dim or self.pool.feature((self.fft_size or self.frame_size) // 2 + 1, x.dims)
+        bins = self.out_dim or self.pool.feature((self.fft_size or self.frame_size) // 2 + 1, x.dims)
+        self.result_feature = self.bins = bins
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, time} → {…, frames, bins}"""
         x = x if self.single is None else squeeze(x, self.single)
         return stft(
-            x,
-            in_spatial_dim=self.samples,
-            frame_step=self.frame_shift,
-            frame_length=self.frame_size,
-            fft_length=self.fft_size,
-            out_dim=self.bins,
-            use_mask=False,
-        )[0]
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The bins."""
-        return self.bins
+            x, in_spatial_dim=self.samples, out_dim=self.bins, use_mask=False, frame_step=self.frame_shift,
+            frame_length=self.frame_size, fft_length=self.fft_size,
+        )[0]  # fmt: skip
 
 
 class MelFilterbank(Layer, layer_class="mel_filterbank"):
@@ -69,26 +56,16 @@ class MelFilterbank(Layer, layer_class="mel_filterbank"):
 
     def setup(self, x: Tensor) -> None:
         """The bands."""
-        if x.feature_dim is None:
-            raise NetworkError("mel_filterbank needs the bins of a spectrum as features", got=x.describe_dims())
-        self.bins = x.feature_dim
-        self.bands = self.out_dim or self.pool.feature(self.nr_of_filters, x.dims)
+        fault = "mel_filterbank needs the bins of a spectrum as features"
+        self.bins = required(x.feature_dim, fault, x.describe_dims())
+        self.result_feature = self.bands = self.out_dim or self.pool.feature(self.nr_of_filters, x.dims)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, bins} → {…, bands}"""
         return mel_filterbank(
-            x,
-            in_dim=self.bins,
-            out_dim=self.bands,
-            sampling_rate=self.sampling_rate,
-            fft_length=self.fft_size,
-            f_min=self.f_min,
-            f_max=self.f_max,
-        )
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The bands."""
-        return self.bands
+            x, in_dim=self.bins, out_dim=self.bands, sampling_rate=self.sampling_rate, fft_length=self.fft_size,
+            f_min=self.f_min, f_max=self.f_max,
+        )  # fmt: skip
 
 
 class Istft(Layer, layer_class="istft"):
@@ -101,13 +78,12 @@ class Istft(Layer, layer_class="istft"):
     frame_shift: int = value(REQUIRED, Positive)
     frame_size: int = value(REQUIRED, Positive)
     fft_size: int | None = value(None, Positive)
+    result_feature = None
 
     def setup(self, x: Tensor) -> None:
         """The samples."""
-        frames = time_of(x)
-        if frames is None or x.feature_dim is None:
-            raise NetworkError("istft needs frames of a spectrum", got=x.describe_dims())
-        self.frames, self.bins = frames, x.feature_dim
+        fault, got = "istft needs frames of a spectrum", x.describe_dims()
+        self.frames, self.bins = required(time_of(x), fault, got), required(x.feature_dim, fault, got)
         self.inside = self.pool.static(self.frame_size, x.dims)
         self.samples = (self.frames - 1) * self.frame_shift + self.frame_size
 
@@ -121,10 +97,6 @@ class Istft(Layer, layer_class="istft"):
         places = combine_bc(starts, "add", range_over_dim(self.inside, device=x.device))
         over = [self.frames, self.inside]
         return scatter(y, indices=set_sparse_dim(places, self.samples), indices_dim=over, out_dim=self.samples)
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """There is none."""
-        return None
 
 
 @functools.lru_cache(8)

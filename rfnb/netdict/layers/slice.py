@@ -8,10 +8,11 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of, with_padding
+from rfnb.netdict.axes import time_of, with_padding, without
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.layers.create import cast_number
 from rfnb.netdict.options import axis, layer, value
+from rfnb.netdict.resolve import required
 from rfnb.ops.create import full, range_over_dim
 from rfnb.ops.index import gather, scatter
 from rfnb.ops.mask import get_size_tensor
@@ -76,17 +77,14 @@ class Gather(Layer, layer_class="gather"):
 class GatherNd(Layer, layer_class="gather_nd"):
     """The frames at positions along the time axis. {…, time}, {…} → {… of both}"""
 
-    position: Any = layer()
+    position: object = layer()
     filter_invalid_indices: bool = value(False, bool)
 
     def setup(self, x: Tensor, position: Tensor | None = None) -> None:
         """The time axis."""
-        frames = time_of(x) or next(
-            (dim for dim in x.dims if not dim.is_batch_dim() and dim is not x.feature_dim), None
-        )
-        if frames is None or position is None:
-            raise NetworkError("gather_nd needs a source with a time axis, and positions", got=x.describe_dims())
-        self.frames = frames
+        frames = time_of(x) or next((dim for dim in without(x, x.feature_dim) if not dim.is_batch_dim()), None)
+        frames = None if position is None else frames
+        self.frames = required(frames, "gather_nd needs a source with a time axis, and positions", x.describe_dims())
 
     def compute(self, x: Tensor, position: Tensor) -> Tensor:
         """{…, time}, {…} → {… of both}"""
@@ -99,8 +97,8 @@ class SliceNd(Layer, layer_class="slice_nd"):
     A size that is a layer, or None, gives an axis with lengths of its own.
     """
 
-    start: Any = layer()
-    size: Any = layer(None)
+    start: object = layer()
+    size: object = layer(None)
     min_size: int | None = value(None, int)
     out_spatial_dim: Dim | None = value(None, Dim)
 
@@ -113,20 +111,14 @@ class SliceNd(Layer, layer_class="slice_nd"):
         self.frames = frames
         fixed = self.size.dimension if isinstance(self.size, Dim) else self.size
         self.counts = isinstance(fixed, int)
-        if self.out_spatial_dim is None and isinstance(self.size, Dim):
-            self.out_spatial_dim = self.size
-        if self.out_spatial_dim is None:
-            new = (
-                self.pool.static(fixed, x.dims)
-                if isinstance(fixed, int)
-                else Dim(None, name=f"sliced-time:{self.name}")
-            )
-            self.out_spatial_dim = new
+        new = self.out_spatial_dim or (self.size if isinstance(self.size, Dim) else None)
+        if new is None and isinstance(fixed, int):
+            new = self.pool.static(fixed, x.dims)
+        self.sliced = self.out_spatial_dim = new or Dim(None, name=f"sliced-time:{self.name}")
         if not self.counts:
-            self.out_spatial_dim.kind = "spatial"
-        if self.min_size is not None and not self.counts:
-            raise NetworkError("slice_nd: min_size needs a number for size", got=repr(self.size)[:40])
-        self.sliced = self.out_spatial_dim
+            self.sliced.kind = "spatial"
+            if self.min_size is not None:
+                raise NetworkError("slice_nd: min_size needs a number for size", got=repr(self.size)[:40])
 
     def compute(self, x: Tensor, start: Tensor | None = None, size: Tensor | None = None) -> Tensor:
         """{…, time}, {…} → {…, size}"""
@@ -154,20 +146,16 @@ class SliceNd(Layer, layer_class="slice_nd"):
 class ScatterNd(Layer, layer_class="scatter_nd"):
     """The frames at positions along the time axis of another layer, summed where they meet. {…, axis} → {…, time}"""
 
-    position: Any = layer()
-    position_axis: Any = value("T")
-    output_dim_via_time_from: Any = layer()
+    position: object = layer()
+    position_axis: object = value("T")
+    output_dim_via_time_from: object = layer()
     filter_invalid_indices: bool = value(False, bool)
 
     def setup(self, x: Tensor, position: Tensor, output_dim_via_time_from: Tensor) -> None:
         """The axis that the positions replace, and the new one."""
         self.old = self.pool.one(self.position_axis, position)
-        frames = time_of(output_dim_via_time_from)
-        if frames is None:
-            raise NetworkError(
-                "output_dim_via_time_from has no time axis", got=output_dim_via_time_from.describe_dims()
-            )
-        self.frames = frames
+        fault, base = "output_dim_via_time_from has no time axis", output_dim_via_time_from
+        self.frames = required(time_of(base), fault, base.describe_dims())
 
     def compute(self, x: Tensor, position: Tensor, output_dim_via_time_from: Tensor) -> Tensor:
         """{…, axis} → {…, time}"""

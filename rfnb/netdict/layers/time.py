@@ -16,7 +16,7 @@ from rfnb.errors import NetworkError
 from rfnb.netdict.axes import with_padding
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.layers.create import cast_number
-from rfnb.netdict.layers.shape import with_lengths
+from rfnb.netdict.layers.shape import batch_of, with_dims, with_lengths
 from rfnb.netdict.options import REQUIRED, axes, axis, layer, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.concat import concat
@@ -68,15 +68,10 @@ class WindowLayer(SteppingLayer, layer_class="window"):
         if frames_before is None and self.window_right is not None:
             frames_before = self.new_dim.get_dim_value() - 1 - self.window_right
         y, self.frames = window(
-            x,
-            spatial_dim=self.axis,
-            window_dim=self.new_dim,
-            window_left=frames_before,
-            window_right=self.window_right,
-            padding=self.padding.lower(),
-            stride=self.stride,
+            x, spatial_dim=self.axis, window_dim=self.new_dim, window_left=frames_before,
+            window_right=self.window_right, padding=self.padding.lower(), stride=self.stride,
             use_mask=self.spec.batch_independent,
-        )
+        )  # fmt: skip
         return y
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
@@ -93,13 +88,12 @@ class WindowLayer(SteppingLayer, layer_class="window"):
         return {self.new_dim: f"{self.name}:window"}
 
 
-class Prefix(Layer, layer_class="prefix_in_time"):
+class Prefix(Layer, layer_class="prefix_in_time", without_effect="size_base"):
     """A number, or the output of a layer, before the first frame. {…, axis} → {…, axis + repeat}"""
 
     axis: Dim = axis("T")
-    prefix: Any = layer(0.0)
+    prefix: object = layer(0.0)
     repeat: int = value(1, Count)
-    size_base: Any = value(None)
     at_end = False
 
     def compute(self, x: Tensor, prefix: Tensor | None = None, postfix: Tensor | None = None) -> Tensor:
@@ -121,7 +115,7 @@ class Prefix(Layer, layer_class="prefix_in_time"):
 class Postfix(Prefix, layer_class="postfix_in_time"):
     """A number, or the output of a layer, behind the last frame of each sequence. {…, axis} → {…, axis + repeat}"""
 
-    postfix: Any = layer(0.0)
+    postfix: object = layer(0.0)
     at_end = True
 
 
@@ -134,7 +128,7 @@ class Pad(Layer, layer_class="pad"):
     axes: tuple[Dim, ...] = axes()
     padding: Any = value(0, int, list, tuple)
     mode: str = value("constant", str)
-    handle_dynamic_dims: Any = value(None)
+    handle_dynamic_dims: object = value(None)
     value: float = value(0.0, float)
 
     def setup(self, x: Tensor) -> None:
@@ -149,9 +143,8 @@ class Pad(Layer, layer_class="pad"):
             raise NetworkError("pad: there is another number of paddings than of axes", got=setting)
         self.new_dims: list[Dim] | None = None
         if all(dim.dimension is not None for dim in self.axes):
-            self.new_dims = []
-            for dim, (before, after) in zip(self.axes, self.pairs, strict=True):
-                self.new_dims.append(self.pool.instead(dim, (dim.dimension or 0) + before + after, x))
+            sizes = [dim.get_dim_value() + sum(pair) for dim, pair in zip(self.axes, self.pairs, strict=True)]
+            self.new_dims = [self.pool.instead(dim, size, x) for dim, size in zip(self.axes, sizes, strict=True)]
         self.old_feature = x.feature_dim
         setting = self.handle_dynamic_dims
         self.at_own_end = holds("pad respects lengths", self.spec.version) if setting is None else bool(setting)
@@ -159,16 +152,11 @@ class Pad(Layer, layer_class="pad"):
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axes…} → {…, axes'…}"""
-        y, out_dims = pad(
-            x,
-            axes=self.axes,
-            padding=self.pairs,
-            out_dims=self.new_dims,
-            mode="replicate" if self.mode == "replication" else self.mode,
-            value=cast_number(self.value, x),
+        mode = "replicate" if self.mode == "replication" else self.mode
+        y, [*out_dims] = pad(
+            x, axes=self.axes, padding=self.pairs, out_dims=self.new_dims, mode=mode, value=cast_number(self.value, x),
             handle_dynamic_dims=self.at_own_end,
-        )
-        out_dims = list(out_dims)
+        )  # fmt: skip
         for i, (old, (before, after)) in enumerate(zip(self.axes, self.pairs, strict=True)):
             if not self.at_own_end and old.dimension is None:
                 lengths = get_size_tensor(old, device=x.device) + (before + after)
@@ -186,7 +174,7 @@ class Repeat(Layer, layer_class="repeat"):
 
     axis: Dim = axis("T")
     repetitions: Any = layer(1)
-    out_dim: Dim | None = value(None, Dim)
+    out_dim: Dim = value(None, Dim)
 
     def setup(self, x: Tensor, repetitions: Tensor | None = None) -> None:
         """The new axis."""
@@ -209,15 +197,12 @@ class TimeChunking(Layer, layer_class="time_chunking"):
 
     chunk_size: int = value(REQUIRED, Positive)
     chunk_step: int = value(REQUIRED, Positive)
-    axis: Any = value("T")
+    axis: object = value("T")
 
     def setup(self, x: Tensor) -> None:
         """The chunks of a sequence, the frames of a chunk, and all chunks of a batch."""
         self.frames = self.pool.one(self.axis, x)
-        self.batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
-        if self.batch is None or self.chunk_size < 1 or self.chunk_step < 1:
-            fault = "time_chunking needs a batch, and positive numbers of frames"
-            raise NetworkError(fault, got=f"{x.describe_dims()}, {self.chunk_size}, {self.chunk_step}")
+        self.batch = batch_of(x)
         behind = dim_math.extreme("max", [self.frames - self.chunk_size, 0])
         self.number = self.own_number = behind.ceildiv_right(self.chunk_step) + 1
         if self.frames.dimension is None and not self.spec.batch_independent:
@@ -226,10 +211,10 @@ class TimeChunking(Layer, layer_class="time_chunking"):
         self.chunks = Dim(None, name="chunks", kind="batch")
         self.pool.made_of[self.chunks] = (self.batch, self.number)
         self.pool.made_of[self.inside] = (self.frames,)
+        self.result_order = with_dims(x, {self.batch: (self.chunks,), self.frames: (self.inside,)})
 
     def compute(self, x: Tensor) -> Tensor:
         """{batch, time} → {chunks, time'}"""
-        assert self.batch is not None
         start = range_over_dim(self.own_number, device=x.device) * self.chunk_step
         if self.number is not self.own_number:
             start, number = with_padding(start, self.own_number)
@@ -249,19 +234,13 @@ class TimeChunking(Layer, layer_class="time_chunking"):
         self.last.parts = {"places": places}
         return y
 
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """The chunks in the place of the batch, their frames in that of the frames."""
-        assert self.batch is not None
-        replaced = {self.batch: self.chunks, self.frames: self.inside}
-        return [replaced.get(dim, dim) for dim in sources[0].dims]
-
 
 class TimeUnchunking(Layer, layer_class="time_unchunking"):
     """The chunks put together again; frames that are in several are averaged. {chunks, time'} → {batch, time}"""
 
-    chunking_layer: Any = layer(REQUIRED)
+    chunking_layer: object = layer(REQUIRED)
 
-    places: Any = layer(REQUIRED)
+    places: object = layer(REQUIRED)
 
     @classmethod
     def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
@@ -271,35 +250,20 @@ class TimeUnchunking(Layer, layer_class="time_unchunking"):
     def setup(self, x: Tensor, chunking_layer: Tensor, places: Tensor) -> None:
         """The dims of the chunks, and those of the whole sequences."""
         origins = self.pool.made_of
-        self.chunks, self.inside = (
-            next((dim for dim in chunking_layer.dims if dim in origins and dim.is_batch_dim() == batch), None)
-            for batch in (True, False)
-        )
-        if self.chunks not in x.sig.index or self.inside not in x.sig.index:
+        made = {dim.is_batch_dim(): dim for dim in reversed(chunking_layer.dims) if dim in origins}
+        if len(made) < 2 or not {*made.values()} <= {*x.dims}:
             fault = "time_unchunking: the source does not have the chunks of the chunking_layer"
             raise NetworkError(fault, got=x.describe_dims(), expected=chunking_layer.describe_dims())
-        assert self.chunks is not None
-        assert self.inside is not None
-        self.batch, self.number = origins[self.chunks]
-        (self.frames,) = origins[self.inside]
+        self.chunks, self.inside = made[True], made[False]
+        (self.batch, self.number), (self.frames,) = origins[self.chunks], origins[self.inside]
+        self.result_order = with_dims(x, {self.chunks: (self.batch,), self.inside: (self.frames,)})
 
     def compute(self, x: Tensor, chunking_layer: Tensor, places: Tensor) -> Tensor:
         """{chunks, time'} → {batch, time}"""
-        assert self.chunks is not None
-        assert self.inside is not None
         y = pad_packed(x, in_dim=self.chunks, dims=[self.batch, self.number])
         places = pad_packed(places, in_dim=self.chunks, dims=[self.batch, self.number])
-        over = [self.number, self.inside]
-        return scatter(
-            y, indices=set_sparse_dim(places, self.frames), indices_dim=over, mode="mean", out_dim=self.frames
-        )
-
-    def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """The batch in the place of the chunks, the frames in that of their frames."""
-        assert self.chunks is not None
-        assert self.inside is not None
-        replaced: dict[Dim, Dim] = {self.chunks: self.batch, self.inside: self.frames}
-        return [replaced.get(dim, dim) for dim in sources[0].dims]
+        indices, over = set_sparse_dim(places, self.frames), [self.number, self.inside]
+        return scatter(y, indices=indices, indices_dim=over, mode="mean", out_dim=self.frames)
 
 
 class ShiftAxis(Layer, layer_class="shift_axis"):
@@ -317,11 +281,9 @@ class ShiftAxis(Layer, layer_class="shift_axis"):
 
     def setup(self, x: Tensor) -> None:
         """The new dim, whose lengths depend on the size of the axis in each batch."""
-        size = self.axis.dimension
-        if size is None:
-            self.cut = Dim(None, name=f"{self.name}_shift_axis", kind="spatial")
-        else:
-            self.cut = self.pool.instead(self.axis, max(size - abs(self.amount), 0), x)
+        self.cut = Dim(None, name=f"{self.name}_shift_axis", kind="spatial")
+        if self.axis.dimension is not None:
+            self.cut = self.pool.instead(self.axis, max(self.axis.dimension - abs(self.amount), 0), x)
 
     def compute(self, x: Tensor) -> Tensor:
         """{…, axis} → {…, axis'}"""
@@ -363,9 +325,9 @@ class Resize(Layer, layer_class="resize"):
     axis: Dim = axis()
     factor: int = value(1, Positive)
     kind: str = value("nn", str)
-    fill_value: Any = value(None)
+    fill_value: object = value(None)
     fill_dropout: float | None = value(None, float)
-    out_dim: Dim | None = value(None, Dim)
+    out_dim: Dim = value(None, Dim)
 
     def setup(self, x: Tensor) -> None:
         """Whether the kind is known."""
@@ -377,7 +339,7 @@ class Resize(Layer, layer_class="resize"):
                 fault = "resize: fill_dropout needs an axis whose size the batch gives"
                 raise NetworkError(fault, got=str(self.axis), expected='"axis": "T"')
             self.left = self.out_dim or Dim(None, name=f"{self.name}_resize", kind="spatial")
-            self.out_dim = None
+            self.out_dim = None  # type: ignore[assignment]
         if self.out_dim is None and size is not None:
             self.out_dim = self.pool.instead(self.axis, size * self.factor, x)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from rfnb.core.dims.dim import Dim
@@ -10,7 +10,7 @@ from rfnb.core.ground.show import Shown
 from rfnb.netdict.build import NetNode
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.loops.net import RecNet
-from rfnb.netdict.loops.order import looked_into, needs_of, users_of
+from rfnb.netdict.loops.order import looked_into, needs_of, shortest_way, users_of
 from rfnb.netdict.resolve import Scope
 from rfnb.nn.module.module import Module
 from rfnb.trace.graph.model_graph import model_graph
@@ -127,13 +127,13 @@ class _Places:
 
     def kept_by(self, path: str) -> tuple[tuple[str, ...], str]:
         """What keeps a layer in the steps: a path, and words."""
-        circle = self._way(path, self.needs, lambda at: at == path)
+        circle = self._circle(path)
         if circle:
             return tuple(circle), ""
         if path in self.reasons:
             return (), self.reasons[path]
-        down = self._way(path, self.needs, self._stays)
-        up = self._way(path, self.needed_by, self._stays)
+        down = shortest_way(path, self.needs.__getitem__, self._stays)
+        up = shortest_way(path, self.needed_by.__getitem__, self._stays)
         words = f"{self.rec.name_of(up[-1])} needs it" if up else ""
         if down and down[-1] in self.reasons:
             words = f"{self.rec.name_of(down[-1])} {self.reasons[down[-1]]}" + (f"; {words}" if words else "")
@@ -141,15 +141,13 @@ class _Places:
 
     def _stays(self, path: str) -> bool:
         """Whether a value stays in the steps for a reason of its own."""
-        return path in self.reasons or bool(self._way(path, self.needs, lambda at: at == path))
+        return path in self.reasons or bool(self._circle(path))
 
     def _needs(self, path: str) -> list[str]:
         """What a value needs, in the same step or of the step before; an inner loop stands for its values."""
         node = self.nodes[path]
-        needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
-        if path in self.inner:
-            needs += needs_of(self.inner[path], self.nodes)
-        return [self._at(need) for need in needs]
+        inner = needs_of(self.inner[path], self.nodes) if path in self.inner else ()
+        return [self._at(need) for need in (*node.needs_ever, *inner)]
 
     def _at(self, path: str) -> str:
         loop = self.nodes[path].loop
@@ -189,18 +187,9 @@ class _Places:
             return "carries a state, and the number of steps is known only at the end"
         return "" if self.rec.moves else "carries a state, and optimize_move_layers_out is False"
 
-    def _way(self, start: str, edges: Mapping[str, list[str]], ends: Callable[[str], bool]) -> list[str]:
-        """The shortest way of at least one edge from a value to one where `ends` is true; empty if there is none."""
-        ways = [[start]]
-        visited: set[str] = set()
-        for way in ways:
-            for need in edges.get(way[-1], ()):
-                if ends(need):
-                    return [*way, need]
-                if need not in visited:
-                    visited.add(need)
-                    ways.append([*way, need])
-        return []
+    def _circle(self, path: str) -> list[str]:
+        """The shortest circle through a value; empty if there is none."""
+        return shortest_way(path, self.needs.__getitem__, lambda need: need == path)
 
 
 def _closed(among: set[str], edges: Mapping[str, list[str]]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -123,28 +123,6 @@ class RecNet:
 
 LOGITS, BEFORE, OUTPUT = "logits", "before its activation", "output"
 """What losses and constraints take of a layer in a loop."""
-
-
-class Inside(MutableMapping[str, Tensor]):
-    """The values of a step, and those outside of the loop."""
-
-    def __init__(self, step: dict[str, Tensor], outside: Mapping[str, Tensor]):
-        self.step, self.outside = step, outside
-
-    def __getitem__(self, path: str) -> Tensor:
-        return self.step[path] if path in self.step else self.outside[path]
-
-    def __setitem__(self, path: str, x: Tensor) -> None:
-        self.step[path] = x
-
-    def __delitem__(self, path: str) -> None:
-        del self.step[path]
-
-    def __iter__(self) -> Any:
-        yield from {**self.outside, **self.step}
-
-    def __len__(self) -> int:
-        return len({**self.outside, **self.step})
 
 
 def filled(template: Tensor, number: object, dims: Sequence[Dim] | None = None) -> Tensor:

@@ -9,7 +9,7 @@ them are, and there is no loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rfnb.core.dims.dim import Dim
@@ -37,56 +37,64 @@ def split(
     roots = [node for node in free if _wants_all_frames(node) or node.kind == "previous"]
     if len(free) == len(inside):
         roots = free  # nothing is left for the loop
-    early = {node.path for node in _closure(roots, nodes, {node.path for node in free})}
+    early = _reached(roots, free, lambda node: [nodes[path] for path in node.needs_ever])
+    users = users_of(nodes, late)
     late_roots = [node for node in late if _wants_all_frames(node)]
-    after = _with_users(late_roots, nodes, {node.path for node in late})
-    for node in inside:
-        if isinstance(node, NetNode) and node.kind == "part":
-            for moved in (early, after):
-                if node.of in moved:
-                    moved.add(node.path)
-    parts: tuple[list[NetNode], list[Item], list[NetNode]] = ([], [], [])
-    for item in inside:
-        if isinstance(item, NetNode) and item.path in early:
-            parts[0].append(item)
-        elif isinstance(item, NetNode) and item.path in after:
-            parts[2].append(item)
-        else:
-            parts[1].append(item)
-    for node in (*parts[0], *parts[2]):
-        if node.state is not None and node.layer is not None:
-            stepping(node).leave_loop(rec.frames)
+    after = _reached(late_roots, late, lambda node: users.get(node.path, ())) - early
+    values = [item for item in inside if isinstance(item, NetNode)]
+    for moved in (early, after):
+        moved |= {node for node in values if node.kind == "part" and nodes[node.of] in moved}
+    before, later = [node for node in values if node in early], [node for node in values if node in after]
+    _let_leave((*before, *later), rec.frames)
+    return before, [item for item in inside if item not in early and item not in after], later
+
+
+def _reached(
+    start: Iterable[NetNode], among: Iterable[NetNode], neighbours: Callable[[NetNode], Iterable[Item]]
+) -> set[Item]:
+    """All that can be reached from the start through neighbours, without leaving a set of nodes."""
+    reached: set[Item] = set()
+    unvisited, todo = {*among}, list[Item](start)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, NetNode) and node in unvisited:
+            unvisited.remove(node)
+            reached.add(node)
+            todo += neighbours(node)
+    return reached
+
+
+def _let_leave(items: Iterable[Item], frames: Dim) -> None:
+    """Lets the layers that carry a state leave their loop: they are computed along an axis from now on."""
+    for node in items:
+        if isinstance(node, NetNode) and node.state is not None and node.layer is not None:
+            stepping(node).leave_loop(frames)
             node.left = True
-    return parts
 
 
 def before_and_after(
     rec: RecNet, nodes: Mapping[str, NetNode], inside: Iterable[Item]
 ) -> tuple[list[NetNode], list[NetNode]]:
     """The values that could be computed before the loop, and those that could be computed after it."""
-    stay = looked_into(rec, nodes, inside)
-    candidates = [item for item in inside if isinstance(item, NetNode) and item.path not in stay]
-    early: dict[str, NetNode] = {}
-    changed = True
-    while changed:
-        changed = False
+    stay, users = looked_into(rec, nodes, inside), users_of(nodes, inside)
+    values = [item for item in inside if isinstance(item, NetNode) and item.path not in stay]
+    movable = [node for node in values if _may_move(rec, node)]
+    early = _grown(movable, lambda node: (nodes[path] for path in node.needs_ever if nodes[path].loop in rec))
+    others = {*movable}.difference(early)
+    late = _grown([node for node in reversed(movable) if node in others], lambda node: users.get(node.path, ()))
+    return early, late
+
+
+def _grown(candidates: Sequence[NetNode], requires: Callable[[NetNode], Iterable[Item]]) -> list[NetNode]:
+    """The smallest part that a candidate joins as soon as all that it requires is in it."""
+    grown: set[Item] = set()
+    size = -1
+    while len(grown) > size:
+        size = len(grown)
         for node in candidates:
-            needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
-            ready = all(nodes[path].loop not in rec or path in early for path in needs)
-            if node.path not in early and _may_move(rec, node) and ready:
-                early[node.path] = node
-                changed = True
-    users = users_of(nodes, inside)
-    late: dict[str, NetNode] = {}
-    changed = True
-    while changed:
-        changed = False
-        for node in reversed(candidates):
-            unused = all(isinstance(user, NetNode) and user.path in late for user in users.get(node.path, ()))
-            if node.path not in late and node.path not in early and _may_move(rec, node) and unused:
-                late[node.path] = node
-                changed = True
-    return list(early.values()), list(late.values())
+            if node not in grown and grown.issuperset(requires(node)):
+                grown.add(node)
+    return [node for node in candidates if node in grown]
 
 
 def users_of(nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> dict[str, list[Item]]:
@@ -97,7 +105,7 @@ def users_of(nodes: Mapping[str, NetNode], inside: Iterable[Item]) -> dict[str, 
             loops = [node for node in nodes.values() if node.loop is not None and node.loop in item]
             needs = [*item.sources, *item.inputs.values(), *(path for node in loops for path in node.needs)]
         else:
-            needs = [*item.needs, *([item.of] if item.kind == "previous" else [])]
+            needs = [*item.needs_ever]
         for path in needs:
             users.setdefault(path, []).append(item)
     return users
@@ -126,35 +134,6 @@ def looked_into(rec: RecNet, nodes: Mapping[str, NetNode], inside: Iterable[Item
     return {nodes[path].of for path in state_parts if nodes[nodes[path].of].state is not None}
 
 
-def _closure(wanted: Iterable[NetNode], nodes: Mapping[str, NetNode], among: set[str]) -> list[NetNode]:
-    """The wanted ones and all that they need."""
-    closure: dict[str, NetNode] = {}
-    todo = list(wanted)
-    while todo:
-        node = todo.pop()
-        if node.path in closure or node.path not in among:
-            continue
-        closure[node.path] = node
-        todo += [nodes[path] for path in (*node.needs, *([node.of] if node.kind == "previous" else []))]
-    return list(closure.values())
-
-
-def _with_users(wanted: Iterable[NetNode], nodes: Mapping[str, NetNode], among: set[str]) -> set[str]:
-    """The paths of the wanted ones and of all that need them."""
-    users: dict[str, list[NetNode]] = {}
-    for path in among:
-        for need in (*nodes[path].needs, *([nodes[path].of] if nodes[path].kind == "previous" else [])):
-            users.setdefault(need, []).append(nodes[path])
-    paths: set[str] = set()
-    todo = list(wanted)
-    while todo:
-        node = todo.pop()
-        if node.path in among and node.path not in paths:
-            paths.add(node.path)
-            todo += users.get(node.path, [])
-    return paths
-
-
 def what_keeps(net: InnerNet) -> str:
     """What keeps the unit in the steps of a loop, whatever it needs; "" if nothing does."""
     for node in net.order:
@@ -173,22 +152,15 @@ def over_frames(net: InnerNet) -> list[NetNode]:
     """The nodes of a unit, each after those that it needs, in the frame before too; without those of a circle."""
     todo = [node for node in net.order if isinstance(node, NetNode)]
     paths, ordered = {node.path for node in todo}, {}
-    while ready := [node for node in todo if all(path in ordered or path not in paths for path in _needs(node))]:
+    while ready := [node for node in todo if all(path in ordered or path not in paths for path in node.needs_ever)]:
         ordered.update({node.path: node for node in ready})
         todo = [node for node in todo if node.path not in ordered]
     return list(ordered.values())
 
 
-def _needs(node: NetNode) -> list[str]:
-    return [*node.needs, *([node.of] if node.kind == "previous" else [])]
-
-
 def leave_loop(net: InnerNet, frames: Dim) -> None:
     """The layers of the unit that carry a state are computed along an axis from now on."""
-    for node in net.nodes.values():
-        if node.state is not None and node.layer is not None:
-            stepping(node).leave_loop(frames)
-            node.left = True
+    _let_leave(net.nodes.values(), frames)
 
 
 def run_over_frames(
@@ -240,12 +212,8 @@ def order_of(nodes: Mapping[str, NetNode], loop: RecNet | None) -> list[NetNode 
 
 def _loop_with(nodes: Mapping[str, NetNode], path: str, loop: RecNet | None) -> RecNet | None:
     """The loop, in the net of `loop`, that computes this value; None if it is computed there itself, or farther out."""
-    at = nodes[path].loop if path in nodes else None
-    while at is not None and at is not loop:
-        if at.outer is loop:
-            return at
-        at = at.outer
-    return None
+    loops = nodes[path].loops if path in nodes else []
+    return next((rec for rec in loops if rec.outer is loop), None)
 
 
 def needs_of(item: NetNode | RecNet, nodes: Mapping[str, NetNode]) -> list[str]:
@@ -284,8 +252,7 @@ def put_in_order(rec: RecNet, nodes: Mapping[str, NetNode]) -> None:
             ))  # fmt: skip
     computed = {node.path for node in rec.inside if isinstance(node, NetNode)}
     for node in rec.after:
-        needs = [*node.needs, *([node.of] if node.kind == "previous" else [])]
-        of_steps = [path for path in needs if path in computed or nodes[path].loop in rec.inner(nodes)]
+        of_steps = [path for path in node.needs_ever if path in computed or nodes[path].loop in rec.inner(nodes)]
         rec.accumulated.update(dict.fromkeys(path for path in of_steps if _is_value(nodes[path])))
 
 
@@ -310,16 +277,26 @@ def ends_of_steps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> l
 
 def way_to_the_step_before(node: NetNode, nodes: Mapping[str, NetNode]) -> list[str]:
     """The shortest way from a value, by what it needs, to one of the step before; if there is none, the value alone."""
-    ways, visited = [[node.path]], {node.path}
-    while ways:
-        way = ways.pop(0)
-        if nodes[way[-1]].kind == "previous":
-            return way
-        for need in nodes[way[-1]].needs:
-            if need in nodes and nodes[need].loop is node.loop and need not in visited:
+    way = shortest_way(
+        node.path,
+        lambda path: [need for need in nodes[path].needs if need in nodes and nodes[need].loop is node.loop],
+        lambda path: nodes[path].kind == "previous",
+    )
+    return way or [node.path]
+
+
+def shortest_way(start: str, needs: Callable[[str], Iterable[str]], ends: Callable[[str], bool]) -> list[str]:
+    """The shortest way of at least one step from a value to one where `ends` is true; empty if there is none."""
+    ways: list[list[str]] = [[start]]
+    visited: set[str] = set()
+    for way in ways:
+        for need in needs(way[-1]):
+            if ends(need):
+                return [*way, need]
+            if need not in visited:
                 visited.add(need)
                 ways.append([*way, need])
-    return [node.path]
+    return []
 
 
 def _what_keeps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> str:
@@ -340,16 +317,8 @@ def _what_keeps(node: NetNode, rec: RecNet, nodes: Mapping[str, NetNode]) -> str
 
 def circle_through(path: str, nodes: Mapping[str, NetNode]) -> list[str]:
     """The shortest circle of values through one, each of which needs the next one, perhaps of the step before."""
-    ways, visited = [[path]], set()
-    for way in ways:
-        node = nodes[way[-1]]
-        for need in (*node.needs, *([node.of] if node.kind == "previous" else [])):
-            if need == path:
-                return [*way, need]
-            if need in nodes and need not in visited:
-                visited.add(need)
-                ways.append([*way, need])
-    return [path]
+    needs = {name: [need for need in node.needs_ever if need in nodes] for name, node in nodes.items()}
+    return shortest_way(path, needs.__getitem__, lambda need: need == path) or [path]
 
 
 def decide_parts(
@@ -377,7 +346,7 @@ def _taken(nodes: Mapping[str, NetNode]) -> set[str]:
     for node in nodes.values():
         paths.update((*node.needs, node.of) if node.kind != "part" else ())
         paths.update((node.target, node.inv_norm_factor, *node.loss_inputs.values()))
-    for net in {net for node in nodes.values() if node.loop is not None for net in node.loop.chain}:
+    for net in {net for node in nodes.values() for net in node.loops}:
         paths.update((*net.sources, *net.inputs.values(), *net.initial.values()))
     return {path for path in paths if isinstance(path, str)}
 

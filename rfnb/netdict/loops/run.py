@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -25,9 +26,8 @@ from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, on_meta, stepping, take_parts
 from rfnb.netdict.layer import ChoosingLayer, Layer, SteppingLayer
 from rfnb.netdict.layer_call import ErrorsOf, held_parameters, named_after
-from rfnb.netdict.loops.length import longest
+from rfnb.netdict.loops.build import longest
 from rfnb.netdict.loops.net import (
-    Inside,
     RecNet,
     along,
     featured,
@@ -129,7 +129,7 @@ class NetLines:
         return Listing.of_text("net dict", [*lines, "}}"])
 
 
-def _located(layers: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
+def _located(layers: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, int]]:
     """The layers of a net with the lines where a config writes them, those inside of others too."""
     for name, described in layers.items():
         line = getattr(described, "line", None)
@@ -167,13 +167,13 @@ def _lines(layers: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple
         yield "", f"{indent}}}}},"
 
 
-def _shown(described: Any) -> str:
+def _shown(described: object) -> str:
     """The description of a layer as a config would write it, shortened."""
     text = printable(_text(described))
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 2]}…}}"
 
 
-def _text(given: Any) -> str:
+def _text(given: object) -> str:
     if isinstance(given, Mapping):
         return "{" + ", ".join(f"{_text(key)}: {_text(value)}" for key, value in given.items()) + "}"
     if isinstance(given, str):
@@ -184,7 +184,7 @@ def _text(given: Any) -> str:
     return repr(given)[:40]
 
 
-def called(layer: Layer, method: Callable[..., Any]) -> Callable[..., Any]:
+def called(layer: Layer, method: Callable[..., object]) -> Callable[..., Any]:
     """A method of a layer as a call of it, for those who watch the calls of modules."""
     listener = active_listener()
     if listener is None:
@@ -368,7 +368,7 @@ class RecRun:
     def _compute_item(self, node: NetNode | RecNet) -> None:
         rec, step, loop = self.rec, self.step, self.loop
         if isinstance(node, RecNet):
-            type(self)(node, Inside(step, self.outside), self.nodes).run()
+            type(self)(node, ChainMap(step, self.outside), self.nodes).run()
         elif node.kind == "frame":
             step[node.path] = self._frame(node.path)
         elif node.kind == "step":
@@ -378,7 +378,7 @@ class RecRun:
         elif node.kind == "previous":
             step[node.path] = stepping(self.nodes[node.of]).output_of(loop.state[rec.name_of(node.of)])
         elif node.kind == "layer":
-            values = Inside(step, self.outside)
+            values = ChainMap(step, self.outside)
             assert node.layer is not None
             with ErrorsOf(node.layer):
                 self._compute_layer(node, node.layer, values)
@@ -396,7 +396,7 @@ class RecRun:
                 named_after(node.layer, error)
             raise
 
-    def _compute_layer(self, node: NetNode, layer: Layer, values: Inside) -> None:
+    def _compute_layer(self, node: NetNode, layer: Layer, values: Values) -> None:
         """Computes a layer in this step: for the newest hypotheses, if there is a search."""
         sources = [self.search.newest(values[path]) for path in node.sources]
         inputs = {name: self.search.newest(values[path]) for name, path in node.inputs.items()}

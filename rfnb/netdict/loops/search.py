@@ -14,7 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LayerNotFound, NetworkError
-from rfnb.netdict.loops.length import choices
+from rfnb.netdict.loops.build import choices
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.resolve import EXTRA, inner_net
 from rfnb.ops.convert import convert_to_tensor
@@ -121,7 +121,7 @@ def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> Mapping[str, An
     return changed
 
 
-def _with(described: Mapping[str, object], key: str, given: Any) -> Any:
+def _with(described: Mapping[str, object], key: str, given: object) -> Any:
     """A copy of the description of a layer, which keeps its line in the config."""
     copied: Any = copy(described)
     copied[key] = given

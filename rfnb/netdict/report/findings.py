@@ -33,7 +33,7 @@ NO_EFFECT_OF_LOSS = {
 """By loss, options that change nothing here."""
 
 
-def ignored_options(described: Mapping[str, Any]) -> Iterator[str]:
+def ignored_options(described: Mapping[str, object]) -> Iterator[str]:
     """The options of a layer that change nothing."""
     cls = described.get("class")
     inner = isinstance(described.get("unit"), Mapping)
@@ -433,7 +433,7 @@ GROUPS = {
 """By what they are for: the pattern of the names, and what takes their place."""
 
 
-def training_keys(values: Mapping[str, Any]) -> Iterator[tuple[str, list[str], str]]:
+def training_keys(values: Mapping[str, object]) -> Iterator[tuple[str, list[str], str]]:
     """What names of a config are for, those names with short values, and what takes their place.
 
     >>> from rfnb.netdict.report.findings import training_keys
@@ -452,6 +452,6 @@ def training_keys(values: Mapping[str, Any]) -> Iterator[tuple[str, list[str], s
             yield group, [_word(name, values[name]) for name in keys], instead
 
 
-def _word(name: str, value: Any) -> str:
+def _word(name: str, value: object) -> str:
     short = isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < 24)
     return f"{name} = {value!r}" if short else name

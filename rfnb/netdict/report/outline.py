@@ -8,11 +8,11 @@ from typing import Any
 
 from rfnb.errors import RfError
 from rfnb.netdict import options as _options
+from rfnb.netdict.build import reused_layers
 from rfnb.netdict.builder import class_of
 from rfnb.netdict.extern_data import ExternData
 from rfnb.netdict.inner_net import UNIT, InnerScope
 from rfnb.netdict.layer import Layer, layer_by_class
-from rfnb.netdict.params import reused_layers
 from rfnb.netdict.resolve import EXTRA, Scope, inner_net, names_of_sources
 from rfnb.netdict.versions import holds
 

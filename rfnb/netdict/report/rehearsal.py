@@ -117,7 +117,7 @@ def _loss(node: NetNode, values: Mapping[str, Tensor]) -> None:
 
 
 def construct_what_can(
-    builder: Builder, net_dict: Mapping[str, Any], entries: Mapping[str, OutlineEntry]
+    builder: Builder, net_dict: Mapping[str, object], entries: Mapping[str, OutlineEntry]
 ) -> dict[str, Exception]:
     """Constructs each used layer whose sources are there. The errors of the others, by path.
 

@@ -37,7 +37,7 @@ class Training(Shown):
     rows: tuple[TrainingRow, ...]
 
 
-def training_of(path: str, values: Mapping[str, Any]) -> Training:
+def training_of(path: str, values: Mapping[str, object]) -> Training:
     """The rows, in the order in which a training needs them."""
     rows = [TrainingRow("optimizer", _given(values, _names_of_optimizer(values)), _optimizer(values))]
     for topic, pattern, write in RULES:
@@ -51,26 +51,26 @@ def training_of(path: str, values: Mapping[str, Any]) -> Training:
     return Training(Path(path).stem, tuple(rows))
 
 
-def _names_of_optimizer(values: Mapping[str, Any]) -> list[str]:
+def _names_of_optimizer(values: Mapping[str, object]) -> list[str]:
     names = ["optimizer", *OPTIMIZERS, "optimizer_epsilon", "adam_epsilon", "learning_rate"]
     return [name for name in names if values.get(name) not in (None, False)]
 
 
-def _given(values: Mapping[str, Any], names: list[str]) -> str:
+def _given(values: Mapping[str, object], names: list[str]) -> str:
     return ", ".join(f"{name} = {_short(values[name])}" for name in names)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _number(values: Mapping[str, Any], name: str, default: Any) -> Any:
+def _number(values: Mapping[str, object], name: str, default: object) -> Any:
     value = values.get(name)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else default
 
 
-def _optimizer(values: Mapping[str, Any]) -> str:
+def _optimizer(values: Mapping[str, object]) -> str:
     """The optimizer of Torch, with its options."""
     given = values.get("optimizer")
     described = given if isinstance(given, Mapping) else {"class": given} if isinstance(given, str) else {}
@@ -97,7 +97,7 @@ def _always(text: str) -> Write:
     return lambda values, names: re.sub(r"\{(\w+)\}", lambda found: _short(values.get(found[1])), text)
 
 
-def _rates(values: Mapping[str, Any], names: list[str]) -> str:
+def _rates(values: Mapping[str, object], names: list[str]) -> str:
     rates, rate = values["learning_rates"], _number(values, "learning_rate", 1e-3)
     if not isinstance(rates, list | tuple):
         return "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: …)"
@@ -106,7 +106,7 @@ def _rates(values: Mapping[str, Any], names: list[str]) -> str:
     )
 
 
-def _newbob(values: Mapping[str, Any], names: list[str]) -> str:
+def _newbob(values: Mapping[str, object], names: list[str]) -> str:
     factor = _number(values, "newbob_learning_rate_decay", _number(values, "learning_rate_control_decay", 0.5))
     patience = _number(
         values, "newbob_multi_num_epochs", _number(values, "learning_rate_control_min_num_epochs_per_new_lr", 1)
@@ -117,7 +117,7 @@ def _newbob(values: Mapping[str, Any], names: list[str]) -> str:
     return f"ReduceLROnPlateau(optimizer, {call}); its step(dev_error) after each epoch"
 
 
-def _batches(values: Mapping[str, Any], names: list[str]) -> str:
+def _batches(values: Mapping[str, object], names: list[str]) -> str:
     frames, seqs = values.get("batch_size"), _number(values, "max_seqs", None)
     size = next(iter(frames.values()), None) if isinstance(frames, Mapping) else frames
     options = [f"max_frames={size}"] if isinstance(size, int) and size else []
@@ -125,7 +125,7 @@ def _batches(values: Mapping[str, Any], names: list[str]) -> str:
     return f"rf.FrameBatches(data.lengths(), {', '.join(options)}) as the batch_sampler of a DataLoader"
 
 
-def _stages(values: Mapping[str, Any], names: list[str]) -> str:
+def _stages(values: Mapping[str, object], names: list[str]) -> str:
     return "for stage in config.stages(): net = stage.network(previous=net), and a new optimizer"
 
 

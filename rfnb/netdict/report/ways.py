@@ -36,7 +36,7 @@ def known_limit(entry: OutlineEntry, fault: str) -> tuple[str, str] | None:
     return None
 
 
-def functions_of(entry: OutlineEntry, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def functions_of(entry: OutlineEntry, values: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
     """The functions that an `eval` of a layer names, and that `functions={…}` may stand for, by name."""
     given = entry.described.get("eval")
     if isinstance(given, Function | Unknown):
@@ -46,7 +46,7 @@ def functions_of(entry: OutlineEntry, values: Mapping[str, Any]) -> Iterator[tup
             yield name, values.get(name)
 
 
-def stub(name: str, given: Any, entry: OutlineEntry, source: Tensor | None) -> str:
+def stub(name: str, given: object, entry: OutlineEntry, source: Tensor | None) -> str:
     """A function to fill in, in place of one of the config."""
     parameters = ["source"]
     if isinstance(given, Function):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit.blocks import Block, Facts, Figure, Fold, Grid, Line, Note, Page
-from rfnb.display.kit.words import Span, Words, chip, name, quiet
+from rfnb.display.kit.blocks import Block, Facts, Figure, Fold, Grid, Line, Note, Page, Span, Words, chip, name, quiet
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, el, join

@@ -500,5 +500,5 @@ class NetFolder:
             )
         return self._given[key]
 
-    def _value(self, path: str, name: str, taken: Sequence[Any], whole: bool = False) -> GraphValue:
+    def _value(self, path: str, name: str, taken: Sequence[object], whole: bool = False) -> GraphValue:
         return self.values.describe(self._of(path, whole), name, taken)

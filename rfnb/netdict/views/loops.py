@@ -6,8 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page
-from rfnb.display.kit.words import Span, Words, name, quiet
+from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page, Span, Words, name, quiet
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import duration, percent

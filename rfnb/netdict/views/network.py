@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from rfnb.display.graph.picture import WIDTH, to_scripts as graph_scripts
 from rfnb.display.graph.schema import GraphView
 from rfnb.display.graph.unfold import nodes as all_nodes, opened, to_table as graph_table
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Axis
-from rfnb.display.kit.dims import UNKNOWN, colour_of, describe_axis, dim_word, dims_text
-from rfnb.display.kit.schema import DimView
+from rfnb.display.kit.data import UNKNOWN, Axis, DimView, colour_of, describe_axis, dim_word, dims_text
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, table_html
 from rfnb.display.markup.html import Html, el, join
@@ -257,7 +255,7 @@ def _options(entry: OutlineEntry, layer: Layer | None) -> Iterator[LayerOption]:
         yield {"name": str(name), "given": cut(repr(value), WORDS), "became": became or refers or ""}
 
 
-def _became(value: Any) -> str:
+def _became(value: object) -> str:
     """The dims that an option means."""
     if isinstance(value, Dim):
         return f"{value.name}:{'?' if value.dimension is None else value.dimension}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.cards import amount
-from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Only, Page
-from rfnb.display.kit.words import Span, Words, chip, name, quiet
+from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Only, Page, Span, Words, chip, name, quiet
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import Table
 from rfnb.netdict.report.findings import LEVELS, NetworkFinding, NetworkReport

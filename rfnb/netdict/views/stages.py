@@ -12,6 +12,7 @@ from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import RfError
+from rfnb.netdict.network import Network
 from rfnb.netdict.stages import Stage, StageChanges, Stages
 from rfnb.netdict.views.network import describe as describe_network
 
@@ -22,6 +23,8 @@ FEW = 4
 MOST = 12
 """Most stages with a picture; of the others there is a row."""
 STRIP = "display:flex;gap:12px;overflow-x:auto;align-items:flex-start"
+Colours = dict[tuple[str, int], int]
+"""The colours of dims by name and size, as numbers of the palette."""
 PICTURE = "flex:none;width:min(320px, 90vw)"
 
 
@@ -29,13 +32,14 @@ def describe(stages: Stages, *, depth: int = 0) -> Page:
     """The strip and the rows. depth: how many levels of the networks are open in their pictures."""
     rows: list[list[Any]] = []
     pictures = []
+    colours: Colours = {}
     for stage, changes in zip(stages, stages.changes(), strict=True):
         net, fault = _network(stage)
         params = "?" if net is None else amount(net.get_num_params())
         words = fault or words_of(changes, first=stage.number == 0)
         rows.append([stage.number, stage.epochs, len(stage.described()), params, words])
         if stage.number < MOST:
-            pictures.append(_picture(stage, net, words, depth))
+            pictures.append(_picture(stage, net, words, depth, colours))
     blocks: list[Any] = [
         Line(name(stages.name), quiet(f" {count_of(len(stages), 'stage')}"), look=style.HEAD),
         Figure(el("div", pictures, style=STRIP)),
@@ -45,7 +49,7 @@ def describe(stages: Stages, *, depth: int = 0) -> Page:
     return Page("net_stages", stages.name, blocks, Table(COLUMNS, rows))
 
 
-def _network(stage: Stage) -> tuple[Any, str]:
+def _network(stage: Stage) -> tuple[Network | None, str]:
     """The network of a stage, or why there is none."""
     try:
         return stage.network(strict=False), ""
@@ -53,11 +57,15 @@ def _network(stage: Stage) -> tuple[Any, str]:
         return None, error.what
 
 
-def _picture(stage: Stage, net: Any, words: str, depth: int) -> Html:
-    """A stage in the strip."""
+def _picture(stage: Stage, net: Network | None, words: str, depth: int, colours: Colours) -> Html:
+    """A stage in the strip. colours: those of the pictures before: each network has dims of its own."""
     picture: Html | None = None
     if net is not None:
-        image = svg.data_uri(graph_view.to_svg(describe_network(net, depth=depth)["graph"]))
+        graph = describe_network(net, depth=depth)["graph"]
+        for dim in graph["dims"]:
+            if dim["colour"] is not None:
+                dim["colour"] = colours.setdefault((dim["name"], dim["size"]), len(colours))
+        image = svg.data_uri(graph_view.to_svg(graph))
         picture = el("img", src=image, alt=f"the layers of {stage.name}", style="max-width:100%;height:auto")
     title = el("div", el("b", f"{stage.number}"), f" {stage.epochs}")
     return el("div", title, el("div", words, style="opacity:0.75;font-size:90%"), picture, style=PICTURE)
@@ -66,9 +74,10 @@ def _picture(stage: Stage, net: Any, words: str, depth: int) -> Html:
 def words_of(changes: StageChanges, *, first: bool = False) -> str:
     """What a stage changes, in words.
 
-    >>> from rfnb.netdict.stages import StageChanges
-    >>> words_of(StageChanges({"a": {"n_out": 2}}, {"a": {"n_out": 4}, "b": {}}))
-    'adds b; widens a (2 → 4)'
+        >>> from rfnb.netdict.network import Network
+    from rfnb.netdict.stages import StageChanges
+        >>> words_of(StageChanges({"a": {"n_out": 2}}, {"a": {"n_out": 4}, "b": {}}))
+        'adds b; widens a (2 → 4)'
     """
     if first:
         return f"begins with {count_of(len(changes.added), 'layer')}"
@@ -87,7 +96,7 @@ def words_of(changes: StageChanges, *, first: bool = False) -> str:
     return "; ".join(parts) or "the same layers, with other settings"
 
 
-def _is_wider(old: Any, new: Any) -> bool:
+def _is_wider(old: object, new: object) -> bool:
     return not (isinstance(old, int) and isinstance(new, int) and new < old)
 
 

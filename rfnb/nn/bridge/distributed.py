@@ -87,7 +87,7 @@ class ParameterAverage:
     def _counted(self, step: Callable[..., Any]) -> Callable[..., Any]:
         """The method `step` of the scaler, with each call counted: also one that takes no step of the optimizer."""
 
-        def counted(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+        def counted(optimizer: torch.optim.Optimizer, *args: object, **kwargs: object) -> Any:
             result = step(optimizer, *args, **kwargs)
             if optimizer is self._optimizer and self._scaler is not None:
                 self._after_step()

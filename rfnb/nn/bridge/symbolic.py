@@ -27,7 +27,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
 
     __slots__ = ("longest", "raw")
 
-    def __init__(self, raw: Any, longest: Any):
+    def __init__(self, raw: Any, longest: object):
         self.raw, self.longest = raw, longest
 
     @property
@@ -76,7 +76,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
             return self.raw is getattr(other, "raw", None)
         return bool(self.raw == other.raw)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> SymbolicValues:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: object) -> SymbolicValues:
         function = _FUNCTIONS.get(ufunc.__name__)
         if function is None or method != "__call__" or options:
             raise not_traced(f"{ufunc.__name__} of lengths")
@@ -96,7 +96,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
             raise AttributeError(name)
         raise not_traced(f"`{name}` of lengths")
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args: Any, **kwargs: object) -> Any:
         raise not_traced("the value of a length")
 
     __int__ = __array__

@@ -71,7 +71,7 @@ class Inputs:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def given(self, args: Sequence[Any], kwargs: dict[str, Any], lengths: Any) -> RawArguments:
+    def given(self, args: Sequence[Any], kwargs: dict[str, object], lengths: object) -> RawArguments:
         """Sorts the arguments of a call. Raises ParameterError if there are too few or too many."""
         positional = [name for name in self.raws if name not in kwargs]
         raws = dict(zip(positional, args, strict=False)) | {n: kwargs[n] for n in self.raws if n in kwargs}
@@ -94,7 +94,7 @@ class Inputs:
                 values[name] = bind(str(name), self.entries[name], values[name], given.lengths)
         return ([], values | given.more) if self.by_name else (list(values.values()), given.more)
 
-    def _new_batch(self, raws: dict[Any, Any], lengths: dict[Dim, Any]) -> None:
+    def _new_batch(self, raws: dict[Any, Any], lengths: dict[Dim, object]) -> None:
         """Binds dims without lengths to their size in the first argument with that dim, and forgets the last batch."""
         bound: set[Dim] = set()
         for name in self.raws:
@@ -424,7 +424,7 @@ class TorchModule(Mirror):
 
     # -- the call
 
-    def forward(self, *args: Any, lengths: object = None, **kwargs: Any) -> Any:
+    def forward(self, *args: Any, lengths: object = None, **kwargs: object) -> Any:
         """Calls the rfnb module, with raw tensors and lengths if there are `in_dims`, and returns raw tensors."""
         if torch.compiler.is_dynamo_compiling():
             if self._inputs is None:
@@ -442,7 +442,7 @@ class TorchModule(Mirror):
             part._mirror()
         return self._call(args, kwargs, lengths, traced=torch.compiler.is_exporting())
 
-    def _call(self, args: Any, kwargs: dict[str, Any], lengths: Any, *, traced: bool) -> object:
+    def _call(self, args: Any, kwargs: dict[str, object], lengths: object, *, traced: bool) -> object:
         with ExitStack() as stack:
             stack.enter_context(self._bound(below=True))
             inputs = None if self._inputs is None else self._inputs.given(args, kwargs, lengths)
@@ -476,7 +476,7 @@ class TorchModule(Mirror):
         """Calls the submodule inside a larger model, with all hooks: from Tensors to Tensors."""
         return Crossing(self, args, kwargs).call()
 
-    def _call_across(self, crossing: Crossing, args: Any, kwargs: dict[str, Any]) -> object:
+    def _call_across(self, crossing: Crossing, args: Any, kwargs: dict[str, object]) -> object:
         kwargs = {name: value for name, value in kwargs.items() if name in crossing.kwargs or value is not None}
         with self._bound(below=bool(self._forward_pre_hooks)):
             args, kwargs = crossing.tensors(args, kwargs)

@@ -150,7 +150,7 @@ Choice = type | dict[str, Any] | Module | Callable[..., Any]
 """A choice of a part: a class, the result of `rf.build_dict`, a module, which is copied, or a function."""
 
 
-def build_part(choice: Choice, *args: Any, **options: Any) -> Any:
+def build_part(choice: Choice, *args: object, **options: object) -> Any:
     """A part of a module: an object of a class or dict with these options, a copy of a module, or a function itself.
 
     Options in the dict have precedence.

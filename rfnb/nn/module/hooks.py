@@ -77,7 +77,7 @@ class MethodWithHooks:
             if self._before is not None:
                 vars(self.obj)[self.attr] = self._before
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Calls the method, and then the hooks."""
         return run_post_hooks(self.post_hooks, self.obj, args, kwargs, self._method(*args, **kwargs))
 
@@ -125,7 +125,7 @@ def add_hook(
 
 
 def run_post_hooks(
-    hooks: dict[int, ForwardHook], obj: object, args: tuple[object, ...], kwargs: dict[str, Any], result: object
+    hooks: dict[int, ForwardHook], obj: object, args: tuple[object, ...], kwargs: dict[str, object], result: object
 ) -> object:
     """Calls the hooks one after the other and returns the final result."""
     for hook in list(hooks.values()):

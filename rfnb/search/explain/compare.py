@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.tree_arrays import Hypothesis
+from rfnb.search.trace import Hypothesis
 from rfnb.search.words import InWords, number
 
 if TYPE_CHECKING:

@@ -1,24 +1,100 @@
-"""What became of labels from outside: where they were, where they fell out, and what the model gives to them."""
+"""What became of labels or texts from outside: where they were, where they fell out, what the model gives to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, SearchError
 from rfnb.printable import printable_name
-from rfnb.search.explain.pieces import pieces_of, spelled
-from rfnb.search.trace import by_length
-from rfnb.search.tree_arrays import Node
+from rfnb.search.trace import Node, by_length
 from rfnb.search.words import number
 
 if TYPE_CHECKING:
-    from rfnb.core.vocab import Vocab
     from rfnb.search.tree import Tree
+
+
+class Mark(NamedTuple):
+    """How word pieces show where words begin or end.
+
+    Args:
+        ends: whether a piece has the mark at its end.
+        of_word: the letters of a word, with a sign for its beginning or end.
+        of_piece: those of a piece, likewise.
+    """
+
+    ends: bool
+    of_word: Callable[[str], str]
+    of_piece: Callable[[str], str]
+
+
+MARKS = {
+    "▁": Mark(False, lambda word: f"▁{word}", str),
+    "Ġ": Mark(False, lambda word: f"Ġ{word}", str),
+    "##": Mark(False, lambda word: f" {word}", lambda piece: piece[2:] if piece.startswith("##") else f" {piece}"),
+    "@@": Mark(True, lambda word: f"{word} ", lambda piece: piece[:-2] if piece.endswith("@@") else f"{piece} "),
+    "</w>": Mark(True, lambda word: f"{word}</w>", str),
+}
+"""The marks of word pieces, in the order in which a vocabulary is asked for them."""
+
+
+class Pieces(NamedTuple):
+    """The word pieces of a vocabulary. numbers: by their letters; longest: how many letters they have at most."""
+
+    mark: Mark
+    numbers: dict[str, int]
+    longest: int
+
+
+@lru_cache(maxsize=8)
+def pieces_of(vocab: Vocab) -> Pieces | None:
+    """The word pieces of a vocabulary; None if its labels are none."""
+    labels = [label for label in vocab.labels if not (label.startswith("<") and label.endswith(">"))]
+    marks = (mark for mark in MARKS if any(label.startswith(mark) or label.endswith(mark) for label in vocab.labels))
+    mark = next(marks, None)
+    if mark is None or all(len(label) == 1 for label in labels):
+        return None
+    special = {vocab.bos_id, vocab.eos_id, vocab.unk_id, vocab.blank_id, vocab.pad_id}
+    numbers = {MARKS[mark].of_piece(x): i for i, x in reversed([*enumerate(vocab.labels)]) if i not in special}
+    return Pieces(MARKS[mark], numbers, max(map(len, numbers), default=0))
+
+
+def spelled(text: str, vocab: Vocab) -> tuple[int, ...] | None:
+    """Word pieces that a vocabulary joins to a text, as few as there can be; None if there are none.
+
+    A text may begin, or end, without the mark of a word.
+
+    >>> spelled("the cat", rf.Vocab(["</s>", "▁the", "▁c", "a", "t", "at"]))
+    (1, 2, 5)
+    >>> spelled("the cat", rf.Vocab(["</s>", "the", "c@@", "at"])), spelled("the dog", rf.Vocab(["the", "c@@", "at"]))
+    ((1, 2, 3), None)
+    """
+    pieces, words = pieces_of(vocab), text.split()
+    if pieces is None:
+        return None
+    letters, sign = "".join(map(pieces.mark.of_word, words)), pieces.mark.of_word("")
+    bare = letters.removesuffix(sign) if pieces.mark.ends else letters.removeprefix(sign)
+    rows = (_fewest(candidate, pieces) for candidate in ((bare, letters) if sign == "Ġ" else (letters, bare)))
+    return next((row for row in rows if row is not None and vocab.join(row).split() == words), None)
+
+
+def _fewest(letters: str, pieces: Pieces) -> tuple[int, ...] | None:
+    """The fewest pieces with these letters."""
+    best: list[tuple[int, ...] | None] = [()]
+    for end in range(1, len(letters) + 1):
+        rows = []
+        for begin in range(max(end - pieces.longest, 0), end):
+            row, number = best[begin], pieces.numbers.get(letters[begin:end])
+            if row is not None and number is not None:
+                rows.append((*row, number))
+        best.append(min(rows, key=len, default=None))
+    return best[-1]
 
 
 FORMS = 'text ("L AE F"), labels (["L", "AE", "F"]) or numbers ([4, 1, 3]); several as a set or as a list of lists'
@@ -33,7 +109,7 @@ class Reference:
     text: str
 
 
-def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]:
+def references_of(reference: Any, tree: Tree, ends: bool = False) -> list[Reference]:
     """All references for the sequence of a tree; they are read with the vocabulary of the search.
 
     A list of strings is one reference if all of them are labels, and several texts otherwise. A text may be as outputs
@@ -42,7 +118,7 @@ def references_of(given: Any, tree: Tree, ends: bool = False) -> list[Reference]
     labels.
     """
     vocab = tree.own.vocab
-    entries = _several(given, vocab)
+    entries = _several(reference, vocab)
     if not entries:
         raise SearchError("reference: the sequence has no reference", expected=FORMS)
     references = []
@@ -80,37 +156,37 @@ def _as_shown(text: str, tree: Tree) -> tuple[int, ...] | None:
     return pieces
 
 
-def _several(given: Any, vocab: Vocab | None) -> list[Any]:
-    if isinstance(given, Set):
-        return sorted(given, key=repr)
-    if isinstance(given, list | tuple) and given:
-        if all(isinstance(entry, str) for entry in given):
-            return [given] if vocab is None or all(entry in vocab for entry in given) else list(given)
-        if not any(isinstance(entry, Integral) for entry in given):
-            return list(given)
-    return [given]
+def _several(reference: Any, vocab: Vocab | None) -> list[Any]:
+    if isinstance(reference, Set):
+        return sorted(reference, key=repr)
+    if isinstance(reference, list | tuple) and reference:
+        if all(isinstance(entry, str) for entry in reference):
+            return [reference] if vocab is None or all(entry in vocab for entry in reference) else list(reference)
+        if not any(isinstance(entry, Integral) for entry in reference):
+            return list(reference)
+    return [reference]
 
 
-def _numbers(given: Any, vocab: Vocab | None) -> tuple[int, ...]:
-    given = getattr(given, "raw_tensor", given)
-    given = given.tolist() if hasattr(given, "tolist") else given
-    texts = isinstance(given, str) or (isinstance(given, Sequence) and all(isinstance(entry, str) for entry in given))
-    if texts and len(given):
-        return _encoded(given, vocab)
-    if not isinstance(given, Sequence) or not all(isinstance(entry, Integral) for entry in given):
-        raise SearchError("reference: this is not a reference", got=type(given).__name__, expected=FORMS)
+def _numbers(value: Any, vocab: Vocab | None) -> tuple[int, ...]:
+    value = getattr(value, "raw_tensor", value)
+    value = value.tolist() if hasattr(value, "tolist") else value
+    texts = isinstance(value, str) or (isinstance(value, Sequence) and all(isinstance(entry, str) for entry in value))
+    if texts and len(value):
+        return _encoded(value, vocab)
+    if not isinstance(value, Sequence) or not all(isinstance(entry, Integral) for entry in value):
+        raise SearchError("reference: this is not a reference", got=type(value).__name__, expected=FORMS)
     size = None if vocab is None else len(vocab)
-    for label in given:
+    for label in value:
         if label < 0 or (size is not None and label >= size):
             expected = "0 or more" if size is None else f"0 to {size - 1}"
             raise SearchError("reference: no label has this number", got=label, expected=expected)
-    return tuple(int(label) for label in given)
+    return tuple(int(label) for label in value)
 
 
-def _encoded(given: Iterable[str], vocab: Vocab | None) -> tuple[int, ...]:
+def _encoded(labels: Iterable[str], vocab: Vocab | None) -> tuple[int, ...]:
     if vocab is not None:
         try:
-            return tuple(vocab.encode(given))
+            return tuple(vocab.encode(labels))
         except DimError as error:
             raise SearchError(
                 "reference: the vocabulary of the search does not have this label",
@@ -118,11 +194,11 @@ def _encoded(given: Iterable[str], vocab: Vocab | None) -> tuple[int, ...]:
                 expected=error.expected,
                 hint=error.hint,
             ) from None
-    words = given.split() if isinstance(given, str) else list(given)
+    words = labels.split() if isinstance(labels, str) else list(labels)
     if not all(word.isdecimal() for word in words):
         raise SearchError(
             "reference: the labels of the search have no vocabulary",
-            got=repr(given)[:60],
+            got=repr(labels)[:60],
             expected="numbers: [4, 1, 3]",
         )
     return tuple(map(int, words))

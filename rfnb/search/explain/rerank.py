@@ -80,14 +80,19 @@ def _check(trace: Trace, scales: Mapping[str, float], exponent: float | None) ->
             "rerank: the scores of merged hypotheses are not sums of parts", hint="search again with the other scales"
         )
     for name in scales:
-        if name not in trace.parts:
-            names = ", ".join(map(repr, trace.parts)) or "nothing, as the search recorded only sums"
-            raise SearchError(
-                "rerank: no score with this name was recorded",
-                got=repr(name),
-                expected=names,
-                hint=did_you_mean(name, trace.parts),
-            )
+        check_recorded("rerank", name, trace)
+
+
+def check_recorded(what: str, name: str, trace: Trace) -> None:
+    """Raises SearchError if a search did not keep the score of this name. what: the function that needs it."""
+    if name not in trace.parts:
+        names = ", ".join(map(repr, trace.parts)) or "nothing, as the search recorded only sums"
+        raise SearchError(
+            f"{what}: no score with this name was recorded",
+            got=repr(name),
+            expected=names,
+            hint=did_you_mean(name, trace.parts),
+        )
 
 
 def _with(scores: np.ndarray, parts: Mapping[str, np.ndarray], change: Mapping[str, float]) -> np.ndarray:

@@ -1,21 +1,24 @@
-"""The model of a search of `generate`, run again: what it gives to other labels, and how it goes on from them."""
+"""The model of a search of `generate`, run again: what it gives to other labels, and the branches that it adds."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.errors import SearchError
-from rfnb.search.generate.join import joined_at
 from rfnb.search.generate.scores import KeptScores
 from rfnb.search.generate.settings import DEFAULTS, Settings
+from rfnb.search.trace import BY_STEP, Candidates, Trace, by_length
 from rfnb.trace.capture.generate import GenerateWatch, Searches, replaced
 
 if TYPE_CHECKING:
-    from rfnb.search.trace import Sums, Trace
+    from rfnb.search.trace import Sums
     from rfnb.search.tree import Tree
 
 
@@ -37,13 +40,13 @@ class ModelAgain:
     keywords: Mapping[str, Any]
     settings: Settings
     batch: int
-    prompts: Any
+    prompts: RawTensor
 
     def forced(self, sequences: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, Sums]:
         """The sums of the scores of some labels, by sequence: what the search adds up, after all processors."""
         return {
-            row: [[*accumulate(self.scores(row, tuple(labels)))] if labels else None for labels in several]
-            for row, several in sequences.items()
+            row: [[*accumulate(self.scores(row, tuple(labels)))] if labels else None for labels in group]
+            for row, group in sequences.items()
         }
 
     def scores(self, row: int, labels: tuple[int, ...]) -> list[float]:
@@ -98,8 +101,8 @@ class ModelAgain:
         """The keywords for one sequence."""
         batch, keywords = self.batch, dict(self.keywords)
         keywords |= {name: _row_of(value, row, batch) for name, value in keywords.items() if name not in DEFAULTS}
-        others = [each for each in keywords.get("logits_processor") or () if not isinstance(each, KeptScores)]
-        return keywords | {"logits_processor": others}
+        processors = [entry for entry in keywords.get("logits_processor") or () if not isinstance(entry, KeptScores)]
+        return keywords | {"logits_processor": processors}
 
     def _generate(self, keywords: dict[str, Any]) -> None:
         from transformers import GenerationMixin  # without what Whisper's own `generate` does before and after
@@ -178,12 +181,12 @@ def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Se
         yield logits[:, count] if at_once else model(**inputs_of(count)[0], return_dict=True).logits[:, -1]
 
 
-def _followed(ids: Any, labels: Sequence[int]) -> Any:
+def _followed(ids: RawTensor, labels: Sequence[int]) -> RawTensor:
     """Rows of labels with others after each."""
     return _joined(ids, ids.new_tensor([labels] * len(ids)))
 
 
-def _joined(raw: Any, more: Any) -> Any:
+def _joined(raw: RawTensor, more: RawTensor) -> RawTensor:
     """A raw tensor with more entries on its last axis."""
     size = raw.shape[-1]
     whole = raw.new_empty(*raw.shape[:-1], size + more.shape[-1])
@@ -198,3 +201,90 @@ def _goes_on(node: Any) -> tuple[bool, float]:
 def _row_of(value: Any, row: int, batch: int) -> Any:
     rows = hasattr(value, "shape") and len(value.shape) > 0 and value.shape[0] == batch
     return value[row : row + 1] if rows else value
+
+
+def joined_at(trace: Trace, row: int, step: int, label: int, parent: int, score: float, branch: Trace) -> Trace:
+    """The search with a branch for one sequence: a candidate of a step, and a search that goes on from it.
+
+    The branch has places of its own, behind those of the hypotheses that go on, and of those that have ended.
+
+    Args:
+        trace: the search.
+        row: the position of the sequence.
+        step, label, parent: where the branch begins. score: the sum of scores there.
+        branch: the search after it, of one sequence.
+    """
+    first, count = step + 1, int(branch.steps[0])
+    before = int(trace.steps[row])
+    steps = max(len(trace.labels), first + count)
+    going, more = _living(trace), _living(branch)
+    beam, extra = trace.labels.shape[2], branch.labels.shape[2]
+    places = np.where(np.arange(beam) < going, np.arange(beam), np.arange(beam) + more)
+    others = np.where(np.arange(extra) < more, np.arange(extra) + going, np.arange(extra) + beam)
+    shape = steps, len(trace.steps), beam + extra
+    arrays: dict[str, Any] = {}
+    for name in BY_STEP:
+        old, new = getattr(trace, name), getattr(branch, name)
+        if old is None or new is None:
+            continue
+        array = np.full(shape, -np.inf if name == "scores" else 0, old.dtype)
+        array[: len(old)][..., places] = places[old] if name == "parents" else old
+        array[before:, row] = -np.inf if name == "scores" else 0
+        values = others[new[:count, 0]] if name == "parents" else new[:count, 0] + (score if name == "scores" else 0)
+        array[first : first + count, row, others] = values.astype(old.dtype) if old.dtype != bool else new[:count, 0]
+        arrays[name] = array
+    arrays["labels"][step, row, going], arrays["parents"][step, row, going] = label, places[parent]
+    arrays["scores"][step, row, going] = score
+    _copy(arrays, row, before, places, max(before, first + count))
+    _copy(arrays, row, first + count, others, max(before, first + count))
+    lengths = np.where(np.isneginf(branch.final_scores[0]), 0, branch.lengths[0] + first)
+    taken = np.maximum(lengths + branch.complete[0], 1)
+    sums = branch.scores[count - 1, 0] + score
+    divided = by_length(taken, trace.length_normalization_exponent, trace.length_normalization_offset)
+    final = np.where(np.isneginf(branch.final_scores[0]), -np.inf, sums / divided)
+    ends = {"final_scores": final, "lengths": lengths, "complete": branch.complete[0]}
+    for name, values in ends.items():
+        old = getattr(trace, name)
+        array = np.full(shape[1:], -np.inf if name == "final_scores" else 0, old.dtype)
+        array[:, places], array[row, others] = old, values
+        arrays[name] = array
+    counts = trace.steps.copy()
+    counts[row] = max(before, first + count)
+    return replace(
+        trace,
+        **arrays,
+        steps=counts,
+        living=None if trace.living is None else going + more,
+        pruned=_pruned(trace, branch, row, first, count, score, shape[:2], places, others),
+    )
+
+
+def _living(trace: Trace) -> int:
+    return int(trace.labels.shape[2]) if trace.living is None else trace.living
+
+
+def _copy(arrays: dict[str, Any], row: int, since: int, places: np.ndarray, until: int) -> None:
+    """Copies final hypotheses to later steps."""
+    for at in range(since, until):
+        arrays["scores"][at, row, places] = arrays["scores"][at - 1, row, places]
+        arrays["parents"][at, row, places], arrays["ended"][at, row, places] = places, True
+
+
+def _pruned(
+    trace: Trace, branch: Trace, row: int, first: int, count: int, score: float, shape: Any, places: Any, others: Any
+) -> Candidates | None:
+    """The pruned candidates of both."""
+    old, new = trace.pruned, branch.pruned
+    if old is None or new is None:
+        return None
+    width, more = old.labels.shape[2], new.labels.shape[2]
+    labels, parents = np.zeros((*shape, width + more), int), np.zeros((*shape, width + more), int)
+    scores = np.full((*shape, width + more), -np.inf, old.scores.dtype)
+    at = slice(len(trace.labels))
+    labels[at, :, :width], parents[at, :, :width], scores[at, :, :width] = old.labels, places[old.parents], old.scores
+    rows = slice(first, first + count)
+    labels[rows, row, width:], parents[rows, row, width:] = new.labels[:count, 0], others[new.parents[:count, 0]]
+    scores[rows, row, width:] = new.scores[:count, 0] + score
+    order = np.argsort(-scores, axis=2, kind="stable")
+    parts = [np.take_along_axis(part, order, axis=2) for part in (labels, parents, scores)]
+    return Candidates(parts[0], parts[1], parts[2])

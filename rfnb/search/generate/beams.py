@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.search.generate.scores import Best, StepScores, looked_at
 from rfnb.search.generate.settings import Settings
 
@@ -38,7 +39,7 @@ class Source(Protocol):
 class FullScores:
     """The scores of all labels, as `output_scores=True` gives them: raw tensors [batch · beams, labels]."""
 
-    def __init__(self, scores: Sequence[Any], looked: int):
+    def __init__(self, scores: Sequence[RawTensor], looked: int):
         self.scores, self.looked = scores, looked
         self.steps, self.rows = len(scores), scores[0].shape[0]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.errors import SearchError
 from rfnb.search.generate.beams import FullScores, KeptSteps, Searched, Source, hypotheses, search
 from rfnb.search.generate.scores import Best, KeptScores, StepScores, looked_at
@@ -33,7 +34,7 @@ class Output:
     """
 
     sequences: np.ndarray
-    scores: tuple[Any, ...] | None
+    scores: tuple[RawTensor, ...] | None
     kept: tuple[StepScores, ...] | None
     compared: np.ndarray | None
     paths: np.ndarray | None
@@ -99,7 +100,7 @@ def read_output(out: Any, kept: KeptScores | None) -> Output:
     )
 
 
-def _array(raw: Any) -> np.ndarray | None:
+def _array(raw: RawTensor) -> np.ndarray | None:
     array: np.ndarray | None = None if raw is None else raw.detach().cpu().numpy()
     return array
 
@@ -141,7 +142,7 @@ def prompts_of(out: Output, pad: int | None, batch: int) -> tuple[tuple[int, ...
 
 def check_scores(out: Output, settings: Settings) -> None:
     """Raises SearchError if the length penalty or the end labels are not those of the returned hypotheses."""
-    found: list[tuple[float, float, int]] = []
+    results: list[tuple[float, float, int]] = []
     limit = settings.limit(out.prompt) or out.steps
     for labels, rows, score in _returned(out, settings.beams):
         for at, label in enumerate(labels):
@@ -154,10 +155,10 @@ def check_scores(out: Output, settings: Settings) -> None:
             total = sum(
                 float(out.scores[step][row, label]) for step, (row, label) in enumerate(zip(rows, labels, strict=False))
             )
-            found.append((total, score, len(labels)))
-    if all(_close(total / length**settings.length_penalty, score) for total, score, length in found):
+            results.append((total, score, len(labels)))
+    if all(_close(total / length**settings.length_penalty, score) for total, score, length in results):
         return
-    penalties = [math.log(total / score) / math.log(n) for total, score, n in found if n > 1 and total * score > 0]
+    penalties = [math.log(total / score) / math.log(n) for total, score, n in results if n > 1 and total * score > 0]
     expected = penalties[0] if penalties and np.ptp(penalties) < 1e-3 else None
     raise contradiction("length_penalty", settings.length_penalty, expected and f"about {expected:.4g}")
 

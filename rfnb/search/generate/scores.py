@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rfnb.core.tensor.tensor import RawTensor
+
 
 class Best(NamedTuple):
     """The best candidates of a step, the best first. [batch, candidates] each"""
@@ -44,7 +46,7 @@ class StepScores:
         return sum(array.nbytes for array in vars(self).values() if array is not None)
 
     @classmethod
-    def of(cls, scores: Any, most: int, *, distribution: bool = False) -> StepScores:
+    def of(cls, scores: RawTensor, most: int, *, distribution: bool = False) -> StepScores:
         """The best candidates of a raw tensor of scores, [rows, labels].
 
         most: how many of each row. distribution: whether `log_total` and `entropy` are kept.
@@ -92,10 +94,10 @@ class KeptScores:
     most: int = 12
     sampled: bool = False
     steps: list[StepScores] = field(default_factory=list)
-    prompts: Any = None
+    prompts: RawTensor = None
     drawn: list[Best] = field(default_factory=list)
-    _before: Any = field(default=None, repr=False)
-    _scores: Any = field(default=None, repr=False)
+    _before: RawTensor = field(default=None, repr=False)
+    _scores: RawTensor = field(default=None, repr=False)
 
     @classmethod
     def of(cls, generation_config: Any, *, candidates: int = 8, **keywords: Any) -> KeptScores:
@@ -111,7 +113,7 @@ class KeptScores:
         taken = looked_at(beams, ends) if beams > 1 else config["num_return_sequences"] or 1
         return cls(beams, taken + candidates, bool(config["do_sample"]))
 
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
+    def __call__(self, input_ids: RawTensor, scores: RawTensor) -> RawTensor:
         """Keeps the candidates of a step. input_ids: the labels of each row, [rows, labels]; scores: [rows, labels]."""
         if self._before is None or input_ids.shape[1] != self._before.shape[1] + 1:
             self.drawn.clear()
@@ -124,18 +126,18 @@ class KeptScores:
         self._scores = scores if self.sampled and self.beams == 1 else None
         return scores
 
-    def draw(self, scores: Any, rows: Any, labels: Any) -> None:
+    def draw(self, scores: RawTensor, rows: RawTensor, labels: RawTensor) -> None:
         """Keeps the candidates of a step from which beams are made, if those are sampled: raw tensors [batch, ones]"""
         if self.sampled:
             self.drawn.append(Best(_array(scores), _array(rows) % self.beams, _array(labels)))
 
-    def finish(self, sequences: Any) -> None:
+    def finish(self, sequences: RawTensor) -> None:
         """Completes the last step by the result; with beams, its labels are not known, and nothing is to be done."""
         if self.beams == 1 and self.steps and self.steps[-1].taken is None:
             self._follow(sequences[:, : self.prompts.shape[1] + len(self.steps)])
             self._scores = None
 
-    def _follow(self, rows: Any) -> None:
+    def _follow(self, rows: RawTensor) -> None:
         """Completes the last step, by the rows of the next one."""
         parents = _numbers(rows)
         if self.beams > 1:
@@ -156,11 +158,11 @@ def looked_at(beams: int, ends: int) -> int:
     return max(2, 1 + ends) * beams
 
 
-def _numbers(rows: Any) -> Any:
+def _numbers(rows: RawTensor) -> RawTensor:
     """The numbers of the rows of a raw tensor, on its device."""
     return rows.new_ones(len(rows), dtype=rows.long().dtype).cumsum(0) - 1
 
 
-def _array(raw: Any) -> np.ndarray:
+def _array(raw: RawTensor) -> np.ndarray:
     array: np.ndarray = raw.detach().float().cpu().numpy() if raw.is_floating_point() else raw.cpu().numpy()
     return array

@@ -16,7 +16,7 @@ from rfnb.ops.index import gather, scatter, top_k
 from rfnb.ops.math import equal, is_neg_infinite, where
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.search.score.scorer import ChangingScorer, PartialScorer, ScorePart, SearchState
-from rfnb.search.sources import InputType, log_scores
+from rfnb.search.sources import InputType, log_scores, over
 
 
 class ScorerStates(Protocol):
@@ -121,9 +121,7 @@ def add_up(
 
 def _change(scored: Scored, part: ScorePart, dims: Sequence[Dim], states: ScorerStates) -> None:
     """Adds what a part changes of the sum of those before it."""
-    lacking = [dim for dim in dims if dim not in scored.known.dims_set]
-    before = expand_dims(scored.known, lacking) if lacking else scored.known
-    before = set_feature_dim(before.copy_transpose([*dims, scored.axis]), scored.axis)
+    before = set_feature_dim(over(scored.known, [*dims, scored.axis]), scored.axis)
     label, state = states.of(part)
     after, new = _pair(part, part.value.change(before, label, state))  # type: ignore[union-attr]
     states.take(part, new)

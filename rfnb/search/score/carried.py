@@ -16,9 +16,10 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.ops.math import logical_and, logical_not, not_equal, where
-from rfnb.ops.shape import expand_dims, set_sparse_dim
+from rfnb.ops.shape import set_sparse_dim
 from rfnb.search.score.add_up import Scored, of_chosen, scaled
 from rfnb.search.score.scorer import ChangingScorer, PartialScorer, ScorePart, Scorer, scores_ends, state_after
+from rfnb.search.sources import over
 from rfnb.trace.record.traced import Traced
 
 if TYPE_CHECKING:
@@ -204,12 +205,9 @@ def _state(body: Body, part: ScorePart, each: bool) -> CarriedState:
     dims = list(body.hypotheses.dims)
 
     def expanded(leaf: Any) -> Any:
-        missing = [dim for dim in dims if dim not in leaf.dims_set] if isinstance(leaf, Tensor) else []
-        return (
-            expand_dims(leaf, missing).copy_transpose([*dims, *(dim for dim in leaf.dims if dim not in dims)])
-            if missing
-            else leaf
-        )
+        if not isinstance(leaf, Tensor) or leaf.dims_set.issuperset(dims):
+            return leaf
+        return over(leaf, [*dims, *(dim for dim in leaf.dims if dim not in dims)])
 
     with body.untraced():
         initial = part.value.initial_state(batch_dims=dims)
@@ -249,11 +247,11 @@ class Final:
         return self.scorer.final(state_after(self.scorer, self.label.initial, self.state.initial))
 
 
-def _reads_more(body: Body, since: int, known: Sequence[Traced | None]) -> bool:
+def _reads_more(body: Body, since: int, variables: Sequence[Traced | None]) -> bool:
     """Whether the raw calls of the body from the position `since` on read values of this step other than those known,
     and their own."""
     tape = body.tape
-    sources = {tape.find(x.plain._raw) for x in known if x is not None}
+    sources = {tape.find(x.plain._raw) for x in variables if x is not None}
     numbers = {var.number for var in sources if isinstance(var, Var)}
     for call in tape.calls[since:]:
         if not numbers.issuperset(call.read_vars):
@@ -281,17 +279,11 @@ def settle(body: Body, hypotheses: Hypotheses, ends: bool, empty: bool) -> None:
         before = by_label or final.of_step
         score = final.before_the_end() if before else final.after_all_labels()
         score = hypotheses.follow(body.of_body(score, f"the final score of {final.name!r}"))
-        hypotheses.kept[f"final {final.name}"] = body.of_body(_over(score, hypotheses.scores.dims), "choice")
+        hypotheses.kept[f"final {final.name}"] = body.of_body(over(score, hypotheses.scores.dims), "choice")
         if empty and not before:
             with body.untraced():
-                initial = _over(final.without_labels(), hypotheses.dims)
+                initial = over(final.without_labels(), hypotheses.dims)
                 search.at_start[final.name] = body.backend.to_numpy_raw(initial._raw)
-
-
-def _over(score: Tensor, dims: Sequence[Dim]) -> Tensor:
-    """A score with all dims of the hypotheses, in order."""
-    lacking = [dim for dim in dims if dim not in score.dims_set]
-    return (expand_dims(score, lacking) if lacking else score).copy_transpose(dims)
 
 
 def add_finals(hypotheses: Hypotheses, ends: Traced) -> None:

@@ -18,8 +18,9 @@ from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import equal, is_neg_infinite, log_add_exp, where
 from rfnb.ops.reduce import reduce_logsumexp, reduce_sum
-from rfnb.ops.shape import expand_dims, set_sparse_dim
+from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import cumsum, shift_right
+from rfnb.search.sources import over
 
 NONE = -1
 """In place of the last label of a hypothesis that has none yet."""
@@ -83,9 +84,7 @@ class CTCPrefix:
                 expected=", ".join(dim.describe() for dim in [*dims, self.axis, self.classes]),
                 hint=f"in rf.search.decode: batch={foreign[0].name}, the dim of the sequences", dims=foreign,
             )  # fmt: skip
-        lacking = [dim for dim in dims if dim not in blanks.dims]
-        blank = expand_dims(blank, lacking).copy_transpose([*dims, self.axis])
-        total = expand_dims(reduce_sum(blanks, axis=self.axis), lacking).copy_transpose(dims)
+        blank, total = over(blank, [*dims, self.axis]), over(reduce_sum(blanks, axis=self.axis), dims)
         device = blanks.device
         return State(
             labeled=full(dims=[*dims, self.axis], fill_value=-np.inf, dtype=blanks.dtype, device=device),

@@ -19,7 +19,7 @@ from rfnb.errors import DimError, ParameterError
 from rfnb.ops.concat import concat
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather, search_sorted, top_k
+from rfnb.ops.index import gather, top_k
 from rfnb.ops.math import (
     compare_bc,
     equal,
@@ -36,7 +36,8 @@ from rfnb.ops.reduce import reduce_any, reduce_max
 from rfnb.ops.shape import expand_dims, merge_dims, replace_dim, set_feature_dim, set_sparse_dim
 from rfnb.search.score.ngram import NGram
 from rfnb.search.score.scorer import PartialScorer, SearchState, parts_of, state_after
-from rfnb.search.variants.constraints import number_of, numbers_of
+from rfnb.search.sources import over
+from rfnb.search.variants.constraints import Moves, number_of, numbers_of
 
 START, DEAD, ROOT = range(3)
 """The first nodes: where a text begins, where no word leads to, and after a separator."""
@@ -89,16 +90,16 @@ class Lexicon:
         analyses: CountFrom1 = 4,
         device: str | None = None,
     ):
-        given = dict(spellings) if isinstance(spellings, Mapping) else {word: word for word in spellings}
-        self.labels, self.words = labels, words or Dim(len(given), name="words", vocab=list(given))
+        by_word = dict(spellings) if isinstance(spellings, Mapping) else {word: word for word in spellings}
+        self.labels, self.words = labels, words or Dim(len(by_word), name="words", vocab=list(by_word))
         value: Any = None if scorer is None else parts_of({"words": scorer})[0].value
         self.scorer = _NGramWords(value) if isinstance(value, NGram) else value
         self.separator = None if separator is None else number_of(separator, labels)
         self.end = None if end is None else number_of(end, labels)
         self.start = number_of(start, self.words)
         self._analysis, self._rank = Dim(analyses, name="analysis"), Dim(analyses, name="rank")
-        numbers = _numbers(given, self.words)
-        rows = [(numbers[word], row) for word, each in given.items() for row in _rows(word, each, labels)]
+        numbers = _numbers(by_word, self.words)
+        rows = [(numbers[word], row) for word, spelling in by_word.items() for row in _rows(word, spelling, labels)]
         self._spelled: dict[tuple[int, ...], list[int]] = {}
         for word, row in dict.fromkeys(rows):
             self._spelled.setdefault(row, []).append(word)
@@ -106,7 +107,7 @@ class Lexicon:
         self._eos = None if vocab is None or vocab.eos_id in numbers.values() else vocab.eos_id
         bounds = {self.separator, self.end} - {None}
         if any(bounds & set(row) for _, row in rows):
-            raise ParameterError("Lexicon: a word has the separator or the end label", got=sorted(given))
+            raise ParameterError("Lexicon: a word has the separator or the end label", got=sorted(by_word))
         self._make(rows, device)
 
     def _make(self, rows: Sequence[tuple[int, Sequence[int]]], device: str | None) -> None:
@@ -120,15 +121,13 @@ class Lexicon:
                 ends[node].append(word)
         count = ROOT + 1 + len(targets)
         first = {key: to for key, to in targets.items() if key < size}
-        again = [(ROOT * size + key, to) for key, to in first.items()]
-        edges = sorted([*targets.items(), *again, (count * size, DEAD)])
-        self._edge, self._node = Dim(len(edges), name="edge of the lexicon"), Dim(count, name="node of the lexicon")
+        again = {ROOT * size + key: to for key, to in first.items()}
+        self._moves = Moves(targets | again, self.labels, device)
+        self._node = Dim(count, name="node of the lexicon")
         self._reading = Dim(max(map(len, ends.values()), default=1), name="reading")
         table = np.full((count, self._reading.get_dim_value()), -1)
         for node, numbers in ends.items():
             table[node, : len(numbers)] = numbers
-        keys, values = (np.asarray(column, "int64") for column in zip(*edges, strict=True))
-        self._keys, self._targets = (convert_to_tensor(x, dims=[self._edge], device=device) for x in (keys, values))
         self._words_at = convert_to_tensor(table, dims=[self._node, self._reading], device=device)
         begins = np.isin(np.arange(size), [*first])
         self._begins = convert_to_tensor(begins, dims=[self.labels], device=device)
@@ -141,8 +140,7 @@ class Lexicon:
     def initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
         """The state before the first label: one analysis, without words. {…, beam, analysis}"""
         mark_beam(batch_dims[-1])
-        dims, device = [*batch_dims, self._analysis], self._keys.device
-
+        dims, device = [*batch_dims, self._analysis], self._words_at.device
         model = None if self.scorer is None else _each(self.scorer.initial_state(batch_dims=dims), dims)
         is_first = equal(range_over_dim(self._analysis, device=device), 0)
         none: dict[str, Any] = {"dims": dims, "device": device}
@@ -162,7 +160,7 @@ class Lexicon:
         """What each label adds to the score of the words. {…, beam} → {…, beam, labels}"""
         state = self._next(set_sparse_dim(label, None), state)
         every = set_sparse_dim(range_over_dim(self.labels, device=label.device), None)
-        goes_on = not_equal(self._child(state.node, every), DEAD)
+        goes_on = not_equal(self._moves.to(state.node, every, DEAD), DEAD)
         best = reduce_max(where(goes_on, state.value, -np.inf), axis=self._analysis)
         closed = reduce_max(state.closed, axis=[self._analysis, self._reading])
         if self.separator is None:
@@ -192,26 +190,26 @@ class Lexicon:
         if not labels:
             yield ()
         for count in (count for count in self._counts if count <= len(labels)):
-            words, rest = self._spelled.get(labels[:count], ()), labels[count:]
-            if self.separator is not None and rest:
-                if rest[0] != self.separator or len(rest) == 1:
+            words, remaining = self._spelled.get(labels[:count], ()), labels[count:]
+            if self.separator is not None and remaining:
+                if remaining[0] != self.separator or len(remaining) == 1:
                     continue
-                rest = rest[1:]
+                remaining = remaining[1:]
             for word in words:
-                yield from ((word, *others) for others in self._readings(rest))
+                yield from ((word, *tail) for tail in self._readings(remaining))
 
     def _score_of(self, words: Sequence[int]) -> float:
         """The score of a text of words by the scorer."""
-        one, reading = Dim(1, name="text"), Dim(1, name="reading")
-        state, last, total = self.scorer.initial_state(batch_dims=[one]), self.start, 0.0
+        single, reading = Dim(1, name="text"), Dim(1, name="reading")
+        state, last, total = self.scorer.initial_state(batch_dims=[single]), self.start, 0.0
 
         def number(word: int, dims: Sequence[Dim]) -> Tensor:
-            return full(dims=dims, fill_value=word, dtype="int64", sparse_dim=self.words, device=self._keys.device)
+            return full(dims=dims, fill_value=word, dtype="int64", sparse_dim=self.words, device=self._words_at.device)
 
         for word in words:
-            scores, state = self._of_words(number(last, [one]), state, number(word, [one, reading]))
+            scores, state = self._of_words(number(last, [single]), state, number(word, [single, reading]))
             total, last = total + float(scores.raw_tensor), word
-        return total + float(self._at_end(number(last, [one]), state).raw_tensor)
+        return total + float(self._at_end(number(last, [single]), state).raw_tensor)
 
     def _of_words(self, last: Tensor, before: SearchState, words: Tensor) -> tuple[Tensor, SearchState]:
         """The scores of words by the scorer, {…, beam, reading}, and its state after the last one. last: {…, beam}"""
@@ -231,9 +229,9 @@ class Lexicon:
     def _at_end(self, last: Tensor, before: SearchState) -> Tensor:
         """The score of the end of a text after its last word. {…}"""
         if self._eos is not None:
-            eos, one = full(dims=[], fill_value=self._eos, dtype="int64", device=last.device), Dim(1, name="end")
-            words = set_sparse_dim(expand_dims(eos, [*last.dims, one]), self.words)
-            return gather(self._of_words(last, before, words)[0], indices=0, axis=one)
+            eos, end_dim = full(dims=[], fill_value=self._eos, dtype="int64", device=last.device), Dim(1, name="end")
+            words = set_sparse_dim(expand_dims(eos, [*last.dims, end_dim]), self.words)
+            return gather(self._of_words(last, before, words)[0], indices=0, axis=end_dim)
         if not hasattr(self.scorer, "final"):
             return full(dims=[], fill_value=0.0, device=last.device)
         final: Tensor = self.scorer.final(state_after(self.scorer, last, before))
@@ -255,13 +253,6 @@ class Lexicon:
         value = reduce_max(state.value, axis=self._analysis)
         dead = is_neg_infinite(value)
         return where(dead, -np.inf, best - where(dead, 0.0, value))
-
-    def _child(self, node: Tensor, label: Tensor) -> Tensor:
-        """The node after one more label. {…}"""
-        keys = node * self.labels.get_dim_value() + label
-        place = search_sorted(self._keys, keys, axis=self._edge, out_dtype="int64")
-        found = equal(gather(self._keys, indices=place, axis=self._edge), keys)
-        return where(found, gather(self._targets, indices=place, axis=self._edge), DEAD)
 
     def _words_of(self, node: Tensor) -> Tensor:
         """The words that end at nodes; 0 where there are fewer. {…, reading}"""
@@ -294,12 +285,12 @@ class Lexicon:
         """The best ways to read the labels with one more: in the word that was begun, or in a new one."""
         analysis, reading = self._analysis, self._reading
         dims = state.value.dims
-        new = self._child(full(dims=[], fill_value=START, dtype="int64", device=label.device), label)
+        new = self._moves.to(full(dims=[], fill_value=START, dtype="int64", device=label.device), label, DEAD)
         if self.separator is not None:
             new = where(equal(label, self.separator), ROOT, DEAD)
         words = self._words_of(state.node)
         columns = {
-            "node": (self._child(state.node, label), new),
+            "node": (self._moves.to(state.node, label, DEAD), new),
             "value": (state.value, state.closed),
             "word": (state.word, words),
         }
@@ -327,9 +318,9 @@ class Lexicon:
         def taken(x: Any) -> Any:
             if not isinstance(x, Tensor):
                 return x
-            rest = [dim for dim in x.dims if dim not in (*dims, joint)]
+            behind = [dim for dim in x.dims if dim not in (*dims, joint)]
             kept = gather(x, indices=places, axis=joint)
-            kept = kept.copy_transpose([*(self._rank if dim is analysis else dim for dim in dims), *rest])
+            kept = kept.copy_transpose([*(self._rank if dim is analysis else dim for dim in dims), *behind])
             return replace_dim(kept, in_dim=self._rank, out_dim=analysis)[0]
 
         best = {name: taken(column) for name, column in joined.items()}
@@ -377,9 +368,7 @@ class _NGramWords:
 
 def _full(x: Tensor, dims: Sequence[Dim]) -> Tensor:
     """With these dims, in order, and its others after them."""
-    lacking = [dim for dim in dims if dim not in x.dims_set]
-    rest = [dim for dim in x.dims if dim not in dims]
-    return (expand_dims(x, lacking) if lacking else x).copy_transpose([*dims, *rest])
+    return over(x, [*dims, *(dim for dim in x.dims if dim not in dims)])
 
 
 def _each(state: SearchState, dims: Sequence[Dim]) -> Any:
@@ -392,21 +381,21 @@ def _pairs(fn: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Any:
     return map_pairs(lambda one, other: fn(one, other) if isinstance(one, Tensor) else one, a, b)
 
 
-def _numbers(given: Iterable[str], words: Dim) -> dict[str, int]:
+def _numbers(texts: Iterable[str], words: Dim) -> dict[str, int]:
     """The number of each word."""
-    known = {} if words.vocab is None else {text: number for number, text in enumerate(words.vocab.labels)}
-    lacking = next((word for word in given if word not in known), None)
+    numbers = {} if words.vocab is None else {text: number for number, text in enumerate(words.vocab.labels)}
+    lacking = next((word for word in texts if word not in numbers), None)
     if lacking is not None:
         raise DimError("Lexicon: `words` lacks a word", got=repr(lacking), expected=words.describe())
-    return {word: known[word] for word in given}
+    return {word: numbers[word] for word in texts}
 
 
-def _rows(word: str, given: Any, labels: Dim) -> list[tuple[int, ...]]:
+def _rows(word: str, value: Any, labels: Dim) -> list[tuple[int, ...]]:
     """The spellings of a word, as numbers of labels."""
-    several = isinstance(given, set | frozenset) or (
-        isinstance(given, list | tuple) and bool(given) and all(isinstance(each, list | tuple) for each in given)
+    is_group = isinstance(value, set | frozenset) or (
+        isinstance(value, list | tuple) and bool(value) and all(isinstance(entry, list | tuple) for entry in value)
     )
-    rows = [tuple(numbers_of(each, labels)) for each in (given if several else [given])]
+    rows = [tuple(numbers_of(entry, labels)) for entry in (value if is_group else [value])]
     if not rows or not all(rows):
         raise ParameterError("Lexicon: a word has no labels", got=repr(word), expected='such as {"the": "DH AH"}')
     return rows

@@ -1,29 +1,37 @@
-"""N-gram models as tensors, which score all labels at once, and their files in the ARPA format."""
+"""N-gram models as tensors, which score all labels at once, with their files in the ARPA format; and those of KenLM."""
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rfnb.backend.base.tape import untaped
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import guard_methods
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, SearchError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full
 from rfnb.ops.index import gather, search_sorted
-from rfnb.ops.math import equal, less, where
+from rfnb.ops.math import equal, less, logical_or, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
+from rfnb.ops.slice import shift_left
+from rfnb.trace.record.record import current_recorder, unwrap
 
 SECTION, COUNT = re.compile(r"\\(\d+)-grams:"), re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
 LN10 = math.log(10.0)
@@ -97,40 +105,40 @@ def _counts(lines: _Lines) -> list[int]:
     return counts
 
 
-def _section(lines: _Lines, found: Arpa, counts: list[int]) -> None:
+def _section(lines: _Lines, model: Arpa, counts: list[int]) -> None:
     """Reads the n-grams of one order, and the line behind them."""
-    order = len(found.log_probs) + 1
+    order = len(model.log_probs) + 1
     match = SECTION.fullmatch(lines.line)
     if match is None or int(match[1]) != order or order > len(counts):
         expected = f"\\{order}-grams:" if order <= len(counts) else "\\end\\"
         raise lines.error("unexpected line", expected)
     section: dict[tuple[int, ...], float] = {}
-    found.log_probs.append(section)
+    model.log_probs.append(section)
     while not lines.next("\\end\\").startswith("\\"):
         fields = re.split("[ \t]+", lines.line)
         if not order + 1 <= len(fields) <= order + 2:
             raise lines.error(f"not a {order}-gram", f"log-probability, {order} words, perhaps a backoff weight")
-        words = _numbers(lines, found, fields[1 : order + 1])
+        words = _numbers(lines, model, fields[1 : order + 1])
         if words in section:
             raise lines.error(f"the {order}-gram occurs twice")
         section[words] = _number(lines, fields[0], "log-probability")
         if len(fields) == order + 2:
             backoff = _number(lines, fields[-1], "backoff weight")
             if backoff:
-                found.backoffs[words] = backoff
+                model.backoffs[words] = backoff
     if len(section) != counts[order - 1]:
         raise lines.error(f"{len(section)} {order}-grams came before", f"{counts[order - 1]}, as its head says")
 
 
-def _numbers(lines: _Lines, found: Arpa, words: list[str]) -> tuple[int, ...]:
+def _numbers(lines: _Lines, model: Arpa, words: list[str]) -> tuple[int, ...]:
     """The numbers of the words of an n-gram, whose beginning must be an n-gram too."""
     if len(words) == 1:
-        return (found.words.setdefault(words[0], len(found.words)),)
+        return (model.words.setdefault(words[0], len(model.words)),)
     for word in words:
-        if word not in found.words:
+        if word not in model.words:
             raise lines.error(f"{word!r} is not among the 1-grams")
-    numbers = tuple(found.words[word] for word in words)
-    if numbers[:-1] not in found.log_probs[len(words) - 2]:
+    numbers = tuple(model.words[word] for word in words)
+    if numbers[:-1] not in model.log_probs[len(words) - 2]:
         raise lines.error(f"its context {' '.join(words[:-1])!r} is not among the {len(words) - 1}-grams")
     return numbers
 
@@ -332,20 +340,20 @@ def _longest(gram: tuple[int, ...], nodes: Mapping[tuple[int, ...], int]) -> tup
     return gram
 
 
-def _word(vocab: Vocab, number: int, known: Container[str], words: Mapping[str, str]) -> str:
+def _word(vocab: Vocab, number: int, model: Container[str], words: Mapping[str, str]) -> str:
     """The word of a label; of several names "</s>", if it is one of them, otherwise one that is known."""
     text = vocab.decode(number)
     names = [text, *(name for name, label in vocab.aliases.items() if label == number)]
-    return words.get(text) or (END if END in names else next((name for name in names if name in known), text))
+    return words.get(text) or (END if END in names else next((name for name in names if name in model), text))
 
 
-def words_of(labels: Dim, known: Container[str], words: Mapping[str, str], unknown: str | None, who: str) -> list[str]:
+def words_of(labels: Dim, model: Container[str], words: Mapping[str, str], unknown: str | None, who: str) -> list[str]:
     """The word of each label. Raises DimError with the label whose word is not known."""
     if labels.vocab is None:
         raise DimError(f"{who}: the labels have no texts", got=labels, hint='rf.Dim(…, name="labels", vocab=[…])')
-    texts = [_word(labels.vocab, number, known, words) for number in range(labels.get_dim_value())]
-    lacking = [(i, text) for i, text in enumerate(texts) if text not in known]
-    if lacking and (unknown is None or unknown not in known):
+    texts = [_word(labels.vocab, number, model, words) for number in range(labels.get_dim_value())]
+    lacking = [(i, text) for i, text in enumerate(texts) if text not in model]
+    if lacking and (unknown is None or unknown not in model):
         number, text = lacking[0]
         tail = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise DimError(
@@ -354,4 +362,124 @@ def words_of(labels: Dim, known: Container[str], words: Mapping[str, str], unkno
             expected="labels that are words of the model",
             hint=f'words={{"{text}": "</s>"}} names its word; unknown="<unk>" stands for all others',
         )
-    return [text if text in known else str(unknown) for text in texts]
+    return [text if text in model else str(unknown) for text in texts]
+
+
+NONE = -1
+"""In place of a label before the first one."""
+
+
+class KenLM:
+    """An n-gram model in a binary file of KenLM, or any other that the package `kenlm` reads, as a `PartialScorer`.
+
+    It is asked in Python, for one candidate after the other. An ARPA file is faster as `rf.search.NGram`, and does not
+    need the package.
+
+    >>> letter = rf.Dim(3, name="letter", vocab=["</s>", "a", "b"])
+    >>> try:
+    ...     rf.search.KenLM(folder / "no.bin", letter)
+    ... except rf.errors.SearchError as error:  # there is no file, or no kenlm
+    ...     print(str(error)[:5])
+    KenLM
+
+    Args:
+        path: the file.
+        labels: the dim of the labels, whose texts are the words of the model.
+        words: the words of labels that the model names otherwise: {"<eos>": "</s>"}.
+        unknown: the word, such as "<unk>", of all labels that the model does not know.
+
+    Raises SearchError if `kenlm` is not installed, or the file cannot be read; DimError with the label that the model
+    does not know.
+    """
+
+    only_falls = True  # scores are log-probabilities
+    scores_ends = True
+
+    def __init__(
+        self, path: str | Path, labels: Dim, *, words: Mapping[str, str] | None = None, unknown: str | None = None
+    ):
+        try:
+            self._kenlm = import_module("kenlm")
+        except ImportError as error:
+            raise SearchError(
+                "KenLM: the package `kenlm` is not installed",
+                got=str(error),
+                hint="pip install kenlm; an ARPA file needs nothing: rf.search.NGram(path, labels)",
+            ) from error
+        try:
+            self._model = self._kenlm.Model(str(path))
+        except (OSError, RuntimeError) as error:
+            raise SearchError(f"KenLM: {path} cannot be read", got=str(error)) from error
+        self.labels = labels
+        self._words = [*words_of(labels, self._model, words or {}, unknown, "KenLM"), END]
+        self._history = Dim(max(self._model.order - 1, 1), name="history")
+        self._state = lru_cache(maxsize=100_000)(self._state_after)
+
+    def initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
+        """The last labels of each hypothesis: none. {…, beam, history}"""
+        history = full(dims=[*batch_dims, self._history], fill_value=NONE, dtype="int64")
+        return State(history=history, first=full(dims=[], fill_value=True))
+
+    def advance(self, label: Tensor, state: State) -> State:
+        """The history with one more label. {…, beam}"""
+        history = shift_left(state.history, axis=self._history, pad_value=set_sparse_dim(label, None))
+        history = where(state.first, state.history, history).copy_transpose(state.history.dims)
+        return State(history=history, first=full(dims=[], fill_value=False))
+
+    def partial(self, labels: Tensor, state: State) -> Tensor:
+        """Log-probabilities of candidates. {…, beam, candidates} → the same"""
+        candidates = next(dim for dim in labels.dims if dim not in state.history.dims)
+        dims = [*(dim for dim in state.history.dims if dim is not self._history), candidates]
+        history, words = unwrap(state.history), unwrap(labels.copy_transpose(dims))
+        recorder = current_recorder()
+        if recorder is None:
+            return words.like(self._scores(history._raw, words._raw))
+        with untaped(), recorder.tape.pause(), listening(None):
+            raw = self._scores(history._raw, words._raw)
+        recorder.tape.record(self._scores, (history._raw, words._raw), {}, raw)
+        return recorder._wrap(set_sparse_dim(words, None).like(raw))
+
+    def final(self, state: State) -> Tensor:
+        """The log-probability of the end of the text, if no label was it. {…, beam}"""
+        dims = [dim for dim in state.history.dims if dim is not self._history]
+        candidates, last = Dim(1, name="end"), gather(state.history, indices=-1, axis=self._history)
+        end = full(dims=[*dims, candidates], fill_value=len(self._words) - 1, dtype="int64", device=last.device)
+        score = gather(self.partial(end, state), indices=0, axis=candidates)
+        ends = [number for number, word in enumerate(self._words) if word == END]
+        over = full(dims=[], fill_value=False, device=last.device)
+        for number in ends:
+            over = logical_or(over, equal(last, number))
+        return where(over, 0.0, score)
+
+    def _scores(self, history: object, labels: RawTensor) -> RawTensor:
+        """The scores of raw labels, […, candidates], after raw histories, […, history]."""
+        backend = backend_of_raw(labels)
+        numbers = backend.to_numpy_raw(labels)
+        rows = numbers.reshape(-1, numbers.shape[-1]).tolist()
+        histories = backend.to_numpy_raw(history).reshape(len(rows), -1).tolist()
+        out = self._kenlm.State()
+        values = [
+            [self._model.BaseScore(self._state(tuple(context)), self._words[label], out) for label in row]
+            for context, row in zip(histories, rows, strict=True)
+        ]
+        scores = np.asarray(values, "float32").reshape(numbers.shape) * np.float32(LN10)
+        return backend.from_numpy_raw(scores, str(labels.device))
+
+    def _state_after(self, history: tuple[int, ...]) -> object:
+        """What KenLM knows after some labels."""
+        state, labels = self._kenlm.State(), list(itertools.dropwhile(lambda label: label == NONE, history))
+        if len(labels) < len(history) or self._model.order == 1:
+            self._model.BeginSentenceWrite(state)
+        else:
+            self._model.NullContextWrite(state)
+        for label in labels:
+            new = self._kenlm.State()
+            self._model.BaseScore(state, self._words[label], new)
+            state = new
+        return state
+
+    def __repr__(self) -> str:
+        return f"KenLM(order {self._model.order}, {self.labels.describe()})"
+
+
+guard_methods(KenLM, "__init__")

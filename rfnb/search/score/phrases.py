@@ -16,9 +16,10 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import ParameterError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather, search_sorted
-from rfnb.ops.math import equal, where
+from rfnb.ops.index import gather
+from rfnb.ops.math import where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
+from rfnb.search.variants.constraints import Moves
 
 Phrase = str | Sequence[str] | Sequence[int]
 
@@ -60,27 +61,25 @@ class Phrases:
     ):
         if not isinstance(phrases, Mapping):
             phrases = {phrase if isinstance(phrase, str) else tuple(phrase): boost for phrase in phrases}
-        self.labels, self._size = labels, labels.get_dim_value()
+        self.labels, size = labels, labels.get_dim_value()
         trie = _Trie()
         for phrase, value in phrases.items():
             trie.add(_numbers(phrase, labels), float(value))
         trie.link()
-        moves = sorted((node * self._size + label, to) for node, row in enumerate(trie.moves) for label, to in row)
-        self._entry, self._node = Dim(len(moves) + 1, name="move"), Dim(len(trie.children), name="match")
+        moves = {node * size + label: to for node, row in enumerate(trie.moves) for label, to in row}
+        self._moves, self._node = Moves(moves, labels, device), Dim(len(trie.children), name="match")
 
         def tensor(values: Any, dim: Dim, dtype: str) -> Tensor:
             return convert_to_tensor(np.asarray(values, dtype), dims=[dim], device=device)
 
-        self._keys = tensor([*(key for key, _ in moves), len(trie.children) * self._size], self._entry, "int64")
-        self._targets = tensor([*(to for _, to in moves), 0], self._entry, "int64")
-        starts = [trie.children[0].get(label, 0) for label in range(self._size)]
+        starts = [trie.children[0].get(label, 0) for label in range(size)]
         self._starts = tensor(starts, labels, "int64")
         self._held, self._given = tensor(trie.held, self._node, "float32"), tensor(trie.given, self._node, "float32")
 
     def initial_state(self, *, batch_dims: Sequence[Dim]) -> State:
         """The state without any match. {…, beam}"""
         mark_beam(batch_dims[-1])
-        device = self._keys.device
+        device = self._starts.device
         match = full(dims=batch_dims, fill_value=0, dtype="int64", device=device)
         return State(match=match, first=full(dims=[], fill_value=True, device=device))
 
@@ -99,11 +98,7 @@ class Phrases:
 
     def _after(self, match: Tensor, label: Tensor) -> Tensor:
         """The longest match after one more label."""
-        keys = match * self._size + label
-        place = search_sorted(self._keys, keys, axis=self._entry, out_dtype="int64")
-        exists = equal(gather(self._keys, indices=place, axis=self._entry), keys)
-        start = gather(self._starts, indices=label, axis=self.labels)
-        return where(exists, gather(self._targets, indices=place, axis=self._entry), start)
+        return self._moves.to(match, label, gather(self._starts, indices=label, axis=self.labels))
 
 
 guard_methods(Phrases, "__init__")

@@ -173,28 +173,28 @@ class ScorePart:
     scale: float
 
 
-def read_parts(given: Mapping[str, object]) -> list[ScorePart]:
+def read_parts(by_name: Mapping[str, object]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none, and if none scores the labels."""
-    parts = parts_of(given)
+    parts = parts_of(by_name)
     if all(part.value is None or isinstance(part.value, ChangingScorer) for part in parts):
         raise ParameterError(
-            "choice: no part scores the labels", got=given, hint='loop.choice({"model": scores, "lm": (lm, 0.4)}, …)'
+            "choice: no part scores the labels", got=by_name, hint='loop.choice({"model": scores, "lm": (lm, 0.4)}, …)'
         )
     return parts
 
 
-def parts_of(given: Mapping[str, object]) -> list[ScorePart]:
+def parts_of(by_name: Mapping[str, object]) -> list[ScorePart]:
     """The parts whose scale is not 0. Raises ParameterError for what is none."""
-    parts = [_part(name, value) for name, value in given.items()]
+    parts = [_part(name, value) for name, value in by_name.items()]
     return [part for part in parts if part.scale]
 
 
-def _part(name: Any, given: Any) -> ScorePart:
+def _part(name: Any, entry: Any) -> ScorePart:
     if not isinstance(name, str) or not name:
         raise ParameterError("choice: the name of a part is not a string", got=name, expected='{"model": scores, …}')
-    if name == "length" and isinstance(given, Real):
-        return ScorePart(name, None, _scale(name, given))
-    value, scale = given if isinstance(given, tuple) and len(given) == 2 else (given, 1.0)
+    if name == "length" and isinstance(entry, Real):
+        return ScorePart(name, None, _scale(name, entry))
+    value, scale = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, 1.0)
     return ScorePart(name, _value(name, value), _scale(name, scale))
 
 

@@ -18,11 +18,11 @@ from rfnb.core.vocab import SPACES
 from rfnb.errors import DimError
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import full, range_over_dim
-from rfnb.ops.index import gather, search_sorted
+from rfnb.ops.index import gather
 from rfnb.ops.math import equal, where
 from rfnb.ops.shape import set_feature_dim, set_sparse_dim
 from rfnb.search.score.ngram import NGram, read_arpa
-from rfnb.search.variants.constraints import number_of
+from rfnb.search.variants.constraints import Moves, number_of
 
 Marker = Literal["▁", "@@", " "]
 
@@ -115,9 +115,8 @@ class WordNGram:
             return convert_to_tensor(np.asarray(values, dtype), dims=[dim], device=device)
 
         moves = trie.moves + [(self._over, label, to) for node, label, to in trie.moves if node == self._nothing]
-        keys = [*sorted((node * size + label, to) for node, label, to in moves), (len(of_node) * size, 0)]
-        self._node, self._move = Dim(len(of_node), name="begun word"), Dim(len(keys), name="part of word")
-        self._keys, self._targets = (tensor(column, self._move, "int64") for column in zip(*keys, strict=True))
+        self._moves = Moves({node * size + label: to for node, label, to in moves}, labels, device)
+        self._node = Dim(len(of_node), name="begun word")
         self._words = tensor([(unk or 0) if word is None else word for word in of_node], self._node, "int64")
         penalty = -np.inf if unk is None else unknown_score
         self._more = tensor([penalty if word is None else 0.0 for word in of_node], self._node, "float32")
@@ -140,7 +139,7 @@ class WordNGram:
         """The state before the first word. {…, beam}"""
         mark_beam(batch_dims[-1])
         state = self.lm.initial_state(batch_dims=batch_dims)
-        node = full(dims=batch_dims, fill_value=self._nothing, dtype="int64", device=self._keys.device)
+        node = full(dims=batch_dims, fill_value=self._nothing, dtype="int64", device=self._words.device)
         return State(context=state.context, begun=node, first=state.first)
 
     @broadcast_allowed()
@@ -178,7 +177,7 @@ class WordNGram:
         return of_word + self.lm.of_label(closed, label)
 
     def _numbers(self) -> Tensor:
-        return set_sparse_dim(range_over_dim(self.labels, device=self._keys.device), None)
+        return set_sparse_dim(range_over_dim(self.labels, device=self._words.device), None)
 
     def _after(self, context: Tensor, begun: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """The context and the begun word after one more label. {…, beam}"""
@@ -206,13 +205,8 @@ class WordNGram:
 
     def _spelled(self, begun: Tensor, label: Tensor) -> Tensor:
         """The begun word with one more label. {…}"""
-        keys = begun * self.labels.get_dim_value() + label
-        place = search_sorted(self._keys, keys, axis=self._move, out_dtype="int64")
-        exists = equal(gather(self._keys, indices=place, axis=self._move), keys)
-        longer = where(exists, gather(self._targets, indices=place, axis=self._move), self._dead)
-        return where(
-            gather(self._has_text, indices=set_sparse_dim(label, self.labels), axis=self.labels), longer, begun
-        )
+        has_text = gather(self._has_text, indices=set_sparse_dim(label, self.labels), axis=self.labels)
+        return where(has_text, self._moves.to(begun, label, self._dead), begun)
 
     def __repr__(self) -> str:
         return f"WordNGram({self.lm!r}, {self.labels.describe()})"

@@ -53,16 +53,16 @@ def _dim(size: int) -> Dim:
     return Dim(size, name="candidates")
 
 
-def parted(found: Any, wide: Dim, after: Dim) -> tuple[Any, Pruned | None]:
-    """The hypotheses among the best candidates, and the other candidates. found: labels, parents, scores and others."""
+def parted(best: Any, wide: Dim, after: Dim) -> tuple[Any, Pruned | None]:
+    """The hypotheses among the best candidates, and the other candidates. best: labels, parents, scores and others."""
     if wide is after:
-        return found, None
+        return best, None
     count = after.get_dim_value()
     hypotheses = map_leaves(
         lambda x: x if x is None or wide not in x.dims else slice_along(x, axis=wide, size=count, out_dim=after)[0],
-        found,
+        best,
     )
-    return hypotheses, Pruned(*(slice_along(x, axis=wide, start=count)[0] for x in found[:3]))
+    return hypotheses, Pruned(*(slice_along(x, axis=wide, start=count)[0] for x in best[:3]))
 
 
 def left_over(chosen: Any, best: Any, axis: Dim, after: Dim, wide: Dim) -> Pruned:
@@ -133,20 +133,22 @@ def keep_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) ->
     search = hypotheses.search
     search.labels[:] = labels
     search.vocabs[:] = [None if x.sparse_dim is None else x.sparse_dim.vocab for x in labels]
-    if len(labels) > 1:
-        order = hypotheses.scores.dims
-        columns = {f"{LABELS}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
-        hypotheses.kept |= columns
+    _keep_columns(body, hypotheses, LABELS, labels, hypotheses.scores.dims)
 
 
 def keep_pruned_labels(body: Body, hypotheses: Hypotheses, labels: Sequence[Tensor]) -> None:
     """Keeps the labels of the pruned candidates of the last choice, {…, candidates}, likewise."""
-    search = hypotheses.search
-    search.pruned_labels[:] = labels
+    hypotheses.search.pruned_labels[:] = labels
+    _keep_columns(body, hypotheses, PRUNED_LABELS, labels, hypotheses.search.pruned[-1].dims)
+
+
+def _keep_columns(
+    body: Body, hypotheses: Hypotheses, name: str, labels: Sequence[Tensor], order: Sequence[Dim]
+) -> None:
+    """Keeps the labels of several choices, each under its number."""
     if len(labels) > 1:
-        order = search.pruned[-1].dims
-        columns = {f"{PRUNED_LABELS}{i}": body.of_body(x.copy_transpose(order), "choice") for i, x in enumerate(labels)}
-        hypotheses.kept |= columns
+        columns = (body.of_body(x.copy_transpose(order), "choice") for x in labels)
+        hypotheses.kept |= {f"{name}{i}": column for i, column in enumerate(columns)}
 
 
 def join_labels(kept: dict[str, np.ndarray], vocabs: Sequence[Vocab | None]) -> Vocab:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -33,7 +33,8 @@ from rfnb.ops.math import (
     where,
 )
 from rfnb.ops.reduce import reduce_any
-from rfnb.search.places import among
+from rfnb.ops.shape import set_sparse_dim
+from rfnb.search.beam import among
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +95,8 @@ def labels_of(label: Tensor) -> Dim:
 
 def is_label(which: int | str | Sequence[int | str], labels: Dim, device: str | None) -> Tensor:
     """Which of the labels it is, or one of several. {labels} bool"""
-    several = [which] if isinstance(which, int | str) else which
-    return among(range_over_dim(labels, device=device), numbers_of(several, labels))
+    choices = [which] if isinstance(which, int | str) else which
+    return among(range_over_dim(labels, device=device), numbers_of(choices, labels))
 
 
 def number_of(which: int | str, labels: Dim) -> int:
@@ -110,11 +111,11 @@ def number_of(which: int | str, labels: Dim) -> int:
     return int(which)
 
 
-def numbers_of(given: str | Sequence[int | str], labels: Dim) -> list[int]:
+def numbers_of(values: str | Sequence[int | str], labels: Dim) -> list[int]:
     """The numbers of the labels of a text, or of labels. Raises ParameterError for those that the dim does not have."""
-    if isinstance(given, str):
-        return [int(number) for number in _vocab_of(labels, given).encode(given)]
-    return [number_of(label, labels) for label in given]
+    if isinstance(values, str):
+        return [int(number) for number in _vocab_of(labels, values).encode(values)]
+    return [number_of(label, labels) for label in values]
 
 
 def _vocab_of(labels: Dim, text: str) -> Vocab:
@@ -327,23 +328,15 @@ def trie(words: Iterable[str | Sequence[int | str]], *, labels: Dim, end: int | 
     Memory is that of the different beginnings of the words. Raises ParameterError for a label that does not exist.
     """
     ending = [] if end is None else [number_of(end, labels)]
-    count = labels.get_dim_value()
-    edges, finals = _edges((numbers_of(word, labels) for word in words), ending, count)
-    edge, node = Dim(len(edges[0]), name="edges of the trie"), Dim(len(finals), name="nodes of the trie")
-    keys, targets = (convert_to_tensor(array, dims=[edge]) for array in edges)
+    targets, finals = _edges((numbers_of(word, labels) for word in words), ending, labels.get_dim_value())
+    moves, node = Moves(targets, labels), Dim(len(finals), name="nodes of the trie")
     words_end = convert_to_tensor(finals, dims=[node])
-
-    def target(node: Tensor, label: Tensor) -> Tensor:
-        key = node * count + cast(label, "int64")
-        place = search_sorted(beside(keys, label), key, axis=edge)
-        exists = equal(gather(beside(keys, label), indices=place, axis=edge), key)
-        return where(exists, gather(beside(targets, label), indices=place, axis=edge), DEAD)
 
     def allows(label: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
         before = beside(before, label)
-        child = where(equal(before, START), ROOT, target(before, label))
+        child = where(equal(before, START), ROOT, moves.to(before, label, DEAD))
         every = range_over_dim(labels_of(label), device=label.device)
-        return not_equal(target(child, every), DEAD), child
+        return not_equal(moves.to(child, every, DEAD), DEAD), child
 
     def may_end(state: Tensor) -> Tensor:
         return gather(beside(words_end, state), indices=state, axis=node)
@@ -355,11 +348,9 @@ START, ROOT, DEAD = range(3)
 """The first nodes: before the start label, after it, and where no word leads to."""
 
 
-def _edges(
-    words: Iterable[Sequence[int]], after: Sequence[int], labels: int
-) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """The edges of the trie of words and what follows them, sorted: node · labels + label, and the node that the edge
-    leads to; and for each node whether it is a whole word."""
+def _edges(words: Iterable[Sequence[int]], after: Sequence[int], labels: int) -> tuple[dict[int, int], np.ndarray]:
+    """The edges of the trie of words and what follows them, as for `Moves`, and for each node whether it is a whole
+    word."""
     targets: dict[int, int] = {}
     finals: set[int] = set()
     for word in words:
@@ -368,7 +359,30 @@ def _edges(
             finals.update([node] if number == len(word) else [])
             node = targets.setdefault(node * labels + label, DEAD + 1 + len(targets))
         finals.add(node)
-    keys = np.sort(np.fromiter(targets, "int64", len(targets)))
-    beyond = np.iinfo("int64").max  # so that each key has a place among them
-    edges = np.append(keys, beyond), np.array([*(targets[key] for key in keys.tolist()), DEAD], "int64")
-    return edges, np.isin(np.arange(DEAD + 1 + len(targets)), [*finals])
+    return targets, np.isin(np.arange(DEAD + 1 + len(targets)), [*finals])
+
+
+class Moves:
+    """Where labels lead from the nodes of an automaton.
+
+    Args:
+        targets: by node · number of labels + label, the node that it leads to.
+        labels: the dim of the labels.
+    """
+
+    def __init__(self, targets: Mapping[int, int], labels: Dim, device: str | None = None):
+        keys, nodes = (np.fromiter(x, "int64", len(targets)) for x in (targets.keys(), targets.values()))
+        order, beyond = np.argsort(keys), np.iinfo("int64").max  # so that each key has a place in the table
+        table = np.append(keys[order], beyond), np.append(nodes[order], 0)
+        self._count, self._move = labels.get_dim_value(), Dim(len(table[0]), name="move")
+        self._keys, self._targets = (convert_to_tensor(x, dims=[self._move], device=device) for x in table)
+
+    def to(self, node: Tensor, label: Tensor, otherwise: Tensor | int) -> Tensor:
+        """The node after one more label; `otherwise` where it leads nowhere. {…}"""
+        keys = node * self._count + cast(set_sparse_dim(label, None), "int64")
+        table, targets = (
+            x if x.device == keys.device else copy_to_device(x, keys.device) for x in (self._keys, self._targets)
+        )
+        place = search_sorted(table, keys, axis=self._move, out_dtype="int64")
+        exists = equal(gather(table, indices=place, axis=self._move), keys)
+        return where(exists, gather(targets, indices=place, axis=self._move), otherwise)

@@ -71,8 +71,8 @@ class History:
             return full(dims=[self.last], fill_value=ANY, dtype="int64", device=label.device)
         place = range_over_dim(self.last, dtype="int64", device=label.device) - self.last.get_dim_value() + count
         place = set_sparse_dim(place, None)
-        known = gather(cast(set_sparse_dim(labels, None), "int64"), indices=place, axis=axes[0], clip_to_valid=True)
-        return where(less(place, 0), ANY, known)
+        entries = gather(cast(set_sparse_dim(labels, None), "int64"), indices=place, axis=axes[0], clip_to_valid=True)
+        return where(less(place, 0), ANY, entries)
 
     def counts(self, state: State, labels: Dim) -> Tensor:
         """How often each label occurred. {…, beam, labels} int32"""
@@ -258,11 +258,11 @@ def bad_words(words: Iterable[Prefix], *, labels: Dim, before: Before | None = N
     for place, row in zip(begins, rows, strict=True):
         place[longest - len(row) + 1 :] = row[:-1]
     history, word = History(longest, before), Dim(len(rows), name="bad words")
-    wanted = convert_to_tensor(begins, dims=[word, history.last])
+    prefixes = convert_to_tensor(begins, dims=[word, history.last])
     ends = convert_to_tensor(np.array([row[-1] for row in rows], "int64"), dims=[word])
 
     def allows(label: Tensor, state: State) -> tuple[Tensor, State]:
-        state, begin = history.after(label, state), beside(wanted, label)
+        state, begin = history.after(label, state), beside(prefixes, label)
         begun = reduce_all(logical_or(equal(begin, ANY), equal(begin, state.labels)), axis=history.last)
         last = beside(ends, label)
         banned = scatter(cast(begun, "int32"), indices=last, indices_dim=word, out_dim=labels_of(label))

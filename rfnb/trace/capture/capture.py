@@ -10,33 +10,29 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
+from rfnb.backend.base.attention import RawAttention, RawStep
+from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.graph import BodyGraph, Node
+from rfnb.core.graph.graph import BodyGraph, ModuleFacts, Node
 from rfnb.core.ground.raw import BACKENDS, backend_of_raw
 from rfnb.core.ground.scope import modules_described_by
 from rfnb.core.ground.show import Shown
-from rfnb.core.ground.source import Source
-from rfnb.core.tensor.listener import active_listener, listening
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.ground.source import Source, user_source
+from rfnb.core.tensor.listener import Listener, active_listener, listening
+from rfnb.core.tensor.op import OpRow
+from rfnb.core.tensor.tensor import Tensor, tensors_in
 from rfnb.errors import LoopError, ViewError
+from rfnb.ops.attention import attention_weights
+from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.shape import replace_dim_v2
-from rfnb.trace.capture.attention_finder import (
-    SAME,
-    SUMS,
-    AttentionFinder,
-    FoundAttention,
-    OpPlace,
-    found_of,
-    query_dims,
-    variable_of,
-)
 from rfnb.trace.capture.generate import Decoded, GenerateWatch, Searches
 from rfnb.trace.capture.steps import Joined, Labels, joined
 from rfnb.trace.record.record import current_recorder
@@ -44,10 +40,15 @@ from rfnb.trace.run import session
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import by_hypothesis, over_steps
 
-BUDGET = 2**30
-"""Most bytes that the tensors of one `capture` may use; later attention is left out, and listed in `left_out`."""
+SAME = frozenset({"dropout", "cast", "copy", "copy_masked", "copy_transpose", "where", "mul", "expand_dim"})
+SAME |= {"set_sparse_dim", "squeeze"}
+"""Ops whose results still are attention weights."""
+
+SUMS = frozenset({"reduce_sum", "reduce"})
+"""Ops that can compute the weighted sum, after a product of weights and values."""
 
 
+@dataclass(eq=False, repr=False)
 class Seen(Shown):
     """Captured attention. `weights` is a Tensor {batch, heads, rows, cols} or with fewer dims; `repr` shows a view.
 
@@ -55,19 +56,26 @@ class Seen(Shown):
     rows, cols: the dims of the two sides; rows is None for a single query. axes: all dims with their sizes. place: the
     line. bytes: the size of the tensors kept for it. labels: of `generate`, the numbers of the labels of rows and
     columns, for each sequence. note: what is not known for sure about the rows.
+
+    path: of the module. variable: the one that the user's line assigns. make: returns the weights. step: how it
+    continues the last call, where its keys were seen; decoded: that call of `generate`.
     """
 
-    def __init__(self, found: FoundAttention, decoded: Decoded | None = None):
-        self.name, self.call = "", 1
-        self.path, self.variable = found.path, found.variable
-        self.rows, self.cols, self.axes = found.rows, found.cols, found.axes
-        self.source: Source | None = found.source
-        self.bytes = found.bytes
-        self.labels: tuple[Labels | None, Labels | None] = (None, None)
-        self.tokenizer: object = None
-        self.note: str | None = None
-        self.step, self.decoded = found.step, decoded
-        self.make = found.make
+    path: str
+    variable: str
+    source: Source | None
+    rows: Dim | None
+    cols: Dim
+    axes: tuple[tuple[Dim, int], ...]
+    bytes: int
+    make: Callable[[], Tensor]
+    step: RawStep | None = None
+    decoded: Decoded | None = None
+    name: str = ""
+    call: int = 1
+    labels: tuple[Labels | None, Labels | None] = (None, None)
+    tokenizer: object = None
+    note: str | None = None
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -102,6 +110,270 @@ class Seen(Shown):
     def place(self) -> str:
         """The line as text: "cell 4, line 2"."""
         return "" if self.source is None else self.source.place()
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The result of a softmax, or a value that still is attention weights.
+
+    dims, axis: of the softmax; the axis may not be known. place: its place. softmax: its result, or the number of that;
+    None if it is this value. with_values: whether they are multiplied with values.
+    """
+
+    dims: tuple[Dim, ...]
+    axis: Dim | None
+    place: OpPlace
+    softmax: Any = None
+    with_values: bool = False
+
+    def after(self, op: str, operand: set[Dim], others: set[Dim], out: set[Dim]) -> tuple[Dim, list[Dim]] | bool | None:
+        """What an op makes of the weights: their axis and the dims of the queries, if it is the weighted sum; whether
+        they are multiplied with values, if they still are weights; else None. own, others, out: the dims of the
+        weights, of the other operands, and of the result.
+        """
+        reduced = [dim for dim in self.dims if dim in operand and dim not in out]
+        axis = reduced[0] if self.axis is None and len(reduced) == 1 else self.axis
+        if axis in reduced and axis is not None and (op == "matmul" or (op in SUMS and self.with_values)):
+            of_values = others if op == "matmul" else operand - ({*self.dims} - {axis})
+            return axis, query_dims(self.dims, axis, of_values)
+        if op in SAME and (self.axis in out if self.axis is not None else not reduced or op == "squeeze"):
+            return self.with_values or (op == "mul" and bool(others - {*self.dims}))
+        return None
+
+
+class AttentionFinder(Listener):
+    """Finds attention in the calls of `model`, or in all calls if it is None, and passes it to `add`."""
+
+    def __init__(self, model: object, add: Callable[[Seen], None], outer: Listener | None):
+        self.calls = 0
+        self.outside = 0  # softmaxes and attention that do not count: no module of `model` was running
+        self._names = {} if model is None else names_below(model)
+        self._own = set(self._names)
+        self._model, self._add, self.outer = model, add, outer
+        self._inside: list[tuple[str, Source | None]] = []  # the running modules: path, and the calling line
+        self._marks: dict[int, tuple[weakref.ref[object], _Weights]] = {}  # by id of the raw tensor
+        self.takes_kernels = outer is None  # an outer listener must receive the single ops
+
+    # -- calls
+
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs an op, and checks whether it is part of attention."""
+        result = super().call(row, args, kwargs)
+        if is_trial():
+            return result
+        self.calls += self._counts()
+        with suppress(Exception):  # an error here must not stop the model
+            if row.name != "softmax":
+                self._follow(row.name, args, kwargs, result)
+            elif self._counts():
+                place = OpPlace.of(self._inside, user_source())
+                self._mark(result, _Weights(result.dims, kwargs["axis"], place))
+            else:
+                self.outside += 1
+        return result
+
+    def call_module(
+        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Runs a module; attention inside gets its path."""
+        if not self._inside and self._model is None:
+            self._names = names_below(module, type(module).__name__)
+        original = getattr(module, "_stands_for", None)
+        if original is not None and (root := self._names.get(id(original()))) is not None:
+            self._names |= names_below(module, root)
+            self._own |= self._names.keys()
+        if not self._inside and self._model is not None and id(module) not in self._own:
+            return super().call_module(module, forward, args, kwargs)
+        self._inside.append((self.name_of(module), user_source()))
+        self.calls += 1
+        try:
+            return super().call_module(module, forward, args, kwargs)
+        finally:
+            self._inside.pop()
+
+    def name_of(self, module: object) -> str:
+        """The path of a module; the name of its class if it is not part of another module."""
+        return self._names.get(id(module), f"{self.path}.{type(module).__name__}".lstrip("."))
+
+    def facts_of(self, module: object) -> ModuleFacts | None:
+        """The facts about a module for the graph of a loop; None if its calls do not count."""
+        if self._model is not None and id(module) not in self._own:
+            return None
+        return ModuleFacts(type(module).__name__, self.name_of(module))
+
+    def counts_module(self, module: object) -> bool:
+        """Whether calls of a module count."""
+        return self._model is None or id(module) in self._own
+
+    def loop_done(self, run: Run, take: Callable[[Run, str | None], None]) -> None:
+        """Passes a finished loop to `take` with the path of the calling module; None if only modules in it count."""
+        self.calls += 1
+        counts = self._counts()
+        take(run, self.path if counts else None)
+        self.outside += not counts and any(node.op == "softmax" for node in run.graph.all_nodes())
+
+    def raw_attention(self, attention: RawAttention) -> None:
+        """Adds attention that a function on raw tensors computed."""
+        self.calls += 1
+        self._add(_of_raw(attention))
+
+    @property
+    def path(self) -> str:
+        """The path of the module that is running now."""
+        return self._inside[-1][0] if self._inside else ""
+
+    def _counts(self) -> bool:
+        return self._model is None or bool(self._inside)
+
+    # -- detection
+
+    def _mark(self, tensor: Tensor, mark: _Weights) -> None:
+        key = id(tensor._raw)
+        self._marks[key] = weakref.ref(tensor._raw, lambda _: self._marks.pop(key, None)), mark
+
+    def _mark_of(self, leaf: Any) -> _Weights | None:
+        entry = self._marks.get(id(leaf._raw)) if isinstance(leaf, Tensor) else None
+        return entry[1] if entry is not None and entry[0]() is leaf._raw else None
+
+    def _follow(self, op: str, args: tuple[object, ...], kwargs: dict[str, Any], result: object) -> None:
+        if not self._marks:
+            return
+        tensors = tensors_in([args, kwargs])
+        weights, mark = next(((x, mark) for x in tensors if (mark := self._mark_of(x)) is not None), (None, None))
+        if weights is None or mark is None or not isinstance(result, Tensor):
+            return
+        softmax = weights if mark.softmax is None else mark.softmax
+        others = {dim for x in tensors if x is not weights for dim in x.dims}
+        step = mark.after(op, {*weights.dims}, others, {*result.dims})
+        if isinstance(step, tuple):
+            self._weighted(softmax, mark.place, *step)
+        elif step is not None and self._mark_of(result) is None:
+            self._mark(result, replace(mark, softmax=softmax, with_values=step))
+
+    def _weighted(self, weights: Tensor, place: OpPlace, axis: Dim, queries: list[Dim]) -> None:
+        """Adds attention for a softmax, and removes its marks: each softmax counts once."""
+        for key, (_, other) in list(self._marks.items()):
+            if key == id(weights._raw) or (other.softmax is not None and other.softmax._raw is weights._raw):
+                self._marks.pop(key, None)
+        plain = backend_of_raw(weights._raw).stop_gradient(weights)
+        self._add(found_of(plain, axis, queries, place, _kept(plain)))
+
+    def attention(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        key_dim: Dim,
+        axis: Dim,
+        causal: Dim | None,
+        scale: float,
+        bias: Tensor | None,
+        result: Tensor,
+    ) -> None:
+        """Adds attention that a kernel computed; the weights are recomputed from queries and keys when needed."""
+        if is_trial():
+            return
+        if not self._counts():
+            self.outside += 1
+            return
+        query, keys = (backend_of_raw(x._raw).stop_gradient(x) for x in (query, keys))
+        added = [] if bias is None else [backend_of_raw(bias._raw).stop_gradient(bias)]
+        getters = [_kept(x) for x in (query, keys, *added)]
+
+        def make() -> Tensor:
+            query, keys, *added = [getter() for getter in getters]
+            bias = added[0] if added else None
+            with untaped():
+                return attention_weights(query, keys, key_dim=key_dim, axis=axis, causal=causal, scale=scale, bias=bias)
+
+        shared = [dim for dim in query.dims if dim is not key_dim]
+        dims = (*shared, *(dim for dim in keys.dims if dim not in shared and dim not in (key_dim, axis)), axis)
+        axes = tuple((dim, (query if dim in query.dims else keys).size_of(dim).max) for dim in dims)
+        rows = pick_rows(query_dims(dims, axis, set(keys.dims)))
+        place = OpPlace.of(self._inside, user_source())
+        count = sum(backend_of_raw(x._raw).nbytes_raw(x._raw) for x in (query, keys, *added))
+        self._add(Seen(*place, rows, axis, axes, count, make))
+
+
+def names_below(model: Any, root: str = "") -> dict[int, str]:
+    """The paths of the modules in a model, such as "encoder.layers.0", by id; `root` is the prefix."""
+    return {id(module): ".".join(filter(None, (root, name))) for name, module in model.named_modules()}
+
+
+class OpPlace(NamedTuple):
+    """The place of an op: the path of its module, the variable that its line assigns, and the line."""
+
+    path: str
+    variable: str
+    source: Source | None
+
+    @staticmethod
+    def of(inside: list[tuple[str, Source | None]], source: Source | None) -> OpPlace:
+        """The place of a line inside modules. A line that calls a module names its result, not the values inside it."""
+        path, caller = inside[-1] if inside else ("", None)
+        return OpPlace(path, "" if source is None or source == caller else variable_of(source), source)
+
+
+def variable_of(source: Source | None) -> str:
+    """The name of the value in the user's line; "" if the line does not name exactly one."""
+    return ((source.name() if source is not None else None) or "").removeprefix("self.")
+
+
+def query_dims(dims: Iterable[Dim], axis: Dim, of_values: set[Dim]) -> list[Dim]:
+    """The dims of the queries: those of the weights that the values do not have, without batch dims."""
+    return [dim for dim in dims if dim is not axis and dim not in of_values and dim.kind != "batch"]
+
+
+def pick_rows(dims: list[Dim]) -> Dim | None:
+    """The dim for the rows: the last dynamic one, else the last one; None if there are none."""
+    return next((dim for dim in reversed(dims) if dim.is_dynamic()), dims[-1] if dims else None)
+
+
+def found_of(
+    weights: Tensor, axis: Dim, queries: list[Dim], place: OpPlace, make: Callable[[], Tensor] | None = None
+) -> Seen:
+    """Attention whose weights have been computed."""
+    axes = tuple((dim, weights.size_of(dim).max) for dim in weights.dims)
+    count = backend_of_raw(weights._raw).nbytes_raw(weights._raw)
+    return Seen(*place, pick_rows(queries), axis, axes, count, make or (lambda: weights))
+
+
+def _kept(tensor: Tensor) -> Callable[[], Tensor]:
+    """A function that returns the tensor, or raises ViewError if it has been changed in place since now."""
+    version_of = backend_of_raw(tensor._raw).version_raw
+    version = version_of(tensor._raw)
+
+    def give() -> Tensor:
+        if version_of(tensor._raw) != version:
+            raise ViewError(
+                "capture: a tensor that the weights are computed from has been changed in place",
+                got=tensor.describe_dims(),
+                hint="read the weights before the next call of the model",
+            )
+        return tensor
+
+    return give
+
+
+def _of_raw(raw: RawAttention) -> Seen:
+    source = None if raw.place is None else Source(*raw.place)
+    names = ["batch", *["head"][: len(raw.shape) - 3], "query", "key"][-len(raw.shape) :]
+    dims = [
+        Dim(n, name=name, kind="batch" if name == "batch" else None) for n, name in zip(raw.shape, names, strict=True)
+    ]
+    place = OpPlace(raw.path, "" if raw.path else variable_of(source), source)
+    axes = tuple(zip(dims, raw.shape, strict=True))
+
+    def make() -> Tensor:
+        with listening(None):
+            return convert_to_tensor(raw.make(), dims=dims)
+
+    return Seen(*place, dims[-2], dims[-1], axes, raw.bytes, make, raw.step)
+
+
+BUDGET = 2**30
+"""Most bytes that the tensors of one `capture` may use; later attention is left out, and listed in `left_out`."""
 
 
 class Captured(Shown):
@@ -178,13 +450,14 @@ class Captured(Shown):
 
     # -- while capturing
 
-    def _add(self, found: FoundAttention) -> None:
-        if self._bytes + found.bytes > BUDGET:
-            self.left_out.append(found.path or found.variable or "attention")
+    def _add(self, attention: Seen) -> None:
+        if self._bytes + attention.bytes > BUDGET:
+            self.left_out.append(attention.path or attention.variable or "attention")
         else:
-            self._bytes += found.bytes
-            decoded = None if self._watch is None or found.step is None else self._watch.decoded(found.step.call)
-            self._items.append(Seen(found, decoded))
+            self._bytes += attention.bytes
+            if self._watch is not None and attention.step is not None:
+                attention.decoded = self._watch.decoded(attention.step.call)
+            self._items.append(attention)
 
     def _add_run(self, run: Run, path: str | None) -> None:
         room = BUDGET - self._bytes
@@ -193,7 +466,7 @@ class Captured(Shown):
         except Exception as error:  # an error here must not stop the model
             items, left_out = [], [f"{run.name}: {type(error).__name__}"]
         self.left_out += left_out
-        self._items += map(Seen, items)
+        self._items += items
         self._bytes += sum(item.bytes for item in items)
 
     def _finish(self) -> None:
@@ -222,7 +495,7 @@ def _number(which: Any) -> int:
 
 def _merged(items: list[Seen]) -> Iterator[Seen]:
     """Merges items without rows that the same line computed repeatedly: they are the steps of a Python loop."""
-    groups: dict[Any, list[Seen]] = {}
+    groups: dict[Hashable, list[Seen]] = {}
     for item in items:
         key = id(item) if item.rows is not None else (item.path, item.source, item.cols, frozenset(item.dims))
         groups.setdefault(key, []).append(item)
@@ -321,13 +594,13 @@ class _InStep:
     place: OpPlace
 
 
-def attention_of(run: Run, path: str | None, room: int) -> tuple[list[FoundAttention], list[str]]:
+def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Seen], list[str]]:
     """The attention in a run, with weights over all steps {axis, …}; and the names of attention that was left out.
 
     path: of the module that contains the loop; None if only modules called in the body count. room: the most bytes that
     the weights may use.
     """
-    items: list[FoundAttention] = []
+    items: list[Seen] = []
     left_out: list[str] = []
     for place in _loops_inside(run.graph.nodes, path):
         left_out.append(f"{place}, a loop inside {run.name}")
@@ -371,29 +644,25 @@ def _at(run: Run, step: int, number: int) -> Tensor:
 
 def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
     """Finds softmaxes in the graph, and follows their weights until they are summed over."""
-    marks: dict[int, tuple[int, Node, str, bool]] = {}  # by value: softmax, its node and module, times values or not
+    marks: dict[int, _Weights] = {}  # by value
     for node, owner in _walk(graph.nodes, path):
         dims = [set(graph.values[n].dims) for n in node.inputs]
-        out = set(graph.values[node.outputs[0]].dims) if node.outputs else set()
         if node.op == "softmax" and node.outputs:
             if owner is not None:
-                marks[node.outputs[0]] = node.outputs[0], node, owner, False
+                number = node.outputs[0]
+                marks[number] = _Weights(graph.values[number].dims, None, _place(node, owner), number)
             continue
         at = next((i for i, n in enumerate(node.inputs) if n in marks), None)
         if at is None or not node.outputs:
             continue
-        number, origin, module, with_values = marks[node.inputs[at]]
-        weights = graph.values[number].dims
-        reduced = [dim for dim in weights if dim in dims[at] and dim not in out]
-        other_dims = set().union(*(operand_dims for i, operand_dims in enumerate(dims) if i != at))
-        sums = node.op == "matmul" or (node.op in SUMS and with_values)
-        if sums and len(reduced) == 1:
-            of_values = other_dims if node.op == "matmul" else dims[at] - (set(weights) - {reduced[0]})
-            yield _InStep(number, reduced[0], query_dims(weights, reduced[0], of_values), _place(origin, module))
-            marks = {n: mark for n, mark in marks.items() if mark[0] != number}
-        elif node.op in SAME and (not reduced or node.op == "squeeze"):
-            values = node.op == "mul" and bool(other_dims - set(weights))
-            marks[node.outputs[0]] = number, origin, module, with_values or values
+        mark = marks[node.inputs[at]]
+        others = set().union(*(operand_dims for i, operand_dims in enumerate(dims) if i != at))
+        step = mark.after(node.op, dims[at], others, {*graph.values[node.outputs[0]].dims})
+        if isinstance(step, tuple):
+            yield _InStep(mark.softmax, *step, mark.place)
+            marks = {n: other for n, other in marks.items() if other.softmax != mark.softmax}
+        elif step is not None:
+            marks[node.outputs[0]] = replace(mark, with_values=step)
 
 
 def _place(node: Node, module: str) -> OpPlace:

@@ -33,7 +33,7 @@ class Generated:
     mask: np.ndarray | None
     prompt: np.ndarray | None
     ends: frozenset[int]
-    tokenizer: Any = None
+    tokenizer: object = None
     sequences: np.ndarray | None = None
 
 
@@ -48,7 +48,7 @@ class KeptSearch:
     processor: Any
     config: Any
     keywords: dict[str, Any]
-    tokenizer: Any = None
+    tokenizer: object = None
     sequences: Any = None
 
 
@@ -198,14 +198,14 @@ class GenerateWatch:
 @contextmanager
 def replaced(model: object, methods: dict[str, Any]) -> Iterator[None]:
     """The object has these methods instead of those of its class."""
-    own = {name: vars(model)[name] for name in methods if name in vars(model)}
+    originals = {name: vars(model)[name] for name in methods if name in vars(model)}
     vars(model).update(methods)
     try:
         yield
     finally:
         for name in methods:
             del vars(model)[name]
-        vars(model).update(own)
+        vars(model).update(originals)
 
 
 def _generated(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generated:

@@ -7,9 +7,9 @@ the keys say it (`backend.torch.attention`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class _Step:
     """Attention of one call of the model, by place. decoded: the call in `generate`."""
 
     decoded: Decoded | None
-    items: dict[Any, Seen] = field(default_factory=dict)
+    items: dict[Hashable, Seen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Joined:
     axes: tuple[tuple[Dim, int], ...]
     make: Callable[[], Tensor]
     labels: tuple[Labels | None, Labels | None]
-    tokenizer: Any
+    tokenizer: object
     note: str | None
 
 
@@ -106,7 +106,7 @@ def _steps(items: list[Seen]) -> Iterator[_Step]:
         yield step
 
 
-def _of_call(step: _Step, call: int) -> dict[Any, Seen]:
+def _of_call(step: _Step, call: int) -> dict[Hashable, Seen]:
     return {place: item for place, item in step.items.items() if item.step is not None and item.step.call == call}
 
 
@@ -135,7 +135,7 @@ def _continues(run: list[_Step], step: _Step) -> bool:
         return True
     if any(item.shape[0] > 1 for item in shared):
         return False  # the same call again
-    calls = [_call(each) for each in (*run, step)]
+    calls = [_call(call_step) for call_step in (*run, step)]
     return calls[-1] == calls[-2] or len(set(calls[:-1])) == len(calls[:-1])
 
 
@@ -151,7 +151,7 @@ def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joi
     if generated.sequences is None:
         return None
     parts = {number: step.items[place] for number, step in enumerate(steps) if place in step.items}
-    table: dict[Any, _Cell] = {}
+    table: dict[tuple[int, int, bytes], _Cell] = {}
     for number, item in parts.items():
         decoded = steps[number].decoded
         assert decoded is not None
@@ -208,8 +208,8 @@ def _of_loop(steps: list[_Step], place: object) -> Joined | None:
     parts = {number: step.items[place] for number, step in enumerate(steps) if place in step.items}
     if len(parts) < len(steps):
         return None
-    own = {item.step.keys for item in parts.values() if item.step is not None}
-    is_self = bool(own & OWN_KEYS)
+    kinds = {item.step.keys for item in parts.values() if item.step is not None}
+    is_self = bool(kinds & OWN_KEYS)
     firsts = _positions(steps)
     last = len(steps) - 1
     count = firsts[last] + parts[last].shape[0]
@@ -224,7 +224,7 @@ def _of_loop(steps: list[_Step], place: object) -> Joined | None:
             at = _parents(steps[number], at)
         rows.append([cell for cell in cells if cell is not None])
     width = count if is_self else parts[last].shape[1]
-    if "slid" not in own:
+    if "slid" not in kinds:
         width = min(width, parts[last].shape[1])
     cols = [[*range(width)] for _ in rows]
     ends = {number: firsts[number] + item.shape[0] if is_self else 0 for number, item in parts.items()}
@@ -249,9 +249,9 @@ def _positions(steps: list[_Step]) -> list[int]:
 
 def _parents(step: _Step, row: int) -> int:
     """The row of the step before that a row continues, by the keys that tell hypotheses apart if there are some."""
-    known = [item.step for item in step.items.values() if item.step is not None and item.step.parents is not None]
-    known.sort(key=lambda step: step.keys == "same")
-    return known[0].parents[row] if known and known[0].parents is not None else row
+    continued = [item.step for item in step.items.values() if item.step is not None and item.step.parents is not None]
+    continued.sort(key=lambda step: step.keys == "same")
+    return continued[0].parents[row] if continued and continued[0].parents is not None else row
 
 
 def _is_guess(step: _Step) -> bool:
@@ -312,13 +312,13 @@ def _join(
             raw = raw.reshape(-1, weights.shape[1], *raw.shape[-2:])
             for row, cells in enumerate(rows):
                 at = np.array([i for i, cell in enumerate(cells) if cell.step == number], np.int64)
-                wanted = np.array(cols[row], np.int64) - offsets[number]
-                valid = (wanted >= 0) & (wanted < raw.shape[-1])
+                columns = np.array(cols[row], np.int64) - offsets[number]
+                valid = (columns >= 0) & (columns < raw.shape[-1])
                 if len(at):
                     taken = [(cells[i].place, cells[i].query) for i in at]
                     values = raw[[place for place, _ in taken], :, [query for _, query in taken]]
                     weights[row, :, at[:, None], np.flatnonzero(valid)[None]] = np.moveaxis(
-                        values[:, :, wanted[valid]], 1, 2
+                        values[:, :, columns[valid]], 1, 2
                     )
         with listening(None):
             shaped = weights if heads else weights[:, 0]

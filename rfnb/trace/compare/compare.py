@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -24,31 +24,15 @@ from rfnb.trace.run.file.stored import StoredReplay
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.step import AGREES, KEPT, StepText, StepValue, is_lost
 
-if TYPE_CHECKING:
-    from rfnb.core.dims.dim import Dim
-    from rfnb.trace.run.run import Run
-
-
 ORDER = ("first", "second")
 HELD = 16 * 2**20
 """Bytes of numbers that are collected before they are compared."""
 
 
-class Matched(NamedTuple):
-    """A value that both runs have. key: the same at all steps. lines: its lines in the two bodies. state: the name of
-    the state that it is; None for values of the body.
-    """
-
-    key: tuple[Any, ...]
-    name: str
-    lines: tuple[int | None, int | None] = (None, None)
-    state: str | None = None
-
-
 class ValuePair(NamedTuple):
     """A value at one step, in both runs; of plain Python also texts of other values, and of those that are lost."""
 
-    what: Matched
+    value: Compared
     a: Entries | str
     b: Entries | str
 
@@ -88,11 +72,12 @@ class Pairs:
             self.forgotten = steps
             which = "both no longer have" if all(forgotten) else f"the {ORDER[not forgotten[0]]} no longer has"
             self.notes.append(f"{steps_text(range(steps))} not compared: {which} {'it' if steps == 1 else 'them'}")
-        self._found: dict[Any, list[tuple[Matched, int, int]]] = {}
+        self.values: dict[Hashable, Compared] = {}
+        self._matches: dict[Hashable, list[tuple[Compared, int, int]]] = {}
 
     def stretches(self) -> Iterator[Stretch]:
         """All pairs of all common steps that both still have; step -1 stands for the states at the start."""
-        open_: dict[Any, Stretch] = {}
+        open_: dict[Hashable, Stretch] = {}
         n_bytes = 0
         for step in range(self.forgotten or -1, min(run.steps for run in self.runs)):
             for place, pair in enumerate(self._states(0) if step < 0 else self._at(step)):
@@ -116,22 +101,22 @@ class Pairs:
         rows_a, rows_b = rows
         sides = [[(row.name, _text(run, row.line)) for row in side] for run, side in zip(self.runs, rows, strict=True)]
         key = tuple(tuple(side) for side in sides)
-        matches = self._found.get(key)
+        matches = self._matches.get(key)
         if matches is None:
             positions = match_values(*sides)
             self._note_alone(step, rows, positions)
             lines = [(rows_a[i].line, rows_b[j].line) for i, j in positions]
-            matches = self._found[key] = _numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
+            matches = self._matches[key] = self._numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
         pairs = [
-            ValuePair(entry, a, b) for entry, i, j in matches if not _unknown(a := rows_a[i][3], b := rows_b[j][3])
+            ValuePair(value, a, b) for value, i, j in matches if not _unknown(a := rows_a[i][3], b := rows_b[j][3])
         ]
-        names = {pair.what.name for pair in pairs}
-        return [*pairs, *(pair for pair in self._states(step + 1) if pair.what.state not in names)]
+        names = {pair.value.name for pair in pairs}
+        return [*pairs, *(pair for pair in self._states(step + 1) if pair.value.state not in names)]
 
-    def _note_alone(self, step: int, rows: list[list[StepValue | StepText]], found: list[tuple[int, int]]) -> None:
+    def _note_alone(self, step: int, rows: list[list[StepValue | StepText]], positions: list[tuple[int, int]]) -> None:
         """Notes values that one of the runs does not have, and the first line that only one of them ran."""
         for side, assigned in enumerate(rows):
-            paired, names = {pair[side] for pair in found}, {row.name for row in rows[1 - side]}
+            paired, names = {pair[side] for pair in positions}, {row.name for row in rows[1 - side]}
             extra = [row for i, row in enumerate(assigned) if i not in paired]
             self.only[side].extend({row.name: 0 for row in extra if row.name not in (*names, *self.only[side])})
             repeat = next((row for row in extra if row.name in names), None)
@@ -141,25 +126,38 @@ class Pairs:
 
     def _states(self, step: int) -> list[ValuePair]:
         a, b = (run.replay for run in self.runs)
-        whats = {name: Matched(("state", name), f"state {name}", state=name) for name in self.states}
-        return [ValuePair(entry, a.state(name, step), b.state(name, step)) for name, entry in whats.items()]
+        for name in self.states:
+            self.values.setdefault(("state", name), Compared(f"state {name}", state=name))
+        values = [(name, self.values["state", name]) for name in self.states]
+        return [ValuePair(value, a.state(name, step), b.state(name, step)) for name, value in values]
 
-    def _matched(self, mine: list[Value], theirs: list[Value]) -> list[tuple[Matched, int, int]]:
+    def _matched(self, mine: list[Value], theirs: list[Value]) -> list[tuple[Compared, int, int]]:
         """The matching values, with their positions in both. Most steps compute the same values: they are cached."""
         key = tuple(value.number for value in mine), tuple(value.number for value in theirs)
-        if key not in self._found:
+        if key not in self._matches:
             sides = [[(run.replay.name_of(value), _code(value)) for value in values]
                      for run, values in zip(self.runs, (mine, theirs), strict=True)]  # fmt: skip
             positions = match_values(*sides)
-            for side, values in enumerate(sides if not self._found else ()):
+            for side, values in enumerate(sides if not self._matches else ()):
                 paired = {pair[side] for pair in positions}
                 extra = [i for i in range(len(values)) if i not in paired]
                 hidden = {i for i in extra if _inside((mine, theirs)[side][i])} if self._from_file(1 - side) else set()
                 self.only[side].extend(values[i][0] for i in extra if i not in hidden)
                 self._note_hidden(side, len(hidden))
             lines = [(_line(mine[i]), _line(theirs[j])) for i, j in positions]
-            self._found[key] = _numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
-        return self._found[key]
+            self._matches[key] = self._numbered([(sides[0][i][0], i, j) for i, j in positions], lines)
+        return self._matches[key]
+
+    def _numbered(
+        self, pairs: list[tuple[str, int, int]], lines: Sequence[tuple[int | None, int | None]]
+    ) -> list[tuple[Compared, int, int]]:
+        """Pairs of positions with the value that they are; those of one name and line are numbered."""
+        counts, matches = Counter[Hashable](), []
+        for (name, i, j), line_pair in zip(pairs, lines, strict=True):
+            counts[name, line_pair] += 1
+            key = name, line_pair, counts[name, line_pair]
+            matches.append((self.values.setdefault(key, Compared(name, line_pair)), i, j))
+        return matches
 
     def _from_file(self, side: int) -> bool:
         return isinstance(self.runs[side].replay, StoredReplay)
@@ -170,17 +168,6 @@ class Pairs:
             owner, partner = ORDER[side], ORDER[1 - side]
             where = f"inside modules and functions of the {owner}: the file of the {partner} does not contain them"
             self.notes.append(f"{count_of(count, 'value')} {where}")
-
-
-def _numbered(
-    pairs: list[tuple[str, int, int]], lines: Sequence[tuple[int | None, int | None]]
-) -> list[tuple[Matched, int, int]]:
-    """Pairs of positions with the value that they are; those of one name and line are numbered."""
-    counts, matches = Counter[Any](), []
-    for (name, i, j), line_pair in zip(pairs, lines, strict=True):
-        counts[name, line_pair] += 1
-        matches.append((Matched((name, line_pair, counts[name, line_pair]), name, line_pair), i, j))
-    return matches
 
 
 def _text(run: Run, line: int) -> str:
@@ -200,11 +187,11 @@ def _unknown(a: object, b: object) -> bool:
     return isinstance(a, str) and isinstance(b, str) and a == b and (a.startswith("<") or a.endswith(" parts"))
 
 
-def _add(open_: dict[Any, Stretch], step: int, place: int, pair: ValuePair) -> int:
+def _add(open_: dict[Hashable, Stretch], step: int, place: int, pair: ValuePair) -> int:
     """Adds a pair to its stretch; returns the size of its numbers in bytes."""
     a: Any = pair.a
     b: Any = pair.b
-    form: Any = None
+    form: object = None
     missing, size = "", 0
     if not isinstance(a, str) and not isinstance(b, str):
         try:
@@ -213,7 +200,7 @@ def _add(open_: dict[Any, Stretch], step: int, place: int, pair: ValuePair) -> i
             a = b = np.zeros(0)
             missing = error.what
         size, form = a.nbytes + b.nbytes, (_form(pair.a, a), _form(pair.b, b))
-    stretch = open_.setdefault((pair.what.key, missing, form), Stretch(pair, missing=missing))
+    stretch = open_.setdefault((id(pair.value), missing, form), Stretch(pair, missing=missing))
     stretch.steps.append(step)
     stretch.places.append(place)
     stretch.a.append(a)
@@ -229,7 +216,7 @@ def steps_text(steps: Sequence[int]) -> str:
     return f"{count_of(len(steps), 'step')} from {max(first, 0)} to {last} were"
 
 
-def _form(value: Entries | str, array: np.ndarray) -> Any:
+def _form(value: Entries | str, array: np.ndarray) -> object:
     return (value.sig, value.lengths, value.dtype, array.shape) if isinstance(value, Tensor) else type(value)
 
 
@@ -271,7 +258,7 @@ class SameHypotheses:
             b = self._renamed(b, self.here[steps + 1 if labels[0][1] else steps])
         return a, b
 
-    def _of(self, values: Sequence[object]) -> list[tuple[Run, Any]]:
+    def _of(self, values: Sequence[object]) -> list[tuple[Run, object]]:
         return list(zip((self.a, self.b), values, strict=True))
 
     @staticmethod
@@ -488,10 +475,9 @@ def compare_runs(a: Run, b: Run, tolerance: Tolerance, sequence: int | str | Non
     hypotheses = None if "beam" in select else hypotheses_of(a, b, sequences)
     context = _Context(a, b, sequences, tolerance, select, hypotheses)
     result = Comparison(f"{a.name}, run {a.serial}", f"{b.name}, run {b.serial}", (a.serial, b.serial))
-    compared: dict[Any, Compared] = {}
+    compared: dict[int, Compared] = {}
     for stretch in pairs.stretches():
-        entry = stretch.first.what
-        _look(compared.setdefault(entry.key, Compared(entry.name, entry.lines, state=entry.state)), stretch, context)
+        _look(compared.setdefault(id(stretch.first.value), stretch.first.value), stretch, context)
     forked = {run.forked_at for run in (a, b) if run.forked_at}
     for value in compared.values():
         if value.lost and not value.note:
@@ -547,12 +533,12 @@ class _Context:
         a = part_of(first.a, stretch.a, self.a, steps, self.sequences.a, self.select)
         b = part_of(first.b, stretch.b, self.b, steps, self.sequences.b, self.select)
         if self.hypotheses is not None:
-            values, is_state = (first.a, first.b), first.what.state is not None
+            values, is_state = (first.a, first.b), first.value.state is not None
             a, b = self.hypotheses.matched((a, b), values, steps, is_state=is_state)
         return fitted(a, b, (self.a.sequence_dim, self.b.sequence_dim))
 
     def numbers(
-        self, parts: tuple[MaskedPart, MaskedPart], row: int, counts: np.ndarray, at: tuple[Any, ...]
+        self, parts: tuple[MaskedPart, MaskedPart], row: int, counts: np.ndarray, at: tuple[np.intp, ...]
     ) -> PairedNumbers:
         """A copy of the numbers of one step, so that the other steps of the stretch can be freed."""
         (a, b), dims = (part.array[row].copy() for part in parts), parts[0].dims[1:]
@@ -560,7 +546,7 @@ class _Context:
         owner = dims.index(self.a.sequence_dim) if has_owner and self.a.sequence_dim is not None else None
         return PairedNumbers(a, b, counts.copy(), dims, tuple(map(int, at)), owner, list(self.sequences.names))
 
-    def where(self, part: MaskedPart, at: tuple[Any, ...]) -> str:
+    def where(self, part: MaskedPart, at: tuple[np.intp, ...]) -> str:
         """The place of an entry as text: "batch 'banana', time 3"."""
         owner = self.a.sequence_dim if self.sequences.a is not None else None
         names = self.sequences.names

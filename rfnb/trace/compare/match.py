@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -104,9 +104,9 @@ def match_dims(a: Sequence[Dim], b: Sequence[Dim]) -> dict[Dim, Dim]:
             rivals = [other for other in a if other not in mapping and test(other, dim)]
             if dim not in mapping and len(candidates) == len(rivals) == 1:
                 mapping[dim] = candidates[0]
-    left = [dim for dim in a if dim not in mapping], [dim for dim in b if dim not in mapping.values()]
-    if len(left[0]) == len(left[1]) and any(all(map(is_unnamed, dims)) for dims in left):
-        mapping |= zip(*left, strict=True)
+    unmatched = [dim for dim in a if dim not in mapping], [dim for dim in b if dim not in mapping.values()]
+    if len(unmatched[0]) == len(unmatched[1]) and any(all(map(is_unnamed, dims)) for dims in unmatched):
+        mapping |= zip(*unmatched, strict=True)
     return mapping
 
 
@@ -214,7 +214,7 @@ def fitted(a: MaskedPart, b: MaskedPart, owners: tuple[Dim | None, Dim | None]) 
     return a, b
 
 
-def _squeezed(part: MaskedPart, matched: Any) -> MaskedPart:
+def _squeezed(part: MaskedPart, matched: Collection[Dim]) -> MaskedPart:
     for axis in reversed(range(len(part.dims))):
         if part.dims[axis] not in matched and part.array.shape[axis] == 1:
             part = part.squeeze(axis)

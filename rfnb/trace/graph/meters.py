@@ -6,15 +6,17 @@ Times are without the time of the recorder and of the measuring itself.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from rfnb.backend.base.data import Magnitude
-from rfnb.core.dims.lengths import Size, frames_mask, going_on_mask
-from rfnb.core.graph.graph import Node
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Lengths, Size, going_on_mask
+from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.meter import Bad, MeasuredLoop, Meter, Sample
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import leaves
@@ -22,8 +24,9 @@ from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import BackendError, ParameterError
-from rfnb.trace.run.entries import frames, going_on
+from rfnb.trace.run.entries import frames, frames_of, going_on
 from rfnb.trace.run.run import Run
+from rfnb.trace.run.step import RunStep
 
 Cost = tuple[float, float]
 """What measuring costs, in seconds: in all, and within the window of the node itself."""
@@ -183,7 +186,7 @@ def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -
     return max(total - plain, 0.0), min(max(inner - plain, 0.0), max(total - plain, 0.0))
 
 
-def _nothing(x: object = None) -> Any:
+def _nothing(x: object = None) -> object:
     return x
 
 
@@ -204,7 +207,7 @@ def raw_of(leaf: object) -> RawTensor:
     return raw if isinstance(raw, selected().RawTensorType) else None
 
 
-def raws_in(tree: object) -> list[Any]:
+def raws_in(tree: object) -> list[RawTensor]:
     """The raw tensors in a nested structure."""
     return [raw for leaf in leaves(as_dicts(tree)) if (raw := raw_of(leaf)) is not None]
 
@@ -239,53 +242,57 @@ class MemoryMeter(Meter):
 
     def loop_ran(self, run: Run) -> None:
         """Adds the results of all steps of a loop. What was computed outside of the steps counts once."""
-        places = placed(run)
-        for step in range(run.steps):
+        for values, place_of, steps in steps_of(run):
             raws: dict[int, RawTensor] = {}
-            for value, tensor in run.replay.computed(step):
+            for value, tensor in values:
                 raws[value.number] = tensor._raw
                 node = value.node
                 if node is None or node.kind in ("input", "state", "module", "loop", "cond", "side"):
                     continue
-                sample, place = self.sample(node), places.get(id(node), "steps")
-                sample.place, sample.steps, sample.calls = place, run.steps, sample.calls + 1
+                sample, place = self.sample(node), place_of(node)
+                sample.place, sample.steps, sample.calls = place, steps[-1].run.steps, sample.calls + 1
                 key, size = _storage(tensor._raw)
                 inputs = {_storage(raws[number])[0] for number in node.inputs if number in raws}
-                if key not in inputs and (place not in PLACES_OUTSIDE or step == 0):
+                if key not in inputs and (place not in PLACES_OUTSIDE or steps[-1].step == 0):
                     sample.amount += size
-            for inner in run.replay.loops(step) if _has_loops(run) else ():
-                self.loop_ran(inner)
 
 
 def _storage(raw: RawTensor) -> tuple[object, int]:
-    storage: tuple[Any, int] = backend_of_raw(raw).storage_raw(raw)
+    storage: tuple[object, int] = backend_of_raw(raw).storage_raw(raw)
     return storage
 
 
-def placed(run: Run) -> dict[int, str]:
-    """Where the ops of a loop were computed, by id of their nodes."""
+Steps = tuple[list[tuple[Value, Tensor]], Callable[[Node], str], tuple[RunStep, ...]]
+
+
+def steps_of(run: Run, around: tuple[RunStep, ...] = ()) -> Iterator[Steps]:
+    """The values of each step of a loop, and of the loops in it; where the loop computes its nodes; the step, after
+    those around it.
+    """
     replay: Any = run.replay
     data = replay.step.explanation_data
-    return {} if data is None else {id(placement.node): placement.place for placement in data.placements}
-
-
-def _has_loops(run: Run) -> bool:
-    return any(node.kind == "loop" for node in run.graph.all_nodes())
+    places = {} if data is None else {id(placement.node): placement.place for placement in data.placements}
+    has_loops = any(node.kind == "loop" for node in run.graph.all_nodes())
+    for step in range(run.steps):
+        steps = *around, run[step]
+        yield run.replay.computed(step), lambda node: places.get(id(node), "steps"), steps
+        for inner in run.replay.loops(step) if has_loops else ():
+            yield from steps_of(inner, steps)
 
 
 class _MagnitudeMeter(Meter):
     """Adds up how large entries are."""
 
-    def add(self, node: Node, found: Magnitude | None, *, masked: bool = False, first: bool = True) -> Sample | None:
+    def add(self, node: Node, size: Magnitude | None, *, masked: bool = False, first: bool = True) -> Sample | None:
         """Adds entries to the sample of a node. masked: −Inf does not count as bad. first: if there is a NaN or an
         infinity, this node may be the one that made it.
         """
-        if found is None:
+        if size is None:
             return None
         sample = self.sample(node)
-        sample.amount, sample.count = sample.amount + found.squares, sample.count + found.entries
-        sample.most = max(sample.most, found.most)
-        bad: Bad = "NaN" if found.nan else "infinity" if found.infinite or (found.minus_infinite and not masked) else ""
+        sample.amount, sample.count = sample.amount + size.squares, sample.count + size.entries
+        sample.most = max(sample.most, size.most)
+        bad: Bad = "NaN" if size.nan else "infinity" if size.infinite or (size.minus_infinite and not masked) else ""
         sample.bad = "NaN" if "NaN" in (bad, sample.bad) else sample.bad or bad
         if bad and first and self.first_bad is None:
             self.first_bad = node
@@ -299,7 +306,7 @@ class ActivationMeter(_MagnitudeMeter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._masked: dict[int, weakref.ref[Any]] = {}  # by id of the raw tensor
+        self._masked: dict[int, weakref.ref[object]] = {}  # by id of the raw tensor
 
     def made(self, node: Node, given: object, results: Iterable[object]) -> None:
         """Adds the entries of the results."""
@@ -319,23 +326,19 @@ class ActivationMeter(_MagnitudeMeter):
         reference = self._masked.get(id(raw))
         return reference is not None and reference() is raw
 
-    def loop_ran(self, run: Run, around: Sequence[tuple[Size, int]] = ()) -> None:
-        """Adds the results of all steps of a loop. around: the steps of the loops around it, with their sizes."""
-        places = placed(run)
-        for step in range(run.steps):
-            for value, tensor in run.replay.computed(step):
+    def loop_ran(self, run: Run) -> None:
+        """Adds the results of all steps of a loop."""
+        for values, place_of, steps in steps_of(run):
+            for value, tensor in values:
                 node = value.node
                 if node is None or node.kind in ("input", "state"):
                     continue
                 mask = frames(tensor)
-                for size, number in (*around, (run.size, step)):
-                    mask = mask & going_on(tensor, size, number)
+                for at in steps:
+                    mask = mask & going_on(tensor, at.run.size, at.step)
                 sample = self.add(node, backend_of_raw(tensor._raw).magnitude_raw(tensor._raw, mask), masked=True)
                 if sample is not None:
-                    sample.calls, sample.steps = sample.calls + 1, run.steps
-                    sample.place = places.get(id(node), "steps")
-            for inner in run.replay.loops(step) if _has_loops(run) else ():
-                self.loop_ran(inner, (*around, (run.size, step)))
+                    sample.calls, sample.steps, sample.place = sample.calls + 1, steps[-1].run.steps, place_of(node)
 
 
 def _mask(leaf: object) -> np.ndarray | None:
@@ -363,12 +366,12 @@ class GradientMeter(_MagnitudeMeter):
             if raw is not None and not any(raw is operand for operand in raws_in(given)):
                 self._watch(node, raw, _mask(leaf))
 
-    def _watch(self, node: Node, raw: RawTensor, mask: np.ndarray | None, *, place: str = "", run: Any = None) -> None:
+    def _watch(self, node: Node, raw: RawTensor, mask: np.ndarray | None, place: str = "", steps: int = 0) -> None:
         def see(gradient: object) -> None:
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask), first=node.kind == "op")
             if sample is not None:
                 sample.calls += 1
-                sample.place, sample.steps = place, 0 if run is None else run.steps
+                sample.place, sample.steps = place, steps
 
         backend_of_raw(raw).watch_gradient_raw(raw, see)
 
@@ -378,7 +381,7 @@ class GradientMeter(_MagnitudeMeter):
         """The function of a raw call in the steps of a loop, whose results are watched."""
         steps = 0
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             nonlocal steps
             result = fn(*args, **kwargs)
             for position, (node, sig, lengths) in seen.items():
@@ -389,7 +392,7 @@ class GradientMeter(_MagnitudeMeter):
 
         return call
 
-    def _watch_step(self, node: Node, raw: RawTensor, sig: Any, lengths: Any, run: Any, step: int) -> None:
+    def _watch_step(self, node: Node, raw: RawTensor, sig: Sig, lengths: Lengths, run: Any, step: int) -> None:
         def see(gradient: object) -> None:
             mask = step_mask(sig.dims, lengths, run.size, step)
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask))
@@ -405,7 +408,7 @@ class GradientMeter(_MagnitudeMeter):
         result = fn()
         for leaf in leaves(result):
             if isinstance(leaf, Tensor):
-                self._watch(node, leaf._raw, all_steps_mask(leaf, run), place=place, run=run)
+                self._watch(node, leaf._raw, all_steps_mask(leaf, run), place, run.steps)
         return result
 
     def done(self, result: object) -> None:
@@ -442,13 +445,9 @@ def _summed(leaf: object) -> object:
     return backend_of_raw(raw).fill_padding(leaf, 0) if isinstance(leaf, Tensor) else raw
 
 
-def step_mask(dims: Any, lengths: Any, size: Any, step: int) -> np.ndarray:
+def step_mask(dims: Sequence[Dim], lengths: Lengths, size: Size, step: int) -> np.ndarray:
     """Which entries of a value of a step count."""
-    sizes = ((dim, lengths.size(dim)) for dim in dims)
-    padded = [(dim, extent) for dim, extent in sizes if extent and extent.ragged and set(extent.dims) <= set(dims)]
-    mask = frames_mask(dims, padded)
-    going = going_on_mask(dims, size, step)
-    return going if mask is None else mask & going
+    return frames_of(dims, lengths) & going_on_mask(dims, size, step)
 
 
 def all_steps_mask(x: Tensor, run: MeasuredLoop) -> np.ndarray | None:

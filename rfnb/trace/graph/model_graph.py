@@ -101,7 +101,7 @@ class Unchanged(ExitStack):
             for keep in keep_state.of(type(part)):
                 keep(part, self)
 
-    def without_numbers(self, models: Iterable[object], given: object) -> Any:
+    def without_numbers(self, models: Iterable[object], structure: object) -> Any:
         """Returns the given structure with tensors on the device "meta". Until the end of the block, the tensors of
         modules among `models` are there too.
         """
@@ -112,7 +112,7 @@ class Unchanged(ExitStack):
         for part in _held_by(models):
             for drop in drop_numbers.of(type(part)):
                 drop(part, self)
-        return copied_with(_without_numbers, given)
+        return copied_with(_without_numbers, structure)
 
 
 def _without_numbers(leaf: object) -> object:
@@ -143,7 +143,7 @@ class Wanted:
 
     show: Show
     calls: int
-    loss: Callable[[Any], Any] | None
+    loss: Callable[[Any], object] | None
 
     def check(self, *, meta: bool) -> None:
         """Raises ParameterError for what cannot be measured."""
@@ -164,35 +164,35 @@ class Wanted:
 
 
 def measured(
-    wanted: Wanted, trace: Callable[[Meter], ModelGraph], plain: Callable[[], float], event: Callable[[], Cost]
+    request: Wanted, trace: Callable[[Meter], ModelGraph], plain: Callable[[], float], event: Callable[[], Cost]
 ) -> ModelGraph:
     """The graph of a call, with what was measured over all calls.
 
     trace: traces a call. plain: calls the model without recording it; returns the seconds. event: what an event of the
     recorder costs.
     """
-    times, calls = wanted.show == "time", _Calls()
+    times, calls = request.show == "time", _Calls()
     with Unchanged():
         costs = (event(), call_cost()) if times else ((0.0, 0.0), (0.0, 0.0))
-        first = trace(calls.meter(_meter(wanted, costs)))
+        first = trace(calls.meter(_meter(request, costs)))
         calls.take(first, first)
         if times and first.failure is None:
             calls = _Calls()  # that call has warmed up what the others measure
-        while len(calls.meters) < wanted.calls and first.failure is None:
+        while len(calls.meters) < request.calls and first.failure is None:
             random([], distribution="normal")  # so that the next call draws other numbers
-            calls.take(trace(calls.meter(_meter(wanted, costs))), first)
-        plains = [plain() for _ in range(wanted.calls)] if times and first.failure is None else []
-    loss = "the sum of the result" if wanted.loss is None else name_of(wanted.loss)
+            calls.take(trace(calls.meter(_meter(request, costs))), first)
+        plains = [plain() for _ in range(request.calls)] if times and first.failure is None else []
+    loss = "the sum of the result" if request.loss is None else name_of(request.loss)
     first.measured = NodeMeasures(
-        wanted.show,
+        request.show,
         max(len(calls.samples), 1),
-        _measures(first, calls.samples, wanted.show),
+        _measures(first, calls.samples, request.show),
         total=median(meter.total for meter in calls.meters),
         overhead=median(meter.lost for meter in calls.meters),
         plain=median(plains) if plains else None,
         device=raw_registry.selected().synchronize(),
         first_bad=calls.first_bad,
-        loss=loss if wanted.show == "gradient" else "",
+        loss=loss if request.show == "gradient" else "",
         notes=tuple(calls.notes),
     )
     return first
@@ -231,15 +231,15 @@ def name_of(loss: Callable[[Any], object]) -> str:
     return "loss" if getattr(loss, "__name__", "<").startswith("<") else loss.__name__
 
 
-def _meter(wanted: Wanted, costs: tuple[Cost, Cost]) -> Meter:
-    if wanted.show == "time":
+def _meter(request: Wanted, costs: tuple[Cost, Cost]) -> Meter:
+    if request.show == "time":
         return TimeMeter(*costs)
-    if wanted.show == "gradient":
-        return GradientMeter(wanted.loss)
-    return MemoryMeter() if wanted.show == "memory" else ActivationMeter()
+    if request.show == "gradient":
+        return GradientMeter(request.loss)
+    return MemoryMeter() if request.show == "memory" else ActivationMeter()
 
 
-def _shape(graph: ModelGraph) -> list[Any]:
+def _shape(graph: ModelGraph) -> list[object]:
     return [(node.op, node.kind, node.path, len(node.body)) for node in graph.graph.all_nodes()]
 
 
@@ -362,7 +362,7 @@ def model_graph(
 
 def graph_of_call(
     model: Any,
-    args: tuple[Any, ...],
+    args: tuple[object, ...],
     kwargs: dict[str, Any],
     *,
     meta: bool = False,
@@ -390,7 +390,7 @@ def graph_of_call(
                 keep_its(item, before)
         before.keep_held([owner(model), *objects])
 
-    def call() -> Any:
+    def call() -> object:
         with entered(get_run_ctx().again()):  # a loss of this step may be there already
             return model(*args, **kwargs)
 
@@ -428,29 +428,21 @@ def _tracer_of(model: object, args: tuple[object, ...], kwargs: dict[str, Any]) 
     return None
 
 
-def _plain(
-    model: object,
+def _plain(model: object, args: tuple[object, ...], kwargs: dict[str, Any], **how: Any) -> ModelGraph:
+    """The graph of a call that computes with raw tensors."""
+    trace = next(iter(trace_call.fns.values()))
+    with Unchanged():
+        return trace(model, args, kwargs, **how)
+
+
+def _traced(
+    model: Any,
     args: tuple[object, ...],
     kwargs: dict[str, Any],
     *,
     meta: bool,
     meter: Meter | None = None,
-    kept: ExitStack | None = None,
-) -> ModelGraph:
-    """The graph of a call that computes with raw tensors."""
-    trace = next(iter(trace_call.fns.values()))
-    with Unchanged():
-        return trace(model, args, kwargs, meta=meta, meter=meter, kept=kept)
-
-
-def _traced(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    meta: bool,
-    meter: Meter | None = None,
-    kept: ExitStack | None = None,
+    **_: object,
 ) -> ModelGraph:
     """The graph of a call that computes with Tensors."""
     modules, its = ModuleTable(_own_parameters, _counted), owner(model)

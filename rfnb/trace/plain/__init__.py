@@ -1,11 +1,11 @@
 """Loops of plain Python, recorded while they run. The order to read it in:
 
-record      `rf.steps`, `rf.record_loops`, `rf.record_calls`: who wants which loops and calls.
+record      `rf.steps`, `rf.record_loops`, `rf.record_calls`, `rf.pause`: who wants which loops and calls.
 events      Line events of chosen code, by the standard library alone.
 syntax      `Outline`: the loops of a code object, what its statements assign, and what begins at each instruction.
 recorder    The recording of a thread for its clients: it has a recorder for each frame, which forgets the oldest.
 variables   The values of a frame, which go into its `log` within a budget; `iterations`: where in it each begins.
 values      Values as they were: by reference, as copies, or as statistics.
-remembered  What a Run reads from the log; `fork`: the loop compiled anew; `pause`, `pause_call`: at a line, and edits.
+remembered  What a Run reads from the log; `fork`: the loop compiled anew; `pause`: at a line, and edits.
 cells       `%%record_loops`; `user_code`.
 """

@@ -48,7 +48,7 @@ class Cells:
         """A cell is about to run."""
         self._depth += 1
         if self._depth == 1:
-            self._newest = _newest()
+            self._newest = max((run.serial for run in runs), default=0)
             if self.every and info.store_history:  # code that is no cell is from tools
                 every = record_loops()
                 every.warns = False  # of cells without loops
@@ -135,10 +135,6 @@ def _refuse(line: str, cell: str) -> None:
         expected="code of Python below it",
         hint="with rf.record_loops(): …",
     )
-
-
-def _newest() -> int:
-    return max((run.serial for run in runs), default=0)
 
 
 def has_loop(text: str) -> bool:

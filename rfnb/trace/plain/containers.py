@@ -1,13 +1,17 @@
-"""Attributes of objects, and the keys and parts of containers, read without running code of their classes."""
+"""Attributes of objects, and the keys and parts of containers, read without running code of their classes; and where
+CPython has the objects of a list, which tells without a look at each whether they are the same."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import struct
+import sys
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from ctypes import c_size_t, string_at
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -25,7 +29,7 @@ ITEMS = (list, tuple, dict)
 TABLES = ("_parameters", "_buffers", "_modules")
 """The dicts in which a module of torch keeps attributes that are not in its `__dict__`."""
 
-USUAL = tuple(each.__getattribute__ for each in (object, ModuleType, SimpleNamespace))
+USUAL = tuple(kind.__getattribute__ for kind in (object, ModuleType, SimpleNamespace))
 """What reads an attribute without code of the user's class."""
 
 
@@ -83,9 +87,7 @@ def path_of(node: ast.AST) -> Path | None:
 
 def _attribute(owner: object, name: str) -> Any:
     kind = type(owner)
-    way = _ways.get((kind, name))
-    if way is None:
-        way = _ways[kind, name] = _way(kind, name)
+    way = _way_to(kind, name)
     if way is HIDDEN:
         return MISSING if owner is None else HIDDEN
     try:
@@ -105,9 +107,6 @@ def _attribute(owner: object, name: str) -> Any:
     return MISSING
 
 
-_ways: dict[tuple[type, str], Any] = {}
-
-
 def _way(kind: type, name: str) -> Any:
     """The descriptor of a slot, or of the `__dict__`, by which an attribute is read without code of the class."""
     if is_dataclass(kind):  # its fields are parts of the value
@@ -122,17 +121,20 @@ def _way(kind: type, name: str) -> Any:
     return table
 
 
-def _insides(kind: type) -> list[Mapping[str, object]]:
+_way_to: Callable[[type, str], Any] = cache(_way)
+
+
+def namespaces_of(kind: type) -> list[Mapping[str, object]]:
     """The attributes of a class and of those that it inherits from."""
     return [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
 
 
 def _of_class(kind: type, name: str) -> Any:
-    return next((namespace[name] for namespace in _insides(kind) if name in namespace), MISSING)
+    return next((namespace[name] for namespace in namespaces_of(kind) if name in namespace), MISSING)
 
 
 def _has_code(attribute: object, name: str) -> bool:
-    return any(name in namespace for namespace in _insides(type(attribute)))
+    return any(name in namespace for namespace in namespaces_of(type(attribute)))
 
 
 def _item(owner: Any, key: Any) -> Any:
@@ -144,14 +146,11 @@ def _item(owner: Any, key: Any) -> Any:
         return MISSING
 
 
-def attributes_in(value: object) -> Mapping[str, Any]:
+def attributes_in(value: object) -> Mapping[str, object]:
     """What is in the `__dict__` and the slots of an object, read without code of its class."""
-    kind = type(value)
-    slots = _slots.get(kind)
-    if slots is None:
-        slots = _slots[kind] = slots_of(kind)
+    slots = slots_of(type(value))
     try:
-        attributes: Mapping[str, Any] = object.__getattribute__(value, "__dict__")
+        attributes: Mapping[str, object] = object.__getattribute__(value, "__dict__")
     except AttributeError:
         attributes = {}
     if not slots:
@@ -163,19 +162,18 @@ def attributes_in(value: object) -> Mapping[str, Any]:
     return {**filled, **attributes}
 
 
-def slots_of(kind: type) -> dict[str, Any]:
-    """The slots of a class of Python, by the names of their attributes."""
-    insides = [type.__dict__["__dict__"].__get__(base) for base in reversed(type.__dict__["__mro__"].__get__(kind))]
+def _slots(kind: type) -> dict[str, MemberDescriptorType]:
     return {
         name: slot
-        for namespace in insides
+        for namespace in reversed(namespaces_of(kind))
         if "__slots__" in namespace
         for name, slot in namespace.items()
         if type(slot) is MemberDescriptorType
     }
 
 
-_slots: dict[type, dict[str, Any]] = {}
+slots_of: Callable[[type], dict[str, MemberDescriptorType]] = cache(_slots)
+"""The slots of a class of Python, by the names of their attributes."""
 
 
 @cache
@@ -194,7 +192,7 @@ class OddKey(str):
     """Stands for a key that is not kept, such as a parameter. origin: gives the key, while it lives."""
 
     __slots__ = ("origin",)
-    origin: Callable[[], Any]
+    origin: Callable[[], object]
 
 
 class Attributed:
@@ -207,14 +205,10 @@ BUILT_IN = frozenset((*SEQUENCES, dict, defaultdict, OrderedDict))
 
 def is_atom(value: object) -> bool:
     """Whether a value cannot change. By its type: `isinstance` runs a `__class__` that is a property."""
-    kind = type(value)
-    found = _atoms.get(kind)
-    if found is None:
-        found = _atoms[kind] = issubclass(kind, ATOMS)
-    return found
+    return _is_atomic(type(value))
 
 
-_atoms: dict[type, bool] = {}
+_is_atomic: Callable[[type], bool] = cache(lambda kind: issubclass(kind, ATOMS))
 
 
 def parts_of(value: Any) -> tuple[tuple[object, ...] | None, tuple[object, ...]] | None:
@@ -247,7 +241,7 @@ def length_of(value: object) -> int | None:
     return None if base is None else int(base.__len__(value))
 
 
-def _key(key: object) -> Any:
+def _key(key: object) -> object:
     """A key that can be compared and shown: others, such as parameters, stay where they are."""
     if _is_plain(key):
         return key
@@ -270,9 +264,30 @@ def extra_of(value: object) -> object:
     return None
 
 
-def reference(value: object) -> Callable[[], Any]:
+def reference(value: object) -> Callable[[], object]:
     """Gives an object, while it lives, and if nothing can refer to it weakly, keeps it alive."""
     try:
         return weakref.ref(value)
     except TypeError:
         return lambda: value
+
+
+OBJECTS = object.__basicsize__ + 8
+"""Where in a list its pointer to the objects is, behind its length."""
+
+
+def places_in(value: list[object], length: int) -> bytes:
+    """The addresses of the first objects of a list; empty where it is not known where they are.
+
+    As long as the objects live, the same addresses are the same objects.
+    """
+    return string_at(c_size_t.from_address(id(value) + OBJECTS).value, 8 * length) if _is_known() else b""
+
+
+@cache
+def _is_known() -> bool:
+    if sys.implementation.name != "cpython" or struct.calcsize("P") != 8:
+        return False
+    trial = [object(), None, []]
+    place = c_size_t.from_address(id(trial) + OBJECTS).value
+    return string_at(place, 24) == struct.pack("3P", *map(id, trial))

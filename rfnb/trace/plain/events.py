@@ -65,7 +65,7 @@ class Tracing:
         self._chosen, self._begin = chosen, begin
         self._known: dict[int, tuple[bool, CodeType]] = {}  # by id: a hash of code takes a microsecond
         self._mine: object = None
-        self._frames: dict[FrameType, Any] = {}  # those that are followed, with what is their `f_trace`
+        self._frames: dict[FrameType, object] = {}  # those that are followed, with what is their `f_trace`
 
     def start(self) -> None:
         """Follows calls from now on. Raises Busy if another tool traces."""
@@ -326,7 +326,7 @@ class _Report:
     jumps: frozenset[int] = frozenset()
 
     def __init__(self) -> None:
-        self.rows: list[Any] = []
+        self.rows: list[object] = []
 
     def line(self, frame: FrameType) -> None:
         code, names = frame.f_code, frame.f_locals

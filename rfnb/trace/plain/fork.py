@@ -15,15 +15,14 @@ from rfnb.core.ground.source import parsed
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.events import Busy
-from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, role_of, set_numbers, weights_of
-from rfnb.trace.plain.iterations import Iterations
+from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Copies, role_of, set_numbers, weights_of
+from rfnb.trace.plain.iterations import CLOCKS, Iterations, difference, has_other_devices
 from rfnb.trace.plain.log import Entry, Log, Summary
-from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_missing
-from rfnb.trace.plain.recorder import STALE, recording_here
+from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_lost, reason_missing
+from rfnb.trace.plain.recorder import STALE, LoopClient, recording_here
 from rfnb.trace.plain.remembered import continue_from, locked_variables
-from rfnb.trace.plain.same_steps import CLOCKS, difference, has_other_devices
-from rfnb.trace.plain.syntax import FUNCTIONS, LoopText, Use, read_again
-from rfnb.trace.plain.user_code import codes_in, same_globals
+from rfnb.trace.plain.syntax import FUNCTIONS, Use, read_again
+from rfnb.trace.plain.user_code import codes_in, same_globals, words_of
 from rfnb.trace.plain.values import Kept, Opaque, tensor_backend, tensors_in
 from rfnb.trace.run.random_numbers import OwnNumbers
 
@@ -56,9 +55,9 @@ class Forked(Iterations):
         cut, ran = parent.starts[at], parent.ran[at]
         self.log.extend(parent.log, cut, ran)
         self.starts, self.ran, self.moments = parent.starts[:at], parent.ran[:at], parent.moments[:at]
-        self.begins_with(parent.places)
+        self.places = parent.places
         self.inner = [inner for inner in parent.inner if inner.end <= cut]
-        self.end, self.ran_end, self.own_codes = cut, ran, parent.codes()
+        self.end, self.ran_end, self.codes = cut, ran, parent.codes
         if own is not None:
             self._go_on(own, edited, ran)
 
@@ -81,13 +80,13 @@ class Forked(Iterations):
             if use.name in edited:
                 self.log.uses[at] = use._replace(statement=header, line=self.text.first)
                 if not self.starts:
-                    self.begins_with(self.places | {use.name: at})
+                    self.places = self.places | {use.name: at}
         for loop in _all_of(own):
             loop.move(self.log, cut, ran)
         self.starts, self.ran = [*self.starts, *own.starts], [*self.ran, *own.ran]
         self.moments, self.inner = [*self.moments, *own.moments], [*self.inner, *own.inner]
         self.end, self.ran_end = own.end, own.ran_end
-        self.own_codes = [*self.own_codes, own.code]
+        self.codes = [*self.codes, own.code]
         if own.failed is not None:
             self.failed = own.failed._replace(step=self._at + own.failed.step)
 
@@ -99,10 +98,6 @@ class Forked(Iterations):
         """The variables at the beginning of an iteration."""
         return self._parent.before(step) if step < self._at else super().before(step)
 
-    def codes(self) -> list[CodeType]:
-        """The code of the loop, and of what it continues."""
-        return self.own_codes
-
 
 def _all_of(loop: Iterations) -> Iterator[Iterations]:
     """A loop, and those in it."""
@@ -111,39 +106,24 @@ def _all_of(loop: Iterations) -> Iterator[Iterations]:
         yield from _all_of(inner)
 
 
-class _Client:
+class _Client(LoopClient):
     """A client that wants the loop of a fork."""
 
     stores = False
 
-    dims: Any = None
-
     def __init__(self, code: CodeType, number: int):
-        self._code, self._number = code, number
+        super().__init__(number)
+        self._code = code
         self.loop: Iterations | None = None
 
     def chooses(self, code: CodeType) -> bool:
         """Only the fork."""
         return code is self._code
 
-    def wants(self, loop: LoopText, number: int) -> bool:
-        """The loop, and those in it; not those of its `else`."""
-        return self._number in (number, *loop.around)
-
-    def name(self, number: int) -> str | None:
-        """Its name is that of the run."""
-        return None
-
     def done(self, loop: Iterations) -> None:
         """Takes the loop."""
         if loop.number == self._number:
             self.loop = loop
-
-    def left(self) -> None:
-        """The fork has ended."""
-
-    def pausing(self) -> None:
-        """The loop is about to pause."""
 
 
 @continue_from.register
@@ -232,7 +212,7 @@ def _is_compared(error: BaseException | None) -> bool:
     return error is None or (isinstance(error, Exception) and not isinstance(error, LoopError))
 
 
-def _hint(node: object, entries: Mapping[str, Entry], values: Mapping[str, object], rebuilder: Rebuilder) -> str:
+def _hint(node: ast.AST, entries: Mapping[str, Entry], values: Mapping[str, object], rebuilder: Rebuilder) -> str:
     """What to do about steps that do not come back."""
     for name in sorted(_words(node) & values.keys()):
         if isinstance(values[name], Iterator) and entries[name].kept.identity in rebuilder.lasting:
@@ -273,7 +253,7 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int, follows: bool = Fal
             name for name in used | loop.outline.shared if name in before and not _is_constant(before[name].value)
         }
     cells = {name: CellType() for name in (*names, ITEMS, MORE)}
-    codes = {part for code in loop.codes() for part in codes_in(code)}
+    codes = {part for code in loop.codes for part in codes_in(code)}
     inputs = {} if step else loop.inputs
     rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, codes.__contains__, inputs)
     entries = {name: entry for name, entry in (outside | before).items() if name in names}
@@ -351,7 +331,7 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from _own_nodes(child)
 
 
-def _check_syntax(loop: Any) -> None:
+def _check_syntax(loop: ast.stmt) -> None:
     for node in _own_nodes(loop):
         words = REFUSED.get(type(node))
         is_super = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
@@ -360,14 +340,11 @@ def _check_syntax(loop: Any) -> None:
         if isinstance(node, ast.comprehension) and node.is_async:
             words = "async for"
         if words is not None:
-            raise LoopError(f"fork: a loop with `{words}` cannot be continued", got=f"line {_line(node, loop)}")
+            line = getattr(node, "lineno", loop.lineno)
+            raise LoopError(f"fork: a loop with `{words}` cannot be continued", got=f"line {line}")
 
 
-def _line(node: Any, loop: Any) -> int:
-    return int(getattr(node, "lineno", loop.lineno))
-
-
-def _words(loop: Any) -> set[str]:
+def _words(loop: ast.AST) -> set[str]:
     """All names in a loop; a fork does not evaluate the iterable."""
     parts = [part for part in ast.iter_child_nodes(loop) if part is not getattr(loop, "iter", None)]
     return set[str]().union(*map(_words_in, parts))
@@ -385,12 +362,12 @@ def _words_in(part: ast.AST) -> set[str]:
     return words
 
 
-def _computes_gradients(loop: object) -> bool:
+def _computes_gradients(loop: ast.AST) -> bool:
     """Whether a loop names a function that computes gradients."""
     return any("backward" in word or word.endswith("grad") for word in _all_words(loop) - {"no_grad", "zero_grad"})
 
 
-def _all_words(loop: Any) -> set[str]:
+def _all_words(loop: ast.AST) -> set[str]:
     """The names of variables and attributes in a loop."""
     return {
         word for node in ast.walk(loop) for word in (getattr(node, "attr", None), getattr(node, "id", None)) if word
@@ -421,7 +398,7 @@ def _target_names(loop: object) -> set[str]:
     return set() if target is None else {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
-def _names(node: Any, loop: Iterations, step: int) -> tuple[set[str], dict[str, Entry]]:
+def _names(node: ast.AST, loop: Iterations, step: int) -> tuple[set[str], dict[str, Entry]]:
     """The variables that the fork has for itself, and those of the module among them."""
     code, around = loop.code, loop.around
     assert around is not None
@@ -433,11 +410,11 @@ def _names(node: Any, loop: Iterations, step: int) -> tuple[set[str], dict[str, 
             _check_reads(name, around.names.get(name), stored, set())
         return names, outside
     local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}.union(
-        *({*part.co_varnames, *part.co_cellvars, *part.co_freevars} for part in loop.codes())
+        *({*part.co_varnames, *part.co_cellvars, *part.co_freevars} for part in loop.codes)
     )
     if written := sorted(stored - local):
         raise LoopError(f"fork: `{written[0]}` is a variable of the module, which the loop assigns")
-    if written := sorted(stored & {*loop.codes()[0].co_freevars}):
+    if written := sorted(stored & {*loop.codes[0].co_freevars}):
         raise LoopError(f"fork: `{written[0]}` is a variable of the function around, which the loop assigns (nonlocal)")
     for name, value in around.outside.items():
         if name in words and name not in local:
@@ -460,17 +437,10 @@ def _check_reads(name: str, value: object, stored: set[str], seen: set[int]) -> 
     if type(value) is not FunctionType or id(value) in seen:
         return
     seen.add(id(value))
-    for word in _global_words(value.__code__):
+    for word in words_of(value.__code__):
         if word in stored:
             raise LoopError(f"fork: `{name}` reads `{word}` of the module, which the loop assigns")
         _check_reads(name, value.__globals__.get(word), stored, seen)
-
-
-def _global_words(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            yield from _global_words(part)
 
 
 # -- values
@@ -500,19 +470,18 @@ def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Ent
         targets = loop.targets(number)
         if names != {*targets} or reassigned:
             raise LoopError(f"fork: the item of step {number} is not kept")
-        rebuilder = Rebuilder({}, set(), {}, ().__contains__, {} if number else loop.inputs)
         for name, entry in targets.items():
-            if (reason := rebuilder.reason_lost(entry)) is not None:
+            if (reason := reason_lost(entry, {} if number else loop.inputs)) is not None:
                 raise LoopError(f"fork: `{name}` of step {number} cannot be had again: {reason}")
         yield targets
 
 
-def _source(node: Any, loop: Iterations, step: int, rebuilder: Rebuilder) -> Iterator[Any]:
+def _source(node: Any, loop: Iterations, step: int, rebuilder: Rebuilder) -> Iterator[object]:
     """The iterator of the fork from which both the header and other lines take items; an empty one if there is none."""
     part = getattr(node, "iter", None)
     while isinstance(part, ast.Call) and part.args and ast.unparse(part.func).endswith(("steps", "enumerate")):
         part = part.args[0]
-    if isinstance(part, ast.Name) and part.id in {*_words(node), *loop.codes()[0].co_cellvars} - _stored(node):
+    if isinstance(part, ast.Name) and part.id in {*_words(node), *loop.codes[0].co_cellvars} - _stored(node):
         entry = loop.before(step).get(part.id)
         value = None if entry is None else rebuilder.copy_of(entry.kept)
         if isinstance(value, Iterator):
@@ -539,7 +508,7 @@ class _Items:
         self._clock, self._source = clock, source
         self.target: Any = None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         for number, entries in enumerate(self._items, self._step):
             if number > self._step and not self._clock(True):
                 return
@@ -554,11 +523,11 @@ class _Items:
             yield _item(self.target, values)
 
 
-def _item(target: Any, values: Mapping[str, Any]) -> Any:
+def _item(target: Any, values: Mapping[str, object]) -> Any:
     """An item that the target of a loop takes apart into these values."""
     if isinstance(target, ast.Name):
         return values[target.id]
-    parts: list[Any] = []
+    parts: list[object] = []
     for part in target.elts:
         if isinstance(part, ast.Starred):
             parts += _item(part.value, values)
@@ -577,7 +546,7 @@ class _Clock:
         self._left, self._limit, self._end = limit, limit, end
         self.has_stopped = False
 
-    def __call__(self, test: object) -> Any:
+    def __call__(self, test: object) -> object:
         """The test of a `while` loop, as it is, or false."""
         self._left -= 1
         if self._left < 0:
@@ -727,7 +696,7 @@ def _stale(loop: Iterations, step: int) -> frozenset[str]:
 
 
 @contextlib.contextmanager
-def _untouched(modules: Sequence[Any], objects: Sequence[object], weights: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+def _untouched(modules: Sequence[Any], objects: Sequence[object], weights: Copies) -> Iterator[None]:
     """Keeps attributes of objects, and gradients of modules, as they are; no optimizer may change weights.
 
     weights: of modules, with copies that they have inside.

@@ -22,10 +22,10 @@ HEAD = object.__basicsize__
 WORDS = 625
 """Numbers of 32 bits in the state of a Mersenne Twister: 624, and the place of the next one."""
 
-Numbers = tuple[Any, Any]
+OtherNumbers = tuple[Any, Any]
 
 
-def other_numbers() -> Numbers:
+def other_numbers() -> OtherNumbers:
     """The states of the generators of Python and numpy; the same object as the last time, if they are the same."""
     global _last
     look = _look()
@@ -35,10 +35,10 @@ def other_numbers() -> Numbers:
     return _last[1]
 
 
-_last: tuple[Any, Numbers] | None = None
+_last: tuple[object, OtherNumbers] | None = None
 
 
-def frozen(state: object) -> Any:
+def frozen(state: object) -> object:
     """A state of numpy, whose dicts and arrays become tuples and bytes."""
     if isinstance(state, dict):
         return tuple((name, frozen(part)) for name, part in state.items())
@@ -53,7 +53,7 @@ def thawed(state: object) -> Any:
 
 
 @cache
-def _look() -> Callable[[], Any] | None:
+def _look() -> Callable[[], object] | None:
     """Reads the memory of the generators, which takes a twentieth of the time of their states.
 
     None where it is not known to be where CPython and numpy have it.
@@ -76,7 +76,7 @@ def _look() -> Callable[[], Any] | None:
     return (lambda: _memory_of(python, legacy)) if is_there else None
 
 
-def _memory_of(python: Any, legacy: Any) -> Any:
+def _memory_of(python: Any, legacy: Any) -> object:
     bits = legacy._bit_generator
     if type(bits) is not NUMPY.MT19937:
         return None

@@ -26,8 +26,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.trace.plain.containers import MISSING, PLAIN, SEQUENCES, attributes_in, slots_of
-from rfnb.trace.plain.generators import ITERATORS, NUMPY, frozen, iterator_contents, other_numbers, thawed, torch_memory
+from rfnb.trace.plain.containers import MISSING, PLAIN, SEQUENCES, attributes_in, namespaces_of, slots_of
+from rfnb.trace.plain.generators import (
+    ITERATORS,
+    NUMPY,
+    OtherNumbers,
+    frozen,
+    iterator_contents,
+    other_numbers,
+    thawed,
+    torch_memory,
+)
+from rfnb.trace.plain.user_code import words_of
 from rfnb.trace.plain.values import (
     LARGE,
     MEDIUM,
@@ -79,7 +89,7 @@ class Numbers(NamedTuple):
     """
 
     torch: tuple[tuple[bytes, ...], ...]
-    others: tuple[Any, Any] | None
+    others: OtherNumbers | None
 
 
 class ObjectState:
@@ -119,14 +129,14 @@ class Around:
         modes: of the backend, such as whether gradients are recorded.
     """
 
-    def __init__(self, names: dict[str, Any], modes: dict[str, Any]):
+    def __init__(self, names: dict[str, object], modes: dict[str, object]):
         self.names, self.modes = names, modes
         self.outside: dict[str, Kept] = {}  # the variables of the module that it reads
         self.modules: list[tuple[str, Any, Any]] = []  # a variable, a reference to a module in it, and its weights
-        self.others: Any = None  # the generators of Python and numpy, where steps do not have them
+        self.others: OtherNumbers | None = None  # the generators of Python and numpy, where steps do not have them
         self.trained: list[str] = []  # the variables with modules that the loop has changed
-        self.held: dict[Any, Copies] = {}  # small modules that the loop has not changed, so that it can be continued
-        self.sizes: dict[Any, int] = {}  # their memory, with copies of their weights
+        self.held: dict[object, Copies] = {}  # small modules that the loop has not changed, so that it can be continued
+        self.sizes: dict[object, int] = {}  # their memory, with copies of their weights
         self.stateful: set[str] = set()  # the attributes of modules that have changed
         self.drew = False  # whether it drew from these generators
         self.changed: set[str] = set()  # the variables of the module that have changed
@@ -139,13 +149,13 @@ class Hidden:
     adds to the bytes that are kept.
     """
 
-    def __init__(self, code: CodeType, names: dict[str, Any], hides: bool, spent: Callable[[int], None]):
+    def __init__(self, code: CodeType, names: dict[str, object], hides: bool, spent: Callable[[int], None]):
         from rfnb.backend.torch.random import global_generators
 
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
         self._around: Around | None = None
         self._modules: ModuleStates | None = None
-        self._all = any(map(_draws, words := _words_of(code), map(names.get, words)))
+        self._all = any(map(_draws, words := [*words_of(code)], map(names.get, words)))
         self._numbers, self._last = Numbers((), None), [b""]
         self._place, self._memory = torch_memory(), None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
@@ -305,7 +315,7 @@ class Hidden:
                 for name, module, weights in around.modules
                 if module() and _is_trained(name, module(), weights, followed)
             ]
-            modules: dict[int, Any] = {}  # modules that lines of the loop assigned
+            modules: dict[int, object] = {}  # modules that lines of the loop assigned
             for value in others:
                 if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
                     modules[id(value.object)] = value.object
@@ -339,10 +349,10 @@ class ModuleStates:
 
     def __init__(self, parts: Iterable[tuple[str, Any]], new: Callable[[ObjectState], None]):
         self._parts = [(name, part, attributes_of(part)) for name, part in parts]
-        self._new, left = new, INPUTS
+        self._new, spare = new, INPUTS
         self._first: dict[tuple[int, str], Kept] = {}  # containers and buffers before the loop
         self._versions: dict[tuple[int, str], int | None] = {}  # of tensors before the loop
-        self._followed: list[tuple[Any, tuple[str, ...]]] = []
+        self._followed: list[tuple[object, tuple[str, ...]]] = []
         self._moments: list[dict[int, ObjectState]] = []  # the first, and the last one
         self.names: set[str] = set()  # of the attributes that are followed
         for _, part, attributes in self._parts:
@@ -351,8 +361,8 @@ class ModuleStates:
                     self._first[id(part), name] = keep(value)
                 elif (version := _version_of(value)) is not None:
                     self._versions[id(part), name] = version
-                    if name in part._buffers and value.nbytes <= min(SMALL, left):
-                        left -= value.nbytes
+                    if name in part._buffers and value.nbytes <= min(SMALL, spare):
+                        spare -= value.nbytes
                         self._first[id(part), name] = keep(value, True)
 
     def moment(self) -> dict[int, ObjectState]:
@@ -531,7 +541,7 @@ def _contents_kept(contents: dict[str, Any], copied: bool, before: object) -> Ke
     A tensor that has changed in place is copied from then on.
     """
     last = dict(zip(before.value.keys, before.value.items, strict=True)) if isinstance(before, Kept) else {}
-    items: list[Any] = []
+    items: list[object] = []
     for name, value in contents.items():
         old = last.get(name)
         if isinstance(old, Kept) and not old.note and is_same(value, old, MEDIUM, closely=True):
@@ -568,7 +578,7 @@ def _is_same(value: object, kept: object) -> bool:
     return value is kept or is_same(value, kept, MEDIUM)
 
 
-def random_state(generator: Any) -> Any:
+def random_state(generator: Any) -> object:
     """The state of a generator, as something that can be compared."""
     if isinstance(generator, random.Random):
         return generator.getstate()
@@ -589,17 +599,6 @@ def _changes(part: Kept) -> bool:
     return role_of(part.value.type) in (OBJECT, RANDOM, ITERATOR) and part.value.type is not partial
 
 
-def role_of(kind: type) -> str:
-    """What objects of a type are for a loop."""
-    role = _roles.get(kind)
-    if role is None:
-        role = _roles[kind] = _role(kind)
-    return role
-
-
-_roles: dict[type, str] = {}
-
-
 def _role(kind: type) -> str:
     torch = sys.modules["torch"]
     if issubclass(kind, FunctionType | BuiltinFunctionType | MethodType | ModuleType | type):
@@ -610,9 +609,9 @@ def _role(kind: type) -> str:
         return RANDOM
     if issubclass(kind, (torch.Tensor, *VALUES)) or dataclasses.is_dataclass(kind):
         return VALUE
-    insides = [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
-    names = {name for namespace in insides for name in namespace}
-    if f"{insides[0].get('__module__')}.".startswith(SHOWING):
+    namespaces = namespaces_of(kind)
+    names = {name for namespace in namespaces for name in namespace}
+    if f"{namespaces[0].get('__module__')}.".startswith(SHOWING):
         return CONSTANT
     if kind in ITERATORS:
         return ITERATOR
@@ -624,24 +623,12 @@ def _role(kind: type) -> str:
         return LOST
     if optimizer is not None and issubclass(kind, optimizer.Optimizer):
         return LOST
-    table = next((namespace["__dict__"] for namespace in insides if "__dict__" in namespace), None)
+    table = next((namespace["__dict__"] for namespace in namespaces if "__dict__" in namespace), None)
     return OBJECT if type(table) is GetSetDescriptorType or slots_of(kind) else CONSTANT
 
 
-def _words_of(code: CodeType) -> list[str]:
-    """The names that some code has, and the functions in it."""
-    words = _words_by_code.get(code)
-    if words is None:
-        words = _words_by_code[code] = _words(code)
-    return words
-
-
-_words_by_code: weakref.WeakKeyDictionary[CodeType, list[str]] = weakref.WeakKeyDictionary()
-
-
-def _words(code: CodeType) -> list[str]:
-    nested = [word for part in code.co_consts if isinstance(part, CodeType) for word in _words(part)]
-    return [*code.co_names, *nested]
+role_of: Callable[[type], str] = cache(_role)
+"""What objects of a type are for a loop."""
 
 
 def _draws(word: str, value: Any) -> bool:
@@ -650,7 +637,7 @@ def _draws(word: str, value: Any) -> bool:
     return "random" in word or bound
 
 
-_newest: tuple[Any, list[bytes], tuple[tuple[bytes, ...], ...]] = (None, [], ())
+_newest: tuple[bytes | None, list[bytes], tuple[tuple[bytes, ...], ...]] = (None, [], ())
 """The memory of torch's generators, their states, and these in parts, as any loop has seen them last."""
 
 

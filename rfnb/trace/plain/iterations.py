@@ -1,30 +1,42 @@
-"""The iterations of a loop of plain Python: where in the log of its frame each begins."""
+"""The iterations of a loop of plain Python: where in the log of its frame each begins.
+
+In a job, the newest ones of a loop that runs are in files: a process that is killed loses the one it is in. Those of a
+fork without edits are compared with the loop that it continues: if they differ, something that no line of the loop
+shows has changed since, such as a variable of a module that a function counts with.
+"""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice, takewhile
+from pathlib import Path
+from time import monotonic
 from types import CodeType, FrameType, ModuleType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rfnb.core.ground.source import locals_of
+import numpy as np
+
+from rfnb.core.ground.source import locals_of, warn
 from rfnb.printable import error_text
 from rfnb.trace.plain.containers import PLAIN
 from rfnb.trace.plain.hidden import NO_MOMENT
-from rfnb.trace.plain.log import Entry, Log
-from rfnb.trace.plain.remembered import run_of
+from rfnb.trace.plain.log import Entry, Log, Summary
+from rfnb.trace.plain.remembered import name_of, run_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Use, outline
 from rfnb.trace.plain.user_code import is_yours
-from rfnb.trace.plain.values import keep
+from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, keep, tensors_in
 from rfnb.trace.run.failure import Failure
+from rfnb.trace.run.file.save import write_run_file
+from rfnb.trace.run.job import file_name, in_job
+from rfnb.trace.run.options import options
 from rfnb.trace.run.run import Run
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Around, Moment
     from rfnb.trace.plain.pause import LinePauses
-    from rfnb.trace.plain.stretches import Stretches
-    from rfnb.trace.plain.values import Kept
     from rfnb.trace.run.axis_names import Axes
 
 
@@ -34,12 +46,14 @@ class Iterations:
     code, number: the code object, and which of its loops it is. log: what all loops of the frame assigned. starts, end:
     where in it each iteration begins, and where the last one ends. inner: the loops inside of iterations, in order.
     moments: what no line shows, at the beginning of each iteration. places: where in the log the variables before the
-    first one are. inputs: by `id`, copies of tensors that the first one begins with, and that were changed later.
-    around: of the loop, or of the outermost one. first: the first iteration whose beginning was not forgotten.
+    first one are. codes: `code`, and in a fork before it that of the loops that it continues. inputs: by `id`, copies
+    of tensors that the first one begins with, and that were changed later. around: of the loop, or of the outermost
+    one. first: the first iteration whose beginning was not forgotten.
     """
 
     def __init__(self, code: CodeType, outline: Outline, number: int, log: Log):
         self.code, self.outline, self.number, self.log = code, outline, number, log
+        self.codes = [code]
         self.starts: list[int] = []
         self.moments: list[Moment] = []
         self.around: Around | None = None
@@ -67,18 +81,10 @@ class Iterations:
         """The loop as it is written."""
         return self.outline.loops[self.number]
 
-    def begins_with(self, places: dict[str, int]) -> None:
-        """Takes the variables before the first iteration, by their places in the log."""
-        self.places = places
-
     @property
     def initial(self) -> list[Entry]:
         """The variables before the first iteration."""
         return [self.log.entry(at)._replace(line=0) for at in self.places.values()]
-
-    def codes(self) -> list[CodeType]:
-        """The code of the loop; in a fork, also that of the loop that it continues."""
-        return [self.code]
 
     def move(self, log: Log, entries: int, statements: int) -> None:
         """Moves to another log, to the end of so many entries and statements."""
@@ -117,8 +123,8 @@ class Iterations:
 
     def targets(self, step: int) -> dict[str, Entry]:
         """The variables that the header assigned for an iteration."""
-        header = next(header for header, number in self.outline.headers.items() if number == self.number)
-        names, (start, end) = self.outline.statements[header].assigned, self.span(step)
+        header, (start, end) = self.outline.header_of(self.number), self.span(step)
+        names = self.outline.statements[header].assigned
         entries: dict[str, Entry] = {}
         for at in range(start, end):
             use = self.log.uses[at]
@@ -208,7 +214,7 @@ def _iterations(frame: FrameType, text: Outline, raising: int, error: BaseExcept
         elif not loop.starts:
             loop.starts.append(len(log))
         log.add(use, value if type(value) in PLAIN else keep(value, copied=True), None)
-    loop.begins_with(before)
+    loop.places = before
     loop.starts = loop.starts or [len(log)]
     loop.ran, loop.end, loop.ran_end = [0], len(log), len(log.statements)
     loop.failed = Failure(0, error_text(error), line=text.statements[raising].line)
@@ -237,3 +243,174 @@ def _statements_of(text: Outline, number: int) -> list[int]:
     """The header of a loop, and the statements of its body."""
     header = text.header_of(number)
     return [at for at, statement in enumerate(text.statements) if number in statement.loops or at == header]
+
+
+# -- in the files of a job
+
+MOST_STEPS, MOST_FILES = 16, 4
+"""Largest number of iterations of a file, and of files of a loop."""
+SHARE, CREDIT = 0.05, 0.2
+"""Largest part of the time that writing takes, and the seconds that it may take before."""
+
+
+class Stretches:
+    """Writes the iterations of a loop as runs of a few each, in the job's folder, and removes these when it has ended.
+
+    Where iterations are quick, some are left out, so that the loop takes hardly longer.
+    """
+
+    def __init__(self) -> None:
+        self._paths: list[Path] = []
+        self._first = self._end = 0  # of the newest file
+        self._began, self._spent = monotonic(), 0.0
+
+    def after_step(self, loop: Iterations) -> None:
+        """An iteration has ended."""
+        now = monotonic()
+        if self._spent <= SHARE * (now - self._began) + CREDIT:
+            try:
+                in_job(partial(self._write, loop))
+            except Exception as error:  # a problem of the file never becomes one of the loop
+                self._spent = math.inf
+                warn(f"the steps of a loop are not written while it runs: {error_text(error)}")
+            self._spent += monotonic() - now
+
+    def _write(self, loop: Iterations, folder: Path) -> None:
+        end = len(loop.starts)
+        if end - self._first > MOST_STEPS:
+            self._first = max(self._end, end - MOST_STEPS)
+        self._end, first = end, max(self._first, loop.first)
+        name = loop.name or name_of(loop)
+        path = folder / "runs" / f"{file_name(name)}-from-{first:06d}.rfrun"
+        path.parent.mkdir(exist_ok=True)
+        run = run_of(stretch(loop, first), loop.dims)
+        run.name = f"{name}, steps {first} … {end - 1}"
+        write_run_file(run, path, limit=None, states=options.trace_budget)
+        self._paths = [*dict.fromkeys([*self._paths, path])]
+        for old in self._paths[:-MOST_FILES]:
+            old.unlink(missing_ok=True)
+        del self._paths[:-MOST_FILES]
+
+    def end(self) -> None:
+        """The loop has ended, and its run is written as a whole."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+
+
+def stretch(loop: Iterations, first: int) -> Iterations:
+    """The iterations from one on, as a loop of their own, without the loops inside of them."""
+    log, part = Log(), Iterations(loop.code, loop.outline, loop.number, Log())
+    for name, entry in loop.before(first).items():
+        part.places[name] = len(log)
+        log.add(Use(name, BEFORE, entry.line, True, False), entry.value, entry.version)
+    start, ran, before = loop.starts[first], loop.ran[first], len(log)
+    log.uses += loop.log.uses[start:]
+    log.values += loop.log.values[start:]
+    log.versions += loop.log.versions[start:]
+    log.statements += loop.log.statements[ran:]
+    part.log, part.around, part.name = log, loop.around, loop.name
+    part.starts = [at - start + before for at in loop.starts[first:]]
+    part.ran = [at - ran for at in loop.ran[first:]]
+    part.moments = loop.moments[first:]
+    part.end, part.ran_end = len(log), len(log.statements)
+    return part
+
+
+# -- compared with those of a fork
+
+CLOCKS = frozenset(
+    "time perf_counter monotonic process_time time_ns now today uuid4 urandom id empty empty_like".split()
+)
+"""Names of functions whose results differ from call to call, and of memory that is not set."""
+
+
+class StepDifference(NamedTuple):
+    """The first value that differs: of a variable, or None if other lines ran, or if there is an error."""
+
+    step: int
+    line: int
+    name: str | None
+    error: str | None = None
+
+    def __str__(self) -> str:
+        reason = self.error or ("other lines run" if self.name is None else f"`{self.name}` differs")
+        return f"step {self.step} does not come back as it was: {reason} at line {self.line}"
+
+
+def difference(loop: Iterations, fork: Iterations, at: int, whole: bool) -> StepDifference | None:
+    """The first difference between the iterations of a loop from one on, and those of its fork; None if there is none.
+
+    whole: the fork has run to its end. Values that are not kept, and variables that only one of them follows, are not
+    compared.
+    """
+    end = len(loop.starts)
+    if loop.forked_at is not None and at < loop.forked_at:  # it is a fork itself, with edits
+        end, whole = loop.forked_at, False
+    failed = fork.failed
+    if failed is not None and at + failed.step < end and (loop.failed is None or loop.failed.step != at + failed.step):
+        return StepDifference(at + failed.step, failed.line or fork.text.first, None, failed.error.partition("\n")[0])
+    count, compared = min(len(fork.starts), end - at), dict[tuple[int, int], int]()
+    for step in range(count):
+        before = _by_place(loop, at + step)
+        for (name, line), entries in _by_place(fork, step).items():
+            if not all(
+                is_equal(a.kept, b.kept, compared) for a, b in zip(before.get((name, line), ()), entries, strict=False)
+            ):
+                return StepDifference(at + step, line, name)
+        if step < count - 1 and _statements(loop, at + step) != _statements(fork, step):
+            return StepDifference(at + step, fork.text.first, None)
+    if whole and len(fork.starts) != end - at:
+        return StepDifference(at + count, fork.text.first, None)
+    return None
+
+
+def _by_place(loop: Iterations, step: int) -> dict[tuple[str, int], list[Entry]]:
+    """What an iteration assigned, by variable and line."""
+    places: dict[tuple[str, int], list[Entry]] = {}
+    for entry in loop.entries(step):
+        places.setdefault((entry.name, entry.line), []).append(entry)
+    return places
+
+
+def _statements(loop: Iterations, step: int) -> list[int]:
+    return loop.log.statements[loop.ran[step] : loop.ran[step + 1]]
+
+
+def has_other_devices(loop: Iterations, step: int) -> bool:
+    """Whether tensors are not in the memory of the CPU, on which alone the same numbers come back bit for bit."""
+    parts = [part for entry in loop.before(step).values() for part in tensors_in(entry.kept)]
+    return any(part.backend is not None and part.backend.get_device_raw(part.raw) != "cpu" for part in parts)
+
+
+def is_equal(a: Any, b: Any, compared: dict[tuple[int, int], int]) -> bool:
+    """Whether two values are the same bit for bit, as far as both are kept.
+
+    compared: by the `id` of two containers, or of what values of lists that grow share, how many first parts are the
+    same.
+    """
+    if isinstance(a, Kept) and isinstance(b, Kept):
+        if a.note == MAY or b.note == MAY or a.changed() or b.changed():
+            return True
+        if a.backend is not None and a.backend is b.backend:
+            same_dtype = a.backend.get_dtype_name_raw(a.raw) == a.backend.get_dtype_name_raw(b.raw)
+            return same_dtype and bool(a.backend.same_raw(a.raw, b.raw))
+        return is_equal(a.value, b.value, compared)
+    a, b = (value.value if isinstance(value, Kept) else value for value in (a, b))
+    if any(isinstance(value, Opaque | Summary) for value in (a, b)):
+        return True
+    if isinstance(a, Parts) and isinstance(b, Parts):
+        if a.kind is not b.kind or a.length != b.length:
+            return False
+        key = id(a.growth or a), id(b.growth or b)
+        at = compared.get(key, 0)
+        items = zip(a.items[at:], b.items[at:], strict=True)
+        same = issubclass(a.kind, set | frozenset) or all(is_equal(x, y, compared) for x, y in items)
+        compared[key] = max(at, a.length) if same else at
+        return same
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return a.shape == b.shape and a.dtype == b.dtype and (a.dtype.hasobject or a.tobytes() == b.tobytes())
+    if isinstance(a, float):
+        return a == b or (math.isnan(a) and math.isnan(b))
+    return isinstance(a, type) or bool(a == b) or bool(a != a)

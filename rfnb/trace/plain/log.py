@@ -33,7 +33,7 @@ class Summary:
         return self.words
 
 
-def summary(value: object, version: int | None) -> Any:
+def summary(value: object, version: int | None) -> object:
     """A value without its tensors."""
     kept = Kept.of_raw(value, version) if version is not None else value
     if not isinstance(kept, Kept) or not any(part.bytes for part in tensors_in(kept)):
@@ -78,8 +78,11 @@ class Entry(NamedTuple):
 
     @property
     def kept(self) -> Any:
-        """The value, a raw tensor as a `Kept`."""
-        return self.value if self.version is None else Kept.of_raw(self.value, self.version)
+        """The value, a raw tensor as a `Kept` without its autograd graph."""
+        if self.version is None:
+            return self.value
+        with tensor_backend().unobserved():
+            return Kept.of_raw(self.value, self.version)
 
 
 class Log:
@@ -136,12 +139,12 @@ class Log:
             size += sum(map(_size_of, {id(value): value for value in values if type(value) not in PLAIN}.values()))
         return size + SLOTS * (len(self) - entries) + 8 * (len(self.statements) - statements)
 
-    def others(self, start: int = 0) -> list[Any]:
+    def others(self, start: int = 0) -> list[object]:
         """The values from a place on that are no raw tensors, of which none is looked at."""
         values = self.values
         return [values[at] for at, version in enumerate(islice(self.versions, start, None), start) if version is None]
 
-    def rows(self, end: int) -> Iterator[tuple[Use, Any, int | None]]:
+    def rows(self, end: int) -> Iterator[tuple[Use, object, int | None]]:
         """What the log has before a place."""
         return islice(zip(self.uses, self.values, self.versions, strict=True), end)
 

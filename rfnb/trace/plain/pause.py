@@ -107,15 +107,15 @@ def write_variables(frame: FrameType, values: Mapping[str, object]) -> None:
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-def _changed(raw: RawTensor, made: object) -> Any:
+def _changed(raw: RawTensor, new: object) -> Any:
     """The old tensor with the entries that differ in the new one."""
     backend, old = backend_of_raw(raw), plain_tensor(raw)
-    before, after = backend.to_numpy_raw(raw), backend.to_numpy_raw(made)
+    before, after = backend.to_numpy_raw(raw), backend.to_numpy_raw(new)
     differs = np.asarray((before != after) & ((before == before) | (after == after)))
-    return where(old.like(backend.from_numpy_raw(differs, old.device)), old.like(made), old)._raw
+    return where(old.like(backend.from_numpy_raw(differs, old.device)), old.like(new), old)._raw
 
 
-def _of_text(text: str, at: RunStep) -> Any:
+def _of_text(text: str, at: RunStep) -> object:
     if text.lower() in TRUTH:
         return TRUTH[text.lower()]
     for kind in (int, float):

@@ -9,7 +9,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, MethodWrapperType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -71,12 +71,12 @@ class Rebuilder:
         self._seen: set[int] = set()  # the objects of which the tensors were listed
         self.notes: dict[str, None] = {}
         self.modules: list[Any] = []
-        self.objects: list[Any] = []  # others that stay as they are
+        self.objects: list[object] = []  # others that stay as they are
 
-    def values(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[str, Any]:
+    def values(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[str, object]:
         """The variables. Raises LoopError for one that cannot be had again; those of `anew` are left out instead."""
         self._share(self.check(entries, anew))
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for name, entry in entries.items():
             try:
                 values |= {name: self._value(name, entry.kept)} if not self._is_left_out(entry, anew) else {}
@@ -96,7 +96,7 @@ class Rebuilder:
                 if self._has(value) or (isinstance(value, Kept) and value.identity in self._by_identity):
                     continue
                 if _is_tensor(value):
-                    value = self._unchanged(value)
+                    value = _unchanged(value, self._inputs)
                     once[value.identity or id(value)] = part, value
                 elif name not in anew and (reason := self._reason(value)) is not None:
                     raise _lost(name, reason)
@@ -129,23 +129,11 @@ class Rebuilder:
                 todo += contents.items if isinstance(contents, Parts) else ()
         return identities
 
-    def _unchanged(self, kept: Kept) -> Kept:
-        """A tensor, or the copy of it that was taken before it was changed."""
-        return self._inputs.get(kept.identity, kept) if kept.changed() else kept
-
     def _is_left_out(self, entry: Entry, anew: Container[str]) -> bool:
         """Whether a variable is lost that need not be had again."""
-        return entry.name in anew and self.reason_lost(entry) is not None
+        return entry.name in anew and reason_lost(entry, self._inputs) is not None
 
-    def reason_lost(self, entry: Entry) -> str | None:
-        """The reason why a value cannot be had again, as far as tensors go."""
-        value = entry.kept
-        if isinstance(value, Summary):
-            return "no longer kept"
-        reasons = (_reason_of_tensor(self._unchanged(part)) for part in tensors_in(value))
-        return next(filter(None, reasons), None)
-
-    def _parts(self, name: str, value: object) -> Iterator[tuple[str, Any]]:
+    def _parts(self, name: str, value: object) -> Iterator[tuple[str, object]]:
         """A value and all in it, also in objects; of those that stay as they are today, only what can never be had."""
         if not isinstance(value, Kept):
             yield name, value
@@ -268,7 +256,7 @@ class Rebuilder:
     def _items(self, name: str, parts: Parts, depth: int) -> list[Any]:
         return [self._value(f"{name}.{key}", item, depth + 1) for key, item in parts.named()]
 
-    def _container(self, name: str, parts: Parts, identity: int, depth: int) -> Any:
+    def _container(self, name: str, parts: Parts, identity: int, depth: int) -> object:
         kind: Any = parts.kind
         if issubclass(kind, tuple | frozenset):
             items = self._items(name, parts, depth)
@@ -290,7 +278,7 @@ class Rebuilder:
             _set_attributes(value, parts.keys or (), items)
         return value
 
-    def _key(self, key: object) -> Any:
+    def _key(self, key: object) -> object:
         """The key of a dict; one that is an object is the one that the fork has in its place."""
         if not isinstance(key, OddKey):
             return key
@@ -327,7 +315,7 @@ class Rebuilder:
         _set_attributes(value, state.kept.value.keys, self._items(name, state.kept.value, depth))
         return value
 
-    def _function(self, name: str, kept: Kept, depth: int) -> Any:
+    def _function(self, name: str, kept: Kept, depth: int) -> object:
         """A method, a partial, or a function from inside of another one, which reads the variables of the fork."""
         parts, kind = kept.value.inside, kept.value.type
         if kind is not FunctionType:
@@ -391,9 +379,23 @@ def _set_attributes(value: object, names: Iterable[str], items: Iterable[object]
             value.__dict__[name] = item
 
 
-def _is_tensor(value: object) -> bool:
+def _is_tensor(value: object) -> TypeGuard[Kept]:
     """Whether it is a kept tensor or array."""
     return isinstance(value, Kept) and (value.backend is not None or isinstance(value.value, np.ndarray))
+
+
+def reason_lost(entry: Entry, inputs: Mapping[int, Kept]) -> str | None:
+    """The reason why a value cannot be had again, as far as tensors go. inputs: as for a `Rebuilder`."""
+    value = entry.kept
+    if isinstance(value, Summary):
+        return "no longer kept"
+    reasons = (_reason_of_tensor(_unchanged(part, inputs)) for part in tensors_in(value))
+    return next(filter(None, reasons), None)
+
+
+def _unchanged(kept: Kept, inputs: Mapping[int, Kept]) -> Kept:
+    """A tensor, or the copy of it that was taken before it was changed."""
+    return inputs.get(kept.identity, kept) if kept.changed() else kept
 
 
 def _lost(name: str, reason: str) -> LoopError:
@@ -408,7 +410,7 @@ def _reason_of_tensor(kept: Kept) -> str | None:
     return "it was changed later, by a line that the recording did not see"
 
 
-def _empty(kind: Any, extra: Any) -> Any:
+def _empty(kind: Any, extra: object) -> Any:
     """A container without parts."""
     for base in (defaultdict, deque, OrderedDict, dict, list, set):
         if issubclass(kind, base):
@@ -484,7 +486,7 @@ def reason_missing(name: str) -> str:
     return f"`{name}` {'has no value yet' if name.isidentifier() else 'is an attribute, not a variable'}"
 
 
-def _number(name: str, old: object, new: object) -> Any:
+def _number(name: str, old: object, new: object) -> object:
     """A number of the type of the old one; a tensor or array with one entry is one too."""
     if type(new) is type(old):
         return new

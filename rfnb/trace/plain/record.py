@@ -1,5 +1,5 @@
 """`rf.steps`, `rf.record_loops`, `rf.record_calls`: loops and calls of plain Python become runs, stepped through like
-those of `rf.Loop`."""
+those of `rf.Loop`; `rf.pause()` at a line of a loop that is recorded, or with the variables of the frame."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from functools import lru_cache, partial, wraps
 from itertools import takewhile
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
-from rfnb.core.ground.source import Block, warn
+from rfnb.core.ground.source import Block, Source, user_frame, warn
 from rfnb.core.tensor.op import guarded
 from rfnb.errors import ParameterError
 from rfnb.printable import error_text
+from rfnb.trace.pause import can_hold, pauses
 from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.events import Busy
-from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.recorder import Client, FrameRecorder, Recording, recording_here
+from rfnb.trace.plain.iterations import Iterations, variables_at
+from rfnb.trace.plain.pause import pauses_of
+from rfnb.trace.plain.recorder import Client, FrameRecorder, LoopClient, Recording, recording_here
 from rfnb.trace.plain.remembered import block_of, run_of
 from rfnb.trace.plain.syntax import (
     BEFORE,
-    LoopText,
     Outline,
     Use,
     change_of,
@@ -112,7 +114,7 @@ def _file_of(module: object) -> str | None:
     return vars(module).get("__file__") if isinstance(module, ModuleType) else None
 
 
-class FunctionRecorder(FrameRecorder):
+class FunctionRecorder(FrameRecorder, Client):
     """Follows the frames of a function one after the other; each is an iteration. It is the client that wants them.
 
     A call inside of another one is a part of that one.
@@ -124,8 +126,6 @@ class FunctionRecorder(FrameRecorder):
         store: takes the iterations when the recording ends.
         dims: for variables, the names of their axes.
     """
-
-    stores = True
 
     def __init__(
         self,
@@ -146,15 +146,12 @@ class FunctionRecorder(FrameRecorder):
         if self._call is not None or not self._places or not self._is_of_owner(frame):
             return False
         self._call, self.clients, self._previous = frame, [self], self._header
-        try:
-            with self._unobserved():
-                names = self._names(frame)
-                self._begin(len(self._outline.loops) - 1, names, False)
-                self._previous = self._header
-                super()._look_again(names)
-                self._previous = BEFORE
-        except Exception as error:
-            self._give_up(error)
+        with self._apart():
+            names = self._names(frame)
+            self._begin(len(self._outline.loops) - 1, names, False)
+            self._previous = self._header
+            super()._look_again(names)
+            self._previous = BEFORE
         return True
 
     def _is_of_owner(self, frame: FrameType) -> bool:
@@ -196,24 +193,10 @@ class FunctionRecorder(FrameRecorder):
         """The function."""
         return code is self.code
 
-    def wants(self, loop: LoopText, number: int) -> bool:
-        """The calls, and the loops in them."""
-        return True
-
-    def name(self, number: int) -> str | None:
-        """No loop has a name of its own."""
-        return None
-
     def done(self, loop: Iterations) -> None:
         """Stores the run of the calls."""
         if not loop.inside:
             self._store(loop)
-
-    def left(self) -> None:
-        """The next call may come."""
-
-    def pausing(self) -> None:
-        """Nothing has to be done before."""
 
 
 DECORATES = bytes((dis.opmap["CALL"], 0))
@@ -379,19 +362,12 @@ def _until_the_end(items: Iterator[T]) -> Iterator[T]:
         recording_here().check()
 
 
-class OneLoop:
-    """A client that wants one loop of a frame, with those inside it, once; the arguments are those of `record_loop`."""
+class OneLoop(LoopClient):
+    """A client that wants one loop of a frame that runs already, once; the arguments are those of `record_loop`."""
 
     def __init__(self, number: int, name: str | None, dims: Axes | None, stores: bool, pausing: Callable[[], object]):
-        self._number, self._name, self.dims, self.stores, self.pausing = number, name, dims, stores, pausing
-
-    def chooses(self, code: CodeType) -> bool:
-        """No frame but the one that is followed already."""
-        return False
-
-    def wants(self, loop: LoopText, number: int) -> bool:
-        """The loop, and those inside it."""
-        return self._number in (number, *loop.around)
+        super().__init__(number)
+        self._name, self.dims, self.stores, self._before_pause = name, dims, stores, pausing
 
     def name(self, number: int) -> str | None:
         """The name that the user gave."""
@@ -408,36 +384,28 @@ class OneLoop:
         """The loop has ended, or will not begin: there was no first item, or an error instead of it."""
         recording_here().remove(self)
 
+    def pausing(self) -> None:
+        """Runs what is to be done before."""
+        self._before_pause()
 
-class AllLoops:
+
+class AllLoops(Client):
     """A client that wants all loops of chosen code."""
 
-    stores = True
-
     def __init__(self, chooses: Callable[[CodeType], bool], dims: Axes | None):
-        self.chooses, self.dims = chooses, dims
+        self._chooses, self.dims = chooses, dims
         self.ran = False  # whether there was a loop
         self.also: list[str] = []  # other functions with loops that ran
 
-    def wants(self, loop: LoopText, number: int) -> bool:
-        """All of them."""
-        return True
-
-    def name(self, number: int) -> str | None:
-        """No loop has a name of its own."""
-        return None
+    def chooses(self, code: CodeType) -> bool:
+        """The chosen code."""
+        return self._chooses(code)
 
     def done(self, loop: Iterations) -> None:
         """Stores the run of a loop; loops inside of another one are read from its run."""
         self.ran = self.ran or bool(loop.starts)
         if not loop.inside:
             _store(loop, self.also)
-
-    def left(self) -> None:
-        """Other frames are followed until the recording ends."""
-
-    def pausing(self) -> None:
-        """Nothing has to be done before."""
 
 
 def _start(client: Client, frame: FrameType | None, caller: str, number: int | None = None) -> bool:
@@ -665,3 +633,51 @@ def _code_of(caller: str, function: Callable[..., object] | str) -> CodeType:
             expected='functions, methods, or "module:function"',
         )
     return code
+
+
+# -- rf.pause()
+
+
+def pause_here() -> None:
+    """Pauses at the line of the user's code that runs now, and shows its variables."""
+    frame = user_frame()
+    if frame is None or pauses.muted:
+        return
+    recorder, at = recording_here().frames.get(frame), None
+    if recorder is None or not recorder._open:
+        at = _place(frame)
+        recorder = None if at is None else _recorder_of(frame, *at)
+    if recorder is None:
+        return
+    of = pauses_of(recorder, recorder._open[-1])
+    if of.is_off and can_hold() != "yes":
+        return
+    if at is not None:
+        recorder.add_step(variables_at(frame, *at))
+    of.hold(frame, f"rf.pause() in {Source(frame.f_code, frame.f_lasti).place()}", frame.f_lineno)
+
+
+def _recorder_of(frame: FrameType, text: Outline, number: int, running: int) -> FrameRecorder:
+    """The recorder of the pauses at this line: each is a step, with the variables as they are then."""
+    recorders = _recorders.setdefault(frame.f_code, {})
+    if frame.f_lineno not in recorders:
+        name = frame.f_code.co_name
+        client = OneLoop(number, "cell" if name == "<module>" else name, None, True, lambda: None)
+        recorder = recorders[frame.f_lineno] = FrameRecorder(frame.f_code, text, [client], Recording())
+        loop = Iterations(frame.f_code, text, number, recorder.variables.log)
+        loop.name = client.name(number)
+        recorder._open.append(loop)
+    return recorders[frame.f_lineno]
+
+
+def _place(frame: FrameType) -> tuple[Outline, int, int] | None:
+    """The outline of the code, and in it the innermost loop, or the whole, and the statement that runs now."""
+    for text in (outline(frame.f_code), outline_of_calls(frame.f_code)):
+        place = None if text is None else text.places.get(frame.f_lasti)
+        if text is not None and place is not None and text.statements[place.statement].loops:
+            return text, text.statements[place.statement].loops[-1], place.statement
+    return None
+
+
+_recorders: WeakKeyDictionary[CodeType, dict[int, FrameRecorder]] = WeakKeyDictionary()
+"""By code and line, the calls of `rf.pause()` in code that is not recorded."""

@@ -10,23 +10,22 @@ import os
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from rfnb.core.ground.source import warn
 from rfnb.printable import error_text
 from rfnb.trace.pause import pauses
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.hidden import Around, Hidden, Moment
-from rfnb.trace.plain.iterations import Iterations
+from rfnb.trace.plain.iterations import Iterations, Stretches
 from rfnb.trace.plain.log import Raised, Summary, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
-from rfnb.trace.plain.stretches import Stretches
 from rfnb.trace.plain.syntax import BEFORE, CodePlace, Outline, Use, outline
 from rfnb.trace.plain.values import tensor_backend
-from rfnb.trace.plain.variables import FrameVariables
+from rfnb.trace.plain.variables import LOOP, MOMENT, FrameVariables
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.job import JOB
 
@@ -35,23 +34,26 @@ if TYPE_CHECKING:
     from rfnb.trace.run.axis_names import Axes
 
 
-class Client(Protocol):
-    """What wants loops to be recorded.
+class Client:
+    """What wants loops to be recorded: by default all of the frames that are followed for it.
 
     dims: for variables, the names of their axes. stores: whether it keeps runs.
     """
 
-    dims: Axes | None
-    stores: bool
+    dims: Axes | None = None
+    stores = True
 
     def chooses(self, code: CodeType) -> bool:
         """Whether frames that run this code are followed from their first line on."""
+        return False
 
     def wants(self, loop: LoopText, number: int) -> bool:
         """Whether a loop of a frame that is followed is recorded."""
+        return True
 
     def name(self, number: int) -> str | None:
         """The name of a loop; None if it has none of its own."""
+        return None
 
     def done(self, loop: Iterations) -> None:
         """Takes a loop that has ended."""
@@ -59,9 +61,19 @@ class Client(Protocol):
     def left(self) -> None:
         """A frame that was followed has ended."""
 
-    @property
-    def pausing(self) -> Callable[[], object]:
-        """Is called before a loop pauses."""
+    def pausing(self) -> object:
+        """A loop is about to pause."""
+
+
+class LoopClient(Client):
+    """A client that wants one loop of some code, with those inside it."""
+
+    def __init__(self, number: int):
+        self._number = number
+
+    def wants(self, loop: LoopText, number: int) -> bool:
+        """The loop, and those inside it; not those of its `else`."""
+        return self._number in (number, *loop.around)
 
 
 FORGOTTEN = 24
@@ -151,16 +163,16 @@ class FrameRecorder:
     def line(self, frame: FrameType) -> None:
         """A line is about to run."""
         place = self._calm.get(frame.f_lasti)
-        if place is None or pauses.conditions or pauses.asked:
-            self._line_of_any_kind(frame)
-            return
-        statement, previous, variables = place[0], self._previous, self.variables
-        if statement == previous and not place[1]:
-            return  # a statement goes on in another line
-        if not self._open:
-            self._previous = statement
-            return
         try:
+            if place is None or pauses.conditions or pauses.asked:
+                self._line_of_any_kind(frame)
+                return
+            statement, previous, variables = place[0], self._previous, self.variables
+            if statement == previous and not place[1]:
+                return  # a statement goes on in another line
+            if not self._open:
+                self._previous = statement
+                return
             names = frame.f_locals  # also after `del`, as it keeps alive what was there the last time
             if previous != BEFORE and variables.rows[previous]:
                 variables.take(names, previous, True, False)
@@ -181,14 +193,8 @@ class FrameRecorder:
             self._raised = None
         if place is not None:
             self._frame = frame if pauses.conditions or pauses.asked or self.goes_on else None
-            try:
-                with self._unobserved():
-                    self._line(frame, place)
-            except Exception as error:
-                self._give_up(error)
-            except BaseException as error:  # a paused cell is stopped
-                self._recording.interrupt(error)
-                raise
+            with self._unobserved():
+                self._line(frame, place)
         self._caught = self._frame = None
         is_calm = self._raised is None and not (self._outside or self.goes_on) and self._places
         self._calm = self._outline.inside[self._open[-1].number if self._open else -1] if is_calm else {}
@@ -229,10 +235,10 @@ class FrameRecorder:
                 self.variables.separate(statement)
         self._previous = statement
 
-    def _leave_loops(self, statement: int, own: int | None, names: Mapping[str, object]) -> None:
-        """Closes the loops that a statement is not in; own: the loop of which it is the header."""
+    def _leave_loops(self, statement: int, header_loop: int | None, names: Mapping[str, object]) -> None:
+        """Closes the loops that a statement is not in; header_loop: the loop of which it is the header."""
         loops = self._outline.statements[statement].loops
-        while self._open and self._open[-1].number not in loops and self._open[-1].number != own:
+        while self._open and self._open[-1].number not in loops and self._open[-1].number != header_loop:
             self._look_again(names)
             raised = self._raised if self._raised is not None and self._open[-1] in self._raised.loops else None
             self._close(self._caught if raised is None else raised.error)
@@ -242,7 +248,7 @@ class FrameRecorder:
         self._frame = frame if error is None and (pauses.conditions or self.goes_on) else None
         self._make_room(error)
         try:
-            self._take_last(frame, lambda: self._end(None if isinstance(error, GeneratorExit) else error, value), error)
+            self._take_last(frame, None if isinstance(error, GeneratorExit) else error, value, whole=error is None)
         except BaseException as stopped:
             self._recording.interrupt(stopped)
             raise
@@ -253,15 +259,12 @@ class FrameRecorder:
 
     def _make_room(self, error: BaseException | None) -> None:
         """Lets go of values if there is no memory left."""
-        try:
-            with self._unobserved():
-                self.variables.budgets.make_room(error)
-        except Exception as problem:
-            self._give_up(problem)
+        with self._apart():
+            self.variables.budgets.make_room(error)
 
     def stop(self, frame: FrameType) -> None:
         """The recording ends before the frame does, such as that of a generator that waits."""
-        self._take_last(frame, lambda: self._end(None, None), whole=False)
+        self._take_last(frame, None, None, whole=False)
 
     def lose(self) -> None:
         """The recording has ended, some lines ago."""
@@ -289,20 +292,15 @@ class FrameRecorder:
         line = self._outline.statements[self._previous].line if self._previous != BEFORE else 0
         self.variables.look_again(names, loop_names, targets, Use("", self._previous, line, False, True))
 
-    def _take_last(
-        self, frame: FrameType, end: Callable[[], None], error: BaseException | None = None, *, whole: bool = True
-    ) -> None:
-        """Takes what the last line assigned; `end` ends the loops."""
-        try:
-            with self._unobserved():
-                if self._open:
-                    names = self._names(frame)
-                    self._finish(names, whole=whole and error is None)
-                    self._look_again(names)
-                end()
+    def _take_last(self, frame: FrameType, error: BaseException | None, value: object, *, whole: bool) -> None:
+        """Takes what the last line assigned, and ends the loops. whole: the line ran to its end."""
+        with self._apart():
+            if self._open:
+                names = self._names(frame)
+                self._finish(names, whole=whole)
+                self._look_again(names)
+            self._end(error, value)
             self._previous = BEFORE
-        except Exception as problem:
-            self._give_up(problem)
 
     def _end(self, error: BaseException | None, value: object) -> None:
         """The open loops end with the function."""
@@ -320,14 +318,19 @@ class FrameRecorder:
         if any(loop.number == number for loop in self._open):
             self._open[-1].name = name or self._open[-1].name
             return
+        with self._apart():
+            self._line(frame, CodePlace(self._outline.header_of(number), True, (number,), True))
+
+    @contextlib.contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Code of the recorder, which no one sees, and with whose problems it gives up."""
         try:
-            header = self._outline.header_of(number)
             with self._unobserved():
-                self._line(frame, CodePlace(header, True, (number,), True))
+                yield
         except Exception as error:
             self._give_up(error)
 
-    def _names(self, frame: FrameType) -> Mapping[str, Any]:
+    def _names(self, frame: FrameType) -> Mapping[str, object]:
         """The variables of the frame, and those of its module that it changes."""
         variables = self.variables
         if variables.hidden is None:
@@ -369,11 +372,11 @@ class FrameRecorder:
             if not clients:
                 return
             loop = Iterations(self.code, self._outline, number, variables.log)
-            variables.budgets.loops += 1
+            variables.budgets.log_bytes += LOOP
             loop.name = next(filter(None, (client.name(number) for client in clients)), None)
             loop.dims = {name: axes for client in reversed(clients) for name, axes in (client.dims or {}).items()}
             variables.forget_functions(names)
-            loop.begins_with(variables.look_first(text.names, names) if tested is None else tested.initial)
+            loop.places = variables.look_first(text.names, names) if tested is None else tested.initial
             for name in self._recording.stale & loop.places.keys():
                 variables.log.values[loop.places[name]], variables.log.versions[loop.places[name]] = STALE, None
             loop.around = self._open[0].around if self._open else self._around(loop)
@@ -402,7 +405,7 @@ class FrameRecorder:
         if header_ran and self._frame is not None:
             self._pause(names)
         self._previous = BEFORE
-        variables.budgets.steps += 1
+        variables.budgets.log_bytes += MOMENT
         if variables.budgets.is_due(hidden.bytes) and variables.count():
             self._tested = max(self._tested - forget_oldest(variables, self._open), 0)
             self._before_test = None
@@ -540,11 +543,12 @@ class Recording:
     def remove(self, client: Client) -> None:
         """Records no more for a client."""
         self.check()
-        if client in self._clients:
-            for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
-                if recorder.clients == [client] and recorder is not client:
-                    recorder.stop(frame)
-        if client in self._clients:
+        if client not in self._clients:
+            return
+        for frame, recorder in [*self.frames.items()]:  # such as those of generators that wait
+            if recorder.clients == [client] and recorder is not client:
+                recorder.stop(frame)
+        if client in self._clients:  # it may have removed itself when its loop ended
             self._clients.remove(client)
         if not self._clients and self._events is not None:
             self._events.stop()

@@ -40,7 +40,7 @@ from rfnb.trace.plain.values import (
 from rfnb.trace.run import session
 from rfnb.trace.run.axis_names import Axes, AxisNames
 from rfnb.trace.run.failure import Failure
-from rfnb.trace.run.names import LostValue, NoValue, TypeOnly
+from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import stacked_variable
 from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
@@ -126,7 +126,7 @@ class Remembered(PlainSteps):
         last = {entry.name: entry for entry in self.iterations.entries(steps - 1)} if steps else {}
         paths, carried = self.iterations.outline.paths, self.iterations.text.carried
         names = [n for n in carried if (n not in paths or n in self._places) and (n in first or n in last)]
-        return [name for name in names if all(_is_numeric(known[name]) for known in (first, last) if name in known)]
+        return [n for n in names if all(_is_numeric(entries[n]) for entries in (first, last) if n in entries)]
 
     def state(self, name: str, step: int) -> Any:
         """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
@@ -213,13 +213,9 @@ class Remembered(PlainSteps):
         return self._described(name, kept)
 
     def _described(self, name: str, kept: object) -> Any:
+        if (lost := _lost(kept)) is not None:
+            return lost._replace(text=self._mark(kept)) if isinstance(kept, Kept) and kept.changed() else lost
         value = kept.value if isinstance(kept, Kept) else kept
-        if isinstance(value, Summary):
-            return Lost(value.words, value.words, False, value.finite, value.largest)
-        if isinstance(kept, Kept) and (kept.note or kept.changed()):
-            return Lost("changed later" if kept.changed() else kept.note, kept.note or self._mark(kept))
-        if isinstance(value, Opaque):
-            return Lost(f"only its type was kept: {value.kind}", repr(value), True)
         if isinstance(value, Parts):
             if value.growth is not None:
                 return self._growing(name, value.growth, value.length)
@@ -250,7 +246,7 @@ class Remembered(PlainSteps):
         entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
         if entry is None:
             return MISSING
-        return Summary(MAY) if self._may_have_changed(entry.value) else _kept_of(entry)
+        return Summary(MAY) if self._may_have_changed(entry.value) else entry.kept
 
     def _may_have_changed(self, kept: Any) -> bool:
         """Whether a value has large parts that nothing compares; of a list that grows, new parts are looked at."""
@@ -265,7 +261,7 @@ class Remembered(PlainSteps):
 
     def as_code_has(self, entry: Entry) -> object:
         """A value as `variable` gives it."""
-        return self._as_code(entry.name, _kept_of(entry))
+        return self._as_code(entry.name, entry.kept)
 
     def _as_code(self, name: str, kept: object) -> object:
         return self._tensor(name, kept) if name in self.names.of and _is_array(kept) else _plain(name, kept)
@@ -282,7 +278,9 @@ class Remembered(PlainSteps):
         """The values that a step assigned, and that are no longer kept."""
         if step < self.iterations.first:
             return [LostValue(f"step {step} is {FORGOTTEN}")]
-        return [error for entry in self.iterations.entries(step) if (error := _loss(entry)) is not None]
+        entries = self.iterations.entries(step)
+        errors = [lost.error(entry.name) for entry in entries if (lost := _lost(entry.kept)) is not None]
+        return [error for error in errors if isinstance(error, LostValue)]
 
     def names_at(self, line: int) -> list[str]:
         """The variables that the code in a line assigns."""
@@ -338,25 +336,27 @@ class Remembered(PlainSteps):
         """A Tensor; a text for what is not a tensor, number or list of numbers, and for values that are lost."""
         with tensor_backend().unobserved():
             if version is not None and backend_of(value).version_raw(value) == version:
-                made = tensor_of(value.detach(), *self._form(name, value))
-                made.name = name
-                return made
+                tensor = tensor_of(value.detach(), *self._form(name, value))
+                tensor.name = name
+                return tensor
             kept = value if version is None else Kept.of_raw(value, version)
             if isinstance(kept, Kept) and (kept.changed() or kept.note):
-                return kept.note or self._mark(kept)
+                return self._mark(kept)
             whole = kept.value if isinstance(kept, Kept) else kept
             raw = None if isinstance(whole, Tensor) else _array(kept)
         if isinstance(whole, Tensor):
-            made = tensor_of(whole._raw, whole.sig, whole.lengths)
+            tensor = tensor_of(whole._raw, whole.sig, whole.lengths)
         elif raw is None:
             return printable(_words(kept))
         else:
-            made = tensor_of(raw, *self._form(name, raw))
-        made.name = name
-        return made
+            tensor = tensor_of(raw, *self._form(name, raw))
+        tensor.name = name
+        return tensor
 
     def _mark(self, kept: Kept) -> str:
-        """The words for a value whose memory was written later: by which line, if one was seen."""
+        """The words for a value that has a note, or whose memory was written later: by which line, if one was seen."""
+        if kept.note:
+            return kept.note
         changes = self._changes.get(kept.backend.storage_raw(kept.raw)[0], [])
         line = next((line for version, line in changes if version > (kept.version or 0)), None)
         return "changed later" + (f" at line {line + self._shift}" if line else ", where the recording did not see it")
@@ -364,13 +364,13 @@ class Remembered(PlainSteps):
     @cached_property
     def _changes(self) -> dict[object, list[tuple[int, int]]]:
         """By memory, the versions that tensors in it had, each with the line after which they had it."""
-        changes: dict[Any, list[tuple[int, int]]] = {}
+        changes: dict[object, list[tuple[int, int]]] = {}
         log = self.iterations.log
-        for use, value, version in zip(log.uses, log.values, log.versions, strict=True):
-            for part in [Kept.of_raw(value, version)] if version is not None else tensors_in(value):
+        for entry in map(log.entry, range(len(log))):
+            for part in tensors_in(entry.kept):
                 if part.version is not None:
                     key = part.backend.storage_raw(part.raw)[0]
-                    changes.setdefault(key, []).append((part.version, use.line))
+                    changes.setdefault(key, []).append((part.version, entry.line))
         return changes
 
     def _form(self, name: str, raw: RawTensor) -> tuple[align.Sig, Lengths]:
@@ -381,7 +381,7 @@ class Remembered(PlainSteps):
     def storages(self) -> dict[object, int]:
         """The memory of the tensors, and of modules that are kept so that the loop can be continued."""
         around, log = self.iterations.around, self.iterations.log
-        sizes: dict[Any, int] = {} if around is None else {**around.sizes}
+        sizes: dict[object, int] = {} if around is None else {**around.sizes}
         if self.iterations.bytes is not None:
             return sizes | {id(log): self.iterations.bytes}
         start, end = (self.iterations.starts or [0])[0], self.iterations.end
@@ -453,12 +453,12 @@ class Remembered(PlainSteps):
 
 
 Continued = tuple["Iterations", BaseException | None]
-continue_from: Hook[[Any, Sequence[str], int, int | None, Mapping[str, Any]], Continued] = Hook(
+continue_from: Hook[[Iterations, Sequence[str], int, int | None, Mapping[str, object]], Continued] = Hook(
     "trace.plain.remembered.continue_from", by="trace.plain.fork"
 )
 """Runs a loop with these lines from a step on, with a seed and new values of variables: `fork.fork`."""
 
-locked_variables: Hook[[Any, Sequence[str], int, Sequence[str]], Mapping[str, str]] = Hook(
+locked_variables: Hook[[Iterations, Sequence[str], int, Sequence[str]], Mapping[str, str]] = Hook(
     "trace.plain.remembered.locked_variables", by="trace.plain.fork"
 )
 """Which of some variables a fork of a loop with these lines cannot edit before a step, and why: `fork.locked`."""
@@ -541,14 +541,9 @@ def _plain(name: str, kept: object) -> Any:
     """A value as code has it, in lists, tuples and dicts. Raises NoValue for what is not kept, LostValue for what no
     longer is.
     """
+    if (lost := _lost(kept)) is not None:
+        raise lost.error(name)
     value = kept.value if isinstance(kept, Kept) else kept
-    note = "changed later" if isinstance(kept, Kept) and kept.changed() else getattr(kept, "note", "")
-    if note or isinstance(value, Summary):
-        error = LostValue(f"`{name}` has no value at this step: {note or value}")
-        error.statistics = value if isinstance(value, Summary) else None
-        raise error
-    if isinstance(value, Opaque):
-        raise TypeOnly(f"`{name}` has no value at this step: only its type was kept: {value.kind}")
     if not isinstance(value, Parts):
         return value
     parts = [_part(f"{name}.{key}", item) for key, item in value.named()]
@@ -557,15 +552,15 @@ def _plain(name: str, kept: object) -> Any:
     return tuple(parts) if issubclass(value.kind, tuple) else parts
 
 
-def _loss(entry: Entry) -> LostValue | None:
-    """The error for a value that is no longer kept."""
-    try:
-        _plain(entry.name, _kept_of(entry))
-    except LostValue as error:
-        return error
-    except NoValue:
-        pass
-    return None
+def _lost(kept: object) -> Lost | None:
+    """Why a value is not kept; None if it is."""
+    value = kept.value if isinstance(kept, Kept) else kept
+    if isinstance(kept, Kept) and (kept.note or kept.changed()):
+        words = "changed later" if kept.changed() else kept.note
+        return Lost(words, kept.note or words)
+    if isinstance(value, Summary):
+        return Lost(value.words, value.words, False, value.finite, value.largest)
+    return Lost(f"only its type was kept: {value.kind}", repr(value), True) if isinstance(value, Opaque) else None
 
 
 def _part(name: str, kept: object) -> Any:
@@ -620,17 +615,9 @@ def _with_tensor(row: Any) -> Any:
     """A row with a Tensor in place of a number."""
     if type(row) is StepText or type(row.tensor) not in NUMBERS:
         return row
-    made = tensor_of(_array(row.tensor), align.EMPTY_SIG, EMPTY)
-    made.name = row.name
-    return row._replace(tensor=made)
-
-
-def _kept_of(entry: Entry) -> object:
-    """The value of an entry, as it was kept, without an autograd graph."""
-    if entry.version is None:
-        return entry.value
-    with tensor_backend().unobserved():
-        return Kept.of_raw(entry.value, entry.version)
+    tensor = tensor_of(_array(row.tensor), align.EMPTY_SIG, EMPTY)
+    tensor.name = row.name
+    return row._replace(tensor=tensor)
 
 
 def _is_numeric(entry: Entry) -> bool:

@@ -103,6 +103,10 @@ class Use(NamedTuple):
     reads: bool
 
 
+Row = tuple[str, bool, bool, Path | None, Use]
+"""A use of a variable: its name, whether it reads it, whether it always assigns it, the attribute, and the use."""
+
+
 @dataclass(frozen=True)
 class Outline:
     """The loops and statements of a code object, and the place of each instruction by its offset."""
@@ -153,12 +157,12 @@ class Outline:
         return *insides, dict(places)
 
     @cached_property
-    def rows_without(self) -> dict[frozenset[str], Any]:
+    def rows_without(self) -> dict[frozenset[str], list[tuple[Row, ...]]]:
         """The rows without those of some attributes, for frames that were looked at before."""
         return {}
 
     @cached_property
-    def rows(self) -> list[tuple[tuple[str, bool, bool, Path | None, Use], ...]]:
+    def rows(self) -> list[tuple[Row, ...]]:
         """The uses of each statement: name, whether it reads and always assigns it, and the attribute."""
         paths = self.paths
         return [
@@ -258,14 +262,7 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
     _gather(scope.body, (), nodes, loops, loops_of)
     places, short = _places(code, nodes, loops, _instructions(code, nodes))
     jumps = _jumps_back(code, places)
-    expressions = [
-        [*_read_by_scope(node)]
-        if isinstance(node, FUNCTIONS)
-        else []
-        if isinstance(node, ast.ClassDef)
-        else [*_own_nodes(node)]
-        for node in nodes
-    ]
+    expressions = [[*_own_nodes(node)] for node in nodes]
     statements = tuple(map(_statement, nodes, loops_of, expressions))
     paths, outside = _paths(code, statements, expressions)
     shared = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names} | {*code.co_freevars}
@@ -336,16 +333,16 @@ def _may_change(statement: Statement, path: Path, targets: Set[str]) -> bool:
 
 
 def _paths(
-    code: CodeType, statements: Sequence[Statement], own: Sequence[Sequence[ast.AST]]
+    code: CodeType, statements: Sequence[Statement], expressions: Sequence[Sequence[ast.AST]]
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """The attributes that the code names, and the variables of the module that it changes."""
     in_function = code.co_flags & inspect.CO_OPTIMIZED  # else it is a module or a class, which has all its variables
     local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars} if in_function else None
-    called = {id(node.func) for nodes in own for node in nodes if isinstance(node, ast.Call)}
+    called = {id(node.func) for nodes in expressions for node in nodes if isinstance(node, ast.Call)}
     written = {text for statement in statements for text in (*statement.parts, *statement.writes)}
     outside = {name for statement in statements for name in statement.assigned if local is not None} - (local or set())
     paths: dict[str, Path] = {}
-    for node in chain.from_iterable(own):
+    for node in chain.from_iterable(expressions):
         path = path_of(node) if isinstance(node, ast.Attribute) and id(node) not in called else None
         if path is None or path.text in paths:
             continue
@@ -514,7 +511,7 @@ def _name_before(code: CodeType, index: int) -> str:
     return dis.opname[code.co_code[2 * index]]
 
 
-def _last_inside(nodes: Sequence[Any], number: int) -> int:
+def _last_inside(nodes: Sequence[ast.AST], number: int) -> int:
     """The last statement inside of a statement; statements are numbered in the order of the text."""
     ids = {id(node) for node in ast.walk(nodes[number])}
     last = number
@@ -563,6 +560,10 @@ def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
 
 def _own_nodes(node: Any) -> Iterator[ast.AST]:
     """The nodes of a statement, without the statements inside it and without the insides of other scopes."""
+    if isinstance(node, FUNCTIONS):
+        yield from _read_by_scope(node)
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        return
     blocks = {id(child) for _, block in _blocks(node) for child in block} if isinstance(node, ast.stmt) else set()
     for child in ast.iter_child_nodes(node):
         if id(child) in blocks:
@@ -586,26 +587,26 @@ def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
             yield inner.target if isinstance(inner, ast.NamedExpr) else inner
 
 
-def _statement(node: Any, loops: tuple[int, ...], own: Sequence[Any]) -> Statement:
-    assigned = dict.fromkeys(n.id for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+def _statement(node: Any, loops: tuple[int, ...], expressions: Sequence[Any]) -> Statement:
+    assigned = dict.fromkeys(n.id for n in expressions if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     for handler in getattr(node, "handlers", ()):
         assigned |= {handler.name: None} if handler.name else {}
-    patterns = [n.name for n in own if isinstance(n, ast.MatchAs | ast.MatchStar) and n.name]
+    patterns = [n.name for n in expressions if isinstance(n, ast.MatchAs | ast.MatchStar) and n.name]
     assigned |= dict.fromkeys(patterns)
-    reads = dict.fromkeys(n.id for n in own if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    reads = dict.fromkeys(n.id for n in expressions if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         reads[node.target.id] = None
-    parts = [n for n in own if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
+    parts = [n for n in expressions if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
     return Statement(
         node.lineno,
         node.lineno if isinstance(node, ast.Try | ast.TryStar) else _own_end(node),  # not that of its handlers
         loops,
         tuple(assigned),
         tuple(name for name in reads if name not in assigned),
-        tuple(dict.fromkeys(_written(node, own))),
+        tuple(dict.fromkeys(_written(node, expressions))),
         tuple(dict.fromkeys(map(ast.unparse, parts))),
-        isinstance(node, LOOPS) or any(isinstance(n, (*CALLS, *SCOPES)) for n in own),
-        any(isinstance(n, ast.Attribute) and n.attr in HIDES and ast.unparse(n) != "torch.utils.data" for n in own),
+        isinstance(node, LOOPS) or any(isinstance(n, (*CALLS, *SCOPES)) for n in expressions),
+        any(map(_hides, expressions)),
         isinstance(node, SIMPLE),
     )
 
@@ -632,11 +633,15 @@ def _loop(loop: Any, around: tuple[int, ...], paths: Mapping[str, Path], short: 
     )
 
 
-def _written(node: object, own: Sequence[ast.AST]) -> Iterator[str]:
+def _hides(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in HIDES and ast.unparse(node) != "torch.utils.data"
+
+
+def _written(node: object, expressions: Sequence[ast.AST]) -> Iterator[str]:
     """The variables whose values a statement changes by its form."""
     if isinstance(node, ast.AugAssign):
         yield from _roots(node.target)
-    for part in own:
+    for part in expressions:
         if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store | ast.Del):
             yield from _roots(part)
         called = part.func if isinstance(part, ast.Call) else None

@@ -99,19 +99,17 @@ def _nodes_of(text: str) -> Mapping[tuple[str, int], object]:
 def _codes_of(text: str, file: str, flags: int) -> Iterator[CodeType]:
     """The code of a text, and that of all functions and classes in it."""
     try:
-        codes = [compile(text, file, "exec", flags, dont_inherit=True)]
+        code = compile(text, file, "exec", flags, dont_inherit=True)
     except (SyntaxError, ValueError):
         return
-    while codes:
-        code = codes.pop()
-        yield code
-        codes += (part for part in code.co_consts if isinstance(part, CodeType))
+    yield code
+    yield from codes_in(code)
 
 
-def _is_same(code: CodeType, made: CodeType) -> bool:
+def _is_same(code: CodeType, candidate: CodeType) -> bool:
     """Whether two pieces of code have the same instructions, from the same lines and columns."""
-    is_equal = code.replace(co_flags=made.co_flags, co_filename=made.co_filename) == made  # a decorator may set flags
-    return is_equal and [*code.co_positions()] == [*made.co_positions()]
+    candidate = candidate.replace(co_flags=code.co_flags, co_filename=code.co_filename)  # a decorator may set flags
+    return code == candidate and [*code.co_positions()] == [*candidate.co_positions()]
 
 
 def _is_rewritten(code: CodeType) -> bool:
@@ -145,8 +143,14 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from codes_in(part)
 
 
+def words_of(code: CodeType) -> Iterator[str]:
+    """The names that some code has, and the functions in it, but for local variables."""
+    for part in (code, *codes_in(code)):
+        yield from part.co_names
+
+
 @contextlib.contextmanager
-def same_globals(words: Collection[str], names: dict[str, Any], values: Mapping[str, object]) -> Iterator[None]:
+def same_globals(words: Collection[str], names: dict[str, object], values: Mapping[str, object]) -> Iterator[None]:
     """Keeps the variables of modules that functions of the user assign: those of the loop's module, and of the modules
     of what the loop names.
     """
@@ -172,7 +176,7 @@ def _table_of(value: object) -> dict[str, object]:
     return {} if module is None else vars(module)
 
 
-def _assigned(table: Mapping[str, object]) -> Iterator[tuple[dict[str, Any], str]]:
+def _assigned(table: Mapping[str, object]) -> Iterator[tuple[dict[str, object], str]]:
     """The variables of modules that functions and methods of the user in a module assign."""
     for part in [*table.values()]:
         for function in vars(part).values() if issubclass(type(part), type) else (part,):

@@ -13,6 +13,7 @@ from itertools import chain, compress, islice, repeat
 from operator import attrgetter, call, is_, is_not
 from types import (
     BuiltinMethodType,
+    CellType,
     FunctionType,
     MethodType,
     MethodWrapperType,
@@ -32,9 +33,9 @@ from rfnb.trace.plain.containers import (
     is_atom,
     length_of,
     parts_of,
+    places_in,
     reference,
 )
-from rfnb.trace.plain.memory import places_in
 from rfnb.trace.record.traced import Pending, Traced
 from rfnb.trace.run.variables import NUMBERS, Grown
 
@@ -71,7 +72,7 @@ class Opaque:
 
     __slots__ = ("inside", "kind", "type")
 
-    def __init__(self, value: Any, inside: Parts | None = None):
+    def __init__(self, value: object, inside: Parts | None = None):
         self.type, self.inside = type(value), inside
         self.kind = self.type.__name__
 
@@ -88,26 +89,7 @@ class Growth(Grown):
     were as before. to_skip: how often a new value will not be compared. unsure: values since the last comparison.
     """
 
-    __slots__ = (
-        "_died",
-        "_is_watched",
-        "_objects",
-        "_places",
-        "_tensors",
-        "_watched",
-        "compared",
-        "counted",
-        "entries",
-        "has_kept",
-        "held",
-        "is_flat",
-        "is_plain",
-        "to_skip",
-        "total",
-        "unsure",
-    )
-
-    def __init__(self, parts: Iterable[Any]):
+    def __init__(self, parts: Iterable[object]):
         super().__init__()
         self.entries = self.held = self.counted = self.total = self.compared = self.to_skip = 0
         self.unsure: list[Kept] = []
@@ -115,11 +97,11 @@ class Growth(Grown):
         self._objects: tuple[list[int], list[Kept]] = [], []
         self._is_watched = True  # whether objects of parts live, or it is known when they are gone
         self.has_kept, self.is_plain, self.is_flat, self._places = False, True, True, b""
-        self._watched: list[Any] = []  # references to the objects of parts
-        self._died: list[Any] = []  # those of them that are gone, so that other objects may be where they were
+        self._watched: list[object] = []  # references to the objects of parts
+        self._died: list[object] = []  # those of them that are gone, so that other objects may be where they were
         self.add(parts, None, False)
 
-    def add(self, parts: Iterable[object], value: list[Any] | None, is_known: bool) -> None:
+    def add(self, parts: Iterable[object], value: list[object] | None, is_known: bool) -> None:
         """Adds parts, with which it has those of a list. is_known: that list has the same objects before them."""
         at = len(self.parts)
         self.parts += parts
@@ -129,9 +111,9 @@ class Growth(Grown):
         self.is_flat = self.is_flat and all(part.backend is not None for part in new)
         self.total += len(self.parts) - at + sum(part.value.total for part in new if type(part.value) is Parts)
         for number, part in enumerate(self.parts[at:] if new else (), at):
-            for (numbers, found), look in ((self._tensors, tensors_in), (self._objects, objects_in)):
-                found += look(part)
-                numbers += repeat(number, len(found) - len(numbers))
+            for (numbers, members), look in ((self._tensors, tensors_in), (self._objects, objects_in)):
+                members += look(part)
+                numbers += repeat(number, len(members) - len(numbers))
         for part in new:
             if part.object is None:
                 self._is_watched = False
@@ -145,7 +127,7 @@ class Growth(Grown):
         """Watches its objects no longer."""
         self._watched, self._places = [], b""
 
-    def begins(self, value: list[Any], length: int) -> bool:
+    def begins(self, value: list[object], length: int) -> bool:
         """Whether a list has the same objects at so many first places; False also if that is not known."""
         is_short = self.is_plain and self.has_kept and length <= LONG  # which is compared closely
         if is_short or not self._is_watched or self._died or 8 * length > len(self._places):
@@ -192,7 +174,7 @@ class Parts:
         extra: object = None,
     ):
         self.kind, self.keys, self._items, self.length, self.extra = kind, keys, items, length, extra
-        self._opened: list[Any] | None = None
+        self._opened: list[object] | None = None
         self._is_flat: bool | None = None
         self.skipped = self.to_skip = 0
         if isinstance(items, Growth):
@@ -212,7 +194,7 @@ class Parts:
         """The parts."""
         return self._items.parts[: self.length] if isinstance(self._items, Growth) else self._items
 
-    def numbers(self) -> Any:
+    def numbers(self) -> object:
         """The parts of a list or tuple of numbers; None for others."""
         if not self.length or not issubclass(self.kind, list | tuple):
             return None
@@ -230,7 +212,7 @@ class Parts:
         return self._is_flat
 
     @property
-    def opened(self) -> Sequence[Any]:
+    def opened(self) -> Sequence[object]:
         """The parts, with those of tuples, but for atoms, in place of the tuples, which cannot change."""
         if type(self._items) is Growth:
             return self.items
@@ -319,10 +301,10 @@ class Kept:
             return None
         if not parts.length < len(value) or not growth.is_plain or not growth.begins(value, parts.length):
             return None
-        left = MOST_PARTS - len(value) + parts.length
-        if left < 0 or len(value) > MOST_GROWN:
+        spare = MOST_PARTS - len(value) + parts.length
+        if spare < 0 or len(value) > MOST_GROWN:
             return None
-        kept = _grown(value, growth, parts.length, 0, [left], False)
+        kept = _grown(value, growth, parts.length, 0, [spare], False)
         kept.identity, self.origin = id(value), _gone
         return kept
 
@@ -432,10 +414,15 @@ def hold(kept: object) -> int:
         growth.entries += 1
         new, growth.held = growth.parts[growth.held :], len(growth.parts)
         return sum(map(hold, new))
+    return _count(kept, 1, 1)
+
+
+def _count(kept: object, change: int, last: int) -> int:
+    """Changes in how many entries the tensors in a value are; the bytes of those that are in so many then."""
     size = 0
     for part in tensors_in(kept):
-        part.holders += 1
-        size += part.bytes if part.holders == 1 else 0
+        part.holders += change
+        size += part.bytes if part.holders == last else 0
     return size
 
 
@@ -445,11 +432,7 @@ def drop(kept: object) -> int:
     if growth is not None:
         growth.entries -= 1
         return sum(map(drop, growth.parts)) if not growth.entries else 0
-    size = 0
-    for part in tensors_in(kept):
-        part.holders -= 1
-        size += part.bytes if part.holders == 0 else 0
-    return size
+    return _count(kept, -1, 0)
 
 
 def _is_plain_part(part: Kept) -> bool:
@@ -559,13 +542,13 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def _kept(value: object, depth: int, left: list[int], copied: bool, before: object = None) -> Kept:
-    kept = _new(value, depth, left, copied, before)
+def _kept(value: object, depth: int, spare: list[int], copied: bool, before: object = None) -> Kept:
+    kept = _new(value, depth, spare, copied, before)
     kept.identity = id(value)
     return kept
 
 
-def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> Kept:
+def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) -> Kept:
     kind = type(value)
     if (backend := _by_type.get(kind)) is not None:
         return _kept_raw(value, value, backend, copied)
@@ -584,7 +567,7 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
     origin = reference(value)
     last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
     new = len(value) - (last.length if last is not None and last.growth is not None else 0) if kind is list else 0
-    is_long = new > left[0] or (kind is list and len(value) > MOST_GROWN)
+    is_long = kind is list and (new > spare[0] or len(value) > MOST_GROWN)
     if kind is list and last is not None and last.kind is list and not is_long and last.length <= len(value):
         growth = last.growth
         is_known = growth is not None and growth.begins(value, last.length)
@@ -595,22 +578,22 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
             is_known = is_sure = False
         continues = is_known and not is_sure and depth == 0 and before.continues(value)
         if is_sure or continues or _has_grown(last, value, MEDIUM if last.skipped else SMALL):
-            left[0] -= new
+            spare[0] -= new
             if growth is not None and not is_sure and not continues and depth == 0:
                 before.mark(True, value)
             if growth is None or len(growth.parts) > last.length:
                 growth, is_known = Growth(last.items), False
-            kept = _grown(value, growth, last.length, depth, left, copied, is_known)
+            kept = _grown(value, growth, last.length, depth, spare, copied, is_known)
             if continues:
                 before.pass_on(kept)
             return kept
-    is_long = is_long or (kind is list and len(value) > left[0])
+    is_long = is_long or (kind is list and len(value) > spare[0])
     parts = ((), value) if is_long else parts_of(value) if depth < DEEPEST else None
     if parts is None:
-        return Kept(Opaque(value, _inside(value, depth, left)), origin)
+        return Kept(Opaque(value, _inside(value, depth, spare)), origin)
     keys, items = parts
-    left[0] -= len(items)
-    if is_long or left[0] < 0:
+    spare[0] -= len(items)
+    if is_long or spare[0] < 0:
         return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
     old = () if last is None else last.items
     new_items = tuple(
@@ -620,46 +603,46 @@ def _new(value: Any, depth: int, left: list[int], copied: bool, before: Any) -> 
         if isinstance(was, Kept)
         and (was.backend is not None or (type(was.value) is Opaque and isinstance(was.origin, weakref.ref)))
         and is_same(item, was, MEDIUM)
-        else _kept(item, depth + 1, left, copied, was)
+        else _kept(item, depth + 1, spare, copied, was)
         for item, was in zip(items, chain(old, repeat(None)), strict=False)
     )
     return Kept(Parts(kind, keys, new_items, len(items), extra_of(value)), origin)
 
 
 def _grown(
-    value: list[Any], growth: Growth, length: int, depth: int, left: list[int], copied: bool, is_known: bool = True
+    value: list[object], growth: Growth, length: int, depth: int, spare: list[int], copied: bool, is_known: bool = True
 ) -> Kept:
     """The value of a list that had so many items before. is_known: these are where they were."""
-    new = (item if is_atom(item) else _kept(item, depth + 1, left, copied) for item in value[length:])
+    new = (item if is_atom(item) else _kept(item, depth + 1, spare, copied) for item in value[length:])
     growth.add(new, value, is_known)
     return Kept(Parts(list, None, growth, len(value)), lambda: value)
 
 
-def _inside(value: Any, depth: int, left: list[int]) -> Parts | None:
+def _inside(value: Any, depth: int, spare: list[int]) -> Parts | None:
     """What a function or method refers to, where it may be gone when the loop has ended."""
     if depth >= DEEPEST:
         return None
     if type(value) is MethodType:
-        return Parts(MethodType, None, (_kept(value.__self__, depth + 1, left, False),), 1, value.__func__)
+        return Parts(MethodType, None, (_kept(value.__self__, depth + 1, spare, False),), 1, value.__func__)
     if type(value) is partial:
         items = value.func, value.args, value.keywords
-        return Parts(partial, None, tuple(_kept(item, depth + 1, left, False) for item in items), 3)
+        return Parts(partial, None, tuple(_kept(item, depth + 1, spare, False) for item in items), 3)
     if type(value) in (BuiltinMethodType, MethodWrapperType) and not isinstance(
         value.__self__, NoneType | ModuleType | type
     ):
         if any(value.__self__ is shared for shared in SHARED):
             return None
-        return Parts(type(value), None, (_kept(value.__self__, depth + 1, left, False),), 1, value.__name__)
+        return Parts(type(value), None, (_kept(value.__self__, depth + 1, spare, False),), 1, value.__name__)
     if type(value) is not FunctionType or "<locals>" not in value.__qualname__:
         return None
     names, cells = value.__code__.co_freevars, value.__closure__ or ()
     contents = [cell_content(cell) for cell in cells]
-    parts = tuple(item if is_atom(item) else _kept(item, depth + 1, left, False) for item in contents)
+    parts = tuple(item if is_atom(item) else _kept(item, depth + 1, spare, False) for item in contents)
     about = value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__kwdefaults__
     return Parts(FunctionType, names, parts, len(parts), about)
 
 
-def cell_content(cell: Any) -> Any:
+def cell_content(cell: CellType) -> object:
     """What a closure holds in a cell."""
     try:
         return cell.cell_contents
@@ -667,7 +650,7 @@ def cell_content(cell: Any) -> Any:
         return None
 
 
-SHARED: tuple[Any, ...] = (random._inst, np.random.mtrand._rand)
+SHARED: tuple[object, ...] = (random._inst, np.random.mtrand._rand)
 """The generators that functions of Python and numpy draw from, which are methods of them."""
 
 
@@ -718,12 +701,12 @@ def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
     return len(items) == parts.length and keys == parts.keys and _begins_with(items, parts, limit, closely)
 
 
-def _has_grown(parts: Parts, value: list[Any], limit: int = SMALL) -> bool:
+def _has_grown(parts: Parts, value: list[object], limit: int = SMALL) -> bool:
     """Whether a list has got more items, and no other ones in place of those that it had."""
     return 0 < parts.length < len(value) and _begins_with(tuple(value[: parts.length]), parts, limit, False)
 
 
-def _opened(item: object) -> Iterator[Any]:
+def _opened(item: object) -> Iterator[object]:
     value = item.value if type(item) is Kept else None
     if not isinstance(value, Parts) or not issubclass(value.kind, tuple):
         yield item

@@ -63,7 +63,7 @@ CHECKED = 0.1
 """Seconds after which it is looked again how much memory is free on an accelerator."""
 
 
-Drop = Callable[[Any, int | None], int]
+Drop = Callable[[object, int | None], int]
 
 
 class Budget:
@@ -126,17 +126,18 @@ class Budgets:
     On the host, logs and runs share one limit: a log takes it in parts, for which the oldest runs go.
 
     last: by variable, where in the log its value is. most: bytes on the host, without those of the log. log_bytes: of
-    the log itself. steps, loops: how many iterations and loops were not counted yet; so for `_raws`, its raw tensors.
+    the log itself, with values that never go, and of loops and their iterations; its raw tensors that were not counted
+    yet are `_raws`.
     """
 
     def __init__(self, limit: int, log: Log, last: Mapping[str, int]):
         self.host, self._device, self.most = Budget(0), Budget(None, of_device=True), 0
         self._is_on_host = tensor_backend().is_on_host_raw
-        self._limit, self._log, self._last, self._next_check, self._tiny = limit, log, last, 0.0, 0
+        self._limit, self._log, self._last, self._next_check = limit, log, last, 0.0
         self._taken = 0  # of the limit, but for a small part that is free
         self._free = limit // FREE
         self._entries: dict[int, int] = {}  # by raw tensor, how many entries of the log have it
-        self.log_bytes = self.steps = self.loops = self._raws = 0
+        self.log_bytes = self._raws = 0
         self._parts: list[tuple[int, int]] = []  # of the log: how many statements ran, and the bytes until there
         self._every = min(max(limit // 2**16, 64), 2**14)
         self._next_count, self._most_hidden = self._every, limit // 64
@@ -146,12 +147,11 @@ class Budgets:
     @property
     def bytes(self) -> int:
         """All that is used."""
-        return self.host.bytes + self._device.bytes + self._tiny + self.log_bytes
+        return self.host.bytes + self._device.bytes + self.log_bytes
 
     def log_is_large(self) -> bool:
         """Whether the log leaves too little to tensors and arrays."""
-        most = self._limit - self._others - runs.pinned_bytes
-        return 2 * (self.log_bytes + self._tiny) > most
+        return 2 * self.log_bytes > self._limit - self._others - runs.pinned_bytes
 
     @property
     def _others(self) -> int:
@@ -160,15 +160,14 @@ class Budgets:
 
     def grow(self) -> bool:
         """Takes a part of the limit above what is used, if that is more than was taken; whether all values fit now."""
-        used = self.host.bytes + self._tiny + self.log_bytes
+        used = self.host.bytes + self.log_bytes
         if self._taken == 0 and used <= self._free:  # as of most short loops, which come by thousands
-            self.most = self.host.limit = self._free - self._tiny - self.log_bytes
+            self.most = self.host.limit = self._free - self.log_bytes
             return True
         if used > self._taken:
             wanted, others = min(used + self._limit // PARTS, self._limit), self._others
             self._taken = max(min(runs.make_room(wanted + others) - others, wanted), 0)
-        self.most = max(self._taken - self._tiny - self.log_bytes, 0)
-        self.host.limit = self.most
+        self.most = self.host.limit = max(self._taken - self.log_bytes, 0)
         return self.host.bytes <= self.most
 
     def is_due(self, hidden: int) -> bool:
@@ -177,8 +176,8 @@ class Budgets:
 
     def count(self) -> None:
         """Counts the memory of what was added to the log."""
-        self.log_bytes += self._log.new_bytes() + MOMENT * self.steps + LOOP * self.loops + TENSOR * self._raws
-        self.steps = self.loops = self._raws = 0
+        self.log_bytes += self._log.new_bytes() + TENSOR * self._raws
+        self._raws = 0
         self._parts.append((len(self._log.statements), self.log_bytes))
         self.grow()
         self._next_count = len(self._log.statements) + self._every
@@ -194,12 +193,9 @@ class Budgets:
         """
         for at, (use, value, version) in enumerate(self._log.rows(cut)):
             if type(value) not in PLAIN and at not in kept and use.statement != BEFORE:
-                tiny, on_device = is_tiny(value, version), is_on_device(value, version)
+                is_in_log, budget = is_tiny(value, version), self._of(value, version)
                 size = self.drop(value, version)
-                if tiny:
-                    self._tiny -= size
-                else:
-                    (self._device if on_device else self.host).bytes -= size
+                budget.bytes -= 0 if is_in_log else size
         gone = max((n_bytes for end, n_bytes in self._parts if end <= ran), default=0)
         self.log_bytes -= gone
         self._next_count -= ran
@@ -216,7 +212,7 @@ class Budgets:
             return
         self._raws += 1
         if size <= TINY:
-            self._tiny += size
+            self.log_bytes += size
         else:
             self._add_large(raw, size)
 
@@ -224,7 +220,7 @@ class Budgets:
         """Counts a tensor that no other entry of the log has, of this size."""
         kept.holders = 1
         if size <= TINY:
-            self._tiny += size
+            self.log_bytes += size
         else:
             self._add_large(kept.value, size)
 
@@ -234,9 +230,13 @@ class Budgets:
             self.add_raw(value, value.nbytes)
         elif size := hold(value):
             if size <= TINY and is_tiny(value, version):
-                self._tiny += size
+                self.log_bytes += size
             else:
                 self._add_large(_raw_of(value, None), size)
+
+    def _of(self, value: object, version: int | None) -> Budget:
+        """The budget that has a value."""
+        return self._device if is_on_device(value, version) else self.host
 
     def _add_large(self, raw: object, size: int) -> None:
         if raw is None or self._is_on_host(raw):
@@ -268,11 +268,11 @@ class Budgets:
 
     def separate(self, raw: object, kept: Kept) -> None:
         """An entry has a copy in place of a raw tensor."""
-        budget, size = self._device if is_on_device(raw, 0) else self.host, self.drop(raw, 0)
+        budget, size = self._of(raw, 0), self.drop(raw, 0)
         if size > TINY:
             budget.bytes -= size
         else:
-            self._tiny -= size
+            self.log_bytes -= size
         self.add(kept, None)
 
     def make_room(self, error: BaseException | None) -> None:
@@ -319,8 +319,6 @@ def is_on_device(value: object, version: int | None) -> bool:
 def _raw_of(value: object, version: int | None) -> Any:
     if version is not None:
         return value
-    if type(value) is Kept and value.backend is not None:
-        return value.raw
     return next((part.raw for part in tensors_in(value) if part.backend is not None), None)
 
 
@@ -362,9 +360,9 @@ class FrameVariables:
         self.log = Log()
         self.last: dict[str, int] = {}
         self.budgets = Budgets(options.trace_budget, self.log, self.last)
-        self._memories: dict[int, Any] = {}  # by place in the log, the memory of a tensor
+        self._memories: dict[int, object] = {}  # by place in the log, the memory of a tensor
         self._kept: set[str] = set()  # variables that have had objects that may change
-        self._objects: list[Any] | None = None
+        self._objects: list[Kept] | None = None
 
     def count(self) -> bool:
         """Counts the memory of the log; whether so much is used that the oldest iterations have to go."""
@@ -410,15 +408,18 @@ class FrameVariables:
 
     def let_go(self) -> None:
         """Keeps the objects that the variables have alive no longer."""
-        for value in (self.log.values[at] for at in self.last.values()):
-            if type(value) is Kept:
-                value.let_go()
+        for value in self._last_kept():
+            value.let_go()
+
+    def _last_kept(self) -> Iterator[Kept]:
+        """The last values of the variables that may change."""
+        values = (self.log.values[at] for at in self.last.values())
+        return (value for value in values if type(value) is Kept)
 
     def settle(self) -> None:
         """Compares what was assumed to have stayed as it was."""
-        for value in (self.log.values[at] for at in self.last.values()):
-            if type(value) is Kept:
-                value.settle()
+        for value in self._last_kept():
+            value.settle()
         if self.hidden is not None:
             self.hidden.settle()
 
@@ -473,7 +474,7 @@ class FrameVariables:
             with self._unobserved():
                 self._take(name, value, use, always and whole, header and not reads)
 
-    def _grow(self, name: str, use: Use, value: list[Any], old: Kept) -> bool:
+    def _grow(self, name: str, use: Use, value: list[object], old: Kept) -> bool:
         """Takes a list that has only got more items, if that is known at once."""
         with self._unobserved():
             kept = None if self.hides else old.grown(value)
@@ -654,15 +655,14 @@ class FrameVariables:
     def _small_inputs(self, loop: Iterations) -> Iterator[tuple[int, Kept, Kept]]:
         """The small tensors by reference in the variables before a loop, and in its items, up to a limit for all: where
         in the log each is, in what, and the tensor."""
-        log, header, places, left = self.log, self._text.header_of(loop.number), [*loop.places.values()], INPUTS
+        log, header, places, spare = self.log, self._text.header_of(loop.number), [*loop.places.values()], INPUTS
         for start in loop.starts[loop.first :][:MOST_ITEMS]:
             places += takewhile(lambda at: log.uses[at].statement == header, range(start, len(log)))
         for at in places:
-            value, version = log.values[at], log.versions[at]
-            kept = value if version is None else Kept.of_raw(value, version)
+            kept = log.entry(at).kept
             for part in tensors_in(kept):
-                if part.version is not None and part.bytes <= min(SMALL, left):
-                    left -= part.bytes
+                if part.version is not None and part.bytes <= min(SMALL, spare):
+                    spare -= part.bytes
                     yield at, kept, part
 
     def separate(self, statement: int) -> None:
@@ -689,13 +689,12 @@ class FrameVariables:
         parts: the tensors in a container that the line changes; None if it has not run before.
         """
         log = self.log
-        value, version = log.values[at], log.versions[at]
-        kept = value if version is None else Kept.of_raw(value, version)
+        kept = log.entry(at).kept
         if isinstance(kept, Kept) and kept.version is not None:
             kept.separate()
-            log.values[at], log.versions[at] = kept, None
+            raw, version, log.values[at], log.versions[at] = log.values[at], log.versions[at], kept, None
             if version is not None and log.uses[at].statement != BEFORE:
-                self.budgets.separate(value, kept)
+                self.budgets.separate(raw, kept)
             self._note(name, kept)
         growth = growth_of(kept)
         if growth is not None and growth.is_plain and parts is not None and not parts:
@@ -706,7 +705,7 @@ class FrameVariables:
                 if growth is not None:
                     growth.is_plain = False
 
-    def _memory(self, at: int) -> Any:
+    def _memory(self, at: int) -> object:
         """The memory of a tensor that is kept by reference, or was before it was copied; None for other values."""
         if len(self._memories) > MEMORIES:
             self._memories.clear()

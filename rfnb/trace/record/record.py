@@ -6,7 +6,7 @@ The dependencies and consumers of its values are found in that graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import CodeType
@@ -51,7 +51,7 @@ class Recorder(Listener):
         self.recorded = False  # whether its steps, or those of the loop around it, become a Run
         self.without_gradients = False  # whether the steps run inside a `stop_gradient_scope`, so that nothing has any
         self.within: Recorder | None = None  # for a side of a branch: the recorder of the body
-        self.choose: Callable[[Recorder, Tensor, Callable[[], Any], Callable[[], Any]], Any] | None = None
+        self.choose: Callable[[Recorder, Tensor, Callable[[], object], Callable[[], object]], object] | None = None
         self.check: Callable[[Sequence[Dim], str], None] | None = None  # of the dims of each result
         self.measured: MeasuredLoop | None = None  # what the current meter is told of the loop
         self._generator = generator
@@ -273,7 +273,7 @@ class Recorder(Listener):
             hint="make it, or the module that it belongs to, before the loop",
         )
 
-    def _plain(self, given: list[Tensor], inputs: list[int], leaf: Any) -> Any:
+    def _plain(self, operands: list[Tensor], inputs: list[int], leaf: Any) -> Any:
         """The operand on the traced frame; appends the tensor to `given` and its number in this body to `inputs`."""
         kind = type(leaf)
         if kind is Traced:
@@ -285,7 +285,7 @@ class Recorder(Listener):
             plain = leaf
         else:
             return leaf
-        given.append(plain)
+        operands.append(plain)
         return plain
 
     def _own(self, start: int, leaf: Any) -> Any:
@@ -369,15 +369,15 @@ class Recorder(Listener):
         return generator
 
     @contextmanager
-    def recording(self, take: Callable[[Tape], Any]) -> Iterator[None]:
+    def recording(self, take: Callable[[Tape], AbstractContextManager[object]]) -> Iterator[None]:
         """Records the ops and raw calls inside the block."""
         with listening(self), take(self.tape):
             yield
 
 
-def _apart(given: list[Tensor], node: Node, leaf: Any) -> Any:
+def _apart(operands: list[Tensor], node: Node, leaf: Any) -> Any:
     """A result that is an operand itself, as a value of its own if the user's line gives it a name."""
-    is_operand = any(leaf is operand for operand in given)
+    is_operand = any(leaf is operand for operand in operands)
     return leaf.like(leaf._raw) if is_operand and node.source is not None and node.source.names() else leaf
 
 
@@ -426,10 +426,10 @@ class LoopRecord:
     axis: Dim | None
     size: Size | None
     own_ops: int
-    initial: dict[str, Any]
-    before: dict[str, Any]
-    after: dict[str, Any]
-    final: dict[str, Any]
+    initial: dict[str, Tensor | Dim]
+    before: dict[str, Tensor | Dim]
+    after: dict[str, Tensor | Dim]
+    final: dict[str, Tensor | Dim]
     unstacked: list[tuple[Tensor, Tensor]]
     stacked: list[tuple[Tensor, Tensor]]
     lasts: list[tuple[Tensor, Tensor]]
@@ -536,7 +536,7 @@ class OpCall:
     """
 
     row: OpRow
-    args: tuple[Any, ...]
+    args: tuple[object, ...]
     kwargs: dict[str, Any]
     given: list[Tensor]
     result: Any

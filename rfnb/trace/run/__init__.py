@@ -4,6 +4,6 @@ run      `Run`, the recording of one execution of a loop; step: `RunStep`, and `
 runs     `rf.runs`, the runs of the session and their memory; options: `rf.options` and `rf.recording`.
 session  Whether a loop is recorded, where its run goes, and its progress: called by loops, set by checks and captures.
 find     `run.find` and `run.next`; when: the conditions of `rf.when`; entries: which entries of a value count.
-names    The names in `run[i].eval`; stacked: `run.stack`; failure: the error of a run; rerun: `run.rerun`.
+names    The names in `run[i].eval`; stacked: `run.stack`; failure: the error of a run.
 file     `run.save` and `rf.load_run`.
 """

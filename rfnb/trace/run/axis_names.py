@@ -30,7 +30,7 @@ class AxisNames:
 
     def __init__(self, dims: Axes | None = None):
         self.of: dict[str, Sequence[str | Dim]] = {}
-        self._dims: dict[tuple[Any, ...], Dim] = {}
+        self._dims: dict[tuple[str | int, ...], Dim] = {}
         self._forms: dict[tuple[str, tuple[int, ...]], Form] = {}  # by variable and shape
         self._given: dict[str, Dim] = {}
         self._lengths: dict[Dim, Size | None] = {}  # of the batch that the loop had
@@ -91,21 +91,21 @@ class AxisNames:
 
     def dim(self, name: str, size: int) -> Dim:
         """The dim of all axes with this name and size."""
-        given = self._given.get(name)
-        return given if given and given.dimension == size else self._made(name, kind_of_name(name), (name, size))
+        named = self._given.get(name)
+        return named if named and named.dimension == size else self._made(name, kind_of_name(name), (name, size), size)
 
-    def _made(self, name: str, kind: str | None, key: tuple[Any, ...]) -> Dim:
+    def _made(self, name: str, kind: str | None, key: tuple[str | int, ...], size: int) -> Dim:
         if key not in self._dims:
-            self._dims[key] = Dim(key[-1], name=name, kind=kind)
+            self._dims[key] = Dim(size, name=name, kind=kind)
         return self._dims[key]
 
     def _dims_of(
         self, variable: str, shape: tuple[int, ...], names: Sequence[str | Dim | None]
     ) -> tuple[list[Dim], Lengths]:
-        given = [self._given.get(name) if isinstance(name, str) else name for name in names]
-        fixed = {dim for dim, size in zip(given, shape, strict=True) if dim is not None and dim.dimension == size}
+        named = [self._given.get(name) if isinstance(name, str) else name for name in names]
+        fixed = {dim for dim, size in zip(named, shape, strict=True) if dim is not None and dim.dimension == size}
         dims, sizes = [], dict[Dim, Size]()
-        for axis, (size, name, dim) in enumerate(zip(shape, names, given, strict=True)):
+        for axis, (size, name, dim) in enumerate(zip(shape, names, named, strict=True)):
             if dim is not None and dim not in fixed:
                 lengths = self._lengths[dim]
                 if lengths is not None and lengths.max == size and fixed.issuperset(lengths.dims):
@@ -114,7 +114,7 @@ class AxisNames:
                     dim = None
             if dim is None:
                 word = name.name if isinstance(name, Dim) else name
-                dim = self.dim(word, size) if word else self._made(f"axis{axis}", None, (variable, axis, size))
+                dim = self.dim(word, size) if word else self._made(f"axis{axis}", None, (variable, axis, size), size)
             dims.append(dim)
         if len(set(dims)) < len(dims):
             return [Dim(size, name=f"axis{axis}") for axis, size in enumerate(shape)], EMPTY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from rfnb.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
-    from rfnb.core.dims.lengths import Size
+    from rfnb.core.dims.lengths import Lengths, Size
 
 
 Entries = Tensor | int | None
@@ -38,12 +39,15 @@ def same(before: Entries, now: Entries) -> np.ndarray:
 
 def frames(value: Entries) -> np.ndarray:
     """A mask of the entries that are not padding; it has size 1 along dims that it does not depend on."""
-    if not isinstance(value, Tensor):
-        return np.ones((), dtype=bool)
-    sizes = ((dim, value.lengths.size(dim)) for dim in value.dims)
-    padded = [(dim, size) for dim, size in sizes if size and size.ragged and set(size.dims) <= value.dims_set]
-    mask = lengths.frames_mask(value.dims, padded)
-    return np.ones([1] * len(value.dims), dtype=bool) if mask is None else mask
+    return frames_of(value.dims, value.lengths) if isinstance(value, Tensor) else np.ones((), dtype=bool)
+
+
+def frames_of(dims: Sequence[Dim], sizes: Lengths) -> np.ndarray:
+    """The same for the dims of a value and their sizes."""
+    pairs = ((dim, sizes.size(dim)) for dim in dims)
+    padded = [(dim, size) for dim, size in pairs if size and size.ragged and set(size.dims) <= {*dims}]
+    mask = lengths.frames_mask(dims, padded)
+    return np.ones([1] * len(dims), dtype=bool) if mask is None else mask
 
 
 def going_on(value: Entries, steps: Size, step: int | np.ndarray) -> np.ndarray:

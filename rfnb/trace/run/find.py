@@ -6,7 +6,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NO_LONGER = "whose values are no longer kept"
 
-Where = Callable[["RunStep"], Any] | str
+Where = Callable[["RunStep"], object] | str
 
 
 def search(run: Run, where: Where, steps: Iterable[int]) -> Iterator[int]:
@@ -58,7 +58,7 @@ def steps_begun(run: Run) -> int:
     return run.steps + (run.failed is not None and run.failed.step == run.steps)
 
 
-def of_step(test: Callable[[RunStep], object], at: RunStep) -> Any:
+def of_step(test: Callable[[RunStep], object], at: RunStep) -> object:
     """The result of a condition; False in a step that failed before it had the values that are named.
 
     Raises ExpressionNameError or LoopNameError for a name that the step before it does not have either.
@@ -115,7 +115,7 @@ def test_of(where: Where) -> Callable[[RunStep], object]:
     expression = Expression(where)
     expression.check_calls(Names({}, known_functions(), own_functions))
 
-    def test(at: RunStep) -> Any:
+    def test(at: RunStep) -> object:
         try:
             return evaluate(expression, at)
         except (LostValue, TypeOnly):
@@ -139,18 +139,18 @@ def takes_one(fn: Callable[..., object]) -> bool:
     return True
 
 
-def truth(found: object, where: Where, step: int, asked_by: str = "find") -> bool:
+def truth(result: object, where: Where, step: int, asked_by: str = "find") -> bool:
     """The result of a condition as a bool. Raises LoopError if it is something else."""
-    if isinstance(found, bool | np.bool_):
-        return bool(found)
-    if isinstance(found, Tensor) and not found.dims and found.dtype == "bool":
-        return bool(numbers(found))
-    raw: RawTensor = found if isinstance(found, tuple(BACKENDS)) else None
+    if isinstance(result, bool | np.bool_):
+        return bool(result)
+    if isinstance(result, Tensor) and not result.dims and result.dtype == "bool":
+        return bool(numbers(result))
+    raw: RawTensor = result if isinstance(result, tuple(BACKENDS)) else None
     if raw is not None and math.prod(raw.shape) == 1 and str(raw.dtype).endswith("bool"):
         return bool(raw)
     raise LoopError(
         f"{asked_by}: {getattr(where, '__name__', where)} is not a condition: its result at step {step} is not a bool",
-        got=f"{found.dtype} {found.describe_dims()}" if isinstance(found, Tensor) else type(found).__name__,
+        got=f"{result.dtype} {result.describe_dims()}" if isinstance(result, Tensor) else type(result).__name__,
         expected="True or False, or a Tensor {} bool",
-        hint="rf.reduce_any(…, axis=x.dims)" if isinstance(found, Tensor) and found.dtype == "bool" else None,
+        hint="rf.reduce_any(…, axis=x.dims)" if isinstance(result, Tensor) and result.dtype == "bool" else None,
     )

@@ -60,7 +60,7 @@ def reads_states_after(expression: str, at: RunStep) -> bool:
     return not {"after", *StepNames(at).states}.isdisjoint(read(expression).names())
 
 
-def compute(expression: Expression, names: Names) -> Any:
+def compute(expression: Expression, names: Names) -> object:
     """The value of an expression, computed beside the code that runs: not recorded, without gradients."""
     with untaped(), listening(None), selected().outside_modes():
         return expression.value(names)
@@ -136,13 +136,13 @@ beside: ContextVar[bool] = ContextVar("rfnb_beside", default=False)
 """Whether the expression is computed by another thread while a cell runs, whose data functions of the user may use."""
 
 
-class OwnFunctions(Mapping[str, Callable[..., Any]]):
+class OwnFunctions(Mapping[str, Callable[..., object]]):
     """The functions that the user defined in the notebook or script; they draw random numbers of their own."""
 
     def __init__(self) -> None:
-        self._functions: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
+        self._functions: WeakKeyDictionary[FunctionType, Callable[..., object]] = WeakKeyDictionary()
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> Callable[..., object]:
         function = vars(sys.modules["__main__"]).get(name)
         if type(function) is not FunctionType or function.__module__ != "__main__":
             raise KeyError(name)
@@ -163,14 +163,14 @@ own_functions = OwnFunctions()
 """The functions of the user. Not for expressions that a file holds."""
 
 
-class StepNames(Mapping[str, Any]):
+class StepNames(Mapping[str, object]):
     """Resolves names at a step: states after it, values of the body, `before`, `after`, `values`, `step`, dims."""
 
     def __init__(self, at: RunStep):
         self._at = at
         self._is_plain = not at.run.graph.values  # plain Python code, whose tensors have axes without names
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         at, root = self._at, name.partition(".")[0]
         if is_variable(at.run.replay, name):
             try:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rfnb.core.ground.raw import BACKENDS
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 
 SEED = 0
 NUMPY: Any = np.random  # not all of its functions are declared
@@ -37,7 +37,7 @@ class OwnNumbers:
 
         self._global_generators = global_generators
         self._all = fn is None or not uses_torch_only(fn)
-        self._own: dict[int, Any] = {}  # states of the generators of torch
+        self._own: dict[int, RawTensor] = {}  # states of the generators of torch
         self._python, self._numpy = random.Random(SEED).getstate(), np.random.MT19937(SEED)
         self._before: list[Any] = []  # what each open block restores
 
@@ -75,7 +75,7 @@ def with_own_numbers(fn: Function) -> Function | Callable[..., object]:
         return fn
     numbers = OwnNumbers(inner)
 
-    def beside(*args: object) -> Any:
+    def beside(*args: object) -> object:
         with numbers:
             return fn(*args)
 

@@ -1,4 +1,7 @@
-"""Session-wide decisions about a running loop: recording, its seed, where its run goes, progress."""
+"""Session-wide decisions about a running loop: recording, its seed, where its run goes, progress.
+
+Also `run_again`, which repeats a call to get the run of the same loop.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from glob import escape
 from pathlib import Path
 
 from rfnb.core.ground.hook import Hook
+from rfnb.core.ground.raw import selected
 from rfnb.core.ground.scope import current_meter, within
+from rfnb.errors import LoopError
 from rfnb.trace.record.record import LoopRecord
 from rfnb.trace.run.job import JOB, file_name, in_job
 from rfnb.trace.run.options import in_notebook, options, recording_mode
@@ -119,6 +124,41 @@ def seed_of(loop: str) -> int | None:
     """The seed set by `seeding` for a loop of this name, or None if the loop chooses its own seed."""
     forced = _seed.get()
     return forced[1] if forced is not None and forced[0] == loop else None
+
+
+def run_again(run: Run, again: Callable[[], object]) -> Run:
+    """Calls `again()` with the seed of `run`, and returns the new run of the loop with the same name.
+
+    Raises LoopError if the call ran no such loop, or several.
+    """
+    runs: list[Run] = []
+    backend, seed = selected(), run.replay.seed
+    state = backend.get_random_state()
+    backend.set_random_seed(seed)
+    try:
+        with seeding(run.name, seed), redirecting_runs(runs.append):
+            again()
+    except BaseException:
+        for new_run in runs:
+            store(new_run)
+        raise
+    finally:
+        backend.set_random_state(state)
+    return store(_the_same(run, runs))
+
+
+def _the_same(run: Run, new_runs: list[Run]) -> Run:
+    named = [candidate for candidate in new_runs if candidate.name == run.name]
+    matches = [candidate for candidate in named if candidate.loop == run.loop] or named
+    if len(matches) == 1:
+        return matches[0]
+    names = ", ".join(dict.fromkeys(candidate.name for candidate in new_runs))
+    raise LoopError(
+        f"{run.name}: the call ran {len(matches) or 'no'} loop{'s' * (len(matches) > 1)} of this name",
+        got=names or "no loop at all",
+        expected="one",
+        hint='a name for each loop: rf.Loop(…, name="…")' if matches else None,
+    )
 
 
 def draw(record: Callable[[], LoopRecord]) -> None:

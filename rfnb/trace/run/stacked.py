@@ -54,29 +54,29 @@ def by_hypothesis(x: Tensor, axis: Dim, search: Sequence[Lineage]) -> Tensor:
     )
 
 
-def stacked(run: Run, what: str, resolve: bool = True) -> Tensor:
+def stacked(run: Run, text: str, resolve: bool = True) -> Tensor:
     """Stacks a variable of the body, or an expression, over all steps. → {axis, …}
 
     Values of a search are taken along its final hypotheses, if `resolve`.
     """
     names = {run.replay.name_of(value) for value in run.graph.values}
-    if what in names or str(what).isidentifier():
-        return run.replay.stack(what, resolve)
-    expression = Expression(what)
-    values = [_tensor(evaluate(expression, run[step]), what) for step in range(min(run.steps, run.size.max))]
+    if text in names or str(text).isidentifier():
+        return run.replay.stack(text, resolve)
+    expression = Expression(text)
+    values = [_tensor(evaluate(expression, run[step]), text) for step in range(min(run.steps, run.size.max))]
     if not values:
         raise LoopError(
-            f"{run.name}: `{what}` cannot be computed without a step", got="0 steps", expected="a variable of the body"
+            f"{run.name}: `{text}` cannot be computed without a step", got="0 steps", expected="a variable of the body"
         )
     first = values[0]
     for step, value in enumerate(values):
         if value.dims_set != first.dims_set or run.axis in value.dims:
             raise LoopError(
-                f"{run.name}: `{what}` cannot be stacked", got=f"{value.describe_dims()} at step {step}",
+                f"{run.name}: `{text}` cannot be stacked", got=f"{value.describe_dims()} at step {step}",
                 expected=f"{first.describe_dims()} at all steps, without {run.axis.name}",
             )  # fmt: skip
     result = over_steps(values, run.axis, run.size)
-    return (by_hypothesis(result, run.axis, run.replay.lineages) if resolve else result).with_name(what)
+    return (by_hypothesis(result, run.axis, run.replay.lineages) if resolve else result).with_name(text)
 
 
 def stacked_variable(replay: Any, name: str) -> Tensor:
@@ -112,9 +112,9 @@ def over_steps(values: Sequence[Tensor], axis: Dim, size: Size) -> Tensor:
     return tensor_of(backend_of_raw(raws[0]).stack_raw(raws), signature, first.lengths.bind({axis: size}))
 
 
-def _tensor(value: object, what: str) -> Tensor:
+def _tensor(value: object, text: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, bool | int | float):
         return convert_to_tensor(value)
-    raise LoopError(f"`{what}` is neither a Tensor nor a number", got=type(value).__name__)
+    raise LoopError(f"`{text}` is neither a Tensor nor a number", got=type(value).__name__)

@@ -270,7 +270,7 @@ class RunStep(Shown):
                 raise LoopNameError(words, expected=", ".join(self._assigned())) from None
             except NoValue as error:  # such as of a file that does not have it
                 raise LoopNameError(f"{self.run.name}: {error.what}") from None
-        values: list[Any] = [value.tensor for value in self.values() if value.name == name]
+        values: list[Tensor | str] = [value.tensor for value in self.values() if value.name == name]
         values = values or [value.text for value in self.texts() if value.name == name]
         if not values:
             names = self._assigned()
@@ -314,10 +314,10 @@ class RunStep(Shown):
             values = [self[name]]
         return self._with_numbers(values + [self.after[state] for state in states], name)
 
-    def _with_numbers(self, found: list[Any], name: str | None) -> list[object]:
-        if any(isinstance(value, str) for value in found):
+    def _with_numbers(self, values: list[object], name: str | None) -> list[object]:
+        if any(isinstance(value, str) for value in values):
             raise LoopNameError(f"{self.run.name}: {name!r} has no numbers in step {self.step}")
-        return found
+        return values
 
     def ops(self) -> list[OpStep]:
         """The ops that the step ran, in order, also inside modules."""

@@ -6,7 +6,7 @@ Such a value is None, a bool, int, float, str or number of numpy; a list, tuple 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -24,21 +24,21 @@ from rfnb.trace.run.names import LostValue, NoValue, TypeOnly
 if TYPE_CHECKING:
     from rfnb.core.dims.lengths import Size
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.stacked import Lineage
+    from rfnb.trace.run.step import StepLines, StepText, StepValue
 
 
-class PlainSteps:
-    """The part of `Replayable` that is the same for all plain Python code: no ops, no computing again.
+class KeptSteps:
+    """The part of `Replayable` that is the same where no step is computed again: of files, and of plain Python.
 
-    searched: what the steps found, if they are those of `rf.search.decode`; sequences: those of the search.
+    searched: what the steps found, if they are those of a search; sequences: those of the search.
     """
 
     seed, every = 0, 1
     is_isolated = True
     sequences: tuple[Dim | None, Size | None] = (None, None)
-    lineages: tuple[()] = ()
+    lineages: Sequence[Lineage] = ()
     searched: Any = None
-    shown: Callable[..., Any]
-    variable: Callable[..., Any]
 
     @property
     def is_search(self) -> bool:
@@ -53,9 +53,13 @@ class PlainSteps:
         """No ops were recorded."""
         return []
 
-    def ends(self) -> list[str] | None:
-        """Nothing is known but that the code ended."""
+    def lines(self, step: int) -> StepLines | None:
+        """Not known."""
         return None
+
+    def texts(self, step: int) -> list[StepText]:
+        """There are none."""
+        return []
 
     def found(self, run: Run) -> Any:
         """What a search found."""
@@ -69,15 +73,26 @@ class PlainSteps:
         """The name of the variable."""
         return value.name
 
+
+class PlainSteps(KeptSteps):
+    """The same for all plain Python code: no ops."""
+
+    shown: Callable[..., object]
+    variable: Callable[..., Any]
+
+    def ends(self) -> list[str] | None:
+        """Nothing is known but that the code ended."""
+        return None
+
     def rerun(self, run: Run, fn: object) -> NoReturn:
         """Raises LoopError."""
-        what = f"rerun: {run.name} is plain Python code, of which only the steps were recorded, not its call"
-        raise LoopError(what, hint="run.fork(0), or the code once more")
+        message = f"rerun: {run.name} is plain Python code, of which only the steps were recorded, not its call"
+        raise LoopError(message, hint="run.fork(0), or the code once more")
 
     def gradients(self, run: Run, loss: object) -> NoReturn:
         """Raises LoopError."""
-        what = f"gradients: {run.name} is plain Python code, whose steps cannot be computed again"
-        raise LoopError(what, hint="rf.Loop")
+        message = f"gradients: {run.name} is plain Python code, whose steps cannot be computed again"
+        raise LoopError(message, hint="rf.Loop")
 
     def explain(self) -> NoReturn:
         """Raises LoopError."""
@@ -172,7 +187,7 @@ class Grown:
         self._looked = self._numbers = 0
         self._array: Any = ()
 
-    def numbers(self, length: int) -> Any:
+    def numbers(self, length: int) -> np.ndarray | list[object] | None:
         """So many first parts, as an array where all have one type; None if some are no numbers."""
         if self._looked < len(self.parts):
             kinds = [*map(type, self.parts)]
@@ -195,7 +210,7 @@ class GrownRows(NamedTuple):
     kind: str
     line: int
     growing: Growing
-    rows: Callable[[int], list[Any]]
+    rows: Callable[[int], list[StepValue | StepText]]
 
 
 def as_code(name: str, value: object) -> Any:

@@ -15,7 +15,7 @@ from rfnb.core.ground.default import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import encodable, printable_name
-from rfnb.trace.run.entries import frames, going_on, numbers, of_sequence, same
+from rfnb.trace.run.entries import Entries, frames, going_on, numbers, of_sequence, same
 from rfnb.trace.run.find import is_kept, sequence_number
 from rfnb.trace.run.names import AtLine, LostValue, NoValue, is_variable, variable_at
 
@@ -67,7 +67,7 @@ def not_finite(name: str | None = None, *, batch: int | str | None = None) -> Co
     entries = bad_entries if name is None else lambda numbers: ~np.isfinite(numbers)
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return _in_any(at, name, sequence, entries, lambda left: not left.finite)
+        return _in_any(at, name, sequence, entries, lambda lost: not lost.finite)
 
     return Condition(f"{name or 'a value'} is not finite", holds, batch, name or "*")
 
@@ -91,7 +91,7 @@ def over(limit: float, name: str | None = None, *, batch: int | str | None = Non
         raise DtypeError("when.over: `limit` is not a number", got=repr(limit), expected="a number", hint=hint)
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return _in_any(at, name, sequence, lambda numbers: np.abs(numbers) > limit, lambda left: left.largest > limit)
+        return _in_any(at, name, sequence, lambda numbers: np.abs(numbers) > limit, lambda lost: lost.largest > limit)
 
     return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch, name or "*")
 
@@ -196,14 +196,14 @@ def falls_out(reference: object, *, batch: int | str | None = None) -> Condition
 
 def _in_search(name: str, steps: Callable[[Run, int], set[int]]) -> Holds:
     """Whether a step is among the `steps` of a sequence of a search, which are found once for each run."""
-    known: WeakKeyDictionary[Run, dict[int, set[int]]] = WeakKeyDictionary()
+    steps_by_run: WeakKeyDictionary[Run, dict[int, set[int]]] = WeakKeyDictionary()
 
     def holds(at: RunStep, sequence: int | None) -> bool:
         search = at.run.found
         if search is None:
             raise LoopError(f"when.{name}: the loop {at.run.name!r} is not a search", hint="loop.choice(…)")
         sequences = range(len(search)) if sequence is None or len(search) == 1 else [sequence]
-        of_run = known.setdefault(at.run, {})
+        of_run = steps_by_run.setdefault(at.run, {})
         for number in sequences:
             if number not in of_run:
                 of_run[number] = steps(at.run, number)
@@ -256,12 +256,12 @@ def _in_any(
     return False
 
 
-def _any(at: RunStep, value: Any, found: np.ndarray, sequence: int | None) -> bool:
+def _any(at: RunStep, value: Entries, marks: np.ndarray, sequence: int | None) -> bool:
     """Whether `found` is true for an entry that counts: no padding, and no sequence that has ended."""
-    if not found.any():
+    if not marks.any():
         return False
     steps = at.run.size if at.step < at.run.steps else at.run.begun  # in a step that failed
     counts = frames(value) & going_on(value, steps, at.step)
     if sequence is not None:
         counts = counts & of_sequence(value, at.run.sequence_dim, sequence)
-    return bool((found & counts).any())
+    return bool((marks & counts).any())

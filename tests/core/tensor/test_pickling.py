@@ -87,7 +87,7 @@ pickle.dump((x * 2.0, rf.Dim(7, name="new")), open({str(tmp_path / "back")!r}, "
 
 def test_what_is_known_of_padding_does_not_travel(x):
     """It is known up to a change in place, and these are counted anew where a tensor arrives."""
-    known = TorchBackend.empty_padding(x.like(x.raw_tensor))
+    known = TorchBackend.note_empty_padding(x.like(TorchBackend.fill_padding(x, 0)))
     assert known._emptied is not None
     assert travelled(known)._emptied is None
 

@@ -55,6 +55,14 @@ def test_true_lengths_and_labels():
     assert short["cols"] == ["b"]
 
 
+def test_scale_and_picture_are_brighter_on_dark_pages_alike():
+    html = show_attention(np.eye(3)).html
+    images = [base64.b64decode(data).decode() for data in re.findall(r'src="data:image/svg\+xml;base64,([^"]*)', html)]
+    rule = "@media (prefers-color-scheme:dark){image{filter:invert(1) hue-rotate(180deg)}}"
+    assert len(images) == 2 and all(image.count(rule) == image.count("<image") == 1 for image in images)
+    assert 'alt=" to "' in html and "image/png" not in html
+
+
 def test_any_order_of_the_axes_gives_the_same():
     first = attention_view.describe(weights(), rows=dec, cols=enc, batch=0)
     assert (
@@ -416,7 +424,7 @@ def test_scripts_read_weights_from_the_pictures():
     for (picture, layer, head), told in zip(found, scripts["heads"], strict=True):
         assert (told["layer"], told["head"]) == (int(layer), int(head))
         assert np.allclose(shares(picture) * told["scale"], raw[int(layer), int(head)], atol=0.003)
-    (inside,) = re.findall(r'src="data:image/svg.xml;base64,([^"]*)"', view.html)
+    _scale, inside = re.findall(r'src="data:image/svg.xml;base64,([^"]*)"', view.html)
     svg = base64.b64decode(inside).decode()
     assert 'data-rfnb-head="0,0"' in svg
     assert "data-rfnb-large" in svg

@@ -44,6 +44,21 @@ def test_the_picture_has_each_node_and_marks_the_best():
     assert svg.count("<text") == sum(len(column["nodes"]) for column in drawn(data)) + tree.steps
 
 
+def test_a_constraint_has_no_column_of_zeros():
+    before, label = (rf.Dim(3, name=name, vocab=["</s>", "a", "b"]) for name in ("before", "label"))
+    table = rf.convert_to_tensor([[0.0, 2.0, 1.0], [0.0, 0.0, 2.0], [3.0, 0.0, 0.0]], dims=[before, label])
+    loop, beam = rf.Loop(max_seq_len=9), rf.Dim(2, name="beam")
+    loop.state.prev = rf.zeros([beam], dtype="int64", sparse_dim=label)
+    with loop:
+        logits = rf.gather(table, indices=loop.state.prev, axis=before)
+        scores = {"model": rf.log_softmax(logits, axis=label), "no repeat": rf.search.no_repeat(1)}
+        chosen = loop.choice(scores, beam=beam, input_type="log_prob")
+        loop.state.prev = chosen.labels
+        loop.end(chosen.labels == 0, include_eos=False)
+    view = rf.show(loop.found)
+    assert list(view.table().columns) == ["rank", "score", "text", "model", "end"] and "no repeat" not in view.html
+
+
 def test_a_reference_is_framed_until_it_falls_out():
     net = Net(5, 1, 2)
     wide = found_of(net, beam=30, labels=list("a.cde"))

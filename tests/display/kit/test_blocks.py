@@ -23,13 +23,14 @@ from rfnb.display.kit.blocks import (
     chip,
     html_of,
     lines_of,
+    markup,
+    plain,
     quiet,
     to_data,
     to_repr,
     to_text,
     web,
 )
-from rfnb.display.kit.words import markup, plain
 from rfnb.display.markup.elements import Table
 
 

@@ -131,3 +131,13 @@ def test_a_link_stays_a_link(tmp_path):
     assert link.is_symlink() and target.read_text(encoding="utf-8").startswith("<!doctype")
     tensor().save(link)
     assert link.is_symlink() and "kiwi" in target.read_text(encoding="utf-8")
+
+
+def test_what_was_captured_is_drawn_and_saved_as_its_attention(tmp_path):
+    sides = [Dim(3, name="queries"), Dim(4, name="keys")]
+    with rf.capture() as seen:
+        weights = rf.softmax(rf.random_uniform(sides), axis=sides[1])
+        rf.matmul(weights, rf.ones([sides[1]]), reduce=sides[1])
+    view = rf.show(seen)
+    assert view.svg is None and view.figure().axes
+    assert "<svg" in view.save(tmp_path / "seen.svg").read_text()

@@ -39,6 +39,20 @@ def test_names_of_a_long_chain_are_compared_once(monkeypatch):
     assert 0 < len(compared) == len(set(compared))
 
 
+def test_functions_of_a_config_are_equal_if_their_code_is(tmp_path):
+    path, nets = tmp_path / "net.config", []
+    for body in ("x + 1", "x + 1", "x + 2"):
+        path.write_text(f"""
+def function(source, **kwargs):
+    x = source(0)
+    return {body}
+network = {{"output": {{"class": "eval", "from": "data", "eval": function}}}}
+""")
+        nets.append(rf.read_config(path).network())
+    assert not rf.diff(nets[0], nets[1])
+    assert rf.diff(nets[0], nets[2]).changed == ["output"]
+
+
 def test_what_follows_is_told_for_networks():
     other = {**LAYERS, "conv": {**LAYERS["conv"], "filter_size": (5,)}, "ff": {**LAYERS["ff"], "n_out": 7}}
     other["more"] = {"class": "copy", "from": "ff", "is_output_layer": True}

@@ -142,7 +142,7 @@ APART = {"forward", "hidden", "rand_int", "random", "random_state_init", "istft"
 APART |= {"hdf_dump", "rec:unit"}
 """Classes with a test of their own below, and other names of linear."""
 
-ALIGNED = set(re.findall(r'"class": "(\w+)"', Path(__file__).with_name("test_lattice.py").read_text()))
+ALIGNED = set(re.findall(r'"class": "(\w+)"', Path(__file__).with_name("test_loss_alignments.py").read_text()))
 """Classes of which the tests of alignments have a layer."""
 
 

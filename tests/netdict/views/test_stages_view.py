@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
+from urllib.parse import unquote
+
 import rfnb as rf
 
 EXTERN = {"data": {"dim": 3}, "classes": {"dim": 4, "sparse": True}}
@@ -28,3 +32,16 @@ def hostile_views(word):
 def test_each_stage_has_its_changes():
     text = rf.show(stages(str)).text
     assert "more" in text and "hidden" in text
+
+
+def colours(picture):
+    """The colours of dims in a picture, by their words."""
+    head, data = picture.split(",", 1)
+    svg = b64decode(data).decode() if "base64" in head else unquote(data)
+    pills = re.findall(r'<rect[^>]*width="2.5"[^>]*fill="(#\w+)"[^>]*></rect><text[^>]*>([^<]+)', svg)
+    return {word: colour for colour, word in pills}
+
+
+def test_a_dim_has_one_colour_in_all_pictures():
+    first, second = map(colours, re.findall(r'src="(data:[^"]+)"', rf.show(stages(str)).html))
+    assert first and first.items() <= second.items()

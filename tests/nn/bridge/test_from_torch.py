@@ -276,6 +276,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")  # of torch 2.14
 @pytest.mark.parametrize(
     "make",
     [

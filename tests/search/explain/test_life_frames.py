@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from tests.examples import examples
-from tests.search.test_ctc import frames_of
+from tests.search.test_frames_ctc import frames_of
 
 
 def search(lengths, beam, seed=0, labels=3):

@@ -16,8 +16,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.recorder import Recording
-from rfnb.trace.plain.syntax import LOOPS, SIMPLE, LoopText
+from rfnb.trace.plain.recorder import Client, Recording
+from rfnb.trace.plain.syntax import LOOPS, SIMPLE
 
 PROGRAMS = {
     "for": """
@@ -456,27 +456,18 @@ class Truth:
                 del self._open[frame]
 
 
-class AllLoops:
+class AllLoops(Client):
     """A client that wants all loops of a file."""
-
-    dims: Any = None
 
     def __init__(self, file: str):
         self._file = file
         self.loops: list[Iterations] = []
-        self.done = self.loops.append
 
     def chooses(self, code: CodeType) -> bool:
         return code.co_filename == self._file
 
-    def wants(self, loop: LoopText, number: int) -> bool:
-        return True
-
-    def name(self, number: int) -> str | None:
-        return None
-
-    def left(self) -> None:
-        pass
+    def done(self, loop: Iterations) -> None:
+        self.loops.append(loop)
 
 
 def outcome(names: dict[str, Any]) -> Any:

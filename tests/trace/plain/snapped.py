@@ -22,6 +22,7 @@ import torch
 
 from rfnb.trace.plain.iterations import Iterations
 from rfnb.trace.plain.log import Entry, Summary
+from rfnb.trace.plain.recorder import Client
 from rfnb.trace.plain.values import Kept, Opaque, Parts
 
 ANY = object()
@@ -146,27 +147,18 @@ def _with_copies(text: str) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
-class All:
+class All(Client):
     """A client that wants all loops of files."""
-
-    dims: Any = None
 
     def __init__(self, *files: str):
         self._files = files
         self.loops: list[Iterations] = []
-        self.done = self.loops.append
 
     def chooses(self, code: CodeType) -> bool:
         return code.co_filename in self._files
 
-    def wants(self, *_: Any) -> bool:
-        return True
-
-    def name(self, *_: Any) -> None:
-        return None
-
-    def left(self) -> None:
-        pass
+    def done(self, loop: Iterations) -> None:
+        self.loops.append(loop)
 
 
 def key_of(code: CodeType) -> tuple[str, int]:

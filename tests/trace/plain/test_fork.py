@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 import rfnb as rf
 from rfnb.errors import LoopError, LoopWarning, RfError
-from rfnb.trace.plain import fork, hidden, same_steps, values
+from rfnb.trace.plain import fork, hidden, iterations, values
 from rfnb.trace.plain.remembered import locked_variables
 from rfnb.trace.plain.values import Opaque
 from rfnb.trace.plain.variables import FrameVariables
@@ -352,7 +352,7 @@ def test_a_deleted_fork_keeps_nothing_alive():
     decode(torch.eye(3), 3)
     fork = rf.runs["decoder"].fork(1, h=2.0)
     raw = weakref.ref(fork[2].h.raw_tensor)
-    function = weakref.ref(fork.replay.iterations.codes()[-1])
+    function = weakref.ref(fork.replay.iterations.codes[-1])
     rf.runs.clear()
     del fork
     gc.collect()
@@ -674,7 +674,8 @@ def with_a_default_that_grows():
 
 @pytest.mark.parametrize("loop", [with_a_global, with_an_attribute_of_a_class, with_a_default_that_grows])
 @pytest.mark.parametrize("more", [{}, {"y": 3}, {"seed": 1}])
-def test_a_fork_is_refused_where_its_steps_do_not_come_back(loop, more):
+def test_a_fork_is_refused_where_its_steps_do_not_come_back(loop, more, monkeypatch):
+    monkeypatch.setattr(fork, "SECONDS", 1000.0)  # however slow the machine is
     [run] = record(loop)
     with pytest.raises(LoopError, match=r"step \d does not come back as it was: (`y` differs|other lines run) at line"):
         run.fork(1, **more)
@@ -775,8 +776,8 @@ def test_a_fork_compares_and_counts_the_parts_of_a_list_that_grows_once(monkeypa
         return outs
 
     [run] = record(loop)
-    compared, compare = [], same_steps.is_equal
-    monkeypatch.setattr(same_steps, "is_equal", lambda *values: compared.append(values) or compare(*values))
+    compared, compare = [], iterations.is_equal
+    monkeypatch.setattr(iterations, "is_equal", lambda *values: compared.append(values) or compare(*values))
     fork = run.fork(10)
     assert 70 < len(compared) < 600
     assert fork.bytes <= 2 * 80 * 100  # those of the run, and its own

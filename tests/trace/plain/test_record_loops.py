@@ -12,8 +12,8 @@ import torch
 
 import rfnb as rf
 from rfnb.errors import LoopError
+from rfnb.trace.plain.iterations import difference
 from rfnb.trace.plain.recorder import FrameRecorder, recording_here
-from rfnb.trace.plain.same_steps import difference
 from tests.trace.plain import loops_by_hand, loops_of_others
 from tests.trace.plain.snapped import All, check, is_equal, normal, snapped, swapped
 from tests.trace.plain.test_fork import assert_same_steps

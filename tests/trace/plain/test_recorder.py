@@ -10,8 +10,7 @@ import torch
 
 import rfnb as rf
 from rfnb.trace.plain.iterations import Iterations
-from rfnb.trace.plain.recorder import FrameRecorder, Recording
-from rfnb.trace.plain.syntax import LoopText
+from rfnb.trace.plain.recorder import Client, FrameRecorder, Recording
 from tests.examples import FACTOR
 from tests.trace.plain.programs import LOST, Snapshots, equal, of_entry, programs
 
@@ -51,24 +50,18 @@ def outcome(function: Any, *args: Any) -> Any:
         return type(error).__name__
 
 
-class All:
+class All(Client):
     """A client that wants all loops of a function."""
 
-    dims: Any = None
-
     def __init__(self, code: CodeType):
-        self.chooses = code.__eq__
+        self._code = code
         self.loops: list[Iterations] = []
-        self.done = self.loops.append
 
-    def wants(self, loop: LoopText, number: int) -> bool:
-        return True
+    def chooses(self, code: CodeType) -> bool:
+        return code == self._code
 
-    def name(self, number: int) -> str | None:
-        return None
-
-    def left(self) -> None:
-        pass
+    def done(self, loop: Iterations) -> None:
+        self.loops.append(loop)
 
 
 def record_of(function: Any, w: torch.Tensor) -> tuple[Any, list[Iterations]]:

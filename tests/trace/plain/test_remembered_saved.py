@@ -221,6 +221,7 @@ VARIABLES = ("runs", 0, "variables")
 DAMAGE = {
     "tensor of no series": put(*VARIABLES, "values", "outputs", 0, 1, value={"tensor": [99, 0, "Tensor"]}),
     "tensor of no place": put(*VARIABLES, "values", "outputs", 0, 1, value={"tensor": [0, 99, "Tensor"]}),
+    "tensor of a place below 0": put(*VARIABLES, "values", "outputs", 0, 1, value={"tensor": [0, -1, "Tensor"]}),
     "more parts than there are": put(*VARIABLES, "values", "outputs", 2, 1, value={"first": [0, 99]}),
     "a length at no step": put(*VARIABLES, "grown", 0, "lengths", 0, value=[99, 1]),
     "a list without rows": put(*VARIABLES, "grown", 0, "rows", value=None),

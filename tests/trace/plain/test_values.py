@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -32,6 +34,21 @@ def assert_right_or_marked(run, name, expected):
             assert seen == value, (step, seen, value)
             count += 1
     return count
+
+
+@dataclass
+class Node:
+    """An object with parts."""
+
+    inside: list[object]
+
+
+def test_objects_behind_too_many_parts_do_not_end_the_recording(monkeypatch):
+    monkeypatch.setattr(values, "MOST_PARTS", 5)
+    nodes = (Node([[t] for t in range(9)]), Node([]))
+    for t in rf.steps(range(2), name="nodes"):
+        grow(nodes[1].inside, t)
+    assert [rf.runs["nodes"][step].eval("t") for step in range(2)] == [0, 1]
 
 
 def test_none_is_not_an_object_that_no_longer_exists():

@@ -16,8 +16,7 @@ from safetensors.torch import save_file
 import rfnb as rf
 from rfnb.errors import RunFileError
 from rfnb.trace.probe import shot as shot_file
-from rfnb.trace.probe.probe import ShotFolder
-from rfnb.trace.probe.shot import FILE, KEY
+from rfnb.trace.probe.shot import FILE, KEY, ShotFolder
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from safetensors.torch import save_file
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.display.loop import headline
 from rfnb.errors import RunFileError
-from rfnb.trace.run.file import save as save_module, series
+from rfnb.trace.run.file import series
 from rfnb.trace.run.file.save import FORMAT
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
@@ -193,7 +192,7 @@ def test_what_comes_back_is_what_was_recorded(make, tmp_path):
     assert [node.line for node in again.graph.all_nodes()] == [node.line for node in run.graph.all_nodes()]
     if make is not fails:  # whose message is made harmless
         explanation = rf.show(run).data["explanation"]
-        left_out = f"  {headline(explanation)}" if explanation else None  # a file does not contain it
+        left_out = f"  {explanation['headline']}" if explanation else None  # a file does not contain it
         lines = [line for line in rf.show(run).text.splitlines() if line != left_out]
         assert rf.show(again).text.splitlines()[1:] == lines[1:]
         assert again.save(tmp_path / "y.rfrun").read_bytes() == (tmp_path / "x.rfrun").read_bytes()
@@ -326,11 +325,11 @@ def test_a_save_that_fails_harms_no_file(tmp_path, monkeypatch):
     path = running_sum().save(tmp_path / "x.rfrun")
     before = path.read_bytes()
 
-    def killed(self, path, metadata):
+    def killed(tensors, path, metadata):
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(save_module.RawWriter, "write", killed)
+    monkeypatch.setattr("safetensors.torch.save_file", killed)
     with pytest.raises(KeyboardInterrupt):
         running_sum().save(path)
     assert path.read_bytes() == before

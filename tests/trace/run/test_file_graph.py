@@ -10,7 +10,7 @@ import torch
 
 import rfnb as rf
 from rfnb.trace.run.file.dims import DimReader
-from rfnb.trace.run.file.graph import read_graph
+from rfnb.trace.run.file.load import read_graph
 
 BEFORE_KINDS = Path(__file__).parents[1] / "saved" / "graph_every_kind.rfrun"
 """Saved by rfnb 0.1.0 before nodes had kinds: a run of `every_kind`."""

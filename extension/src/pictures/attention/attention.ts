@@ -4,7 +4,7 @@ import { clearPath } from './alignment';
 import { Head, Matrix } from './matrix';
 import { readPixels, coloursOf, Pixels } from './weights';
 
-const LARGE = 'img[src^="data:image/svg+xml;base64,"]';
+const LARGE = 'img[src^="data:image/svg+xml;base64,"]:not([data-rfnb-still] > img)';
 
 /** Lets the user choose a head in the overview; the chosen head is shown large, and each weight can be read. */
 export function enhanceAttention(root: HTMLElement, scripts: AttentionScripts, words: Words): () => void {

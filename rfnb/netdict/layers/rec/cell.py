@@ -14,12 +14,12 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, without
 from rfnb.netdict.layer import Layer, SteppingLayer
-from rfnb.netdict.layers.activations import activation_of
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import activation_of, initial_values
+from rfnb.netdict.layers.basic import N_OUT
 from rfnb.netdict.options import FromLayer, axis, layers, value
-from rfnb.netdict.resolve import names_of_sources
+from rfnb.netdict.resolve import entry_of, names_of_sources, required
 from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.cells.lstm import BasicLSTM, LayerNormVariantsLSTM, VanillaLSTM, ZoneoutLSTM
 from rfnb.nn.cells.simple import GRU, RHN, BasicRNN
@@ -48,7 +48,9 @@ class Cell:
     def __init_subclass__(cls, *, names: Sequence[str] = ()) -> None:
         CELLS.update(dict.fromkeys(names, cls))
 
-    def __init__(self, layer: Layer, in_dim: Dim, out_dim: Dim, options: Mapping[str, Any], init: Mapping[str, Any]):
+    def __init__(
+        self, layer: Layer, in_dim: Dim, out_dim: Dim, options: Mapping[str, object], init: Mapping[str, object]
+    ):
         self.in_dim, self.out_dim, self.init = in_dim, out_dim, init
         settings = {**self.fixed(layer), **{name: value for name, value in options.items() if name not in self.ignored}}
         parameters = inspect.signature(self.cls).parameters
@@ -81,7 +83,7 @@ class Cell:
         """Makes the parameters of the layer."""
         raise NotImplementedError
 
-    def fill(self, params: Mapping[str, Any]) -> None:
+    def fill(self, params: Mapping[str, object]) -> None:
         """Gives the parameters to the cell."""
         raise NotImplementedError
 
@@ -106,7 +108,7 @@ class Cell:
     def complete(self, state: Mapping[str, Tensor], x: Tensor, *axes: Dim) -> State:
         """A state with what the cell carries beside its parts: the dropout masks of the sequences."""
         if self.cell.recurrent_dropout:
-            batch = [dim for dim in x.dims if dim not in (*axes, self.in_dim)]
+            batch = without(x, *axes, self.in_dim)
             state = {**self.cell.default_initial_state(batch_dims=batch), **state}
         return self.cell.state_class(state)
 
@@ -311,7 +313,7 @@ class Rhn(Cell, names=["rhn"]):
         for depth in range(len(self.cell.layers)):
             layer.parameter(f"rhn_cell/depth_{depth}/W", [n, 2 * n], self.init["recurrent"])
 
-    def fill(self, params: Mapping[str, Any]) -> None:
+    def fill(self, params: Mapping[str, object]) -> None:
         """Gives them to the cell."""
         self.cell.ff_weight, self.cell.bias = params["W"], params["b"]
         for depth, part in enumerate(self.cell.layers):
@@ -321,8 +323,7 @@ class Rhn(Cell, names=["rhn"]):
 def cell_of(unit: str) -> str:
     """The name under which a unit is known. Raises NetworkError if it is not."""
     name = unit.lower().removesuffix("cell")
-    if name not in CELLS:
-        raise NetworkError(f"there is no unit {unit!r}", expected=", ".join(CELLS), hint=did_you_mean(name, CELLS))
+    entry_of(CELLS, name, f"there is no unit {unit!r}")
     return name
 
 
@@ -331,51 +332,41 @@ CONSTANT = {None: 0.0, "zeros": 0.0, 0: 0.0, "ones": 1.0, 1: 1.0}
 VARIABLE = "var"
 
 
-class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=True):
+class Rec(
+    SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=True,
+    without_effect="max_seq_len back_prop optimize_move_layers_out unroll cheating include_eos",
+):  # fmt: skip
     """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
 
     unit: Any = value("lstm", str, dict)
     unit_opts: dict[str, Any] | None = value(None, dict)
     direction: int | None = value(None, int)
     input_projection: bool = value(True, bool)
-    initial_state: Any = layers(None, ("zeros", "ones", "var"))
+    initial_state: object = layers(None, ("zeros", "ones", "var"))
     axis: Dim = axis("T")
-    forward_weights_init: Any = value("glorot_uniform")
-    recurrent_weights_init: Any = value("glorot_uniform")
-    bias_init: Any = value(0.0)
-    max_seq_len: Any = value(None)
-    back_prop: Any = value(None)
-    optimize_move_layers_out: Any = value(None)
-    unroll: Any = value(None)
-    cheating: Any = value(None)
-    include_eos: Any = value(None)
+    forward_weights_init: object = value("glorot_uniform")
+    recurrent_weights_init: object = value("glorot_uniform")
+    bias_init: object = value(0.0)
 
     def setup(self, x: Tensor, **inputs: Tensor) -> None:
         """The parameters of the cell, with the names and shapes of the checkpoints."""
         if not isinstance(self.unit, str):
             raise NetworkError("the unit is not the name of a cell", got=repr(self.unit)[:40], expected='"nativelstm2"')
-        in_dim = x.sparse_dim or x.feature_dim
-        if in_dim is None or self.out_dim is None:
-            raise NetworkError("rec needs features and the number of its outputs", expected='"n_out": …')
-        self.in_dim = in_dim
+        fault = "rec needs features and the number of its outputs"
+        self.in_dim = required(x.sparse_dim or x.feature_dim, fault, expected=N_OUT)
+        required(self.out_dim, fault, expected=N_OUT)
         self.kind = self.unit_name()
-        init = {
-            "forward": initial_values(self.forward_weights_init),
-            "recurrent": initial_values(self.recurrent_weights_init),
-            "bias": initial_values(self.bias_init),
-        }
-        options = dict(self.unit_opts or {})
-        self.cell = CELLS[self.kind](self, in_dim, self.out_dim, options, init)
+        weights = {"forward": self.forward_weights_init, "recurrent": self.recurrent_weights_init}
+        init = {name: initial_values(given) for name, given in {**weights, "bias": self.bias_init}.items()}
+        self.cell = CELLS[self.kind](self, self.in_dim, self.out_dim, dict(self.unit_opts or {}), init)
         self.initial = self._initial()
         for part, initial in self.initial.items():
             if initial == VARIABLE:
                 self.parameter(f"initial_{part if len(self.cell.parts) > 1 else 'var'}", [self.out_dim], 0.0)
             elif isinstance(initial, FromLayer):
                 if len(self.cell.parts) > 1 and not isinstance(self.initial_state, Mapping | list):
-                    fault = "initial_state: the cell has several states"
-                    raise NetworkError(
-                        fault, got="one layer", expected=f"a layer for each of {', '.join(self.cell.parts)}"
-                    )
+                    fault, expected = "initial_state: the cell has several states", ", ".join(self.cell.parts)
+                    raise NetworkError(fault, got="one layer", expected=f"a layer for each of {expected}")
             elif initial not in CONSTANT:
                 raise NetworkError(f"initial_state: {initial!r} is not known", expected="zeros, ones, var, or a layer")
 
@@ -401,7 +392,7 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
 
     def first_state(self, x: Tensor, **inputs: Tensor) -> State:
         """The state before the first step. x: {…, in}"""
-        return self.cell.complete(self._state([dim for dim in x.dims if dim is not self.in_dim], x, inputs), x)
+        return self.cell.complete(self._state(without(x, self.in_dim), x, inputs), x)
 
     def step(self, state: State, x: Tensor, **inputs: Tensor) -> tuple[Tensor, State]:
         """{…, in} → {…, out}"""
@@ -426,7 +417,6 @@ class Rec(SteppingLayer, layer_class="rec", cell_scope="rec/", state_has_output=
         return self.cell.parts_of(state)
 
     def _state(self, batch: Sequence[Dim], x: Tensor, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        assert self.out_dim is not None
         tensors: dict[str, Tensor] = {}
         constants: dict[float, Tensor] = {}
         for part, initial in self.initial.items():
@@ -483,9 +473,8 @@ class RnnCell(Rec, layer_class="rnn_cell"):
         """The parameters. Before the first step, the output is that of the initial state."""
         if self.stepwise and not self.spec.by_mask and self.spec.common.initial_output not in (None, "zeros", 0):
             fault, got = "rnn_cell has no initial_output", f'"initial_output": {self.spec.common.initial_output!r}'
-            raise NetworkError(
-                fault, got=got, expected='"initial_state": …, whose h is the output before the first step'
-            )
+            expected = '"initial_state": …, whose h is the output before the first step'
+            raise NetworkError(fault, got=got, expected=expected)
         super().setup(x, **inputs)
 
     def unit_name(self) -> str:
@@ -504,7 +493,7 @@ class GetLastHiddenState(Layer, layer_class="get_last_hidden_state", joins=False
     combine: str = value("concat", str)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, Any]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
         """The states of the sources instead of their outputs."""
         key = described.get("key") or "*"
         key = "*" if key == "flat" else key

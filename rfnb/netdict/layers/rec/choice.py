@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.arguments import Positive
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims
+from rfnb.netdict.axes import NetworkDims, without
 from rfnb.netdict.layer import ChoosingLayer, Layer
 from rfnb.netdict.layer_call import exact_log
+from rfnb.netdict.layers.basic import Copy
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.search import SearchChoices, StepsOfSearch
 from rfnb.netdict.options import value
@@ -34,20 +35,20 @@ class Choice(ChoosingLayer, layer_class="choice", joins=False):
 
     beam_size: int | None = value(None, Positive)
     keep_beams: bool = value(False, bool)
-    search: Any = value(None)
-    add_to_beam_scores: Any = value(None)
+    search: object = value(None)
+    add_to_beam_scores: object = value(None)
     input_type: str = value("prob", str)
     prob_scale: float = value(1.0, float)
     base_beam_score_scale: float = value(1.0, float)
     random_sample_scale: float = value(0.0, float)
     length_normalization: bool = value(True, bool)
     length_normalization_exponent: float = value(1.0, float)
-    custom_score_combine: Any = value(None)
-    source_beam_sizes: Any = value(None, list, tuple)
-    scheduled_sampling: Any = value(False)
-    cheating: Any = value(False, bool, str)
-    explicit_search_sources: Any = value(None, list, tuple)
-    initial_output: Any = value(None)
+    custom_score_combine: object = value(None)
+    source_beam_sizes: object = value(None, list, tuple)
+    scheduled_sampling: object = value(False)
+    cheating: object = value(False, bool, str)
+    explicit_search_sources: object = value(None, list, tuple)
+    initial_output: object = value(None)
 
     def setup(self, *sources: Tensor, target: Tensor | None = None, **more: Tensor) -> None:
         """Checks that the scores are those of the labels of the target."""
@@ -97,7 +98,7 @@ class Choice(ChoosingLayer, layer_class="choice", joins=False):
         assert self.loop is not None and self.loop.beam is not None
         templates = []
         for source in sources:
-            dims = [dim for dim in source.dims if dim not in (source.feature_dim, self.loop.beam)]
+            dims = without(source, source.feature_dim, self.loop.beam)
             if self.input_type == "regression":
                 return set_feature_dim(zeros([*dims, self.loop.beam, source.feature_dim]), source.feature_dim)  # type: ignore[list-item]
             templates.append(zeros([*dims, self.loop.beam], dtype="int32", sparse_dim=source.feature_dim))
@@ -204,12 +205,8 @@ class Decide(Layer, layer_class="decide"):
         return gather(x, indices=reduce_argmax(scores, axis=search.beam), axis=search.beam)
 
 
-class DecideKeepBeam(Layer, layer_class="decide_keep_beam", by_place=True):
+class DecideKeepBeam(Copy, layer_class="decide_keep_beam", by_place=True):
     """The source as it is; from a loop, the values by their places in the beam at each step. {…, beam} → the same"""
-
-    def compute(self, x: Tensor) -> Tensor:
-        """{…, beam} → the same"""
-        return x
 
 
 class SplitBatchBeam(Layer, layer_class="split_batch_beam"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
@@ -19,6 +19,7 @@ from rfnb.errors import NetworkError
 from rfnb.netdict.config.values import Unknown
 from rfnb.netdict.layer import SteppingLayer
 from rfnb.netdict.options import REQUIRED, value
+from rfnb.netdict.resolve import required
 from rfnb.ops.concat import cum_concat_step
 from rfnb.ops.control import raw_call
 from rfnb.ops.create import zeros
@@ -36,8 +37,8 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
     With `dense_output`, those of all labels that may come next. → {…, labels}
     """
 
-    lm_file: Any = value(REQUIRED)
-    vocab_file: Any = value(REQUIRED)
+    lm_file: object = value(REQUIRED)
+    vocab_file: object = value(REQUIRED)
     vocab_unknown_label: str = value("UNK", str)
     bpe_merge_symbol: str | None = value(None, str)
     input_step_offset: int = value(0, int)
@@ -45,8 +46,7 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
 
     def setup(self, x: Tensor) -> None:
         """Reads the files."""
-        if self.loop is None:
-            raise NetworkError("kenlm is a layer of a loop", expected='in the "unit" of a rec layer')
+        required(self.loop, "kenlm is a layer of a loop", expected='in the "unit" of a rec layer')
         lm_file, vocab_file = (_path(name, getattr(self, name)) for name in ("lm_file", "vocab_file"))
         self.words = read_labels(vocab_file).labels
         if x.sparse_dim is None or x.sparse_dim.get_dim_value() > len(self.words):
@@ -54,6 +54,7 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
             raise NetworkError("kenlm: the source has other labels than the file", got=got)
         complete = x.sparse_dim.dimension == len(self.words)
         self.labels = x.sparse_dim if complete else self.pool.feature(len(self.words), x.dims)
+        self.result_feature = self.labels if self.dense_output else None
         self.score = scores_of(lm_file)
 
     def first_state(self, x: Tensor) -> State:
@@ -99,12 +100,8 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
         text = text.replace(f"{self.bpe_merge_symbol} ", "") if self.bpe_merge_symbol else text
         return tuple(filter(None, text.split(" ")))
 
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The labels."""
-        return self.labels if self.dense_output else None
 
-
-def _path(name: str, given: Any) -> str:
+def _path(name: str, given: object) -> str:
     """The path of a file, which a function may give. Raises NetworkError if it is none."""
     path = given() if callable(given) and not isinstance(given, Unknown) else given
     if not isinstance(path, str):

@@ -11,7 +11,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims, time_of
+from rfnb.netdict.axes import NetworkDims, time_of, without
 from rfnb.netdict.build import NetNode
 from rfnb.netdict.inner_net import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.netdict.layer import LayerOfNets, SteppingLayer
@@ -52,9 +52,9 @@ class MaskedComputation(
     mask is true become a shorter sequence. {…, axis} → {…, frames}
     """
 
-    mask: Any = layer(REQUIRED)
-    unit: Any = value(REQUIRED, dict)
-    masked_from: Any = value(None, str)
+    mask: object = layer(REQUIRED)
+    unit: object = value(REQUIRED, dict)
+    masked_from: object = value(None, str)
     inner: InnerNet
     loss_parts: Sequence[str] = ()
     frames_of_losses: Dim | None = None
@@ -67,7 +67,7 @@ class MaskedComputation(
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, object]
     ) -> tuple[InnerNet, dict[str, str]]:
         """The unit. Outside of loops, values with the axis of the mask are packed."""
         where = builder.find(scope, described["mask"], path)
@@ -134,14 +134,7 @@ class MaskedComputation(
 
     def leave_loop(self, axis: Dim) -> None:
         """The frames that the mask takes are packed, and the unit is computed along them."""
-        self.left = (
-            axis,
-            Dim(
-                None,
-                name=f"{axis.name} of {self.name_in_loop}",
-                kind="spatial",
-            ),
-        )
+        self.left = axis, Dim(None, name=f"{axis.name} of {self.name_in_loop}", kind="spatial")
         leave_loop(self.inner, self.left[1])
 
     def _over_frames(self, mask: Tensor, outside: Mapping[str, Tensor], axis: Dim, frames: Dim) -> Tensor:
@@ -161,7 +154,7 @@ class MaskedComputation(
                  for name, (path, first) in inner.kept.items()}  # fmt: skip
         for name, x in self._of_losses(values).items():
             x = along(x, frames)
-            parts[name] = placed(x, zeros(_without(x.dims, frames), dtype=x.dtype, sparse_dim=x.sparse_dim))
+            parts[name] = placed(x, zeros(without(x, frames), dtype=x.dtype, sparse_dim=x.sparse_dim))
         self.last.parts = parts
         return placed(values[inner.output.path], inner.first_output(constants))
 
@@ -309,10 +302,6 @@ def unpacked(x: Tensor, frames: Dim, first: Tensor, at: Tensor) -> Tensor:
     return set_feature_dim(y, x.feature_dim)
 
 
-def _without(dims: Sequence[Dim], dim: Dim) -> list[Dim]:
-    return [d for d in dims if d is not dim]
-
-
 def _part(key: str, name: str) -> str:
     """The part of masked_computation that has the output, or another value, of a layer in the unit for its loss."""
     return f"{LOSS}{key}/{name}"
@@ -332,12 +321,12 @@ class Unmask(LayerOfNets, layer_class="unmask"):
     In a loop, the source has stayed there already. {…, frames} → {…, axis}
     """
 
-    mask: Any = layer(REQUIRED)
+    mask: object = layer(REQUIRED)
     skip_initial: bool = value(False, bool)
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, Any]
+        cls, builder: Any, scope: Any, path: str, described: Mapping[str, object]
     ) -> tuple[None, dict[str, str]]:
         """What stands before the first frame: the output of masked_computation there."""
         source = builder.find(scope, names_of_sources(described, None)[0], path)
@@ -362,7 +351,7 @@ class Unmask(LayerOfNets, layer_class="unmask"):
         if self.axis is None or self.frames is None:
             return x
         if first is None:
-            first = zeros(_without(x.dims, self.frames), dtype=x.dtype, sparse_dim=x.sparse_dim)
+            first = zeros(without(x, self.frames), dtype=x.dtype, sparse_dim=x.sparse_dim)
         at = cumsum(cast(mask.copy_masked(False), "int32"), spatial_dim=self.axis)
         return unpacked(x, self.frames, first, at)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.loop.loop import Loop
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, without
 from rfnb.netdict.layer import SteppingLayer
-from rfnb.netdict.layers.initializers import initial_values
+from rfnb.netdict.layers.activations import initial_values
 from rfnb.netdict.options import value
+from rfnb.netdict.resolve import required
 from rfnb.ops.concat import split
 from rfnb.ops.create import range_over_dim, zeros
 from rfnb.ops.dims import last_frame_position_of_dim
@@ -40,15 +39,15 @@ class TwoDLstm(SteppingLayer, layer_class="twod_lstm", cell_scope="rec-twod/", j
 
     def setup(self, x: Tensor, y: Tensor) -> None:
         """W_re {in + in', 5n}, Vh_re and Vv_re {n, 5n}; with weighted pooling W_att {in', n}. Parts i, f, λ, o, g."""
-        frames = time_of(x)
-        if frames is None or x.feature_dim is None or y.feature_dim is None or self.out_dim is None:
-            got = f"{x.describe_dims()}, {y.describe_dims()}"
-            raise NetworkError("twod_lstm needs two sources with features, the first with frames", got=got)
-        self.s, self.t, n = frames, time_of(y), self.out_dim
+        fault = "twod_lstm needs two sources with features, the first with frames"
+        got = f"{x.describe_dims()}, {y.describe_dims()}"
+        self.s, self.t = required(time_of(x), fault, got), time_of(y)
+        n = self.result_feature = required(self.out_dim, fault, got)
         if self.t is None and self.loop is None:
             raise NetworkError("twod_lstm: the second source has no frames", got=y.describe_dims())
         forward, recurrent = map(initial_values, (self.forward_weights_init, self.recurrent_weights_init))
-        self.in_x, self.in_y = (Dim(source.feature_dim.dimension, name="in") for source in (x, y))  # type: ignore[union-attr]
+        features = (required(source.feature_dim, fault, got) for source in (x, y))
+        self.in_x, self.in_y = (Dim(feature.dimension, name="in") for feature in features)
         self.parts_dim = 5 * n
         self.parameter("W_re", [self.in_x + self.in_y, self.parts_dim], forward)
         self.parameter("Vh_re", [n, self.parts_dim], recurrent)
@@ -72,7 +71,6 @@ class TwoDLstm(SteppingLayer, layer_class="twod_lstm", cell_scope="rec-twod/", j
 
     def _cell(self, z: Tensor, left: State, above: State) -> State:
         """The state at two positions, from those before in the first and in the second sequence."""
-        assert self.out_dim is not None
         z = z + matmul(left.h, self.params["Vh_re"], reduce=self.out_dim)
         z = z + matmul(above.h, self.params["Vv_re"], reduce=self.out_dim)
         i, f, share, o, g = split(z, axis=self.parts_dim, out_dims=[self.out_dim] * 5)
@@ -82,9 +80,9 @@ class TwoDLstm(SteppingLayer, layer_class="twod_lstm", cell_scope="rec-twod/", j
 
     def compute(self, x: Tensor, y: Tensor) -> Tensor:
         """{…, s, in}, {…, t, in} → {…, t, n_out}. The states on a diagonal, t + s = d, are computed together."""
-        assert self.t is not None and self.out_dim is not None
+        assert self.t is not None
         s, t, from_x, from_y, y = self.s, self.t, *self._inputs(x, y)
-        dims = [*(dim for dim in x.dims if dim is not s and dim is not x.feature_dim), t, self.out_dim]
+        dims = [*without(x, s, x.feature_dim), t, self.out_dim]
         count = x.size_of(s).max + y.size_of(t).max - 1
         if x.device == "meta" or not x.size_of(s).max or count < x.size_of(s).max:
             return set_feature_dim(zeros(dims, dtype=x.dtype), self.out_dim)
@@ -107,16 +105,14 @@ class TwoDLstm(SteppingLayer, layer_class="twod_lstm", cell_scope="rec-twod/", j
 
     def first_state(self, x: Tensor, y: Tensor) -> State:
         """Zeros at all positions."""
-        assert self.out_dim is not None
-        dims = [*(dim for dim in x.dims if dim is not x.feature_dim), self.out_dim]
+        dims = [*without(x, x.feature_dim), self.out_dim]
         return State(c=zeros(dims, dtype=x.dtype), h=zeros(dims, dtype=x.dtype))
 
     def step(self, state: State, x: Tensor, y: Tensor) -> tuple[Tensor, State]:
         """{…, s, in}, {…, in} → {…, n_out}"""
-        assert self.out_dim is not None
         from_x, from_y, y = self._inputs(x, y)
         z = from_x + from_y
-        batch = [dim for dim in z.dims if dim not in (self.s, self.parts_dim)]
+        batch = without(z, self.s, self.parts_dim)
         if x.device == "meta":
             templates = [zeros([*batch, *dims, self.out_dim], dtype=x.dtype) for dims in ([], [self.s], [self.s])]
             return set_feature_dim(templates[0], self.out_dim), State(c=templates[1], h=templates[2])
@@ -131,7 +127,6 @@ class TwoDLstm(SteppingLayer, layer_class="twod_lstm", cell_scope="rec-twod/", j
 
     def _pooled(self, h: Tensor, y: Tensor) -> Tensor:
         """{…, s, n_out} → {…, n_out}"""
-        assert self.out_dim is not None
         if self.pooling == "max":  # the frames after the end of a sequence are zeros, and count
             out = reduce_max(h.copy_masked(0), axis=self.s, use_mask=False)
         elif self.pooling == "average":
@@ -142,10 +137,6 @@ class TwoDLstm(SteppingLayer, layer_class="twod_lstm", cell_scope="rec-twod/", j
         else:
             out = gather(h, indices=last_frame_position_of_dim(self.s), axis=self.s)
         return set_feature_dim(out, self.out_dim)
-
-    def feature_of(self, out: Tensor, sources: Sequence[Tensor]) -> Dim | None:
-        """The outputs."""
-        return self.out_dim
 
 
 def _range(dim: Dim) -> Tensor:

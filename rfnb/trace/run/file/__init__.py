@@ -2,6 +2,6 @@
 
 save    `write`, which collects what a run contains; load: `rf.load_run`, which checks and reads it.
 series  A state or value over the steps, with its statistics; stored: `StoredReplay`, from which a loaded run reads.
-dims    Tables of dims, sizes and lengths; graph: the graph of the body; raws: the tensors.
-fields  Typed access to the JSON; earlier_formats: conversion from earlier formats.
+store   `Writer` and `Reader` of a file, also of searches and probes; dims: tables of dims, sizes and lengths.
+fields  Typed access to the JSON.
 """

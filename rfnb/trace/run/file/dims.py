@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.tensor import pickling
 from rfnb.core.vocab import Vocab
 from rfnb.errors import RunFileError
-from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional, raw_strings
+from rfnb.trace.run.file.fields import MOST, Text, chosen, conform, count, get
 
 LONGEST_NAME = 1000
 """Longest name of a derived dim, in characters. Names contain those of the parts, so they could grow exponentially."""
@@ -27,12 +27,12 @@ class DimWriter:
     """Collects dims, sizes and lengths in tables, and returns the number of each entry."""
 
     def __init__(self) -> None:
-        self.dims: list[Any] = []
-        self.sizes: list[Any] = []
-        self.lengths: list[Any] = []
+        self.dims: list[object] = []
+        self.sizes: list[object] = []
+        self.lengths: list[object] = []
         self._dims: dict[Dim, int] = {}
-        self._sizes: dict[Any, int] = {}
-        self._lengths: dict[Any, int] = {}
+        self._sizes: dict[Hashable, int] = {}
+        self._lengths: dict[Hashable, int] = {}
 
     def json(self) -> dict[str, object]:
         """The three tables as JSON."""
@@ -120,13 +120,13 @@ class DimReader:
             return shared
         if "op" in data:
             return self._derived(data)
-        size, kind = optional(data, "size", int), optional(data, "kind", str)
+        size, kind = get(data, "size", int | None), get(data, "kind", str | None)
         name = get(data, "name", str)
         if size is not None:
             count(data, "size", 2**62)
         vocab = self._vocab(data)
         maker, serial = get(data, "key", list)
-        key = (of_type(maker, str, "key"), of_type(serial, int, "key"))
+        key = (conform(maker, str, "key"), conform(serial, int, "key"))
         original = pickling.dim_by_key(key)
         if original is not None and (original.name, original.dimension, original.kind) == (name, size, kind):
             return original
@@ -138,7 +138,7 @@ class DimReader:
     def _vocab(self, data: Any) -> Vocab | None:
         if data.get("labels") is None:
             return None
-        labels, aliases = raw_strings(data, "labels"), data.get("aliases", {})
+        labels, aliases = get(data, "labels", list[Text]), data.get("aliases", {})
         if not isinstance(aliases, dict):
             raise RunFileError("'aliases' in the file has the wrong type")
         for number in aliases.values():
@@ -146,7 +146,7 @@ class DimReader:
         return Vocab.of_labels(labels, aliases)
 
     def _derived(self, data: object) -> Dim:
-        op, numbers = get(data, "op", str), list_of(data, "numbers", int)
+        op, numbers = get(data, "op", str), get(data, "numbers", list[int])
         parts = [self.dim(part) for part in get(data, "of", list)]
         if op not in dim_math.OPS or sum(len(part.name) for part in parts) > LONGEST_NAME:
             raise RunFileError("the file has a derived dim of an unknown kind", got=op)
@@ -154,8 +154,8 @@ class DimReader:
 
     def _size(self, data: Any) -> Size:
         dims = [self.dim(number) for number in get(data, "dims", list)]
-        values = np.array(get(data, "values", (int, list)))
-        tags = None if data.get("tags") is None else raw_strings(data, "tags")
+        values = np.array(get(data, "values", int | list))
+        tags = get(data, "tags", list[Text] | None)
         if values.ndim != len(dims) or (values.size and (values.dtype.kind != "i" or values.min() < 0)):
             raise RunFileError("the lengths in the file are not valid")
         size = Size(dims, values, tags=tags)

@@ -8,27 +8,24 @@ and the texts of a step apart from its values. What was before the first step wa
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
-from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.source import Block
-from rfnb.core.tensor.op import guarded
-from rfnb.errors import RfError, RunFileError
+from rfnb.core.graph.graph import BodyGraph, Node, NodeKind
+from rfnb.core.ground.source import Block, value_name
+from rfnb.core.tensor.op import OPS, guarded
+from rfnb.errors import RunFileError
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.file.dims import DimReader
-from rfnb.trace.run.file.fields import MOST, chosen, count, get, list_of, of_type, optional
-from rfnb.trace.run.file.found import read_found
-from rfnb.trace.run.file.graph import read_graph
-from rfnb.trace.run.file.raws import RawReader
+from rfnb.trace.run.file.fields import MOST, chosen, conform, count, get, within
 from rfnb.trace.run.file.save import FORMAT, KEY
 from rfnb.trace.run.file.series import Series
-from rfnb.trace.run.file.stored import StoredReplay, StoredState
-from rfnb.trace.run.file.stored_variables import StoredVariables, read_variables
+from rfnb.trace.run.file.store import Reader, loaded, read_found
+from rfnb.trace.run.file.stored import StoredReplay, StoredState, StoredVariables, read_variables
 from rfnb.trace.run.run import OneStep, Run
 from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.variables import ABSENT
@@ -66,9 +63,9 @@ def _with_one_list_of_rows(run: Any, variables: Any) -> None:
                 table.append(text)
             order.setdefault(step, []).append(-len(table) if isinstance(text, list) else -1 - text)
     run["orders"], run["order"] = [*order.values()], [[step, at] for at, step in enumerate(order)]
-    codes, kept = get(variables, "values", dict), list[Any]()
+    codes, kept = get(variables, "values", dict), list[object]()
     kinds = {series["name"]: series["op"] for series in run["values"]}
-    before: dict[str, Any] = {name: {"lost": ABSENT} for name in variables["initial"]}
+    before: dict[str, object] = {name: {"lost": ABSENT} for name in variables["initial"]}
     for state in run["states"]:
         for series in filter(None, (state.get("series"), *state.get("more", ()))):
             steps = range(run["steps"] + 1) if series.get("steps") is None else series["steps"]
@@ -105,69 +102,41 @@ def load_run(path: str | os.PathLike[str]) -> Run:
 
     Raises RunFileError if the file does not exist, or does not contain a readable run.
     """
-    path = Path(path)
-    if not os.path.isfile(path):  # noqa: PTH113, no OSError for names that no file can have
-        raise RunFileError(f"load_run: there is no file {path}", hint=_beside(path))
-    try:
-        return _read(RawReader(path))
-    except RunFileError as error:
-        raise _unreadable(path, error.what, error.got, error.expected) from error
-    except RfError as error:
-        raise _unreadable(path, error.what) from error
-    except Exception as error:  # a damaged file can cause any error
-        raise _unreadable(path, f"{type(error).__name__}: {error}"[:200]) from error
+    return loaded(path, "load_run", 'a complete file of run.save("x.rfrun")', _read)
 
 
-def _unreadable(path: Path, why: str, got: object = None, expected: object = None) -> RunFileError:
-    why = why if got is None else f"{why}: {got}" + ("" if expected is None else f", expected {expected}")
-    return RunFileError(f"load_run: {path} cannot be read", got=why, expected='a complete file of run.save("x.rfrun")')
-
-
-def _beside(path: Path) -> str | None:
-    """A hint with the run files in the same folder."""
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    names = sorted(file.name for file in path.parent.glob("*.rfrun"))[:5]
-    return f"in that folder: {', '.join(names)}" if names else None
-
-
-def _read(raws: RawReader) -> Run:
-    if KEY not in raws.metadata:
-        raise RunFileError("the file contains tensors, but no run")
-    data = json.loads(raws.metadata[KEY])
-    form = data.get("format")
-    if type(form) is not int or not 1 <= form <= FORMAT:
-        raise RunFileError(
-            "the file was written by another version of rfnb", got=f"format {form!r}"[:40], expected=f"1 to {FORMAT}"
-        )
-    update(data, form)
-    dims = DimReader(data)
-    versions = {name: get(data["versions"], name, str) for name in ("rfnb", "torch", "python")}
-    runs = [_run(entry, dims, raws, versions) for entry in get(data, "runs", list)]
+def _read(path: Path) -> Run:
+    file = Reader(path, KEY, "the file contains tensors, but no run", FORMAT)
+    update(file.data, file.format)
+    versions = get(file.data, "versions", {"rfnb": str, "torch": str, "python": str})
+    runs = [_run(entry, file, versions) for entry in get(file.data, "runs", list)]
     if not 0 < len(runs) <= 1000:
         raise RunFileError("the file does not contain a run")
-    for entry, run, parent in zip(data["runs"], runs, [*runs[1:], None], strict=True):
-        run.parent, run.forked_at = parent, optional(entry, "forked_at", int)
+    for entry, run, parent in zip(file.data["runs"], runs, [*runs[1:], None], strict=True):
+        run.parent, run.forked_at = parent, get(entry, "forked_at", int | None)
         if entry.get("training") is not None:
             run.training = OneStep(count(entry, "training", 2**62), run)
     return runs[0]
 
 
-def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) -> Run:
-    failed = _failure(optional(data, "failed", dict))
-    words = list_of(data, "words", str)
-    checks = [chosen(words, int(number), "checks") for [number] in raws.numbers(data["checks"], 1).tolist()]
+def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
+    failed: Failure | None = get(data, "failed", Failure | None)
+    words = get(data, "words", list[str])
+    checks = [chosen(words, int(number), "checks") for [number] in file.numbers(data["checks"], 1).tolist()]
     steps = len(checks) - (failed is not None)  # a number in the JSON could be arbitrarily large
-    size = dims.size_or_none(get(data, "size", int))
-    if steps != get(data, "steps", int) or size is None or size.max > steps or (failed and failed.step != steps):
+    size = file.size_or_none(get(data, "size", int))
+    begun, sequences = (file.size_or_none(data.get(name)) for name in ("begun", "sequences"))
+    fits = steps == get(data, "steps", int) and (failed is None or failed.step == steps)
+    if not fits or size is None or size.max > steps or (begun is not None and begun.max > len(checks)):
         raise RunFileError("the number of steps in the file does not fit the rest")
-    graph, axis = read_graph(get(data, "graph", dict), dims), dims.dim(data["axis"])
-    dims.bind(axis, size)
-    series = [Series.read(entry, dims, raws, steps) for entry in get(data, "values", list)]
-    fields, table = {}, list[Any]()
+    within(0 if sequences is None else sequences.max, MOST, "sequences")
+    graph, axis = read_graph(get(data, "graph", dict), file), file.dim(data["axis"])
+    file.bind(axis, size)
+    series = [Series.read(entry, file, steps) for entry in get(data, "values", list)]
+    fields, table = {}, list[object]()
     replay: Any = StoredReplay
     if data.get("variables") is not None:
-        fields, replay = read_variables(get(data, "variables", dict), series, dims, raws, len(checks)), StoredVariables
+        fields, replay = read_variables(get(data, "variables", dict), file, len(checks)), StoredVariables
         table = fields.pop("table")
     stored = replay(
         axis=axis,
@@ -175,28 +144,25 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
         steps=steps,
         seed=get(data, "seed", int),
         every=max(count(data, "every"), 1),
-        states=[_state(entry, dims, raws, steps) for entry in get(data, "states", list)],
+        states=[_state(entry, file, steps) for entry in get(data, "states", list)],
         series=series,
         checks=checks,
         graph=graph,
         versions=versions,
-        flags=list_of(data, "flags", str),
-        sequences=(
-            dims.dim_or_none(data.get("sequence_dim")),
-            _sequences(dims.size_or_none(data.get("sequences"))),
-        ),
-        note=optional(data, "note", str),
-        steps_begun=_begun(dims.size_or_none(data.get("begun")), size, len(checks)),
-        why=list_of(data, "ends", str) if data.get("ends") is not None else None,
-        lineages=[_lineage(entry, dims, raws, steps) for entry in data.get("lineages") or ()],
-        searched=_found(data.get("found"), raws),
+        flags=get(data, "flags", list[str]),
+        sequences=(file.dim_or_none(data.get("sequence_dim")), sequences),
+        note=get(data, "note", str | None),
+        begun=begun or size,
+        why=get(data, "ends", list[str]) if data.get("ends") is not None else None,
+        lineages=[_lineage(entry, file, steps) for entry in data.get("lineages") or ()],
+        searched=_found(data.get("found"), file),
         order=_order(data, series, table, len(checks)),
         **fields,
     )
     return Run(
         name=get(data, "name", str),
         place=get(data, "place", str),
-        source=_source(get(data, "source", list)),
+        source=get(data, "source", Block),
         replay=stored,
         steps=steps,
         axis=axis,
@@ -206,13 +172,13 @@ def _run(data: Any, dims: DimReader, raws: RawReader, versions: dict[str, str]) 
     )
 
 
-def _order(data: Any, series: list[Series], table: list[Any], steps: int) -> dict[int, list[Any]]:
+def _order(data: Any, series: list[Series], table: list[object], steps: int) -> dict[int, list[object]]:
     """The rows of steps that are not the values of the series in their order."""
     orders = [
         [chosen(series, number, "orders") if number >= 0 else chosen(table, -1 - number, "rows") for number in order]
         for order in data.get("orders", ())
     ]
-    order = {count({"step": step}, "step", steps): chosen(orders, at, "orders") for step, at in data.get("order", ())}
+    order = {within(step, steps, "step"): chosen(orders, at, "orders") for step, at in data.get("order", ())}
     counts = Counter(step for entry in series for step in entry.steps)
     for step, rows in order.items():
         is_there = all(step in getattr(row, "steps", getattr(row, "lengths", (step,))) for row in rows)
@@ -221,11 +187,11 @@ def _order(data: Any, series: list[Series], table: list[Any], steps: int) -> dic
     return order
 
 
-def _lineage(data: Any, dims: DimReader, raws: RawReader, steps: int) -> Lineage:
+def _lineage(data: Any, file: Reader, steps: int) -> Lineage:
     """Where final hypotheses are at each step; all places must be in the beam."""
-    beam, final = dims.dim(data["beam"]), dims.dim(data["final"])
-    places = raws.array(get(data, "places", str))
-    lineage = Lineage(beam, final, tuple(dims.dim(number) for number in get(data, "dims", list)), places)
+    beam, final = file.dim(data["beam"]), file.dim(data["final"])
+    places = file.array(get(data, "places", str))
+    lineage = Lineage(beam, final, tuple(file.dim(number) for number in get(data, "dims", list)), places)
     fits = places.dtype.kind == "i" and places.ndim == 2 + len(lineage.dims) and len(places) == steps
     fits = fits and places.shape[-1] == final.dimension and beam.dimension is not None
     if not fits or (places.size and not 0 <= int(places.min()) <= int(places.max()) < (beam.dimension or 0)):
@@ -233,42 +199,99 @@ def _lineage(data: Any, dims: DimReader, raws: RawReader, steps: int) -> Lineage
     return lineage
 
 
-def _found(data: object, raws: RawReader) -> Any:
+def _found(data: object, file: Reader) -> Any:
     if data is None:
         return None
-    arrays = {name: raws.array(key) for name, key in get(data, "arrays", dict).items()}
+    arrays = {name: file.array(key) for name, key in get(data, "arrays", dict).items()}
     return read_found(get(data, "facts", dict), arrays)
 
 
-def _begun(begun: Size | None, size: Size, steps: int) -> Size:
-    if begun is not None and begun.max > steps:
-        raise RunFileError("the number of steps in the file does not fit the rest")
-    return begun or size
-
-
-def _sequences(size: Size | None) -> Size | None:
-    if size is not None and size.max > MOST:
-        raise RunFileError("the number of sequences in the file is huge")
-    return size
-
-
-def _state(data: Any, dims: DimReader, raws: RawReader, steps: int) -> StoredState:
+def _state(data: Any, file: Reader, steps: int) -> StoredState:
     parts = [part for part in (data.get("series"), *data.get("more", ())) if part is not None]
-    series = [Series.read(part, dims, raws, steps + 1) for part in parts]
-    sizes = {of_type(step, int, "sizes"): of_type(size, int, "sizes") for step, size in get(data, "sizes", list)}
-    return StoredState(get(data, "name", str), series, sizes, set(list_of(data, "empty", int)))
+    series = [Series.read(part, file, steps + 1) for part in parts]
+    sizes = dict(get(data, "sizes", list[tuple[int, ...]]))
+    return StoredState(get(data, "name", str), series, sizes, set(get(data, "empty", list[int])))
 
 
-def _source(data: list[Any]) -> Block:
-    names = ("file", "cell_id", "cell_text", "first_line", "lines")
-    entry = dict(zip(names, data, strict=True))
-    texts = {name: optional(entry, name, str) for name in names[:3]}
-    return Block(**texts, first_line=count(entry, "first_line"), lines=tuple(list_of(entry, "lines", str)))
+# -- the graph of a body
 
 
-def _failure(data: object) -> Failure | None:
-    if data is None:
-        return None
-    numbers = {name: optional(data, name, int) for name in ("line", "position")}
-    texts = {name: optional(data, name, str) for name in ("place", "op")}
-    return Failure(count(data, "step"), get(data, "error", str), **numbers, **texts)
+class StoredPlace(NamedTuple):
+    """A place in the code that was run, as text, with the interface of `Source`."""
+
+    file: str
+    line: int
+    shown: str
+    expression: str
+    assigned: tuple[str, ...]
+    code: None = None
+    cell: None = None
+
+    def place(self) -> str:
+        """The place as text: "cell 4, line 2" or "model.py:31"."""
+        return self.shown
+
+    def text(self) -> str:
+        """The expression in the code, shortened."""
+        return self.expression
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the values computed here."""
+        return self.assigned
+
+
+def read_graph(data: object, dims: DimReader) -> BodyGraph:
+    """The graph from JSON. Raises RunFileError if it is not consistent."""
+    places = [_place(entry) for entry in get(data, "places", list)]
+
+    def place(number: int | None) -> Any:
+        return None if number is None else chosen(places, number, "places")
+
+    def node(entry: object) -> Node:
+        inputs, outputs = get(entry, "inputs", tuple[int, ...]), get(entry, "outputs", tuple[int, ...])
+        source, at = place(get(entry, "source", int | None)), place(get(entry, "at", int | None))
+        body = [node(inner) for inner in get(entry, "body", list)]
+        return Node(get(entry, "number", int), get(entry, "op", str), inputs, outputs, get(entry, "path", str),
+                    source, at, body, kind=_kind(entry))  # fmt: skip
+
+    graph = BodyGraph([node(entry) for entry in get(data, "nodes", list)])
+    nodes = graph.all_nodes()
+    for entry in get(data, "values", list):
+        axes = tuple(dims.dim(number) for number in get(entry, "dims", list))
+        value = graph.add_value(get(entry, "name", str), axes, dims.dim_or_none(entry["sparse"]))
+        index = get(entry, "node", int | None)
+        value.node, value.output = None if index is None else chosen(nodes, index, "nodes"), get(entry, "output", int)
+    graph.body_values = count(data, "body_values", len(graph.values))
+    if not all(0 <= n < len(graph.values) for node in _own_nodes(graph.nodes) for n in (*node.inputs, *node.outputs)):
+        raise RunFileError("the graph in the file refers to missing values")
+    return graph
+
+
+def _own_nodes(nodes: list[Node]) -> Iterator[Node]:
+    """The nodes whose values belong to this graph; loops inside the body have their own graphs."""
+    for node in nodes:
+        yield node
+        yield from _own_nodes([] if node.kind == "loop" else node.body)
+
+
+def _kind(entry: Any) -> NodeKind:
+    """The kind of a node; kinds that this version does not know become "op"."""
+    kind = get(entry, "kind", str) if "kind" in entry else _kind_by_op(entry)
+    return next((option for option in get_args(NodeKind) if option == kind), "op")
+
+
+def _kind_by_op(entry: Any) -> str:
+    """Infers the kind of a node, for files of rfnb 0.1.0 and earlier, which do not contain it."""
+    op: str = entry["op"]
+    return KIND_BY_OP.get(op) or ("module" if entry["body"] and op not in OPS else "op")
+
+
+KIND_BY_OP: dict[str, NodeKind] = {
+    "Loop": "loop", "cond": "cond", "true_fn": "side", "false_fn": "side",
+    "state": "state", "unstack": "input", "iter_idx": "input",
+}  # fmt: skip
+
+
+def _place(data: Iterable[object]) -> StoredPlace:
+    place: StoredPlace = conform([*data, None, None], StoredPlace, "places")
+    return place._replace(assigned=tuple(map(value_name, place.assigned)))

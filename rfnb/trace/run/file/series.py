@@ -21,9 +21,8 @@ from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import RunFileError
 from rfnb.printable import terminal_text
 from rfnb.trace.run.entries import frames, numbers
-from rfnb.trace.run.file.dims import DimReader, DimWriter
-from rfnb.trace.run.file.fields import chosen, count, get, list_of
-from rfnb.trace.run.file.raws import RawReader, RawWriter, stacked
+from rfnb.trace.run.file.fields import chosen, count, get
+from rfnb.trace.run.file.store import Reader, Writer, stacked
 
 
 class Statistics(NamedTuple):
@@ -221,43 +220,43 @@ class Series:
 
     # -- in the file
 
-    def write(self, dims: DimWriter, raws: RawWriter, every_step: int) -> dict[str, object]:
-        """The series as JSON; the tensors are added to `raws`."""
-        lengths = [dims.of(self.sig.dims, entry) for entry in self.lengths]
+    def write(self, file: Writer, every_step: int) -> dict[str, object]:
+        """The series as JSON; the tensors are added to the file."""
+        lengths = [file.of(self.sig.dims, entry) for entry in self.lengths]
         is_whole = len(self.steps) == every_step and [*self.steps] == [*range(every_step)]
         return {
             "name": self.name,
             "op": self.op,
             "line": self.line,
-            "dims": [dims.dim(dim) for dim in self.sig.dims],
-            "sparse": dims.dim(self.sig.sparse_dim),
-            "feature": dims.dim(self.sig.feature_dim),
+            "dims": [file.dim(dim) for dim in self.sig.dims],
+            "sparse": file.dim(self.sig.sparse_dim),
+            "feature": file.dim(self.sig.feature_dim),
             "dtype": self.dtype,
             "steps": None if is_whole else [*self.steps],
             "lengths": lengths[:1] if len(set(lengths)) == 1 else lengths,
-            "statistics": raws.numbers(self.statistics),
+            "statistics": file.numbers(self.statistics),
             "bytes": self.bytes,
-            "tensor": None if self.raws is None else raws.add(self.raws),
+            "tensor": None if self.raws is None else file.add(self.raws),
         }
 
     @classmethod
-    def read(cls, data: Any, dims: DimReader, raws: RawReader, every_step: int) -> Series:
+    def read(cls, data: Any, file: Reader, every_step: int) -> Series:
         """Reads the series from JSON. Raises RunFileError if its parts do not fit together."""
-        axes = [dims.dim(number) for number in get(data, "dims", list)]
-        sig = align.sig(axes, dims.dim_or_none(data.get("sparse")), dims.dim_or_none(data.get("feature")))
-        steps = list(range(every_step)) if data.get("steps") is None else list_of(data, "steps", int)
+        axes = [file.dim(number) for number in get(data, "dims", list)]
+        sig = align.sig(axes, file.dim_or_none(data.get("sparse")), file.dim_or_none(data.get("feature")))
+        steps = list(range(every_step)) if data.get("steps") is None else get(data, "steps", list[int])
         series = cls(get(data, "name", str), get(data, "op", str), count(data, "line"), sig, get(data, "dtype", str))
-        numbers = raws.numbers(get(data, "statistics", str), len(Statistics._fields))
-        lengths = [chosen(dims.lengths, number, "lengths") for number in get(data, "lengths", list)]
+        numbers = file.numbers(get(data, "statistics", str), len(Statistics._fields))
+        lengths = [chosen(file.lengths, number, "lengths") for number in get(data, "lengths", list)]
         series.steps = {step: at for at, step in enumerate(steps)}
         series._tables, series.bytes = [numbers], count(data, "bytes", 2**62)
         series.lengths = lengths * len(steps) if len(lengths) == 1 else lengths
-        series.raws = None if data.get("tensor") is None else raws.parts(data["tensor"], series.dtype)
+        series.raws = None if data.get("tensor") is None else file.parts(data["tensor"], series.dtype)
         counts = {len(steps), len(numbers), len(series.lengths), len(numbers if series.raws is None else series.raws)}
         if len(counts) > 1 or len(set(steps)) < len(steps) or len(set(axes)) < len(axes):
             raise RunFileError(f"the parts of {series.name} in the file do not fit together")
         for entry, shape in set(zip(series.lengths, series.shapes, strict=False)):
-            dims.check(axes, entry, shape)
+            file.check(axes, entry, shape)
         return series
 
 

@@ -10,7 +10,7 @@ import rfnb as rf
 from rfnb.errors import NetworkError
 from tests.examples import examples
 from tests.netdict.layers.rec.nets import array, run, sequences
-from tests.netdict.layers.rec.test_self_attention_cum_concat import attention
+from tests.netdict.layers.rec.test_attention_cum_concat import attention
 
 TIME = rf.SpatialDim("time")
 EXTERN = {

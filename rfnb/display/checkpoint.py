@@ -1,0 +1,165 @@
+"""The views of checkpoints: what is in one, and which parameters were loaded, are missing, or were left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from rfnb.checkpoint.entries import CheckpointFile, StoredEntry
+from rfnb.checkpoint.report import LoadReport, ValueOrigin
+from rfnb.core.ground.text import count_of
+from rfnb.display.kit import options
+from rfnb.display.kit.blocks import (
+    Block,
+    Fold,
+    Grid,
+    Group,
+    Line,
+    Only,
+    Page,
+    Span,
+    Table,
+    Words,
+    bold,
+    chip,
+    name,
+    quiet,
+)
+from rfnb.display.markup import style
+from rfnb.display.markup.elements import fold
+from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.numbers import amount, plain, size
+from rfnb.printable import bounded
+
+DEEPEST = 12
+"""Names with more parts keep the rest in one."""
+OPEN = 8
+"""Parts with at most so many entries are open at first."""
+ITEMSIZES = {"bool": 1, "float8_e5m2": 1, "float8_e4m3fn": 1}
+"""The bytes of a value, for dtypes whose names do not say it."""
+
+
+@dataclass
+class EntryTree:
+    """A part of the names: its entries by the rest of their names, the parts below it, and the totals of both."""
+
+    rows: dict[str, StoredEntry] = field(default_factory=dict)
+    parts: dict[str, EntryTree] = field(default_factory=dict)
+    entries: int = 0
+    values: int = 0
+
+
+def page_of_checkpoint(file: CheckpointFile) -> Page:
+    """The entries as a tree of their names, and those that stand apart."""
+    root, entries = EntryTree(), file.entries
+    for path, entry in entries.items():
+        *folders, last = path.split(file.separator, DEEPEST)
+        part = root
+        for folder in [None, *folders]:
+            part = part if folder is None else part.parts.setdefault(folder, EntryTree())
+            part.entries += 1
+            part.values += prod(entry.shape)
+        part.rows[last] = entry
+    number = f"{len(entries):,} {'entry' if len(entries) == 1 else 'entries'}"
+    total = f"{number}, {amount(root.values)} values, {size(sum(map(_bytes, entries.values())))}"
+    head = Span([name(file.path), quiet(f"  {file.kind} · {total}")], text=f"{file.kind} {file.path}: {total}")
+    tree = Group(list(_blocks(root, file.separator)), look=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", indent=2)
+    others = [_entry(path, entry) for path, entry in file.apart.items()]
+    title = _title(
+        f"apart: {len(others)}", "optimizers, steps, and values that are not numbers", f"  apart: {len(others)}"
+    )
+    apart = Fold(title, [Group(others, indent=2)], rail=True) if others else None
+    rows = [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), ""] for path, x in entries.items()]
+    rows += [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), "yes"] for path, x in file.apart.items()]
+    table = Table(["name", "shape", "dtype", "values", "bytes", "apart"], rows)
+    return Page("checkpoint", file.path, [Line(head), Group([tree, apart], most=options.MODULE_LINES - 1)], table)
+
+
+def _blocks(part: EntryTree, separator: str) -> Iterator[Block]:
+    """A line for each entry, in columns, and a fold for each part."""
+    widths = [min(max(map(len, column), default=0), most) for column, most in
+              ((part.rows, 40), (list(map(_shape, part.rows.values())), 20))]  # fmt: skip
+    for last, entry in part.rows.items():
+        yield _entry(last, entry, *widths)
+    for path, inside in part.parts.items():
+        facts = f"{amount(inside.values)} values in {inside.entries}"
+        title = _title(f"{path}{separator}", facts, f"{path}{separator}  {facts}")
+        yield Fold(title, list(_blocks(inside, separator)), inside.entries <= OPEN, rail=True)
+
+
+def _title(words: str, facts: str, text: str) -> Span:
+    return Span([bold(words), " ", quiet(facts)], text=text)
+
+
+def _entry(path: str, entry: StoredEntry, *widths: int) -> Line:
+    shape = _shape(entry)
+    name_width, shape_width = widths or (0, 0)
+    text = f"{path:<{name_width}}  {shape:<{shape_width}}  {entry.dtype}"
+    return Line(Span([f"{path} ", quiet(f"{shape} · {entry.dtype}")], text=text), look="white-space:nowrap")
+
+
+def _shape(entry: StoredEntry) -> str:
+    return "×".join(map(str, entry.shape)) or "scalar"
+
+
+def _bytes(entry: StoredEntry) -> int:
+    bits = re.fullmatch(r"(?:b?float|u?int|complex)(8|16|32|64|128)", entry.dtype)
+    return prod(entry.shape) * (int(bits[1]) // 8 if bits else ITEMSIZES.get(entry.dtype, 0))
+
+
+ODD = ("missing", "unexpected", "note")
+LISTED = 500
+"""Largest number of parameters that are listed with their sources."""
+SHOWN = 5
+"""Largest number of names on a line."""
+
+
+def page_of_report(report: LoadReport) -> Page:
+    """The report with possible mistakes marked and long lists folded."""
+    origins, count = list(report.origins), count_of(len(report.loaded), "parameter")
+    groups = [(what, list(map(bounded, names))) for what, names in report.groups() if names]
+    blocks: list[Block] = [
+        Line(Span([name(count), quiet(f"  loaded from {report.path}")], text=f"{count} loaded from {report.path}")),
+        Only("text", [Line(f"{what:<10} {_some(names)}", indent=2) for what, names in groups]),
+        Only("html", [Grid([[_word(what), _names(names)] for what, names in groups])]),
+    ]
+    if origins:
+        rows: list[list[Words]] = [[origin.name, *_cells(origin)] for origin in origins[:LISTED]]
+        grid = Grid(rows, ["parameter", "from", "conversion", "norm before", "after"])
+        tail = f"… and {len(origins) - LISTED} more; all: .table()" if len(origins) > LISTED else None
+        blocks.append(Only("html", [Fold("each parameter", [grid, Line(quiet(tail)) if tail else None])]))
+    return Page("load_report", "", blocks, _table(report))
+
+
+def _table(report: LoadReport) -> Table:
+    """A row for each name; for a network, with the entries that the value came from, and norms."""
+    origins = {origin.name: origin for origin in report.origins}
+    rows = [["loaded", name, *_cells(origins.get(name))] for name in report.loaded]
+    rows += [[what, name, *_cells(None)] for what, names in report.groups() for name in names]
+    if not origins:
+        return Table(["what", "name"], [row[:2] for row in rows])
+    return Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows)
+
+
+def _cells(origin: ValueOrigin | None) -> list[str | float | None]:
+    if origin is None:
+        return ["", "", None, None]
+    norms = (None if norm is None else plain(norm) for norm in (origin.before, origin.after))
+    return [", ".join(origin.sources), origin.conversion, *norms]
+
+
+def _word(what: str) -> Words:
+    return chip(what, style.WARN) if what in ODD else quiet(what)
+
+
+def _names(names: list[str]) -> Html:
+    listed = [el("div", name) for name in names]
+    return el("div", listed) if len(names) <= SHOWN else fold(_some(names), *listed)
+
+
+def _some(names: list[str]) -> str:
+    """The first names, and the number of others."""
+    tail = f", … and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + tail
