@@ -23,10 +23,6 @@ STYLE = {
     "jlpm lint": ("jlpm", "lint:check"),
 }
 """Format, rules and types, in Python and TypeScript, and the size of each room."""
-BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20")
-PYTEST = ("pytest", "-m", "not browser and not wheel", "-n", "auto", "--maxprocesses", "8", *BY_FILE)
-BROWSER = ("pytest", "-m", "browser or wheel", "tests/browser", "tests/test_wheel.py", "-n", "3", *BY_FILE)
-BROWSER += ("-o", "cache_dir=.pytest_cache/browser")  # both write which tests failed
 
 
 def main(arguments: list[str]) -> int:
@@ -67,21 +63,27 @@ def check_quietly(command: tuple[str, ...]) -> str:
 
 
 def check_python(arguments: list[str]) -> dict[str, str]:
-    """The tests that the arguments select; without arguments all of them.
+    """The tests that the arguments select; without arguments all of them, those with a browser after the others.
 
-    Browser tests mostly wait: the others run beside them, at a lower priority. What failed runs once more when all the
-    others have ended, as a busy machine keeps programs waiting.
+    Browser tests mostly wait: three at a time keep two cores busy.
     """
     if arguments:
         return {"pytest": check("pytest", *arguments)}
-    with ThreadPoolExecutor(1) as pool:
-        browser = pool.submit(check_quietly, BROWSER)
-        results = {"pytest": check("nice", *PYTEST), "browser": browser.result()}
-    for name, command in {"pytest": PYTEST, "browser": BROWSER}.items():
-        if results[name].startswith("failed"):
-            again = check(*command, "-n", "0", "--last-failed", "--last-failed-no-failures", "none")
-            results[name] = f"{again}, the second time; the first time {results[name]}"
-    return results
+    by_file = ["--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20"]
+    return {
+        "pytest": check_tests("not browser and not wheel", "-n", "auto", "--maxprocesses", "8", *by_file),
+        "browser": check_tests("browser or wheel", "tests/browser", "tests/test_wheel.py", "-n", "3", *by_file),
+    }
+
+
+def check_tests(marks: str, *options: str) -> str:
+    """As `check`; what failed runs once more, one test after the other: a busy machine keeps programs waiting."""
+    command = "pytest", "-m", marks
+    first = check(*command, *options)
+    if not first.startswith("failed"):
+        return first
+    again = check(*command, "--last-failed", "--last-failed-no-failures", "none")
+    return f"{again}, the second time; the first time {first}"
 
 
 if __name__ == "__main__":

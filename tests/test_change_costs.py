@@ -132,8 +132,7 @@ VIEW: Edits = {
 from __future__ import annotations
 
 from rfnb.core.vocab import Vocab
-from rfnb.display.kit.blocks import Line, Page
-from rfnb.display.kit.blocks import mono, name
+from rfnb.display.kit.blocks import Line, Page, mono, name
 from rfnb.display.markup.elements import Table
 
 

@@ -143,7 +143,7 @@ def _text_rows(
     seconds, share, calls, _ = cost(explanation, ops)
     costs = f"  {seconds:>8} {share:>5} {calls:<10}" if explanation.profile is not None else ""
     words = [
-        f"{group[0].where:<14}  {names(group)}" + (f"  # {group[0].why}" if group[0].why else "")
+        f"{group[0].where:<14}  {names(group)}" + (f"  # {bounded(group[0].why)}" if group[0].why else "")
         for group in together(ops)
     ]
     beside = words.pop(0) if words and len(text) <= width else ""
@@ -167,7 +167,7 @@ def _table(explanation: Explanation) -> Table:
 
 
 def _head(explanation: Explanation) -> Html:
-    place = "" if explanation.source is None else f" · {explanation.source.place()}"
+    place = "" if explanation.source is None else f" · {bounded(explanation.source.place())}"
     chips = [
         el("span", el("b", str(count)), f" {PLACES[where]} ", style=_chip(where))
         for where, count in counts(explanation).items()
@@ -242,7 +242,7 @@ def _expression(op: ExplainedOp) -> Html:
 def _place(op: ExplainedOp) -> str | None:
     """The place of the expression, if it is in a function that the body calls."""
     source = op.node.source
-    return None if source is None or source == op.node.at else source.place()
+    return None if source is None or source == op.node.at else bounded(source.place())
 
 
 def _chip(where: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Child, Html, el
 from rfnb.display.markup.numbers import short
-from rfnb.printable import encodable, printable_name
+from rfnb.printable import bounded, encodable, printable_name
 
 
 def quiet(*words: Child, tag: str = "span") -> Html:
@@ -91,8 +91,19 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def table_html(table: Table) -> Html:
     """The table as HTML, with a header of column names."""
-    rows = [row(*map(_word, cells)) for cells in table.rows]
-    return wide(el("table", el("thead", row(*table.columns, tag="th")), el("tbody", rows), style=style.TABLE))
+    rows = [el("tr", [_cell(_word(cell)) for cell in cells], style=style.PLAIN_ROW) for cells in table.rows]
+    head = el("thead", row(*map(bounded, table.columns), tag="th"))
+    return wide(el("table", head, el("tbody", rows), style=style.TABLE))
+
+
+def _cell(words: str) -> Html:
+    """A cell that is not broken into a line for each word where the table is wider than its frame."""
+    broken = "white-space:nowrap" if len(words) <= SHORT else "min-width:16em"
+    return el("td", words, style=f"{style.LEFT_CELL};{broken}" if " " in words else style.LEFT_CELL)
+
+
+SHORT = 24
+"""Number of characters up to which the words of a cell stay in one line."""
 
 
 def facts_html(facts: Sequence[tuple[str, Child]]) -> Html | None:
@@ -112,4 +123,4 @@ def facts_html(facts: Sequence[tuple[str, Child]]) -> Html | None:
 def _word(cell: object) -> str:
     if cell is None:
         return ""
-    return short(cell) if isinstance(cell, int | float) and not isinstance(cell, bool) else str(cell)
+    return short(cell) if isinstance(cell, int | float) and not isinstance(cell, bool) else bounded(str(cell))

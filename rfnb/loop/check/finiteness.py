@@ -498,4 +498,5 @@ def describe_operand(x: Tensor, counts: np.ndarray | None = None, name: str | No
         return f"{name} {x.describe_dims()}"
     zeros, not_finite = int((values == 0).sum()), values.size - finite_ones.size
     text = f"{name} {x.describe_dims()}: {finite_ones.min():.4g} … {finite_ones.max():.4g}"
-    return text + (f", {zeros} zeros" if zeros else "") + (f", {not_finite} not finite" if not_finite else "")
+    text += f", {count_of(zeros, 'zero')}" if zeros else ""
+    return text + (f", {not_finite} not finite" if not_finite else "")

@@ -74,10 +74,10 @@ def _picture(stage: Stage, net: Network | None, words: str, depth: int, colours:
 def words_of(changes: StageChanges, *, first: bool = False) -> str:
     """What a stage changes, in words.
 
-        >>> from rfnb.netdict.network import Network
-    from rfnb.netdict.stages import StageChanges
-        >>> words_of(StageChanges({"a": {"n_out": 2}}, {"a": {"n_out": 4}, "b": {}}))
-        'adds b; widens a (2 → 4)'
+    >>> from rfnb.netdict.network import Network
+    >>> from rfnb.netdict.stages import StageChanges
+    >>> words_of(StageChanges({"a": {"n_out": 2}}, {"a": {"n_out": 4}, "b": {}}))
+    'adds b; widens a (2 → 4)'
     """
     if first:
         return f"begins with {count_of(len(changes.added), 'layer')}"
