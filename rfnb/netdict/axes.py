@@ -209,7 +209,7 @@ def without(x: Tensor, *dims: Dim | None) -> list[Dim]:
 
 def with_last(order: Sequence[Dim], *last: Dim | None) -> list[Dim]:
     """An order of dims in which those of `last` that it has come last."""
-    return [*(dim for dim in order if dim not in last), *(dim for dim in last if dim in order)]  # type: ignore[list-item]
+    return [*(dim for dim in order if dim not in last), *(dim for dim in last if dim is not None and dim in order)]
 
 
 def time_of(template: Tensor) -> Dim | None:

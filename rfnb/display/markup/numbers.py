@@ -37,8 +37,8 @@ def short(number: object) -> str:
 
 def plain(number: float | str) -> Number:
     """A number for JSON, which lacks NaN and infinities: they become "nan", "inf" and "-inf"."""
-    if isinstance(number, bool | int | str):
-        return number  # type: ignore[return-value]
+    if isinstance(number, bool | int):
+        return number
     number = float(number)
     if math.isfinite(number):
         return number
