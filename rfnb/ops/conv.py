@@ -133,27 +133,19 @@ def _numbers(name: str, sizes: Sizes, count: int) -> list[int]:
 Run = Callable[[Tensor, Sequence[Dim] | None], tuple[Tensor, Sequence[Dim]]]
 
 
-def _sliding(method: str, arguments: dict[str, Any]) -> tuple[Tensor, Sequence[Dim]]:
-    """The result of a method of the backend that slides over `in_spatial_dims`, with the arguments of an op."""
-    source, out_dims, use_mask = (arguments.pop(name) for name in ("source", "out_spatial_dims", "use_mask"))
-
-    def run(source: Tensor, out_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
-        result: tuple[Tensor, Sequence[Dim]] = getattr(backend_of_raw(source._raw), method)(
-            source, out_spatial_dims=out_dims, **arguments
-        )
-        return result
-
-    return _masked(run, source, arguments["in_spatial_dims"], out_dims, use_mask)
-
-
-def _masked(
+def masked(
     run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None, use_mask: bool | None
 ) -> tuple[Tensor, Sequence[Dim]]:
-    """The result of `run(source, out_dims)`. If `use_mask` is False, padding counts as frames: the result is that of
-    sequences which all have full length, with the true lengths and `out_dims` set afterwards.
-    """
+    """The result of `run(source, out_dims)`. If `use_mask` is False, padding counts as frames."""
     if use_mask_default(default=use_mask):
         return run(source, out_dims)
+    return _counting_padding(run, source, in_dims, out_dims)
+
+
+def _counting_padding(
+    run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None
+) -> tuple[Tensor, Sequence[Dim]]:
+    """The result of `run` as if all sequences had full length, with the true lengths and `out_dims` set afterwards."""
 
     def make() -> Lengths:
         roots = {root for dim in in_dims for root in dim.roots.values()}
@@ -213,7 +205,23 @@ def conv(
         use_mask: if False, padding counts as frames.
     """
 
-    return _sliding("conv", locals())
+    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+        return backend_of_raw(source._raw).conv(
+            source,
+            in_dim=in_dim,
+            out_dim=out_dim,
+            in_spatial_dims=in_spatial_dims,
+            out_spatial_dims=out_spatial_dims,
+            filter=filter,
+            filter_size=filter_size,
+            padding=padding,
+            strides=strides,
+            dilation_rate=dilation_rate,
+            groups=groups,
+            bias=bias,
+        )
+
+    return masked(run, source, in_spatial_dims, out_spatial_dims, use_mask)
 
 
 @op(frames="any")
@@ -253,7 +261,23 @@ def transposed_conv(
         strides: by default the size of the filter.
     """
 
-    return _sliding("transposed_conv", locals())
+    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+        return backend_of_raw(source._raw).transposed_conv(
+            source,
+            in_dim=in_dim,
+            out_dim=out_dim,
+            in_spatial_dims=in_spatial_dims,
+            out_spatial_dims=out_spatial_dims,
+            filter=filter,
+            filter_size=filter_size,
+            padding=padding,
+            remove_padding=remove_padding,
+            output_padding=output_padding,
+            strides=strides,
+            bias=bias,
+        )
+
+    return masked(run, source, in_spatial_dims, out_spatial_dims, use_mask)
 
 
 PoolMode = Annotated[str, OneOf("max", "avg")]
@@ -292,12 +316,21 @@ def pool(
             got=align.show_dims(dims),
             expected=f"{nd or 'one to three'} dims",
         )
-    pool_size = per_axis("pool", "pool_size", pool_size, len(dims))
-    strides = pool_size if strides is None else strides
-    in_spatial_dims, out_spatial_dims = dims, None if out_spatial_dims is None else as_dims(out_spatial_dims)
-    arguments = locals()
-    del arguments["nd"], arguments["dims"]
-    return _sliding("pool", arguments)
+    sizes = per_axis("pool", "pool_size", pool_size, len(dims))
+
+    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+        return backend_of_raw(source._raw).pool(
+            source,
+            mode=mode,
+            pool_size=sizes,
+            padding=padding,
+            dilation_rate=dilation_rate,
+            strides=sizes if strides is None else strides,
+            in_spatial_dims=dims,
+            out_spatial_dims=out_spatial_dims,
+        )
+
+    return masked(run, source, dims, None if out_spatial_dims is None else as_dims(out_spatial_dims), use_mask)
 
 
 @guarded
@@ -387,7 +420,17 @@ def _pool(nd: int, example: str) -> Callable[..., tuple[Tensor, Sequence[Dim]]]:
         in_spatial_dims: Sequence[Dim],
         out_spatial_dims: Sequence[Dim] | None = None,
     ) -> tuple[Tensor, Sequence[Dim]]:
-        return pool(**{**locals(), "nd": nd})
+        return pool(
+            source,
+            nd=nd,
+            mode=mode,
+            pool_size=pool_size,
+            padding=padding,
+            dilation_rate=dilation_rate,
+            strides=strides,
+            in_spatial_dims=in_spatial_dims,
+            out_spatial_dims=out_spatial_dims,
+        )
 
     pool_nd.__name__ = pool_nd.__qualname__ = f"pool{nd}d"
     pool_nd.__doc__ = f"""`rf.pool` over {nd} dims. {{…, in_spatial_dims…}} → {{…, out_spatial_dims…}}
@@ -466,7 +509,7 @@ def stft(
         return result, [dim]
 
     given = None if out_spatial_dim is None else [out_spatial_dim]
-    result, [out_frames] = _masked(run, x, [in_spatial_dim], given, use_mask)
+    result, [out_frames] = masked(run, x, [in_spatial_dim], given, use_mask)
     return result, out_frames, out_dim
 
 

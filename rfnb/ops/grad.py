@@ -68,8 +68,13 @@ def scaled_gradient_ext(
         scale_shift_by_sum_over_axis: the shift is multiplied by Σ |g| over this dim.
         clip_max_axis: the result is at most as large as the largest |g| over this dim.
     """
-    options = locals()
-    return backend_of_raw(source._raw).scaled_gradient_ext(options.pop("source"), **options)
+    return backend_of_raw(source._raw).scaled_gradient_ext(
+        source,
+        scale=scale,
+        shift=shift,
+        scale_shift_by_sum_over_axis=scale_shift_by_sum_over_axis,
+        clip_max_axis=clip_max_axis,
+    )
 
 
 makes_constants: ContextVar[bool] = ContextVar("rfnb_makes_constants", default=False)

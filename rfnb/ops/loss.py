@@ -173,9 +173,16 @@ def ctc_loss(
         label_loop: if False, each label takes exactly one frame, and equal labels need no blank between them.
         use_native_op: accepted for compatibility and ignored.
     """
-    options = locals()
-    del options["use_native_op"]
-    return backend_of_raw(logits._raw).ctc_loss(**options)
+    return backend_of_raw(logits._raw).ctc_loss(
+        logits=logits,
+        logits_normalized=logits_normalized,
+        targets=targets,
+        input_spatial_dim=input_spatial_dim,
+        targets_spatial_dim=targets_spatial_dim,
+        blank_index=blank_index,
+        max_approx=max_approx,
+        label_loop=label_loop,
+    )
 
 
 @op(frames="any")
@@ -200,9 +207,14 @@ def ctc_best_path(
     >>> rf.ctc_best_path(logits=frames, targets=words, blank_index=2, **spaces).raw_tensor.tolist()
     [2, 0, 0, 1]
     """
-    options = locals()
-    del options["logits_normalized"]  # normalizing the logits does not change the best alignment
-    return backend_of_raw(logits._raw).ctc_best_path(**options)
+    return backend_of_raw(logits._raw).ctc_best_path(  # normalizing the logits does not change the best alignment
+        logits=logits,
+        targets=targets,
+        input_spatial_dim=input_spatial_dim,
+        targets_spatial_dim=targets_spatial_dim,
+        blank_index=blank_index,
+        label_loop=label_loop,
+    )
 
 
 @guarded

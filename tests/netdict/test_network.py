@@ -41,7 +41,7 @@ KINDS = {
     "rec": (60, {"unit": "nativelstm2", "n_out": 8}),
     "self_attention": (60, {"num_heads": 2, "total_key_dim": 8, "n_out": 8}),
     "conv": (60, {"n_out": 8, "filter_size": [3], "padding": "same"}),
-    "pool": (57, {"pool_size": [2], "padding": "same", "strides": 1}),
+    "pool": (56, {"pool_size": [2], "padding": "same", "strides": 1}),
     "subnetwork": (37, {"subnetwork": {"output": {"class": "linear", "n_out": 8, "from": "data"}}}),
 }
 """By class: at most so many functions run for a layer, and its options."""
