@@ -90,7 +90,7 @@ def conform(value: Any, form: Any, name: str) -> Any:
             with suppress(RunFileError):
                 return conform(value, part, name)
         raise RunFileError(f"{name!r} in the file has the wrong type: {type(value).__name__}")
-    raise TypeError(f"{form} is no form of JSON")
+    raise TypeError(f"{form} is not a form of JSON")
 
 
 def _of_type(value: object, kind: Any, name: str) -> Any:
