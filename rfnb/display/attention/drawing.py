@@ -150,13 +150,13 @@ BRIGHT = el("style", "@media (prefers-color-scheme:dark){image{filter:invert(1) 
 
 
 def scale_bar(top: object) -> Html:
-    """A scale of colours: pale is 0, dark the largest weight."""
+    """A scale of colours as in the picture: pale is 0, dark the largest weight."""
     strip = png.picture(np.linspace(0, 1, 64)[None, :], scale="sequential")
     bar = svg.image(64, 9, BRIGHT, el("image", href=strip, width=64, height=9, preserveAspectRatio="none"))
     look = f"width:64px;height:9px;border:1px solid {style.tint(style.GREY, 0.5)};display:inline;margin:0 4px"
     return el(
-        "span", "0", el("img", src=svg.data_uri(bar), alt=" to ", width=64, height=9, style=look), short(top),
-        style=f"{style.QUIET};{style.NUMBERS};white-space:nowrap", data_rfnb_still="",
+        "span", quiet("0"), el("img", src=svg.data_uri(bar), alt=" to ", width=64, height=9, style=look),
+        quiet(short(top)), style=f"{style.NUMBERS};white-space:nowrap", data_rfnb_still="",
     )  # fmt: skip
 
 

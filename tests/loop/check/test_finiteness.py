@@ -14,6 +14,7 @@ from torch import nn
 
 import rfnb as rf
 from rfnb import batch_dim
+from rfnb.loop.check.finiteness import describe_operand
 
 torch.manual_seed(0)
 X = torch.randn(2, 5, 4)
@@ -289,3 +290,9 @@ def test_the_backend_of_numpy():
         assert rf.check.finite(lambda: rf.log(x) * 0.0).first.event.op == "mul"
     finally:
         rf.select_backend("torch")
+
+
+@pytest.mark.parametrize(("values", "words"), [([0.0, 2.0], ", 1 zero"), ([0.0, 0.0], ", 2 zeros"), ([1.0, 2.0], "")])
+def test_an_operand_is_described_with_its_number_of_zeros(values, words):
+    x = rf.convert_to_tensor(values, dims=[rf.Dim(2, name="feat")], name="x")
+    assert describe_operand(x) == f"x {{feat:2}}: {min(values):.4g} … {max(values):.4g}{words}"
