@@ -95,7 +95,8 @@ class SliceOps:
             return trimmed(cls, tensor_of(raw, out, lengths))
         if axis.dimension is not None and out_dim.dimension is not None:
             signature.keep(key, SlicePlan(place, cut, weakref.ref(out)))
-        return fitted(cls, tensor_of(raw, out, lengths), out_dim)
+        y = tensor_of(raw, out, lengths)
+        return trimmed(cls, y) if limit.traced else fitted(cls, y, out_dim)
 
 
 def slice_frames(n: np.ndarray, start: object, end: object, step: Any, count: object) -> tuple[np.ndarray, np.ndarray]:
@@ -177,8 +178,8 @@ def _slice_by_tensors(
         if tape is not None and tape.differs(bound_._raw, axis):
             raw = np.full(backend.get_shape_tuple_raw(bound_._raw), unknown)
         else:
-            numbers = backend.with_numbers(bound_, unknown)
-            raw = backend.to_numpy_raw(backend.fill_padding(numbers, padding)).astype(np.int64)
+            numbers = bound_.like(backend.fill_padding(bound_, padding))
+            raw = backend.numbers(numbers, unknown).astype(np.int64)
         return align.apply(align.move(bound_.dims, dims, trailing=False), raw)
 
     n, step = limit.over(dims), 1 if step is None else values(step, 1, unknown=1)
@@ -187,7 +188,7 @@ def _slice_by_tensors(
     shape = np.broadcast_shapes(n.shape, np.shape(step), first.shape, length.shape)
     dtype = size.dtype if isinstance(size, Tensor) else None
     lengths = bound(lengths, out_dim, Size(dims, np.broadcast_to(length, shape), dtype=dtype), "slice")
-    positions = _steps(np.broadcast_to(first, shape), int(length.max(initial=0)), step, limit.max)
+    positions = _steps(np.broadcast_to(first, shape), longest_of(length), step, limit.max)
     raw = backend.from_numpy_raw(positions, backend.device_key_raw(source._raw))
     at = fitted(backend, tensor_of(raw, align.sig([*dims, out_dim]), lengths), out_dim)
     return _at(backend, source, at, axis, out_dim)
@@ -518,7 +519,7 @@ def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) 
     size = size_in(values, axis)
     dims = [dim for dim in repeats.dims if dim is not axis]
     dims += [dim for dim in size.dims if dim not in dims]
-    raw = backend.to_numpy_raw(backend.fill_padding(backend.with_numbers(repeats, 1), 0)).astype(np.int64)
+    raw = backend.numbers(repeats.like(backend.fill_padding(repeats, 0)), 1).astype(np.int64)
     counts = align.apply(align.move(repeats.dims, [*dims, axis], trailing=False), raw)
     frames = size.frames(dims)
     counts = np.where(frames, counts, 0)
@@ -529,6 +530,8 @@ def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) 
 
 def _positions(counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Each position repeated as often as its count: [… , frames] → [… , longest]"""
+    if not isinstance(counts, np.ndarray):  # without numbers
+        return np.broadcast_to(sizes[..., None], (*sizes.shape, longest_of(sizes)))
     frames = np.broadcast_to(np.arange(counts.shape[-1]), counts.shape)
     positions = np.zeros((*sizes.shape, int(sizes.max(initial=0))), np.int64)
     positions[np.arange(positions.shape[-1]) < sizes[..., None]] = np.repeat(frames.reshape(-1), counts.reshape(-1))
