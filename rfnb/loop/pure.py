@@ -102,7 +102,7 @@ class References:
                 self._start(number, function)
         self.complete = len(self._seen) < MOST_REFERENCES
 
-    def _start(self, number: int, function: Callable[..., Any]) -> None:
+    def _start(self, number: int, function: Callable[..., object]) -> None:
         if type(function) is FunctionType:
             for place, cell in enumerate(function.__closure__ or ()):
                 self._cells.append((number, place, _content(cell)))
@@ -122,7 +122,7 @@ class References:
         self._names.append((names, name, names[name]))
         self._visit(names[name])
 
-    def _visit(self, value: Any) -> None:
+    def _visit(self, value: object) -> None:
         if id(value) in self._seen or len(self._seen) >= MOST_REFERENCES or type(value) in _PLAIN:
             return
         self._seen[id(value)] = value
@@ -169,7 +169,7 @@ class References:
                     if is_module or name in self._words:
                         self._name(vars(cls), name)
 
-    def same(self, functions: Sequence[Callable[..., Any]]) -> bool:
+    def same(self, functions: Sequence[Callable[..., object]]) -> bool:
         """Whether functions with the same code refer to the same."""
         for number, place, content in self._cells:
             closure: Any = functions[number].__closure__
@@ -215,7 +215,7 @@ def _content(cell: CellType) -> object:
         return cell
 
 
-def _code(function: Callable[..., Any]) -> CodeType | None:
+def _code(function: Callable[..., object]) -> CodeType | None:
     """The code of a function, or of a module; None for others."""
     called = unwrap(getattr(function, "__func__", function))
     code = getattr(called, "__code__", None) or getattr(unwrap(type(called).__call__), "__code__", None)
@@ -271,7 +271,7 @@ class KeptStep:
     outputs: Any
     new: list[Sequence[Dim] | None]
 
-    def fits(self, functions: Sequence[Callable[..., Any]], initial: object, xs: object) -> bool:
+    def fits(self, functions: Sequence[Callable[..., object]], initial: object, xs: object) -> bool:
         """Whether a call with this key can run the step."""
         return (
             same_structure(initial, self.initial)
@@ -283,7 +283,7 @@ class KeptStep:
             )
         )
 
-    def run(self, initial: Any, xs: object) -> tuple[Any, Any]:
+    def run(self, initial: object, xs: object) -> tuple[Any, Any]:
         """The stacked outputs and the last state."""
         kept, axis, states = self.step, self.step.axis, [leaf for leaf in leaves(initial) if leaf is not None]
         sources = [leaf for leaf in leaves(xs) if leaf is not None]
@@ -349,7 +349,7 @@ class KeptSteps:
         self._warned: set[CodeType] = set()
 
     def find(
-        self, key: Hashable, functions: Sequence[Callable[..., Any] | None], initial: Any, xs: Any
+        self, key: Hashable, functions: Sequence[Callable[..., object] | None], initial: object, xs: object
     ) -> KeptStep | None:
         """The step for a call of a loop."""
         step = self._steps.get(key)
@@ -371,7 +371,7 @@ class KeptSteps:
         while len(self._steps) > MOST_STEPS:
             self._steps.popitem(last=False)
 
-    def warn(self, function: Callable[..., Any], reason: str) -> None:
+    def warn(self, function: Callable[..., object], reason: str) -> None:
         """Tells once why the steps of a function are not kept."""
         if (code := _code(function)) is not None and code not in self._warned:
             self._warned.add(code)
@@ -382,7 +382,7 @@ kept_steps = KeptSteps()
 
 
 def key_of(
-    functions: Sequence[Callable[..., Any] | None], axis: Dim, name: str, how: Hashable, *trees: object
+    functions: Sequence[Callable[..., object] | None], axis: Dim, name: str, how: Hashable, *trees: object
 ) -> Hashable | None:
     """What a kept step depends on besides the references of the functions; None where no step is kept: some function is
     not marked, or the loop is observed, recorded or inside of another one.
@@ -451,7 +451,7 @@ class Keeping:
         self.expects = kept_steps.wait_for(key, self._references)
         self._generators = GlobalGenerators(selected(), look=self.expects)
 
-    def done(self, loop: Loop, stacked: Any, new: Any) -> None:
+    def done(self, loop: Loop, stacked: object, new: object) -> None:
         """The loop has run. new: the state as the functions gave it."""
         if not isinstance(loop, LoopToKeep) or loop.kept is None:
             return

@@ -226,7 +226,7 @@ class Tape:
         self,
         fn: Callable[..., object],
         args: Sequence[object],
-        kwargs: dict[str, Any],
+        kwargs: dict[str, object],
         result: Any,
         *,
         writes: bool = False,

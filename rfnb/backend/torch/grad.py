@@ -81,7 +81,7 @@ class CallRecording(TorchDispatchMode):
             self.note(func, reads, tree_leaves(result))
         return result
 
-    def note(self, func: object, reads: object, results: list[Any]) -> None:
+    def note(self, func: object, reads: object, results: list[object]) -> None:
         """Stores how `results` were computed."""
         call = RepeatableCall(
             self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads)
@@ -227,7 +227,7 @@ class GradientProbe:
         self._anchor = torch.zeros((), requires_grad=True)
         self._found: dict[Any, torch.Tensor] | None = None  # while gradients are computed
 
-    def __call__(self, raw: torch.Tensor, key: Any) -> torch.Tensor:
+    def __call__(self, raw: torch.Tensor, key: object) -> torch.Tensor:
         """The same tensor, to be used from here on; its gradient is stored under `key`."""
         return ProbedGradient.apply(raw, self._anchor, self, key) if raw.requires_grad else raw
 

@@ -27,7 +27,7 @@ class Listener:
     outer: Listener | None = None
     takes_kernels: bool = False
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Computes an op."""
         return row.fn(*args, **kwargs) if self.outer is None else self.outer.call(row, args, kwargs)
 

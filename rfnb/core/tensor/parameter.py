@@ -191,7 +191,7 @@ class Parameter(Tensor):
     def __copy__(self) -> Parameter:
         return self.__deepcopy__({})
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+    def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
         mode = _copying.get()
         if mode == "share":
             return self
@@ -253,7 +253,9 @@ def parameter_assign(param: Parameter, value: object, *, how: str) -> None:
 
 
 @op(effect=True)
-def parameter_assign_key(param: Parameter, key: Any, value: Any, *, how: str, axis: Any, key_dim: Any) -> None:
+def parameter_assign_key(
+    param: Parameter, key: object, value: object, *, how: str, axis: object, key_dim: object
+) -> None:
     """Sets the values of a parameter at `key` along `axis`, or adds to them."""
     backend = raw_registry.backend_of_raw(param._raw)
     backend.parameter_assign_key(param, key, value, op=how, axis=axis, key_dim=key_dim)

@@ -196,7 +196,7 @@ class GenerateWatch:
 
 
 @contextmanager
-def replaced(model: object, methods: dict[str, Any]) -> Iterator[None]:
+def replaced(model: object, methods: dict[str, object]) -> Iterator[None]:
     """The object has these methods instead of those of its class."""
     originals = {name: vars(model)[name] for name in methods if name in vars(model)}
     vars(model).update(methods)
