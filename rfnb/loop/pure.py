@@ -88,7 +88,7 @@ class References:
         self._cells: list[tuple[int, int, object]] = []  # function, number of the cell, content
         self._names: list[tuple[Mapping[Any, Any], Any, object]] = []
         self._others: list[tuple[CellType, object]] = []  # cells of other functions
-        self._lists: list[tuple[list[Any], tuple[Any, ...]]] = []
+        self._lists: list[tuple[list[object], tuple[object, ...]]] = []
         self._tensors: list[tuple[Tensor, object]] = []
         self.raws: dict[int, RawTensor] = {}
         codes = filter(None, map(_code, functions))

@@ -88,7 +88,7 @@ class TapeOps:
 
     new_tape: Callable[[], Tape]
     take: Callable[[Tape], Any]
-    uncompiled: Callable[[Callable[[], Any]], Any]
+    uncompiled: Callable[[Callable[[], Any]], object]
     unobserved: Callable[[], AbstractContextManager[Any]]
     is_observed: Callable[[], int]
     alias_raw: Callable[[RawTensor], RawTensor]

@@ -283,7 +283,7 @@ class TorchGrad:
     new_probe = GradientProbe
 
     @staticmethod
-    def recomputed_raw(fn: Callable[..., object], args: Sequence[object]) -> Any:
+    def recomputed_raw(fn: Callable[..., object], args: Sequence[object]) -> object:
         """`fn(*args)`, whose values are computed again in the backward pass."""
         return checkpoint(fn, *args, use_reentrant=False)
 
@@ -330,7 +330,7 @@ class TorchGrad:
         raw.requires_grad_(True)
 
     @staticmethod
-    def no_gradients() -> AbstractContextManager[Any]:
+    def no_gradients() -> AbstractContextManager[object]:
         """Makes constants of what is computed inside. The trial of a loop body has no gradients anyway."""
         return torch.no_grad() if current_tape() is None else nullcontext()
 

@@ -295,7 +295,7 @@ def _kind(pure: Pure, args: Sequence[object]) -> str:
     return "each" if two and (is_raw(args[1]) or isinstance(args[1], Tensor)) else pure.kind
 
 
-def pick(owner: object, key: object) -> Any:
+def pick(owner: object, key: object) -> object:
     """`owner[key]` of a raw tensor, an array or a Tensor."""
     if isinstance(owner, Tensor):
         return _pick_named(owner, key)
@@ -320,7 +320,7 @@ def copied(value: Any) -> Any:
     return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
 
 
-def mapped(fn: Callable[[Any], Any], values: Any) -> Any:
+def mapped(fn: Callable[[Any], Any], values: Any) -> object:
     """`fn` of the parts of a list, dict or tuple, whose parts keep their names: `.values`, `.indices`."""
     if isinstance(values, dict):
         return {key: fn(part) for key, part in values.items()}
@@ -360,7 +360,7 @@ def _computed(pure: Pure, args: Sequence[object], kwargs: Mapping[str, object]) 
     return _checked(function(*args, **kwargs), args)
 
 
-def operate(how: Callable[[Any, Any], object], left: object, right: object) -> Any:
+def operate(how: Callable[[Any, Any], object], left: object, right: object) -> object:
     """An operator of Python between two values, of which one is a raw tensor or an array."""
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         tensors = [value for value in (left, right) if isinstance(value, Tensor)]
@@ -374,7 +374,7 @@ def operate(how: Callable[[Any, Any], object], left: object, right: object) -> A
     return _checked(how(left, right), (left, right))
 
 
-def _index(raw: RawTensor, key: object) -> Any:
+def _index(raw: RawTensor, key: object) -> object:
     if not all(_is_key(part) for part in (key if isinstance(key, tuple) else (key,))):
         raise Refusal(
             "a tensor cannot be indexed by this", expected="numbers, slices, `...`, None, tensors, lists of them"
@@ -400,7 +400,7 @@ def _as_array(value: object) -> Any:
     return _read_only(value)
 
 
-def _read_only(value: object) -> Any:
+def _read_only(value: object) -> object:
     if isinstance(value, np.ndarray):
         value = value.view()
         value.flags.writeable = False
@@ -471,7 +471,7 @@ def padded_dims(tensor: Tensor) -> set[Dim]:
     return dims
 
 
-def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | None) -> Any:
+def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | None) -> object:
     """A result with the dims of its operand, as far as it has these axes."""
     if isinstance(result, list | tuple):
         return mapped(lambda part: _with_dims(part, kind, whole, axes), result)
@@ -489,7 +489,7 @@ def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | No
     return tensor_of(result, align.sig(dims, None, feature), whole.lengths.infinite())
 
 
-def _pick_named(owner: Tensor, key: object) -> Any:
+def _pick_named(owner: Tensor, key: object) -> object:
     """Indexing of a Tensor: where only numbers and `:` are given, the other dims stay."""
     parts = key if isinstance(key, tuple) else (key,)
     every = slice(None)

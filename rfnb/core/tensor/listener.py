@@ -33,7 +33,7 @@ class Listener:
 
     def call_module(
         self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> Any:
+    ) -> object:
         """Calls a module; ops inside have its name in their path."""
         if self.outer is not None:
             return self.outer.call_module(module, forward, args, kwargs)

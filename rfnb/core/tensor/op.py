@@ -72,7 +72,7 @@ def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
     functions with the same free variables: here, as in the text, these are `_op_fn`, `_op_row` and `call`.
     """
 
-    def first_call(*args: object, **kwargs: object) -> Any:
+    def first_call(*args: object, **kwargs: object) -> object:
         generated = _generated(_op_fn, _op_row)
         call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
         call.__code__ = generated.__code__
@@ -157,12 +157,12 @@ def _refused(fn: Callable[..., object], in_order: list[str], name: str) -> tuple
     return [], ""
 
 
-_STAR: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+_STAR: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 _NOT_GIVEN = object()
 
 
-def _defaults(fn: Callable[..., object]) -> dict[str, Any]:
+def _defaults(fn: Callable[..., object]) -> dict[str, object]:
     """The defaults of `fn`, by the names that they have in the text; an `axis` without one may be left out."""
     parameters = inspect.signature(fn).parameters.values()
     missing_axis = {"_axis": _NOT_GIVEN} if _has_axis(fn) else {}

@@ -91,7 +91,7 @@ class Parameter(Tensor):
                 self._raw = backend.create_parameter_raw(self, device=device or get_default_device())
             except Exception as error:
                 raise too_large("Parameter", dims, [dim.dimension or 0 for dim in dims], error) from None
-        self._initial: Any = None
+        self._initial: object = None
         self.trainable = is_float_dtype(self.dtype) and not auxiliary if trainable is None else trainable
         listener = active_listener()
         if raw_tensor is None and listener is not None and self.trainable:

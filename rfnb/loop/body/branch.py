@@ -102,7 +102,7 @@ def _side(
         del tape.calls[start:]
 
 
-def _call_side_not_taken(name: str, fn: Callable[[], object]) -> Any:
+def _call_side_not_taken(name: str, fn: Callable[[], object]) -> object:
     try:
         return fn()
     except Exception as error:
@@ -122,7 +122,7 @@ def not_in_branch(loop: str, what: str) -> LoopError:
 # -- the results of both sides
 
 
-def _matched_leaves(body: Body, yes: object, no: object) -> list[tuple[Any, Any]]:
+def _matched_leaves(body: Body, yes: object, no: object) -> list[tuple[object, object]]:
     """Pairs the leaves of both results; leaves of `no` get their dims in the order of `yes`."""
     no = arranged(no, yes)
     if not same_structure(yes, no):
@@ -266,7 +266,7 @@ class _Choice:
         return step
 
 
-def _no_stream(number: int, step: int) -> Any:
+def _no_stream(number: int, step: int) -> object:
     raise AssertionError("the generators of a branch are among its arguments")
 
 

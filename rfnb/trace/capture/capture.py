@@ -174,7 +174,7 @@ class AttentionFinder(Listener):
 
     def call_module(
         self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> Any:
+    ) -> object:
         """Runs a module; attention inside gets its path."""
         if not self._inside and self._model is None:
             self._names = names_below(module, type(module).__name__)

@@ -261,7 +261,7 @@ class ModelTracer(CallRecorder, Listener):
 
     def call_module(
         self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> Any:
+    ) -> object:
         """Runs a module and records it, with its ops and modules as its body."""
         with self._apart():
             node = self.begin_module(module, self.numbers(args, kwargs))

@@ -288,7 +288,7 @@ class Recorder(Listener):
         operands.append(plain)
         return plain
 
-    def _own(self, start: int, leaf: Any) -> Any:
+    def _own(self, start: int, leaf: Any) -> object:
         """Copies a result that is an operand itself, because the op had nothing to do at this size."""
         variable = self.tape.find(leaf._raw) if type(leaf) is Tensor else None
         if variable is None or (isinstance(variable, Var) and variable.number >= start):
