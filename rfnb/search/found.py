@@ -135,6 +135,7 @@ class Found(InWords):
             raise SearchError("best: a search without Tensors has no beam", hint='found.nbest(1), found.tree["…"].best')
         if self.beam not in x.dims:
             raise SearchError("best: the Tensor does not have the beam of this search", got=x.dims, expected=self.beam)
+        assert isinstance(self.scores, Tensor)
         return gather(x, indices=reduce_argmax(self.scores, axis=self.beam), axis=self.beam)
 
     def rerank(

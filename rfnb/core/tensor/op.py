@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
 from rfnb.core.dims.dim import Dim
@@ -317,9 +317,23 @@ def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
     return decorate
 
 
+class OneOperand(Protocol):
+    """An op of one operand, computed entry by entry."""
+
+    def __call__(self, a: Tensor | complex) -> Tensor:
+        """Computes it."""
+
+
+class TwoOperands(Protocol):
+    """An op of two operands, computed entry by entry."""
+
+    def __call__(self, a: Tensor | complex, b: Tensor | complex) -> Tensor:
+        """Computes it."""
+
+
 def unary(
     row: OpRow, raw_function: Callable[[Any], Callable[[RawTensor], RawTensor]], *, everywhere: bool = True
-) -> Callable[[Tensor], Tensor]:
+) -> OneOperand:
     """The fast path of an elementwise op: `raw_function(backend)` is its function on raw tensors.
 
     everywhere: whether finite numbers always give finite numbers. If not, `row.fn` computes padded tensors.
@@ -328,7 +342,7 @@ def unary(
     name, slow = row.name, row.fn  # torch.compile traces these, but not the row
 
     @functools.wraps(slow)
-    def call(a: Tensor) -> Tensor:
+    def call(a: Any) -> Tensor:
         try:
             if _listening:
                 return door(OPS[name], (a,), {})
@@ -353,7 +367,7 @@ def binary(
     plan_sign: int,
     everywhere: bool = True,
     with_numbers: Callable[[Any], bool] | None = None,
-) -> Callable[[Any, Any], Tensor]:
+) -> TwoOperands:
     """The fast path of an elementwise op with two operands.
 
     The plan for two signatures is kept in the first one, under `plan_sign` times the serial of the second.
