@@ -131,11 +131,10 @@ class Found(InWords):
         from rfnb.ops.index import gather
         from rfnb.ops.reduce import reduce_argmax
 
-        if self.beam is None:
+        if self.beam is None or not isinstance(self.scores, Tensor):
             raise SearchError("best: a search without Tensors has no beam", hint='found.nbest(1), found.tree["…"].best')
         if self.beam not in x.dims:
             raise SearchError("best: the Tensor does not have the beam of this search", got=x.dims, expected=self.beam)
-        assert isinstance(self.scores, Tensor)
         return gather(x, indices=reduce_argmax(self.scores, axis=self.beam), axis=self.beam)
 
     def rerank(

@@ -35,12 +35,7 @@ def _normal(out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.
 
 
 def _truncated_normal(
-    out: torch.Tensor,
-    generator: Any,
-    mean: object = 0.0,
-    stddev: object = 1.0,
-    minval: object = None,
-    maxval: object = None,
+    out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.0, minval: Any = None, maxval: Any = None
 ) -> None:
     """Drawn by the inverse of the distribution function, from uniform numbers between its values at the limits."""
     sample = torch.empty_like(out, dtype=torch.promote_types(out.dtype, torch.float32))
@@ -152,7 +147,7 @@ DROPS = {
 """Functions that may draw from the global generator."""
 
 
-def drops(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+def drops(name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> bool:
     """Whether this call of one of DROPS draws random numbers."""
     if name == "scaled_dot_product_attention":
         return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))

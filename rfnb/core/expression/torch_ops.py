@@ -19,6 +19,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.arguments import leaves
 from rfnb.core.tensor.op import OPS
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 
@@ -261,7 +262,7 @@ def call(pure: Pure, args: Sequence[object], kwargs: Mapping[str, object]) -> An
     _check_arguments(pure, args, kwargs)
     if pure.name in ("where", "max", "min"):
         pure = pure._replace(kind=_kind(pure, args))
-    tensors = [value for value in _leaves([*args, *kwargs.values()]) if isinstance(value, Tensor)]
+    tensors = [value for value in leaves([*args, *kwargs.values()]) if isinstance(value, Tensor)]
     if not tensors:
         return _computed(pure, args, kwargs)
     widest = max(tensors, key=lambda tensor: len(tensor.dims))
@@ -380,7 +381,7 @@ def _index(raw: RawTensor, key: object) -> object:
             "a tensor cannot be indexed by this", expected="numbers, slices, `...`, None, tensors, lists of them"
         )
     positions = _swapped(key, _as_torch)
-    where = [part for part in _leaves([positions]) if is_raw(part)]
+    where = [part for part in leaves([positions]) if is_raw(part)]
     _check_growth((_as_torch(raw) if where else raw, *where), function=lambda x, *_: x[positions])
     return _checked(raw[_swapped(key, _as_array) if isinstance(raw, np.ndarray) else positions], (raw,))
 
@@ -419,14 +420,6 @@ def _swapped(value: object, fn: Callable[[Any], object]) -> Any:
     if type(value) is tuple or type(value) is list:
         return type(value)(_swapped(part, fn) for part in value)
     return fn(value)
-
-
-def _leaves(values: Sequence[object]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _leaves(value)
-        else:
-            yield value
 
 
 # -- dims
@@ -536,7 +529,7 @@ def _check_arguments(pure: Pure, args: Sequence[object], kwargs: Mapping[str, ob
             )
     if len(args) > pure.most:
         raise Refusal(f"{pure.name} has too many arguments without names", got=len(args), expected=f"≤ {pure.most}")
-    for value in _leaves([*args, *kwargs.values()]):
+    for value in leaves([*args, *kwargs.values()]):
         if not is_data(value):
             raise Refusal(
                 f"{pure.name}: a {type(value).__name__} cannot be an argument", expected="tensors and numbers"
@@ -555,14 +548,14 @@ def _check_growth(operands: Sequence[Any], kwargs: Mapping[str, Any] = {}, funct
 
     function: is tried without numbers; None if it works entry by entry.
     """
-    raws = [value for value in _leaves([*operands, *kwargs.values()]) if is_raw(value)]
+    raws = [value for value in leaves([*operands, *kwargs.values()]) if is_raw(value)]
     if len(raws) < 2 or prod(map(_volume, raws)) <= LARGEST:
         return
     if function is None:
         volume = prod(np.broadcast_shapes(*(tuple(raw.shape) for raw in raws)))
     else:
         result = function(*_swapped(tuple(operands), _meta), **{name: _swapped(v, _meta) for name, v in kwargs.items()})
-        volume = max((_volume(part) for part in _leaves([result]) if is_raw(part)), default=0)
+        volume = max((_volume(part) for part in leaves([result]) if is_raw(part)), default=0)
     if volume > max(LARGEST, 4 * max(map(_volume, raws))):
         raise _too_large()
 

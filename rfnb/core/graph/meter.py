@@ -169,9 +169,7 @@ class Meter:
         """The function of a raw call in the steps of a loop, measured."""
         return fn
 
-    def watched(
-        self, fn: Callable[..., object], seen: Mapping[int, object], run: MeasuredLoop
-    ) -> Callable[..., object]:
+    def watched(self, fn: Callable[..., object], seen: Mapping[int, object], run: MeasuredLoop) -> Callable[..., Any]:
         """The function of a raw call in the steps of a loop, whose results are watched.
 
         seen: by position of the result, what is known of it. run: what is known of the loop.
