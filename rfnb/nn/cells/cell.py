@@ -16,6 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State, check_state
 from rfnb.errors import ParameterError
 from rfnb.loop.loop import Loop
+from rfnb.loop.pure import Keeping, KeptSteps, key_of, loop_to_keep
 from rfnb.nn.layers.rec import check_recurrent_state
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import full
@@ -87,15 +88,26 @@ class RecCell(Module):
     def over(self, source: Tensor, state: State, spatial_dim: Dim) -> tuple[Tensor, State]:
         """Runs all steps. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}"""
         batch = [dim for dim in source.dims if dim not in (spatial_dim, self.in_dim)]
-        frames = self.project(source)
-        loop = Loop(axis=spatial_dim, name=self.get_default_name())
+        frames, functions, name = self.project(source), (self.step,), self.get_default_name()
+        initial = {
+            part: expand_dims(value, [dim for dim in batch if dim not in value.dims]) for part, value in state.items()
+        }
+        steps = vars(self).setdefault("_kept_steps", KeptSteps(4))
+        computed = any(type(part) is Tensor for part in vars(self).values())  # weights that are made for each call
+        key = None if computed else key_of(functions, spatial_dim, name, None, initial, frames)
+        if key is not None and (step := steps.find(key, functions, initial, frames)) is not None:
+            outputs, final = step.run(initial, frames)
+            return outputs, self.state_class(final)
+        keeping = None if key is None else Keeping(key, functions, initial, frames, steps)
+        loop = loop_to_keep(keeping, axis=spatial_dim, name=name)
         loop.file = type(self).step.__code__.co_filename
-        for name, value in state.items():
-            loop.state[name] = expand_dims(value, [dim for dim in batch if dim not in value.dims])
+        loop.state = initial
         with loop:
             x = loop.unstack(frames, name="x")
             out, loop.state = self.step(x, self._state(loop, state))
             outputs = loop.stack(out)
+        if keeping is not None:
+            keeping.done(loop, outputs, initial)
         return outputs, self._state(loop, state)
 
     def _state(self, loop: Loop, names: Iterable[str]) -> State:
