@@ -44,12 +44,16 @@ def report_of_file(job: tuple[str, int | None]) -> NetworkReport | str:
     """The report of a config at an epoch, or why it cannot be read."""
     path, epoch = job
     try:
-        # as far as it can be constructed, without memory for parameters
-        return Network.from_config(path, epoch=epoch, device="meta", strict=False).report()
+        return drafted(path, epoch).report()
     except RfError as error:
         return one_line(error)
     except Exception as error:  # one of many files does not hide the others
         return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+
+
+def drafted(path: str, epoch: int | None) -> Network:
+    """The network of a config as far as it can be constructed, without memory for its parameters."""
+    return Network.from_config(path, epoch=epoch, device="meta", strict=False)
 
 
 def by_cause(files: Sequence[Path], reports: Iterable[NetworkReport | str]) -> list[list[Any]]:
@@ -59,10 +63,15 @@ def by_cause(files: Sequence[Path], reports: Iterable[NetworkReport | str]) -> l
         if isinstance(report, str):
             whats = [re.sub(rf"^{re.escape(file.name)}(:\d+)?: ", "", report)]
         else:
-            whats = [finding.what for finding in report.of("stops")]
+            whats = report_stops(report)
         for what in dict.fromkeys(whats):
             causes.setdefault(what, []).append(file.name)
     return [[len(names), what, names[0]] for what, names in sorted(causes.items(), key=lambda item: -len(item[1]))]
+
+
+def report_stops(report: NetworkReport) -> list[str]:
+    """What stops a network, in words."""
+    return [finding.what for finding in report.of("stops")]
 
 
 def as_json(file: Path, report: NetworkReport | str) -> dict[str, Any]:
