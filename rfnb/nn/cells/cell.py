@@ -86,10 +86,14 @@ class RecCell(Module):
 
     def over(self, source: Tensor, state: State, spatial_dim: Dim) -> tuple[Tensor, State]:
         """Runs all steps. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}"""
-        batch = [dim for dim in source.dims if dim not in (spatial_dim, self.in_dim)]
-        frames = self.project(source)
         loop = Loop(axis=spatial_dim, name=self.get_default_name())
         loop.file = type(self).step.__code__.co_filename
+        return self.steps(loop, source, state)
+
+    def steps(self, loop: Loop, source: Tensor, state: State) -> tuple[Tensor, State]:
+        """Runs all steps in a loop. {…, its axis, in_dim} → {…, its axis, out_dim}"""
+        batch = [dim for dim in source.dims if dim not in (loop.axis, self.in_dim)]
+        frames = self.project(source)
         for name, value in state.items():
             loop.state[name] = expand_dims(value, [dim for dim in batch if dim not in value.dims])
         with loop:
