@@ -140,10 +140,11 @@ def _while_traced(cond: Callable[[S], object], body: Callable[[S], S], initial: 
     """first: whether `cond` may be false for `initial`. In no case does a step run `body` on a state that `cond`
     refuses, such as an index after the last entry."""
     key = None if first else key_of((cond, body), NO_AXIS, "while_loop", None, initial)
-    if key is not None and (step := kept_steps.find(key, (cond, body), initial, None)) is not None:
-        kept: S = step.run(initial, None)[1]
+    states = {"s": initial}
+    if key is not None and (step := kept_steps.find(key, (cond, body), states, None)) is not None:
+        kept: S = step.run(states, None)[1]["s"]
         return kept
-    keeping = None if key is None else Keeping(key, (cond, body), initial, None)
+    keeping = None if key is None else Keeping(key, (cond, body), states, None)
     loop = loop_to_keep(keeping, max_seq_len=FOREVER, name="while_loop")
     loop.state.s = initial
     with loop:
@@ -286,12 +287,13 @@ class _Scan:
     def traced(self) -> tuple[Any, Any]:
         """Runs the scan as a Loop. Raises TraceError if its functions depend on values."""
         before = self.before and not self.all_begin()
-        functions, trees, key = (self.cond, self.body), (self.initial, self.xs), None
+        functions, states, key = (self.cond, self.body), {"s": self.initial}, None
         if self.max_seq_len is None and self.ys is None:
-            key = key_of(functions, self.dim, "scan", before, *trees)
-        if key is not None and (step := kept_steps.find(key, functions, *trees)) is not None:
-            return step.run(*trees)
-        keeping = None if key is None else Keeping(key, functions, *trees)
+            key = key_of(functions, self.dim, "scan", before, self.initial, self.xs)
+        if key is not None and (step := kept_steps.find(key, functions, states, self.xs)) is not None:
+            stacked, states = step.run(states, self.xs)
+            return stacked, states["s"]
+        keeping = None if key is None else Keeping(key, functions, states, self.xs)
         longest = FOREVER if self.max_seq_len is None and self.cond is not None else self.max_seq_len
         loop = loop_to_keep(keeping, axis=self.dim, max_seq_len=longest, name="scan")
         if self.initial is not None:

@@ -437,10 +437,10 @@ def _recomputed(
     inputs: Sequence[RawTensor], outputs: Sequence[Callable[[RawTensor], None]], over: Any, keep: Any,
 ) -> tuple[object, ...]:  # fmt: skip
     """`first.run(part, …)`, whose values `again` computes again in the backward pass."""
-    runs = [partial(first.run, keep=keep)]
+    runs, count = [partial(first.run, keep=keep)], len(outputs)
 
     def steps(*states: RawTensor) -> tuple[RawTensor, ...]:
-        rows: list[list[RawTensor]] = [[] for _ in outputs]
+        rows: list[list[RawTensor]] = [[] for _ in range(count)]
         run = runs.pop() if runs else partial(again.run, keep=lambda states: None)
         return *run(part, states, inputs, [row.append for row in rows], over), rows
 

@@ -141,7 +141,7 @@ class Tracer(Listener):
                             result = super().call_module(module, forward, args, kwargs)
                         else:
                             loop: Any = TracedLoop(Loop(axis=axis), self)
-                            result = module.steps(loop, args[0], kwargs["state"])
+                            result = module.steps(loop, *module.prepared(args[0], kwargs["state"], axis))
                 self.add("cell", type(module).__name__, None, args, kwargs, result, weights=weights, body=body)
             return result
         if not isinstance(module, Layer) or self.busy:
