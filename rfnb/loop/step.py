@@ -166,7 +166,7 @@ class TracedStep(Step):
         """The raw calls of the traced frame."""
         return self.recorder.tape
 
-    def without_tensors(self, **others: Any) -> Step:
+    def without_tensors(self, **others: object) -> Step:
         """The step alone. others: attributes with other values."""
         values = {f.name: getattr(self, f.name) for f in fields(Step)}
         return Step(**values | {"carried": tuple(replace(carry, initial=None) for carry in self.carried)} | others)
@@ -301,7 +301,7 @@ class StepNumbers(Sequence[RawTensor]):
     def __init__(self, backend: type[Backend]):
         self._backend = backend
 
-    def __getitem__(self, step: Any) -> Any:
+    def __getitem__(self, step: object) -> Any:
         return self._backend.full_raw([], step, "int64", None)
 
     def __len__(self) -> int:
@@ -437,10 +437,10 @@ def _recomputed(
     inputs: Sequence[RawTensor], outputs: Sequence[Callable[[RawTensor], None]], over: Any, keep: Any,
 ) -> tuple[object, ...]:  # fmt: skip
     """`first.run(part, …)`, whose values `again` computes again in the backward pass."""
-    runs = [partial(first.run, keep=keep)]
+    runs, count = [partial(first.run, keep=keep)], len(outputs)
 
     def steps(*states: RawTensor) -> tuple[RawTensor, ...]:
-        rows: list[list[RawTensor]] = [[] for _ in outputs]
+        rows: list[list[RawTensor]] = [[] for _ in range(count)]
         run = runs.pop() if runs else partial(again.run, keep=lambda states: None)
         return *run(part, states, inputs, [row.append for row in rows], over), rows
 
@@ -647,7 +647,9 @@ def metered(program: Program, loop: MeasuredLoop | None) -> Program:
     return measured
 
 
-def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None, results: dict[int, tuple[Node, Any, Any]]) -> Call:
+def _measured(
+    call: Call, meter: Meter, loop: MeasuredLoop | None, results: dict[int, tuple[Node, object, object]]
+) -> Call:
     if meter.times:
         return call if call.node is None else replace(call, fn=meter.timed(call.fn, call.node))
     places = [(-1, call.result)] if call.result is not None else list(call.parts)

@@ -131,7 +131,7 @@ class Found(InWords):
         from rfnb.ops.index import gather
         from rfnb.ops.reduce import reduce_argmax
 
-        if self.beam is None:
+        if self.beam is None or not isinstance(self.scores, Tensor):
             raise SearchError("best: a search without Tensors has no beam", hint='found.nbest(1), found.tree["…"].best')
         if self.beam not in x.dims:
             raise SearchError("best: the Tensor does not have the beam of this search", got=x.dims, expected=self.beam)

@@ -105,7 +105,7 @@ class View:
         """The view as plain JSON."""
         return blocks.to_data(self._shown) if isinstance(self._shown, Page) else self._shown
 
-    @property
+    @cached_property
     def page(self) -> Page | None:
         """What is shown, as blocks; None for kinds that draw a figure of their own."""
         if isinstance(self._shown, Page):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.tape import untaped
 from rfnb.display.beam.schema import BeamStep
 from rfnb.display.beam.view import columns_of, tree_of
-from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.blocks import Notes, to_html
 from rfnb.display.kit.page import LIMIT, asset_text, json_of, page
 from rfnb.display.kit.view import write_atomically
 from rfnb.display.markup import style
@@ -116,7 +116,7 @@ def run_page(
         el(
             "details",
             el("summary", "history", style=style.FOLD),
-            history_view.to_html(still),
+            to_html(history_view.page(still)),
             open=True,
             id="rfnb-history",
         ),

@@ -17,6 +17,7 @@ import torch
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
+import rfnb as rf
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.display.attention import view as attention_view
@@ -227,6 +228,18 @@ def test_what_does_not_fit_is_a_typed_error(given, choice, message):
         return
     with pytest.raises(ViewError, match=message):
         show_attention(given, **choice)
+
+
+def test_a_model_without_numbers_is_a_typed_error():
+    with torch.device("meta"):
+        layer, x = torch.nn.TransformerEncoderLayer(8, nhead=2, batch_first=True), torch.ones(2, 3, 8)
+    with rf.capture(layer, attention=True) as seen:
+        layer(x)
+    sides = [Dim(size, name="side") for size in (2, 3)]
+    for source in (seen, rf.convert_to_tensor(torch.ones(2, 3, device="meta"), dims=sides)):
+        with pytest.raises(ViewError, match="meta") as error:
+            show_attention(source)
+        assert error.value.hint and "3" in str(error.value.got)
 
 
 def test_layers_of_other_sizes_and_heads_or_without_weights_are_shown():
