@@ -87,7 +87,9 @@ class SliceOps:
             return fitted(cls, tensor_of(cls.gather_raw(source._raw, positions, place, 1), out, lengths), out_dim)
         stop = begin + longest * every
         whole = not limit.traced and (begin, longest, every) == (0, limit.max, 1)
-        cut = None if whole else (begin, stop if limit.traced else min(stop, limit.max), every)
+        if not limit.traced or limit.unknown:
+            begin, stop = min(begin, limit.max), min(stop, limit.max)
+        cut = None if whole else (begin, stop, every)
         raw = source._raw if cut is None else cls.slice_raw(source._raw, place, *cut)
         if axis in lengths.owners:
             at = range(begin, stop, every)

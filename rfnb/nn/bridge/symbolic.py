@@ -149,7 +149,9 @@ def _longest(x: Any) -> Any:
 def _raw(x: Any) -> torch.Tensor:
     x = x.raw if isinstance(x, SymbolicValues) else x
     is_number = isinstance(x, int | torch.SymInt)
-    return torch.scalar_tensor(x, dtype=torch.int64) if is_number else torch.as_tensor(x)
+    if is_number:
+        return torch.scalar_tensor(x, dtype=torch.int64)
+    return torch.as_tensor(x.copy() if isinstance(x, np.ndarray) else x)
 
 
 def _either(of_numbers: Callable[..., object], of_tensors: Callable[..., object]) -> Callable[..., object]:
@@ -190,8 +192,8 @@ def _where(condition: object, x: object, y: object) -> Any:
     if isinstance(condition, SymbolicValues):
         longest = [n for n in map(_longest, (x, y)) if n is not None] if condition.is_meta else []
         return SymbolicValues(torch.where(condition.tensor, _raw(x), _raw(y)), max(longest, default=None))
-    if np.size(condition) > 1:
-        return SymbolicValues(torch.where(_operand(condition), _raw(x), _raw(y)), None)
+    if isinstance(condition, np.ndarray) and condition.size > 1:
+        return SymbolicValues(torch.where(_raw(condition), _raw(x), _raw(y)), None)
     return x if condition else y
 
 
@@ -220,7 +222,9 @@ def _padded(x: SymbolicValues, widths: Sequence[tuple[int, int]]) -> SymbolicVal
     return SymbolicValues(x.tensor.new_empty(sizes), x.longest)
 
 
-def _broadcast(*arrays: Any) -> list[SymbolicValues]:
+def _broadcast(*arrays: Any) -> list[Any]:
+    if not any(isinstance(x, SymbolicValues) and x.is_meta for x in arrays):
+        return list(arrays)
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
     return [_expanded(array, shape) for array in arrays]
 
@@ -244,7 +248,7 @@ _ARRAY_FUNCTIONS: dict[str, Callable[..., object]] = {
 def not_traced(what: str) -> BackendError:
     """The error for an operation that cannot be part of a graph that serves all batches."""
     return BackendError(
-        f"to_torch: the model is traced, or called by torch.vmap with lengths, but needs {what}",
+        f"to_torch: the model is traced or called by torch.vmap with lengths, or there is no batch, but needs {what}",
         expected="ops whose sizes follow from those of their arguments",
         hint="compile only parts that do not need it: rf.from_torch(torch.compile(rf.to_torch(part, in_dims=…)), …, "
         'lengths="lengths")',
