@@ -54,13 +54,13 @@ Change = Callable[[Tensor, Tensor], Tensor]
 @guarded
 def decode(
     step: Step,
-    state: Any = None,
+    state: object = None,
     *,
     beam: CountFrom1 = 4,
     start: int | str | Sequence[int],
     end: int | str | Sequence[int | str] | None,
     limit: int | Sequence[int],
-    labels: Any = None,
+    labels: object = None,
     batch: CountFrom0 | Dim | None = None,
     tags: Sequence[str] | None = None,
     input_type: InputType = "logits",
@@ -68,7 +68,7 @@ def decode(
     length_normalization_offset: float = 0.0,
     include_eos: bool = False,
     candidates: int = 8,
-    scorers: Mapping[str, Any] | None = None,
+    scorers: Mapping[str, object] | None = None,
     partial_candidates: CountFrom1 | None = None,
     constraints: Sequence[Constraint] = (),
     change: Change | None = None,
@@ -81,7 +81,7 @@ def decode(
     most_gain: float | None = None,
     record: bool = False,
     copy_state: Callable[[Any], object] | None = None,
-    **others: Any,
+    **others: object,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch, or Tensors.
 
@@ -195,7 +195,7 @@ def decode(
     return result
 
 
-def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: Any) -> None:
+def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: object) -> None:
     """Makes all steps of a search. prev: the label before, of each hypothesis. [batch · beam]"""
     while search.goes_on():
         scores, state = search.made(prev, step, state)
@@ -332,7 +332,7 @@ class Decoding:
             labels, rows = labels[:, :going], np.minimum(parents[:, :going], going - 1) + self._first_going
         return labels.reshape(-1), rows.reshape(-1)
 
-    def made(self, prev: np.ndarray, step: Step, state: Any) -> tuple[Any, Any]:
+    def made(self, prev: np.ndarray, step: Step, state: object) -> tuple[Any, Any]:
         """The scores and the state that `step` gives for the last labels, [N]."""
         result: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
         if not isinstance(result, tuple) or len(result) != 2:
@@ -344,7 +344,7 @@ class Decoding:
             )
         return result
 
-    def followed(self, rows: np.ndarray, state: Any) -> Any:
+    def followed(self, rows: np.ndarray, state: object) -> Any:
         """The state of the hypotheses that extend these rows; the first step also checks it."""
         moves = self.steps == 1 or not (rows == self._in_order).all()
         return map_leaves(_Rows(rows, len(rows)).of, state) if moves else state
@@ -687,7 +687,7 @@ class Scorers:
         """The last label of each hypothesis, {…, beam}, and the state of a scorer."""
         return self._last, self._states[part.name] if part.name in self._states else _initial(part, self._dims)
 
-    def take(self, part: ScorePart, new: Any) -> None:
+    def take(self, part: ScorePart, new: object) -> None:
         """Takes the new state of a scorer, of the hypotheses before the step."""
         value: Any = part.value
         self._states[part.name] = new

@@ -188,7 +188,7 @@ class Array:
                 y = expand_dim(y, axes[i])  # type: ignore[arg-type]
         return y.copy_transpose([dim for dim in axes if dim is not None])
 
-    def __getitem__(self, key: Any) -> Array:
+    def __getitem__(self, key: object) -> Array:
         keys = list(key) if isinstance(key, tuple) else [key]
         count = sum(entry is not None and entry is not Ellipsis for entry in keys)
         if Ellipsis in keys:
@@ -503,7 +503,7 @@ def _filled(shape: object, value: float, dtype: str = "float32", name: object = 
 
 
 def _uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
+    shape: object, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
     high = 1 if maxval is None else maxval
@@ -515,7 +515,7 @@ def _uniform(
 
 
 def _normal(
-    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: object = None
+    shape: object, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
     return Array(random_normal(dims, mean=mean, stddev=stddev, dtype=dtype, seed=seed), axes, POOL.get())
