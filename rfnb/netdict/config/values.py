@@ -120,7 +120,7 @@ class Frame:
 class Function:
     """A function of a config. A call interprets its body."""
 
-    def __init__(self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[object], keywords: dict[str, Any],
+    def __init__(self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[Any], keywords: dict[str, Any],
                  run: Callable[[Function, tuple[Any, ...], dict[str, Any]], object]):  # fmt: skip
         self.node, self.frame, self.defaults, self.keywords, self._run = node, frame, defaults, keywords, run
         self.name = getattr(node, "name", "<lambda>")
