@@ -118,9 +118,7 @@ def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
     """
     if [dim.dimension for dim in x.dims] != [dim.dimension for dim in dims]:
         expected = ", ".join(dim.describe() for dim in dims)
-        raise NetworkError(
-            "a layer in the place of a parameter has other dims", got=x.describe_dims(), expected=expected
-        )
+        raise NetworkError("a layer in place of a parameter has other dims", got=x.describe_dims(), expected=expected)
     between = [Dim(dim.dimension, name=dim.name) for dim in dims]
     return [*zip(x.dims, between, strict=True), *zip(between, with_priorities(dims), strict=True)]
 

@@ -32,6 +32,7 @@ from rfnb.search.beam import (
     advance_arrays,
     check_step,
     first_label_only,
+    first_rows,
     raw_in_order,
     stopped,
 )
@@ -260,7 +261,6 @@ class Decoding:
         self.of_batch = current_lengths([batch])
         self.going = rules.living or places
         self._in_order = np.arange(shape[0] * self.going)
-        self._first_going = np.arange(shape[0])[:, None] * self.going
         scores = np.full(shape, -np.inf, "float32")
         scores[:, :: places // rules.groups] = 0
         last, counts = np.repeat(start[:, None], places, axis=1), np.ones(shape, "float32")
@@ -269,7 +269,6 @@ class Decoding:
         self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
         self.device: str | None = None  # of the scores
         self.device_of_state: str | None = None
-        self._first = np.arange(shape[0])[:, None] * places  # the row of the first hypothesis of each sequence
         self._candidates = 0  # with those without a place
         self._is_end = np.zeros(0, bool)  # of each label
         self._first_label: RawTensor = None  # see `advance_arrays`
@@ -297,7 +296,7 @@ class Decoding:
         wide, parts = self._injected(raw) if self.steps in self.injections else self._best(raw)
         labels, parents = wide.labels[:, :beam], wide.parents[:, :beam]
         scores, counts = wide.scores[:, :beam], wide.counts[:, :beam]
-        rows = parents + self._first
+        rows = parents + first_rows(len(past), beam)
         had, end_label = past.take(rows), self._is_end.take(labels)
         if self.rules.sure:
             scores = self._stopped(BeamState(labels, parents, scores, counts, had))
@@ -306,11 +305,10 @@ class Decoding:
             stops = (over & (scores != -np.inf)).sum(axis=1) >= self.rules.most_ended
             if stops.any():
                 scores = np.where(stops[:, None] & ~over, np.float32(-np.inf), scores)
-        goes_on = ~had
-        ends = goes_on & np.isfinite(scores) & end_label
+        ends = (np.isfinite(scores) & end_label) > had
         if self.scorers.finals:
             scores = self._with_finals(parents, scores, ends, parts)
-        self.lengths = self.lengths.take(rows) + (goes_on if self.include_eos else goes_on & ~ends)
+        self.lengths = self.lengths.take(rows) + ~(had if self.include_eos else had | ends)
         self.state = BeamState(
             labels, parents, scores, counts, self.state.ended.take(rows) | ends | (scores == -np.inf)
         )
@@ -329,7 +327,7 @@ class Decoding:
             for name, worth in self._settled(labels).items():
                 self.kept.setdefault(FINAL + name, [np.zeros_like(scores)] * (self.steps - 1)).append(worth)
         if going < beam:  # only those that go on; they extend such ones
-            labels, rows = labels[:, :going], np.minimum(parents[:, :going], going - 1) + self._first_going
+            labels, rows = labels[:, :going], np.minimum(parents[:, :going], going - 1) + first_rows(len(past), going)
         return labels.reshape(-1), rows.reshape(-1)
 
     def made(self, prev: np.ndarray, step: Step, state: object) -> tuple[Any, Any]:

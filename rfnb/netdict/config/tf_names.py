@@ -437,10 +437,6 @@ def _shape(x: Array, name: object = None, out_type: object = None) -> Shape:
     return Shape(AxisLength(x.size(dim), dim) for dim in x.axes)
 
 
-def _rank(x: Array, name: object = None) -> int:
-    return len(x.axes)
-
-
 def concat_arrays(values: Sequence[Array], axis: int) -> Array:
     """Tensors one behind the other along an axis of a fixed size."""
     like, at = values[0], values[0].at(axis)
@@ -562,8 +558,8 @@ def functions() -> dict[str, Any]:
         **{name: _reduction(name) for name in ("argmax", "argmin")},
         "where": _where, "where_bc": _where, "cast": cast_to, "expand_dims": _expand_dims,
         "to_float": cast_to, "to_int32": lambda x, name=None: cast_to(x, "int32"), "squeeze": _squeeze,
-        "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i], "rank": _rank,
-        "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
+        "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i],
+        "rank": lambda x, **_: len(x.axes), "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
         "softmax": _over_axis(softmax), "log_softmax": _over_axis(log_softmax), "constant": lambda value, **_: value,
         "convert_to_tensor": lambda value, **_: value, "negative": _unary(math.neg, lambda x: -x),
         "clip_by_value": _clipped, "add_n": lambda values, **_: sum(values[1:], values[0]),

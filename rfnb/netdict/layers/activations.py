@@ -177,9 +177,7 @@ def initial_values(given: object) -> object:
         options = {name: value for name, value in given.items() if name != "class"}
         return _made(str(given.get("class")), options)
     if not isinstance(given, str):
-        raise NetworkError(
-            "an initializer of a kind that is not known", got=repr(given)[:60], expected='"glorot_uniform"'
-        )
+        raise NetworkError("an initializer of an unknown kind", got=repr(given)[:60], expected='"glorot_uniform"')
     name, _, arguments = given.partition("(")
     return _made(name.strip(), _options_of(given) if arguments else {})
 
