@@ -261,13 +261,14 @@ def test_keys_for_the_training_of_a_config(tmp_path):
     path = tmp_path / "net.config"
     path.write_text(
         "learning_rate = 0.01\nmax_seqs = 3\ntrain = {'class': 'HDFDataset'}\nnum_inputs, num_outputs = 4, 5\n"
-        f"network = {FINE!r}\n"
+        f"network = {FINE!r}\nlog = 'crnn.log'\nlogits = 'a name of its own'\n"
     )
     report = rf.Network.from_config(path).report()
     assert [found.what for found in report.of("training")] == [
         "optimizer: learning_rate = 0.01",
         "batches: max_seqs = 3",
         "data sets: train",
+        "devices and logs: log = 'crnn.log'",
     ]
     assert "lr=0.01" in report.of("training")[0].way
 
