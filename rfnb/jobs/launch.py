@@ -32,13 +32,13 @@ PATIENCE = 10.0
 
 @guarded
 def launch(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     /,
-    *args: Any,
+    *args: object,
     num_processes: int = 2,
     folder: str | os.PathLike[str] | None = None,
     group: str | None = "auto",
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Any:
     """Calls a function in several processes, started by torchrun, and returns the result of the first.
 

@@ -46,7 +46,7 @@ from rfnb.display.kit.blocks import (
 )
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import note_html, table_html, wide
-from rfnb.display.markup.html import el
+from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
 from rfnb.printable import printable_name
@@ -366,9 +366,13 @@ def search_blocks(view: BeamView) -> list[Block]:
         blocks.append(Fold(f"{len(table) - ROWS} more hypotheses", [tail]))
     if not view["columns"]:
         return blocks
+    return [*blocks, Figure(lambda: _picture(view)), Figure(legend_html(view))]
+
+
+def _picture(view: BeamView) -> Html:
     alt = f"beam of {view['name']}: {sizes(view)}; listed below"
     picture = el("img", src=svg.data_uri(image(view)), alt=alt, style="max-width:none;height:auto")
-    return [*blocks, Figure(wide(picture, tabindex=0, data_rfnb_tree=True)), Figure(legend_html(view))]
+    return wide(picture, tabindex=0, data_rfnb_tree=True)
 
 
 ROWS = 5

@@ -192,7 +192,7 @@ def _of_transformers() -> type:
         def on_step_begin(self, args: object, state: object, control: object, **others: object) -> None:
             self._training.before_step()
 
-        def on_log(self, args: object, state: Any, control: object, logs: Any = None, **others: object) -> None:
+        def on_log(self, args: object, state: object, control: object, logs: Any = None, **others: object) -> None:
             self._training.report({name: value for name, value in (logs or {}).items() if name != "epoch"})
 
         def on_train_end(self, args: object, state: object, control: object, **others: object) -> None:

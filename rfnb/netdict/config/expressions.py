@@ -144,7 +144,7 @@ class Expressions:
             return Bound(found.function, kind)
         return found.function(owner) if found.kind == "property" and owner is not None else found.function
 
-    def call(self, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, function: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """The result of a call."""
         if isinstance(function, Instance):
             function = self.attribute(function, "__call__")
@@ -348,7 +348,7 @@ class Expressions:
             kwargs.update(value if keyword.arg is None else {keyword.arg: value})
         return self.call(function, args, kwargs)
 
-    def _of_frame(self, name: str, args: list[Any], frame: Frame) -> Any:
+    def _of_frame(self, name: str, args: list[object], frame: Frame) -> Any:
         """The result of a call that reads the frame it is made in."""
         if name in ("eval", "exec"):
             return self.interpreted(name, args, frame)

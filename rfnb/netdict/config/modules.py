@@ -154,7 +154,7 @@ class Builtins:
         names["compile"] = _of_known(_refused("compile"))
         return names | {"format": self._format}
 
-    def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         """A value of one of Python's types."""
         if any(map(opaque, args)):
             return Unknown(f"{kind.__name__}({args[0].name if opaque(args[0]) else '…'})")
@@ -217,7 +217,7 @@ class Builtins:
 
     def _over(self, function: Callable[..., object]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: object) -> Any:
             self.limits.weigh(*args)
             if args and not isinstance(args[0], int | float | str) and len(args) < 3:
                 args = (self.limits.entries_of(args[0]), *args[1:])
@@ -288,7 +288,7 @@ def _of_known(function: Callable[..., object]) -> Callable[..., Any]:
     return lambda *args, **kwargs: Unknown(f"{name}()") if any(map(opaque, args)) else function(*args, **kwargs)
 
 
-def _is_instance(value: Any, kinds: Any) -> Any:
+def _is_instance(value: Any, kinds: object) -> Any:
     alternatives = kinds if isinstance(kinds, tuple) else (kinds,)
     if opaque(value):
         return Unknown(f"isinstance({value.name})")
@@ -399,7 +399,7 @@ class ConfigOptions:
     def _set(self, key: str, value: object) -> None:
         self.values[key] = value
 
-    def _update(self, values: dict[str, Any]) -> None:
+    def _update(self, values: dict[str, object]) -> None:
         self.values.update(values)
 
     def _has(self, key: str) -> bool:

@@ -50,7 +50,7 @@ def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> Any:
 
 
 def _cond(
-    pred: Any, true_fn: Any = None, false_fn: Any = None, name: object = None, fn1: Any = None, fn2: Any = None
+    pred: object, true_fn: Any = None, false_fn: Any = None, name: object = None, fn1: Any = None, fn2: Any = None
 ) -> Any:
     """The side that the condition chooses; without numbers, both are computed."""
     holds = truth(pred)
@@ -248,7 +248,7 @@ def _gather(
     params: Array,
     indices: Any,
     validate_indices: object = None,
-    axis: Any = None,
+    axis: object = None,
     batch_dims: int = 0,
     name: object = None,
 ) -> Array:

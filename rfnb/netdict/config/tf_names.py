@@ -188,7 +188,7 @@ class Array:
                 y = expand_dim(y, axes[i])  # type: ignore[arg-type]
         return y.copy_transpose([dim for dim in axes if dim is not None])
 
-    def __getitem__(self, key: Any) -> Array:
+    def __getitem__(self, key: object) -> Array:
         keys = list(key) if isinstance(key, tuple) else [key]
         count = sum(entry is not None and entry is not Ellipsis for entry in keys)
         if Ellipsis in keys:
@@ -437,10 +437,6 @@ def _shape(x: Array, name: object = None, out_type: object = None) -> Shape:
     return Shape(AxisLength(x.size(dim), dim) for dim in x.axes)
 
 
-def _rank(x: Array, name: object = None) -> int:
-    return len(x.axes)
-
-
 def concat_arrays(values: Sequence[Array], axis: int) -> Array:
     """Tensors one behind the other along an axis of a fixed size."""
     like, at = values[0], values[0].at(axis)
@@ -503,7 +499,7 @@ def _filled(shape: object, value: float, dtype: str = "float32", name: object = 
 
 
 def _uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
+    shape: object, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
     high = 1 if maxval is None else maxval
@@ -515,7 +511,7 @@ def _uniform(
 
 
 def _normal(
-    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: object = None
+    shape: object, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
     return Array(random_normal(dims, mean=mean, stddev=stddev, dtype=dtype, seed=seed), axes, POOL.get())
@@ -562,8 +558,8 @@ def functions() -> dict[str, Any]:
         **{name: _reduction(name) for name in ("argmax", "argmin")},
         "where": _where, "where_bc": _where, "cast": cast_to, "expand_dims": _expand_dims,
         "to_float": cast_to, "to_int32": lambda x, name=None: cast_to(x, "int32"), "squeeze": _squeeze,
-        "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i], "rank": _rank,
-        "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
+        "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i],
+        "rank": lambda x, **_: len(x.axes), "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
         "softmax": _over_axis(softmax), "log_softmax": _over_axis(log_softmax), "constant": lambda value, **_: value,
         "convert_to_tensor": lambda value, **_: value, "negative": _unary(math.neg, lambda x: -x),
         "clip_by_value": _clipped, "add_n": lambda values, **_: sum(values[1:], values[0]),

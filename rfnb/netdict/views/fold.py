@@ -276,9 +276,7 @@ def as_computed(
             for step in loops[path].steps_of(path, entries)
             for reference in step.references
         ):
-            entry = replace(
-                entry, references=[reference for reference in entry.references if reference.option != "from"]
-            )
+            entry = replace(entry, references=[other for other in entry.references if other.option != "from"])
         result[path] = entry
     return result
 

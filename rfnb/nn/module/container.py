@@ -77,7 +77,7 @@ class _Listed(Module, Generic[P]):
         entries: list[Any] = [(name, part) for name, part in vars(self).items() if isinstance(part, self._kind)]
         return entries
 
-    def append(self, part: Any) -> None:
+    def append(self, part: object) -> None:
         """Adds an entry at the end."""
         self._add([(len(self), part)])
 
@@ -237,7 +237,7 @@ class CollectOutputsDict(dict[str, Any]):
         if self.is_key_allowed(key):
             super().__setitem__(key, value)
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
+    def update(self, *args: object, **kwargs: object) -> None:
         """Sets each entry whose key matches."""
         for key, value in dict(*args, **kwargs).items():
             self[key] = value

@@ -90,7 +90,7 @@ class Where(InWords):
         return "\n".join([*lines, *([f"  {printable_name(self.fall.words)}"] if self.fall else [])])
 
 
-def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) -> Where:
+def where(tree: Tree, reference: object, forced: float | Sequence[float] | None) -> Where:
     """Where the reference is, of several the one that came furthest; forced: its final score, or those of all."""
     references = references_of(reference, tree)
     if forced is None:

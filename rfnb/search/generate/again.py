@@ -55,7 +55,7 @@ class ModelAgain:
         beams = self.settings.beams > 1
 
         def forced_pass(
-            model: Any, input_ids: Any, *, logits_processor: Any, generation_config: Any, **keywords: Any
+            model: object, input_ids: Any, *, logits_processor: Any, generation_config: object, **keywords: object
         ) -> Any:
             for at, logits in enumerate(_logits_before(model, input_ids, keywords, labels)):
                 logits = logits.float().log_softmax(-1) if beams else logits.float()

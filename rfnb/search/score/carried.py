@@ -204,7 +204,7 @@ def _state(body: Body, part: ScorePart, each: bool) -> CarriedState:
     assert body.hypotheses is not None and isinstance(part.value, Scorer | PartialScorer | ChangingScorer)
     dims = list(body.hypotheses.dims)
 
-    def expanded(leaf: Any) -> Any:
+    def expanded(leaf: object) -> Any:
         if not isinstance(leaf, Tensor) or leaf.dims_set.issuperset(dims):
             return leaf
         return over(leaf, [*dims, *(dim for dim in leaf.dims if dim not in dims)])

@@ -139,6 +139,23 @@ def test_what_is_not_to_be_had_is_said_with_a_way_out(said):
     assert (found.what, found.layers, found.behind) == (said, ("h",), 1) and found.way
 
 
+def test_a_slice_whose_size_differs_by_step_stops_a_search_alone():
+    """In training, the labels before are known, and it runs once for all steps."""
+    unit = {
+        "part": {"class": "slice_nd", "from": "base:data:data", "start": "prev:output", "size": None},
+        "mean": {"class": "reduce", "mode": "mean", "axis": "stag:sliced-time", "from": "part"},
+        "p": softmax("mean"),
+        "output": {"class": "choice", "from": "p", "target": "classes", "beam_size": 2, "initial_output": 0},
+        "end": {"class": "compare", "from": "output", "value": 0},
+    }
+    net = {"output": {"class": "rec", "from": [], "target": "classes", "unit": unit, "max_seq_len": 9}}
+    report = network(net).report()
+    [found] = report.of("search")
+    assert report and "the number of frames differs at each step" in found.what and found.layers == ("output/part",)
+    unit["part"]["size"], unit["mean"]["axis"] = 2, "dim:2"
+    assert not network(net).report().of("search")
+
+
 STUBBED = """
 import tensorflow as tf
 from elsewhere import transform

@@ -323,13 +323,6 @@ class Rhn(Cell, names=["rhn"]):
             part.weight = params[f"rhn_cell/depth_{depth}/W"]
 
 
-def cell_of(unit: str) -> str:
-    """The name under which a unit is known. Raises NetworkError if it is not."""
-    name = unit.lower().removesuffix("cell")
-    entry_of(CELLS, name, f"there is no unit {unit!r}")
-    return name
-
-
 CONSTANT = {None: 0.0, "zeros": 0.0, 0: 0.0, "ones": 1.0, 1: 1.0}
 """Initial states by name."""
 VARIABLE = "var"
@@ -380,7 +373,9 @@ class Rec(
 
     def unit_name(self) -> str:
         """The name of the cell. Raises NetworkError if there is none."""
-        return cell_of(self.unit)
+        name: str = self.unit.lower().removesuffix("cell")
+        entry_of(CELLS, name, f"there is no unit {self.unit!r}")
+        return name
 
     def _initial(self) -> dict[str, Any]:
         """What is given for each part of the state."""

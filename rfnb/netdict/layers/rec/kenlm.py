@@ -127,9 +127,7 @@ def scores_of(path: str) -> Score:
             return 0.0
         numbers = [arpa.words.get(word, unknown) for word in words]
         if numbers[-1] is None:
-            raise NetworkError(
-                "kenlm: the model does not know a word", got=words[-1], expected=f"{UNKNOWN} in the file"
-            )
+            raise NetworkError("kenlm: the model lacks a word", got=words[-1], expected=f"{UNKNOWN} in the file")
         gram = (*([] if start is None else [start]), *numbers)[-len(arpa.log_probs) :]
         backoff = 0.0
         while gram not in arpa.log_probs[len(gram) - 1]:
