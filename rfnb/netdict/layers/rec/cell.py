@@ -68,7 +68,7 @@ class Cell:
         self.visible = [part for part in self.parts if part not in self.hidden]
         self.make(layer)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """A copy has no weights that the last call computed."""
         cell = copy(self.cell)
         computed = [name for name, x in vars(cell).items() if isinstance(x, Tensor) and not isinstance(x, Parameter)]
