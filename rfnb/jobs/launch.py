@@ -197,7 +197,7 @@ class Launched:
             return LaunchError(f"launch: {self.name!r} failed", got=ends or said[-2000:])
         return LaunchError(f"launch: {self.name!r} failed in rank {rank} of {self.count}", got=got)
 
-    def _loaded(self) -> Any:
+    def _loaded(self) -> object:
         import torch
 
         if (path := self.folder / "result.pt").exists():

@@ -276,7 +276,7 @@ class Decoding:
         self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
         self.injections = {injection.step: injection for injection in injected.get()}
         self._is_by_rank = rules.by_rank
-        self._checked: Any = None  # type, dtype and shape of the scores of a step
+        self._checked: object = None  # type, dtype and shape of the scores of a step
         self._is_quick = False  # whether arrays of the model's scores are all that a step needs
         self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
         self._look()

@@ -450,7 +450,7 @@ LABELS = 120
 NEAR = 8
 """Number of the last columns with pruned candidates, for which a step may have to be computed again."""
 
-_trees: WeakKeyDictionary[Any, dict[int, Tree]] = WeakKeyDictionary()
+_trees: WeakKeyDictionary[object, dict[int, Tree]] = WeakKeyDictionary()
 """The trees of each run that were asked for, with all that they have computed."""
 
 

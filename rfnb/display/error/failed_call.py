@@ -137,7 +137,7 @@ def _has_arguments(code: CodeType) -> bool:
     return is_own(code) and code.co_name != "first_call"
 
 
-def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
+def _called(frame: FrameType) -> tuple[str, list[tuple[str, object]]]:
     """The name of a function, and its arguments in order."""
     variables = locals_of(frame)
     owner, forward = variables.get("self"), variables.get("forward")

@@ -228,7 +228,7 @@ class View:
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
         """A function that only some view modules have: `to_scripts`, `to_svg`, `to_dot`, `to_figure`."""
         module = None if isinstance(self._shown, Page) else module_of(self.kind)[0]
-        function: Callable[[Any], Any] | None = getattr(module, name, None)
+        function: Callable[[Any], object] | None = getattr(module, name, None)
         return function
 
     def _made(self, how: str, otherwise: Callable[[str], object]) -> Any:

@@ -181,7 +181,7 @@ def _of_transformers() -> type:
         def _after_forward(self, model: Any, args: object, kwargs: object, outputs: Any) -> None:
             if self._training.takes_values and model.training:
                 self._training.batch = kwargs or args
-                loss: Any = outputs.get("loss") if isinstance(outputs, Mapping) else outputs[0]
+                loss: object = outputs.get("loss") if isinstance(outputs, Mapping) else outputs[0]
                 self._training.loss = loss.detach() if hasattr(loss, "detach") else None
 
         def on_pre_optimizer_step(

@@ -581,7 +581,7 @@ def lengths_asked(text: object) -> list[str]:
 
 
 def _value(text: str, max_len_from: Callable[[str], object]) -> Any:
-    functions: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Callable[..., object]] = {
         "max_len_from": max_len_from,
         "min": lambda *given: reduce(_of_two(min, minimum), given),
         "max": lambda *given: reduce(_of_two(max, maximum), given),

@@ -108,7 +108,7 @@ def _find(name: str) -> object:
     return _below(sys.modules[ROOT], path)
 
 
-def _below(found: object, path: list[str]) -> Any:
+def _below(found: object, path: list[str]) -> object:
     """The attribute at `path`, if it already exists: attributes that a module computes might import something."""
     for name in path:
         if found is sys.modules[ROOT]:

@@ -67,7 +67,7 @@ def options_of(module: Module) -> dict[str, object] | None:
         return None
     names = inspect.signature(type(module)).bind(*args, **options).arguments
     kinds = {name: parameter.kind for name, parameter in inspect.signature(type(module)).parameters.items()}
-    by_name: dict[str, Any] = {}
+    by_name: dict[str, object] = {}
     for name, value in names.items():
         if kinds[name] in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
             return None

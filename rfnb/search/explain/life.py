@@ -332,7 +332,7 @@ def _gap(gap: float) -> str:
     return f"{number(gap)} below the best" if gap > 0 else "the best"
 
 
-def _row(node: Node, tree: Tree) -> dict[str, Any]:
+def _row(node: Node, tree: Tree) -> dict[str, object]:
     names = "step label text rank score compared parts pruned ended ends".split()
     row = {name: getattr(node, name) for name in names}
     scores = tree.compared[node.step, competing(tree, node.step, node.ended or node.ends)]

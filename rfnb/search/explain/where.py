@@ -104,7 +104,7 @@ def where(tree: Tree, reference: object, forced: float | Sequence[float] | None)
     return max(results, key=_came_far)
 
 
-def _came_far(position: Where) -> tuple[Any, ...]:
+def _came_far(position: Where) -> tuple[object, ...]:
     """How far a reference came: its rank at the end, else the number of steps at which it had a place, and how it
     compared then. The score of the model decides only between references that came equally far."""
     rank = -position.found.rank if position.found else -np.inf
