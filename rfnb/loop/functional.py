@@ -271,7 +271,7 @@ class _Scan:
             require_same_dims("scan", condition, self.cond_dims, "cond")
         return condition
 
-    def step(self, x: Any, state: Any) -> tuple[Any, Any]:
+    def step(self, x: object, state: object) -> tuple[Any, Any]:
         """The checked result of `body`."""
         outputs, new = self.body(x, state)
         new = arranged(new, state)
@@ -350,7 +350,7 @@ class _Scan:
             self.dim.define(count, "scan")
         return frames, state
 
-    def kept(self, active: Tensor, new: Any, state: Any) -> Any:
+    def kept(self, active: Tensor, new: object, state: object) -> Any:
         """The new state, where sequences that have ended keep theirs. Of dims with the same lengths, the new stay."""
         if self.carries_dims:
             if bool(reduce_all(active, axis=active.dims)):
@@ -375,17 +375,17 @@ class _Scan:
             mask = _both(mask, less(full(dims=(), fill_value=number), self.max_seq_len))
         return mask
 
-    def stacked(self, frames: list[Any]) -> Any:
+    def stacked(self, frames: list[object]) -> Any:
         """The outputs of all steps under the dim of the steps."""
         return self.columns(frames, lambda column: _stacked(column, column[0], self.dim))
 
-    def arrays(self, frames: list[Any]) -> Any:
+    def arrays(self, frames: list[object]) -> Any:
         """The outputs of all steps, each with its own dims."""
         if not frames and self.ys is not None:
             return _map(TensorArray, self.ys)
         return self.columns(frames, lambda column: TensorArray(column[0], _backend_tensor_array=list(column)))
 
-    def columns(self, frames: list[Any], join: Callable[[tuple[Tensor, ...]], object]) -> Any:
+    def columns(self, frames: list[object], join: Callable[[tuple[Tensor, ...]], object]) -> Any:
         """The structure of the outputs, with what `join` makes of the Tensors at each place of it."""
         if not frames:
             raise LoopError("scan: there were no steps, so the dims of the outputs are unknown")

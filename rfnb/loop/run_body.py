@@ -393,7 +393,7 @@ def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size:
 
 
 def _in_outer_body(
-    step: TracedStep, outer: Any, final: list[Any], outputs: list[Tensor], position: int
+    step: TracedStep, outer: Any, final: list[object], outputs: list[Tensor], position: int
 ) -> tuple[list[Any], list[Tensor]]:
     """Final values and outputs as values of the outer body, except those that the loop itself carries."""
     names = {place: carry.name for place, carry in enumerate(step.carried) if carry.kind == "state"}
@@ -438,7 +438,7 @@ def _grown(old: Dim, start: int, size: int, steps: Size) -> Dim:
     return Dim(size, name=old.name)
 
 
-def _steps_taken(loop: Loop, step: TracedStep, final: list[Any]) -> Size:
+def _steps_taken(loop: Loop, step: TracedStep, final: list[object]) -> Size:
     """The number of steps of each sequence. Also sets the size of the axis, unless it is an axis of the data."""
     if step.ends and (step.outer is not None or not isinstance(step.limit.max, int)):
         return step.limit  # nothing is stacked
@@ -561,7 +561,7 @@ class LoopPauses:
             self.run._take(self._replay, outcome.steps, self._replay.size)
         return self.run
 
-    def _edit(self, outcome: Outcome, states: Mapping[str, Any], only: Only) -> None:
+    def _edit(self, outcome: Outcome, states: Mapping[str, object], only: Only) -> None:
         """Replaces entries of states for the next step. The new ones are constants to gradients."""
         run, step = self._until_now(outcome), outcome.steps
         edits = edits_of(self._replay, run, step, only, states)

@@ -166,7 +166,7 @@ class TracedStep(Step):
         """The raw calls of the traced frame."""
         return self.recorder.tape
 
-    def without_tensors(self, **others: Any) -> Step:
+    def without_tensors(self, **others: object) -> Step:
         """The step alone. others: attributes with other values."""
         values = {f.name: getattr(self, f.name) for f in fields(Step)}
         return Step(**values | {"carried": tuple(replace(carry, initial=None) for carry in self.carried)} | others)
@@ -316,7 +316,7 @@ class StepNumbers(Sequence[RawTensor]):
     def __init__(self, backend: type[Backend]):
         self._backend = backend
 
-    def __getitem__(self, step: Any) -> Any:
+    def __getitem__(self, step: object) -> Any:
         return self._backend.full_raw([], step, "int64", None)
 
     def __len__(self) -> int:
@@ -668,7 +668,9 @@ def metered(program: Program, loop: MeasuredLoop | None) -> Program:
     return measured
 
 
-def _measured(call: Call, meter: Meter, loop: MeasuredLoop | None, results: dict[int, tuple[Node, Any, Any]]) -> Call:
+def _measured(
+    call: Call, meter: Meter, loop: MeasuredLoop | None, results: dict[int, tuple[Node, object, object]]
+) -> Call:
     if meter.times:
         return call if call.node is None else replace(call, fn=meter.timed(call.fn, call.node))
     places = [(-1, call.result)] if call.result is not None else list(call.parts)

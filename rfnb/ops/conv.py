@@ -69,7 +69,7 @@ def make_transposed_conv_out_spatial_dims(
 
 @guarded
 def calc_conv_out_length(
-    in_length: Any,
+    in_length: object,
     *,
     filter_size: int | Dim,
     stride: int,
@@ -93,7 +93,7 @@ def calc_conv_out_length(
 
 @guarded
 def calc_transposed_conv_out_length(
-    in_length: Any,
+    in_length: object,
     *,
     filter_size: int | Dim,
     padding: Padding,
@@ -120,7 +120,7 @@ def _out_dims(slides: Sequence[Window | Spread], dims: Sequence[Dim], prefix: st
     return [_named(slide.count(dim), dim, name) for slide, dim, name in zip(slides, dims, names, strict=True)]
 
 
-def _named(found: Any, length: Any, name: str | None) -> Any:
+def _named(found: Any, length: object, name: str | None) -> Any:
     """Names a new Dim `name`, unless it has a name already."""
     if not isinstance(found, Dim):
         return int(found)

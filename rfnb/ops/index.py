@@ -210,7 +210,7 @@ def scatter(
 
 
 @op(frames="any", name="scatter")
-def _scatter(source: Tensor, *, indices: Tensor, **options: Any) -> Tensor:
+def _scatter(source: Tensor, *, indices: Tensor, **options: object) -> Tensor:
     return backend_of_raw(source._raw).scatter(source, indices=indices, **options)
 
 

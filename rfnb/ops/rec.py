@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.math import join
@@ -56,7 +55,7 @@ def lstm(
 
 
 @op(name="lstm")
-def lstm_in_order(source: Tensor, **options: Any) -> tuple[Tensor, State]:
+def lstm_in_order(source: Tensor, **options: object) -> tuple[Tensor, State]:
     """`lstm` over a sequence, with weights whose gates have another order; options: see `RecOps.lstm`."""
     return backend_of_raw(source._raw).lstm(source, **options)
 

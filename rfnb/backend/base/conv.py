@@ -523,7 +523,7 @@ class PoolOps:
         return fit(cls, plan, result), out_spatial_dims or [out.dims[place] for place in plan.places]
 
 
-def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
+def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> object:
     """The mean over frames, computed from the mean over frames and zeros."""
     if not window.left and not window.right:
         return raw

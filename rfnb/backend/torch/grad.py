@@ -86,7 +86,7 @@ class CallRecording(TorchDispatchMode):
             self.note(func, reads, tree_leaves(result))
         return result
 
-    def note(self, func: object, reads: object, results: list[Any]) -> None:
+    def note(self, func: object, reads: object, results: list[object]) -> None:
         """Stores how `results` were computed."""
         call = RepeatableCall(
             self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads)
@@ -293,7 +293,7 @@ class GradientProbe:
         self._anchor = torch.zeros((), requires_grad=True)
         self._found: dict[Any, torch.Tensor] | None = None  # while gradients are computed
 
-    def __call__(self, raw: torch.Tensor, key: Any) -> torch.Tensor:
+    def __call__(self, raw: torch.Tensor, key: object) -> torch.Tensor:
         """The same tensor, to be used from here on; its gradient is stored under `key`."""
         return ProbedGradient.apply(raw, self._anchor, self, key) if raw.requires_grad else raw
 
@@ -349,7 +349,7 @@ class TorchGrad:
     new_probe = GradientProbe
 
     @staticmethod
-    def recomputed_raw(fn: Callable[..., object], args: Sequence[object]) -> Any:
+    def recomputed_raw(fn: Callable[..., object], args: Sequence[object]) -> object:
         """`fn(*args)`, whose values are computed again in the backward pass."""
         again = RecomputedFunction(fn, args)
         with torch.autograd.graph.saved_tensors_hooks(again.pack, again.unpack):
@@ -398,7 +398,7 @@ class TorchGrad:
         raw.requires_grad_(True)
 
     @staticmethod
-    def no_gradients() -> AbstractContextManager[Any]:
+    def no_gradients() -> AbstractContextManager[object]:
         """Makes constants of what is computed inside. The trial of a loop body has no gradients anyway."""
         return torch.no_grad() if current_tape() is None else nullcontext()
 
