@@ -55,6 +55,7 @@ TITLES = {
     "checkpoint": "Checkpoints",
     "data": "Data",
     "netdict": "Net dicts",
+    "netdict.code": "Net dicts as code",
 }
 """By folder that has public names, the title of its page of the reference, in their order."""
 

@@ -68,6 +68,7 @@ if _TYPE_CHECKING:
     from rfnb.display.public import *
     from rfnb.jobs.public import *
     from rfnb.loop.public import *
+    from rfnb.netdict.code.public import *
     from rfnb.netdict.public import *
     from rfnb.nn.public import *
     from rfnb.trace.public import *

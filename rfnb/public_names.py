@@ -146,11 +146,13 @@ NAMES = {
         LossHolder
         Network
         SpatialDim
-        diff
         layer
         preload
         read_config
         set_behavior_version
+    """,
+    "netdict.code": """
+        diff
         to_code
     """,
     "display": """

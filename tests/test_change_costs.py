@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 COPIED = [
-    *("rfnb", "tests", "conftest.py", "pyproject.toml", ".ci/budget.toml"),
+    *("rfnb", "tests", "conftest.py", "pyproject.toml", ".ci/budget.toml", ".ci/schema_ts.py"),
     *(f"extension/{name}" for name in ("src", "test", "schema", "tsconfig.json", "package.json")),
 ]
 IGNORED = shutil.ignore_patterns(
@@ -218,12 +218,11 @@ def memory(dispatcher: Dispatcher, run: int) -> Memory:
 }
 USE_OF_COMMAND = """
 def test_typescript_knows_it():
-    from rfnb.display.schema_ts import typescript
-    assert "  memory: { args: { run: number }; answer: Memory };" in typescript()
-    assert "export interface Memory {" in typescript()
+    text = Path("extension/src/schema.ts").read_text()
+    assert "  memory: { args: { run: number }; answer: Memory };" in text and "export interface Memory {" in text
 """
 
-HEAD = "import numpy as np\n\nimport rfnb as rf\n\n"
+HEAD = "from pathlib import Path\n\nimport numpy as np\n\nimport rfnb as rf\n\n"
 OF_OPS = ["test_public_api", "test_docstrings", "backend/test_backends_agree", "ops/test_in_loop"]
 OF_CELLS = ["test_public_api", "test_docstrings", "nn/cells/test_cells", "nn/test_step_by_step"]
 NAMES = "public_names or one_folder or the_table"
@@ -244,11 +243,11 @@ class Copy:
         for name, edit in edits.items():
             self.edit(folder / name, edit)
         python = [name for name in edits if name.endswith(".py")]
-        self.run("ruff", "check", *python)
-        self.run("ruff", "format", "--check", *python)
+        self.run("-m", "ruff", "check", *python)
+        self.run("-m", "ruff", "format", "--check", *python)
         goldens = ["tests/test_public_api.py", "tests/display/test_vocab_view.py", "-k", "on_purpose or as_it_was"]
-        self.run("pytest", "-q", "-p", "no:cacheprovider", "--update-golden", *goldens)
-        (folder / "extension/src/schema.ts").write_text(self.run("rfnb.display.schema_ts"), encoding="utf-8")
+        self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "--update-golden", *goldens)
+        (folder / "extension/src/schema.ts").write_text(self.run(".ci/schema_ts.py"), encoding="utf-8")
 
     def edit(self, file: Path, edit: str | list[Insert]) -> None:
         if isinstance(edit, str):
@@ -260,9 +259,9 @@ class Copy:
             for insert in edit:
                 insert.apply(file)
 
-    def run(self, module: str, *args: str) -> str:
-        """What a module of Python prints when it is run in the copy; fails where it fails."""
-        command, paths = [sys.executable, "-m", module, *args], {"PYTHONPATH": str(self.folder)}
+    def run(self, *args: str) -> str:
+        """What Python prints when it is run in the copy with such arguments; fails where it fails."""
+        command, paths = [sys.executable, *args], {"PYTHONPATH": str(self.folder)}
         done = subprocess.run(
             command, cwd=self.folder, env={**os.environ, **paths}, check=False, capture_output=True, text=True
         )
@@ -274,7 +273,7 @@ class Copy:
         (self.folder / "tests" / "test_use.py").write_text(HEAD + use, encoding="utf-8")
         chosen = [f"({Path(file).name} and ({words}))" if words else Path(file).name for file, words in checks]
         files = [file for file, _ in checks]
-        self.run("pytest", "-q", "-x", "-p", "no:cacheprovider", *files, "-k", " or ".join(chosen))
+        self.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files, "-k", " or ".join(chosen))
 
 
 @pytest.fixture(scope="module")
@@ -316,7 +315,7 @@ def test_a_view_costs_at_most_three_files(copy):
 def test_a_command_of_the_panel_costs_at_most_five_files(copy):
     copy.test(
         ("tests/test_use.py", ""),
-        ("tests/display/test_schema_ts.py", ""),
+        ("tests/test_schema_ts.py", ""),
         ("tests/display/panel/test_run_commands.py", "memory_of_a_run"),
         use=USE_OF_COMMAND,
     )

@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[1]
 
 
 TABLE = ROOT / "rfnb" / "public_names.py"
-OF_A_FOLDER = re.compile(r'^    "(\w+)": """\n.*?^    """,\n', re.MULTILINE | re.DOTALL)
+OF_A_FOLDER = re.compile(r'^    "([\w.]+)": """\n.*?^    """,\n', re.MULTILINE | re.DOTALL)
 
 
 def listed_in(folder: str) -> list[str]:
     """The names that the `public.py` of a folder gives, in order."""
-    tree = ast.parse((ROOT / "rfnb" / folder / "public.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "rfnb" / folder.replace(".", "/") / "public.py").read_text(encoding="utf-8"))
     imports = [alias for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
     return sorted(alias.asname for alias in imports if alias.asname and not alias.asname.startswith("_"))
 
@@ -42,7 +42,8 @@ def entry(folder: str) -> str:
 def test_public_names_change_only_on_purpose(request):
     """`rfnb/public_names.py` has the names of the files `public.py`; `--update-golden` writes it."""
     text = TABLE.read_text(encoding="utf-8")
-    folders = sorted(file.parent.name for file in (ROOT / "rfnb").glob("*/public.py"))
+    files = (file.relative_to(ROOT / "rfnb") for file in (ROOT / "rfnb").glob("**/public.py"))
+    folders = sorted(".".join(file.parts[:-1]) for file in files)
     assert sorted(OF_A_FOLDER.findall(text)) == folders
     expected = OF_A_FOLDER.sub(lambda found: entry(found[1]), text)
     if request.config.getoption("--update-golden"):

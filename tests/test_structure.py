@@ -38,8 +38,7 @@ ROOMS = {
     "search": "trace words explain stored tree sources rules beam replayed variants repeated "
     "found corpus frames score choice with_tensors decoding generate register public",
     "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
-    "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register schema_ts show "
-    "public",
+    "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register show public",
     "jobs": "worker script job launch public",
     "netdict": "versions axes resolve options layer_call spec layer own_layers extern_data losses losses_of_layers "
     "holder build loops builder inner_net config report network folder weights layers code stages views public",

@@ -86,15 +86,15 @@ def _complex(a: Array, b: Array) -> object:
     return np.asarray(floats(a) + 1j * floats(b), np.result_type(floats(a), np.complex64))
 
 
-def _softplus(x: Array) -> Any:
+def _softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-def _elu(x: Array, alpha: float = 1.0) -> Any:
+def _elu(x: Array, alpha: float = 1.0) -> Array:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
-def _sigmoid(x: Array) -> Any:
+def _sigmoid(x: Array) -> Array:
     return (1 + np.tanh(x / 2)) / 2
 
 
@@ -120,7 +120,7 @@ COMBINE: dict[str, Callable[..., Any]] = {
 COMPARE: dict[str, Callable[..., Any]] = {
     kind: getattr(np, kind) for kind in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 }
-OF_WHOLE_NUMBERS: dict[str, Callable[..., Any]] = {
+OF_WHOLE_NUMBERS: dict[str, Callable[..., object]] = {
     "abs": np.abs,
     "neg": np.negative,
     "square": np.square,
@@ -355,18 +355,18 @@ class NumpyIndex:
 Axes = int | tuple[int, ...]
 
 
-def _mean(raw: Array, axes: Axes) -> Any:
+def _mean(raw: Array, axes: Axes) -> Array:
     return floats(raw).mean(axes) if raw.size else floats(raw).sum(axes)
 
 
-def _logsumexp(raw: Array, axes: Axes) -> Any:
+def _logsumexp(raw: Array, axes: Axes) -> Array:
     raw = floats(raw)
     for axis in sorted([axes] if isinstance(axes, int) else axes, reverse=True):
         raw = np.logaddexp.reduce(raw, axis)
     return raw
 
 
-REDUCE: dict[str, Callable[[Array, Any], Any]] = {
+REDUCE: dict[str, Callable[[Array, Any], object]] = {
     "sum": lambda raw, axes: raw.sum(axes),
     "mean": _mean,
     "max": lambda raw, axes: raw.max(axes, initial=lowest(raw)),

@@ -2,5 +2,5 @@
 
 Read `show` (what users call) and `register` (which view shows which class), then `kit/view`. Each subject has a folder
 with its view and the schema of its JSON; `tensor` and `run` are the largest. `markup` and `kit` are below all views,
-`panel` is above them. `schema_ts` writes the schema as TypeScript.
+`panel` is above them.
 """

@@ -31,7 +31,6 @@ from rfnb.display.kit.blocks import (
     Words,
     bold,
     chip,
-    lines_of,
     markup,
     name,
     quiet,
@@ -40,7 +39,7 @@ from rfnb.display.kit.blocks import (
 from rfnb.display.kit.view import View
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import wide
-from rfnb.display.markup.html import Html, bounded_in, el, join
+from rfnb.display.markup.html import Html, bounded_in, el
 from rfnb.display.markup.numbers import Number, plain, real
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
@@ -384,14 +383,15 @@ def page_of_where(where: Where, pruned: int | None = None) -> Page:
         *map(Line, beam.tree_lines(tree)),
     ]
     html: list[Block] = [
-        Figure(beam.head_html(tree)),
+        beam.head(tree),
         Line(chip(where.verdict, beam.verdict_colour(where.verdict)), "reference: ", labels(where.reference.text)),
         Line(" · ".join(filter(None, [ADVICE.get(where.verdict), where.because]))),
         Line(where.forced) if where.forced else None,
         Line("✂ ", "; ".join(fall)) if fall else None,
         *steps,
-        Figure(join(beam.search_html(tree), beam.text_html("\n".join(lines_of(text))))),
-        Note(notes.text()) if notes.text() else Figure(beam.still_note(tree)),
+        *beam.search_blocks(tree),
+        beam.as_text(text),
+        Note(notes.text()) if notes.text() else beam.still_note(tree),
     ]
     return Page(
         "where", "", [Only("text", text), Only("html", html)], life_table(life), list(map(Line, summary)), View(tree)

@@ -229,7 +229,7 @@ def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:
     return {place for place in free if id(new[place].plain) in stacked}
 
 
-def reordered(body: Body, value: object, active_before: Traced | None) -> Any:
+def reordered(body: Body, value: object, active_before: Tensor | None) -> Any:
     """A value from the previous step, in the order given by `loop.reorder`; sequences that have ended keep theirs.
 
     active_before: which hypotheses, or else sequences, had not ended before this step. Where `loop.reorder` moves whole
@@ -243,7 +243,7 @@ def reordered(body: Body, value: object, active_before: Traced | None) -> Any:
     return value
 
 
-def frozen(body: Body, active: Traced | None, new: Any, before: Any, active_before: Traced | None) -> Any:
+def frozen(body: Body, active: Tensor | None, new: Any, before: Any, active_before: Tensor | None) -> Any:
     """The new value, but the old one for sequences that have ended: those whose hypotheses have all ended, for a state
     that all of them share."""
     if not isinstance(new, Tensor) or new is before or new.dims != before.dims:
@@ -255,8 +255,8 @@ def frozen(body: Body, active: Traced | None, new: Any, before: Any, active_befo
     if not shared and active.dims:
         return new
     hypotheses = [dim for dim in active.dims if dim not in shared]
-    active = reduce_any(active, axis=hypotheses) if hypotheses else active
-    return where(active, new, old).copy_transpose(old.dims)
+    some = reduce_any(active, axis=hypotheses) if hypotheses else active
+    return where(some, new, old).copy_transpose(old.dims)
 
 
 def frozen_by_length(body: Body, new: Any, old: Any) -> object:

@@ -140,10 +140,11 @@ def _while_traced(cond: Callable[[S], object], body: Callable[[S], S], initial: 
     """first: whether `cond` may be false for `initial`. In no case does a step run `body` on a state that `cond`
     refuses, such as an index after the last entry."""
     key = None if first else key_of((cond, body), NO_AXIS, "while_loop", None, initial)
-    if key is not None and (step := kept_steps.find(key, (cond, body), initial, None)) is not None:
-        kept: S = step.run(initial, None)[1]
+    states = {"s": initial}
+    if key is not None and (step := kept_steps.find(key, (cond, body), states, None)) is not None:
+        kept: S = step.run(states, None)[1]["s"]
         return kept
-    keeping = None if key is None else Keeping(key, (cond, body), initial, None)
+    keeping = None if key is None else Keeping(key, (cond, body), states, None)
     loop = loop_to_keep(keeping, max_seq_len=FOREVER, name="while_loop")
     loop.state.s = initial
     with loop:
@@ -270,7 +271,7 @@ class _Scan:
             require_same_dims("scan", condition, self.cond_dims, "cond")
         return condition
 
-    def step(self, x: Any, state: Any) -> tuple[Any, Any]:
+    def step(self, x: object, state: object) -> tuple[Any, Any]:
         """The checked result of `body`."""
         outputs, new = self.body(x, state)
         new = arranged(new, state)
@@ -286,12 +287,13 @@ class _Scan:
     def traced(self) -> tuple[Any, Any]:
         """Runs the scan as a Loop. Raises TraceError if its functions depend on values."""
         before = self.before and not self.all_begin()
-        functions, trees, key = (self.cond, self.body), (self.initial, self.xs), None
+        functions, states, key = (self.cond, self.body), {"s": self.initial}, None
         if self.max_seq_len is None and self.ys is None:
-            key = key_of(functions, self.dim, "scan", before, *trees)
-        if key is not None and (step := kept_steps.find(key, functions, *trees)) is not None:
-            return step.run(*trees)
-        keeping = None if key is None else Keeping(key, functions, *trees)
+            key = key_of(functions, self.dim, "scan", before, self.initial, self.xs)
+        if key is not None and (step := kept_steps.find(key, functions, states, self.xs)) is not None:
+            stacked, states = step.run(states, self.xs)
+            return stacked, states["s"]
+        keeping = None if key is None else Keeping(key, functions, states, self.xs)
         longest = FOREVER if self.max_seq_len is None and self.cond is not None else self.max_seq_len
         loop = loop_to_keep(keeping, axis=self.dim, max_seq_len=longest, name="scan")
         if self.initial is not None:
@@ -348,7 +350,7 @@ class _Scan:
             self.dim.define(count, "scan")
         return frames, state
 
-    def kept(self, active: Tensor, new: Any, state: Any) -> Any:
+    def kept(self, active: Tensor, new: object, state: object) -> Any:
         """The new state, where sequences that have ended keep theirs. Of dims with the same lengths, the new stay."""
         if self.carries_dims:
             if bool(reduce_all(active, axis=active.dims)):
@@ -373,17 +375,17 @@ class _Scan:
             mask = _both(mask, less(full(dims=(), fill_value=number), self.max_seq_len))
         return mask
 
-    def stacked(self, frames: list[Any]) -> Any:
+    def stacked(self, frames: list[object]) -> Any:
         """The outputs of all steps under the dim of the steps."""
         return self.columns(frames, lambda column: _stacked(column, column[0], self.dim))
 
-    def arrays(self, frames: list[Any]) -> Any:
+    def arrays(self, frames: list[object]) -> Any:
         """The outputs of all steps, each with its own dims."""
         if not frames and self.ys is not None:
             return _map(TensorArray, self.ys)
         return self.columns(frames, lambda column: TensorArray(column[0], _backend_tensor_array=list(column)))
 
-    def columns(self, frames: list[Any], join: Callable[[tuple[Tensor, ...]], object]) -> Any:
+    def columns(self, frames: list[object], join: Callable[[tuple[Tensor, ...]], object]) -> Any:
         """The structure of the outputs, with what `join` makes of the Tensors at each place of it."""
         if not frames:
             raise LoopError("scan: there were no steps, so the dims of the outputs are unknown")

@@ -250,7 +250,7 @@ class Loop:
         """
         reorder(self._open_body("reorder"), indices, dim)
 
-    def choice(self, scores: Any, **options: Any) -> Any:
+    def choice(self, scores: object, **options: object) -> Any:
         """The best extensions of the hypotheses of a beam by one label: a step of beam search. {…, beam, labels}
 
         The first hypothesis has no labels. All states with `beam` follow their hypotheses: at the next step, each
@@ -393,7 +393,7 @@ class StateHolder:
             raise AttributeError(name)
         return self[name]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name.startswith("_"):
             object.__setattr__(self, name, value)
         else:
@@ -413,7 +413,7 @@ class StateHolder:
             self._on_read(value)
         return value
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         if self._on_set is not None:
             self._on_set(f"the state {name!r} is set")
             value = arranged(value, self._values.get(name))
@@ -437,7 +437,7 @@ class StateHolder:
             if (old is None) != (new is None):
                 raise self._sometimes_none(path, old, new)
 
-    def _sometimes_none(self, path: str, old: Any, new: Any) -> LoopError:
+    def _sometimes_none(self, path: str, old: object, new: object) -> LoopError:
         value, way = new if old is None else old, None
         dims_text, initial = "a value", "…"
         if isinstance(value, Tensor):
@@ -469,7 +469,7 @@ class StateHolder:
         """Full names and values of all tensors and dims; None is left out, as it never changes."""
         return [(name, leaf) for name, leaf in named_leaves(self._values) if leaf is not None]
 
-    def _check_all(self, before: dict[str, Any]) -> None:
+    def _check_all(self, before: dict[str, object]) -> None:
         """Checks all states, including parts of nested ones that were set directly."""
         for name, value in self._values.items():
             self._check(name, value, before)
@@ -490,7 +490,7 @@ class StateHolder:
         self._on_read = self._on_set = None
 
 
-def _structure(value: Any) -> str:
+def _structure(value: object) -> str:
     """The structure in words, such as "a State with h, c" or "a list of length 2"."""
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return f"a {type(value).__name__} of length {len(value)}"

@@ -81,10 +81,12 @@ class References:
     Args:
         functions: some of them, made anew for each call, may only have the same code.
 
-    raws: the tensors among it. complete: whether it is all.
+    raws: the tensors among it. complete: whether it is all. has_own_code: whether there is code that is no library's.
     """
 
     def __init__(self, functions: Sequence[Callable[..., Any]]):
+        self.has_own_code = False
+        self._owners: list[tuple[int, object]] = []  # functions that are methods or modules, and what they belong to
         self._cells: list[tuple[int, int, object]] = []  # function, number of the cell, content
         self._names: list[tuple[Mapping[Any, Any], Any, object]] = []
         self._others: list[tuple[CellType, object]] = []  # cells of other functions
@@ -96,7 +98,7 @@ class References:
         count = -1
         while count < len(self._words):  # methods of objects add words
             count, self._seen = len(self._words), dict[int, Any]()
-            for part in (self._cells, self._names, self._others, self._lists, self._tensors, self.raws):
+            for part in (self._owners, self._cells, self._names, self._others, self._lists, self._tensors, self.raws):
                 part.clear()
             for number, function in enumerate(functions):
                 self._start(number, function)
@@ -109,6 +111,7 @@ class References:
                 self._visit(_content(cell))
             self._visit_globals(function)
         else:
+            self._owners.append((number, _owner(function)))
             self._visit(function)
 
     def _visit_globals(self, function: FunctionType) -> None:
@@ -123,6 +126,9 @@ class References:
         self._visit(names[name])
 
     def _visit(self, value: Any) -> None:
+        if isinstance(value, MethodType):  # each access makes another
+            self._visit(value.__func__)
+            value = value.__self__
         if id(value) in self._seen or len(self._seen) >= MOST_REFERENCES or type(value) in _PLAIN:
             return
         self._seen[id(value)] = value
@@ -132,14 +138,12 @@ class References:
             self.raws[id(raw)] = raw
         elif isinstance(value, FunctionType):
             if not _is_library(value.__module__):
+                self.has_own_code = True
                 self._words |= _words(value.__code__)
                 for cell in value.__closure__ or ():
                     self._others.append((cell, _content(cell)))
                     self._visit(_content(cell))
                 self._visit_globals(value)
-        elif isinstance(value, MethodType):
-            self._visit(value.__func__)
-            self._visit(value.__self__)
         elif isinstance(value, partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._visit(part)
@@ -158,6 +162,8 @@ class References:
 
     def _visit_object(self, value: Any) -> None:
         is_module = hasattr(value, "named_parameters")
+        if is_module and (getattr(value, "_forward_hooks", None) or "_parametrized_names" in vars(type(value))):
+            self.has_own_code = True
         if type(value).__module__.partition(".")[0] in LIBRARIES and not is_module:
             return
         for name in [*vars(value)]:
@@ -165,12 +171,15 @@ class References:
                 self._name(vars(value), name)
         for cls in type(value).__mro__:
             if not _is_library(cls.__module__):
+                self.has_own_code = True
                 for name in vars(cls):
                     if is_module or name in self._words:
                         self._name(vars(cls), name)
 
     def same(self, functions: Sequence[Callable[..., Any]]) -> bool:
         """Whether functions with the same code refer to the same."""
+        if any(_owner(functions[number]) is not owner for number, owner in self._owners):
+            return False
         for number, place, content in self._cells:
             closure: Any = functions[number].__closure__
             if _content(closure[place]) is not content:
@@ -213,6 +222,11 @@ def _content(cell: CellType) -> object:
         return cell.cell_contents
     except ValueError:
         return cell
+
+
+def _owner(function: Callable[..., Any]) -> object:
+    """The object of a method; a module or another callable itself."""
+    return getattr(function, "__self__", function)
 
 
 def _code(function: Callable[..., Any]) -> CodeType | None:
@@ -283,13 +297,13 @@ class KeptStep:
             )
         )
 
-    def run(self, initial: Any, xs: object) -> tuple[Any, Any]:
-        """The stacked outputs and the last state."""
+    def run(self, initial: dict[str, Any], xs: object) -> tuple[Any, dict[str, Any]]:
+        """The stacked outputs and the last states."""
         kept, axis, states = self.step, self.step.axis, [leaf for leaf in leaves(initial) if leaf is not None]
         sources = [leaf for leaf in leaves(xs) if leaf is not None]
         loop = copy(self.loop)
         loop._state = StateHolder(loop.name)
-        loop._state._values = {"s": initial} if states else {}
+        loop._state._values = initial if states else {}
         if has_steps(axis):
             bind_again(axis.size.dims, axis.lengths)
         size = _size(sources, axis)
@@ -318,7 +332,7 @@ class KeptStep:
             return stacked, initial
         before, order = iter(states), iter(self.new)
         return stacked, map_leaves(
-            lambda leaf: None if leaf is None else _ended(leaf, next(before), next(order)), loop._state._values["s"]
+            lambda leaf: None if leaf is None else _ended(leaf, next(before), next(order)), loop._state._values
         )
 
 
@@ -341,12 +355,27 @@ def _size(sources: Sequence[Tensor], axis: Dim) -> Size | None:
 
 
 class KeptSteps:
-    """The steps of pure functions in this process, by the code of the functions and the structure of the arguments."""
+    """Steps of pure functions, by the code of the functions and the structure of the arguments.
 
-    def __init__(self) -> None:
+    Args:
+        most: how many are kept.
+    """
+
+    def __init__(self, most: int = MOST_STEPS) -> None:
+        self._most = most
         self._steps: OrderedDict[Hashable, KeptStep] = OrderedDict()
         self._before: OrderedDict[Hashable, tuple[int, ...]] = OrderedDict()  # what the functions referred to
+        self._refused: OrderedDict[Hashable, References] = OrderedDict()  # with them, the step could not be kept
         self._warned: set[CodeType] = set()
+
+    def __reduce__(self) -> tuple[type[KeptSteps], tuple[int]]:
+        """A copy has no steps."""
+        return KeptSteps, (self._most,)
+
+    def may_keep(self, key: Hashable, functions: Sequence[Callable[..., Any]]) -> bool:
+        """Whether the step for a call was not refused before."""
+        refused = self._refused.get(key)
+        return refused is None or not refused.same(functions)
 
     def find(
         self, key: Hashable, functions: Sequence[Callable[..., Any] | None], initial: Any, xs: Any
@@ -358,18 +387,23 @@ class KeptSteps:
 
     def wait_for(self, key: Hashable, references: References) -> bool:
         """Whether a step is worth keeping, because the functions referred to the same the last time."""
-        before = self._before.pop(key, None)
-        self._before[key] = references.numbers
-        while len(self._before) > MOST_STEPS:
-            self._before.popitem(last=False)
+        before = self._before.get(key)
+        self._add(self._before, key, references.numbers)
         return references.complete and before == references.numbers
 
     def add(self, key: Hashable, step: KeptStep) -> None:
         """Keeps a step; the oldest is forgotten."""
-        self._steps.pop(key, None)
-        self._steps[key] = step
-        while len(self._steps) > MOST_STEPS:
-            self._steps.popitem(last=False)
+        self._add(self._steps, key, step)
+
+    def refuse(self, key: Hashable, references: References) -> None:
+        """The step cannot be kept as long as the functions refer to the same."""
+        self._add(self._refused, key, references)
+
+    def _add(self, table: OrderedDict[Hashable, Any], key: Hashable, value: object) -> None:
+        table.pop(key, None)
+        table[key] = value
+        while len(table) > self._most:
+            table.popitem(last=False)
 
     def warn(self, function: Callable[..., Any], reason: str) -> None:
         """Tells once why the steps of a function are not kept."""
@@ -409,7 +443,8 @@ def key_of(
     backend, ctx = selected(), get_run_ctx()
     modes = backend.get_modes()
     return (
-        len(functions), tuple(codes), axis, name, how,
+        len(functions), tuple(codes), tuple([type(f) is FunctionType or id(_owner(f)) for f in callables]),
+        axis, name, how,
         tuple([_form(tensor, axis) for tensor in tensors]), has_steps(axis),
         bool(sizes) and (sizes[0].ragged, sizes[0].dims), modes["gradients"], tuple(modes["autocast"].values()),
         tuple(ctx._train_flags.items()), get_default_device(), get_default_float_dtype(), get_default_int_dtype(),
@@ -441,14 +476,28 @@ class Keeping:
 
     Args:
         key: of the call. functions: of the loop.
-        initial, xs: the arguments.
+        initial, xs: the initial values of the states, and what is unstacked.
+        steps: where it is kept.
     """
 
-    def __init__(self, key: Hashable, functions: Sequence[Callable[..., Any] | None], initial: Any, xs: Any):
+    def __init__(
+        self,
+        key: Hashable,
+        functions: Sequence[Callable[..., Any] | None],
+        initial: dict[str, Any],
+        xs: Any,
+        steps: KeptSteps = kept_steps,
+    ):
         self.functions = [function for function in functions if function is not None]
-        self._key, self._initial, self._xs = key, initial, xs
-        self._references = References(self.functions)
-        self.expects = kept_steps.wait_for(key, self._references)
+        self._key, self._initial, self._xs, self._steps = key, initial, xs, steps
+        self._promised = not all(_is_library(function.__module__) for function in self.functions)
+        self.expects = False
+        if steps.may_keep(key, self.functions):
+            self._references = References(self.functions)
+            if self._references.has_own_code and not self._promised:
+                steps.refuse(key, self._references)
+            else:
+                self.expects = steps.wait_for(key, self._references)
         self._generators = GlobalGenerators(selected(), look=self.expects)
 
     def done(self, loop: Loop, stacked: Any, new: Any) -> None:
@@ -457,7 +506,10 @@ class Keeping:
             return
         step, program = loop.kept
         if (reason := self._reason(step, program)) is not None:
-            kept_steps.warn(self.functions[-1], reason)
+            if self._promised:
+                self._steps.warn(self.functions[-1], reason)
+            else:
+                self._steps.refuse(self._key, self._references)
             step.recorder.forget()
             return
         step.recorder.let_go()
@@ -481,9 +533,9 @@ class Keeping:
                      for read in call.reads)  # fmt: skip
         version = step.backend.counted_version_raw
         externals = [(raw, raw.requires_grad, version(raw) if folded else None) for raw in program.externals]
-        kept_steps.add(self._key, KeptStep(
+        self._steps.add(self._key, KeptStep(
             template, kept, program, self._references, externals, without(self._initial), without(self._xs), outputs,
-            dims if self._initial is not None else [],
+            dims,
         ))  # fmt: skip
 
     def _reason(self, step: TracedStep, program: Program) -> str | None:

@@ -140,9 +140,7 @@ class LossHolder:
             return 1.0 / cast(reduced(self.custom_inv_norm_factor), "float32")
         counted = self.target if self.target is not None else self.output
         frames = time_of(counted) or time_of(self.output)
-        dims = [
-            dim for dim in (batch_dim, frames) if dim is not None and (dim in counted.dims or dim in self.output.dims)
-        ]
+        dims = [dim for dim in (batch_dim, frames) if dim is not None and dim in (*counted.dims, *self.output.dims)]
         where = counted if all(dim in counted.dims for dim in dims) else self.output
         count = 1
         if frames is not None:

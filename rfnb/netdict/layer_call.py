@@ -118,9 +118,7 @@ def renaming(x: Tensor, dims: Sequence[Dim]) -> Renaming:
     """
     if [dim.dimension for dim in x.dims] != [dim.dimension for dim in dims]:
         expected = ", ".join(dim.describe() for dim in dims)
-        raise NetworkError(
-            "a layer in the place of a parameter has other dims", got=x.describe_dims(), expected=expected
-        )
+        raise NetworkError("a layer in place of a parameter has other dims", got=x.describe_dims(), expected=expected)
     between = [Dim(dim.dimension, name=dim.name) for dim in dims]
     return [*zip(x.dims, between, strict=True), *zip(between, with_priorities(dims), strict=True)]
 
@@ -174,7 +172,7 @@ class BatchNormCall:
     ones: tuple[Dim, ...]
 
     @classmethod
-    def of(cls, layer: Layer, x: Tensor, given: dict[str, Any]) -> BatchNormCall:
+    def of(cls, layer: Layer, x: Tensor, given: dict[str, object]) -> BatchNormCall:
         """Makes the parameters of the layer. x: a template. Raises NetworkError for an unknown option."""
         unknown = [name for name in given if name not in BATCH_NORM]
         if unknown or x.feature_dim is None:

@@ -35,7 +35,7 @@ from rfnb.ops.math import (
     square,
     where,
 )
-from rfnb.ops.reduce import log_softmax, reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
+from rfnb.ops.reduce import Reduction, log_softmax, reduce_argmax, reduce_logsumexp, reduce_mean, reduce_sum
 from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
 from rfnb.search.frames import ctc_beam
@@ -92,7 +92,7 @@ class LayerLoss:
         return cast(not_equal(best, correct), "float32")
 
 
-def loss_by_name(name: str, options: dict[str, Any] | None) -> LayerLoss:
+def loss_by_name(name: str, options: dict[str, object] | None) -> LayerLoss:
     """The loss with this name. Raises NetworkError if there is none."""
     if name not in LOSSES:
         import_module("rfnb.netdict.losses_of_layers")
@@ -163,14 +163,15 @@ class BinaryCrossEntropy(LayerLoss, loss="bin_ce"):
     def error(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The error of each frame or sequence."""
         axis = feature(output)
-        wrong = not_equal(output > 0.0, as_axis(target, axis) > 0.5)  # type: ignore[operator]
+        wrong = not_equal(output > 0.0, as_axis(target, axis) > 0.5)
         return reduce_mean(cast(wrong, output.dtype), axis=axis)
 
 
 class MeanSquaredError(LayerLoss, loss="mse"):
     """The mean over the features of the squared difference."""
 
-    measure, reduced = staticmethod(square), staticmethod(reduce_mean)
+    measure = staticmethod(square)
+    reduced: ClassVar[Reduction] = staticmethod(reduce_mean)
 
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""

@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from rfnb.backend.base.backend import Backend
+from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import size_in
+from rfnb.core.dims import align
+from rfnb.core.dims.align import Sig
+from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DimRebound
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.math import add, compare_bc, mul, where
@@ -102,18 +108,7 @@ def attend(
     dropped = att_dropout if att_dropout and get_run_ctx().is_train_flag_enabled(func=dropout) else 0.0
     extended = own_axis(query, keys, values, axis=axis) if listener is not None and axis in query.sig.index else None
     if (listener is None or listener.takes_kernels) and not (dropped and broadcast) and 0.0 <= dropped <= 1.0:
-        backend = backend_of_raw(query._raw)
-        result = backend.fused_attention(
-            query,
-            keys,
-            values,
-            key_dim=key_dim,
-            axis=axis,
-            causal=causal is not None,
-            scale=scale,
-            bias=bias,
-            dropout=dropped,
-        )
+        result = _in_one_kernel(query, keys, values, key_dim, axis, causal is not None, scale, bias, dropped)
         if result is not None and listener is None:
             return result
     if axis in query.sig.index:
@@ -126,6 +121,96 @@ def attend(
     weights = dropout(weights, att_dropout, axis=axis if broadcast else None)
     result = matmul(weights, values, reduce=axis, use_mask=not values.lengths.finite)  # weights are 0 in padding
     return result.copy_transpose(_in_order(result.dims, query.dims, key_dim))
+
+
+def _in_one_kernel(
+    query: Tensor, keys: Tensor, values: Tensor, key_dim: Dim, axis: Dim, causal: bool, scale: float,
+    bias: Tensor | None, dropped: float,
+) -> Tensor | None:  # fmt: skip
+    """`attend`, where each weight is dropped with probability `dropped`; None if no kernel can do it.
+
+    {…, rows, key_dim}, {…, axis, key_dim}, {…, axis, v}, {…, rows, axis} → {…, rows, v}
+    """
+    backend: type[Backend] = backend_of_raw(query._raw)
+    if backend.attention_raw is None or keys.size_of(axis).min <= 0:
+        return None
+    plan = _plan(query.sig, keys.sig, values.sig, key_dim, axis, None if bias is None else bias.sig)
+    if plan is None:
+        return None
+    how, out = plan
+    query, keys, values = backend.finite_operand(query), backend.finite_operand(keys), backend.finite_operand(values)
+    mask = None if causal else backend.mask_for(keys, (axis,))  # no valid query sees padding after itself
+    raw_bias = None if bias is None else backend.move_raw(bias._raw, how.bias)
+    raw_query = backend.move_raw(query._raw, how.query)
+    raw = backend.attention_raw(
+        raw_query if how.rows else raw_query[..., None, :],
+        backend.move_raw(keys._raw, how.keys),
+        backend.move_raw(values._raw, how.values),
+        None if mask is None else backend.move_raw(mask, how.mask),
+        causal,
+        scale,
+        raw_bias if how.rows or raw_bias is None else raw_bias[..., None, :],
+        dropped,
+    )
+    return tensor_of(backend.move_raw(raw if how.rows else raw[..., 0, :], how.back), out, join(query, keys, values))
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPlan:
+    """How to move the operands to where the kernel needs them, and its result back into the order of the queries."""
+
+    query: align.Move
+    keys: align.Move
+    values: align.Move
+    bias: align.Move
+    mask: align.Move  # of the mask of the keys, in which `key_dim` has size 1
+    rows: bool  # whether the queries have an axis that the keys lack
+    back: align.Move
+    out: weakref.ref[Sig]
+
+
+def _plan(
+    query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None
+) -> tuple[AttentionPlan, Sig] | None:
+    """How to call the kernel, and the signature of the result; None if the kernel cannot do it.
+
+    The plan is kept at the signature of the queries.
+    """
+    key = ("attention", keys.serial, values.serial, key_dim.serial, axis.serial, bias and bias.serial)
+    plan: Any = query.plans.get(key)
+    out = plan and plan.out()
+    if out:
+        return plan, out
+    planned = _planned(query, keys, values, key_dim, axis, bias)
+    if planned is not None:
+        query.keep(key, planned[0])
+    return planned
+
+
+def _planned(
+    query: Sig, keys: Sig, values: Sig, key_dim: Dim, axis: Dim, bias: Sig | None
+) -> tuple[AttentionPlan, Sig] | None:
+    shared = [dim for dim in query.dims if dim in keys.index and dim is not key_dim and dim is not axis]
+    rows = [dim for dim in query.dims if dim not in keys.index or dim is axis]
+    features = [dim for dim in values.dims if dim not in shared and dim is not axis]
+    fits = len(rows) <= 1 and len(features) == 1 and features != rows and len(values.dims) == len(shared) + 2
+    if not fits or set(keys.dims) != {*shared, axis, key_dim}:
+        return None
+    if bias is not None and (axis in rows or set(bias.dims) != {*shared, *rows, axis}):
+        return None
+    order = [features[0] if dim is key_dim else dim for dim in query.dims]
+    out = align.sig(order, None, values.feature_dim)
+    plan = AttentionPlan(
+        query=align.move(query.dims, [*shared, *rows, key_dim]),
+        keys=align.move(keys.dims, [*shared, axis, key_dim]),
+        values=align.move(values.dims, [*shared, axis, *features]),
+        bias=None if bias is None else align.move(bias.dims, [*shared, *rows, axis]),
+        mask=align.move(keys.dims, [*shared, key_dim, axis]),
+        rows=bool(rows),
+        back=align.move([*shared, *rows, *features], order),
+        out=weakref.ref(out),
+    )
+    return plan, out
 
 
 _keys_axes: weakref.WeakKeyDictionary[Dim, Dim] = weakref.WeakKeyDictionary()
@@ -180,8 +265,20 @@ def relative_scores(
                 hint=f"make the batch again, or give {queries.name} its lengths: rf.convert_to_tensor(…, lengths=…)",
                 dims=[queries],
             )
-    backend = backend_of_raw(query._raw)
-    return backend.relative_scores(query, positions, like, key_dim=key_dim, axis=axis, queries=queries, keys=keys)
+    backend: type[Backend] = backend_of_raw(query._raw)
+    query = backend.finite_operand(query)
+    parts = [dim for dim in positions.dims if dim not in (axis, key_dim)]
+    outer = [dim for dim in query.dims if dim not in (*parts, queries, key_dim)]
+    rows = [*outer, *([queries] if queries in query.sig.index else [])]
+    raw_query = align.apply(align.move(query.dims, [*parts, *rows, key_dim]), query._raw)
+    raw_positions = align.apply(align.move(positions.dims, [*parts, key_dim, axis]), positions._raw)
+    shape, n = backend.get_shape_tuple_raw(raw_query), len(parts)
+    flat = backend.merge_axes_raw(raw_query, n, len(rows)) if rows else backend.expand_dims_raw(raw_query, n)
+    raw = backend.matmul_raw(flat, raw_positions)
+    raw = backend.split_axis_raw(raw, n, shape[n:-1]) if rows else backend.squeeze_raw(raw, (n,))
+    if queries in query.sig.index:
+        raw = backend.relative_shift_raw(raw, backend.get_shape_tuple_raw(like._raw)[like.sig.index[keys]])
+    return tensor_of(raw, align.sig([*parts, *rows, keys]), join(query, positions, like))
 
 
 @op(frames="any")
@@ -191,7 +288,15 @@ def relative_shift(scores: Tensor, *, axis: Dim, queries: Dim, keys: Dim) -> Ten
     `axis` are the distances as in `relative_scores`. All of them count, also where sequences are shorter.
     """
     axis_of("relative_shift", scores, axis, "scores")
-    return backend_of_raw(scores._raw).relative_shift(scores, axis=axis, queries=queries, keys=keys)
+    backend: type[Backend] = backend_of_raw(scores._raw)
+    rows = [queries] if queries in scores.sig.index else []
+    outer = [dim for dim in scores.dims if dim not in (queries, axis)]
+    raw = align.apply(align.move(scores.dims, [*outer, *rows, axis]), scores._raw)
+    out, lengths = align.sig([*outer, *rows, keys]), scores.lengths
+    if lengths.size(keys) is None:
+        lengths = lengths.join(current_lengths([keys]), scores.sig, align.sig([keys]))
+    raw = backend.relative_shift_raw(raw, lengths[keys].max) if rows else raw
+    return tensor_of(raw, out, lengths)
 
 
 def _in_order(found: Sequence[Dim], query: Sequence[Dim], key_dim: Dim) -> list[Dim]:

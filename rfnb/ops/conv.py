@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+import numpy as np
+
+from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.conv import Padding, PerAxis, Spread, Window, per_axis, spreads, windows
-from rfnb.backend.base.sizes import bound, derived
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import bound, derived, fitted, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.dims.lengths import Lengths, Size
@@ -65,7 +69,7 @@ def make_transposed_conv_out_spatial_dims(
 
 @guarded
 def calc_conv_out_length(
-    in_length: Any,
+    in_length: object,
     *,
     filter_size: int | Dim,
     stride: int,
@@ -89,7 +93,7 @@ def calc_conv_out_length(
 
 @guarded
 def calc_transposed_conv_out_length(
-    in_length: Any,
+    in_length: object,
     *,
     filter_size: int | Dim,
     padding: Padding,
@@ -116,7 +120,7 @@ def _out_dims(slides: Sequence[Window | Spread], dims: Sequence[Dim], prefix: st
     return [_named(slide.count(dim), dim, name) for slide, dim, name in zip(slides, dims, names, strict=True)]
 
 
-def _named(found: Any, length: Any, name: str | None) -> Any:
+def _named(found: Any, length: object, name: str | None) -> Any:
     """Names a new Dim `name`, unless it has a name already."""
     if not isinstance(found, Dim):
         return int(found)
@@ -549,19 +553,28 @@ def window(
         )
     before = _before(width, window_left, window_right) if padding == "same" else None
     spatial_dim = source.sig.resolve(spatial_dim)
-    frames = 0 if padding == "same" else width - 1
-    key = ("window_dim", spatial_dim.serial, frames, stride)
-    out_dim = derived(source.sig, key, lambda: (spatial_dim - frames).ceildiv_right(stride))
-    return backend_of_raw(source._raw).window(
-        source,
-        spatial_dim=spatial_dim,
-        window_dim=window_dim,
-        before=before,
-        pad_value=pad_value or 0,
-        stride=stride,
-        use_mask=use_mask is not False,
-        out_dim=out_dim,
-    ), out_dim
+    outside = 0 if padding == "same" else width - 1
+    key = ("window_dim", spatial_dim.serial, outside, stride)
+    out_dim = derived(source.sig, key, lambda: (spatial_dim - outside).ceildiv_right(stride))
+    backend: type[Backend] = backend_of_raw(source._raw)
+    place, size = axis_of("window", source, spatial_dim), size_in(source, spatial_dim)
+    if spatial_dim in source.lengths.owners:
+        raise DimError(f"window: the lengths of another dim depend on {spatial_dim.name}", got=source.describe_dims())
+    frames = size.values if before is not None else np.maximum(size.values - width + 1, 0)
+    counts = Size(size.dims, -(-frames // stride))
+    lengths = bound(source.lengths, out_dim, counts, "window")
+    fill = pad_value or 0
+    raw = source._raw if use_mask is False else backend.fill_padding(source, fill, (spatial_dim,))
+    total = max(counts.max - 1, 0) * stride + width
+    margin = before or 0
+    raw = backend.pad_raw(raw, {place: (margin, total - margin - size.max)}, fill)
+    raw = backend.unfold_raw(raw, place, width, stride)
+    if not counts.max:
+        raw = backend.slice_raw(raw, place, 0, 0, 1)
+    dims = [out_dim if dim is spatial_dim else dim for dim in source.dims]
+    feature = out_dim if source.feature_dim is spatial_dim else source.feature_dim
+    out = align.sig([*dims, window_dim], source.sparse_dim, feature)
+    return fitted(backend, tensor_of(raw, out, lengths), out_dim), out_dim
 
 
 def _before(width: int, left: int | None, right: int | None) -> int:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from rfnb.backend.base.index import MODES
+from rfnb.backend.base.backend import Backend
+from rfnb.backend.base.index import MODES, check_range
+from rfnb.backend.base.math import join
+from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.sizes import bound, renamed, size_in
+from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.default import get_default_float_dtype
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.arguments import OneOf, Probability
 from rfnb.core.tensor.op import guarded, method_of, op
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.convert import tensor
 from rfnb.ops.create import ones, range_over_dim
@@ -80,7 +85,20 @@ def one_hot(source: Tensor) -> Tensor:
     >>> rf.one_hot(rf.convert_to_tensor(1, sparse_dim=word)).raw_tensor.tolist()
     [0.0, 1.0, 0.0]
     """
-    return backend_of_raw(source._raw).one_hot(source, dtype=get_default_float_dtype())
+    backend: type[Backend] = backend_of_raw(source._raw)
+    dim = source.sparse_dim
+    if dim is None:
+        raise DimError(
+            "one_hot: `source` is not sparse", got=source.describe_dims(), hint="rf.set_sparse_dim(source, dim)"
+        )
+    lengths = source.lengths if dim.dimension is not None else source.lengths.bind({dim: dim.size})
+    size = lengths[dim].max
+    try:
+        raw = backend.one_hot_raw(backend.in_range(source, size, source.dims), size, get_default_float_dtype())
+    except (IndexError, RuntimeError):
+        check_range(backend, "one_hot", source, (dim,), (size,), noun="a label", hint=None)
+        raise
+    return tensor_of(raw, align.sig([*source.dims, dim], None, dim), lengths)
 
 
 @guarded
@@ -192,7 +210,7 @@ def scatter(
 
 
 @op(frames="any", name="scatter")
-def _scatter(source: Tensor, *, indices: Tensor, **options: Any) -> Tensor:
+def _scatter(source: Tensor, *, indices: Tensor, **options: object) -> Tensor:
     return backend_of_raw(source._raw).scatter(source, indices=indices, **options)
 
 
@@ -334,7 +352,19 @@ def sort(source: Tensor, *, axis: Dim, descending: bool = False, stable: bool = 
     Args:
         stable: whether equal entries keep their order.
     """
-    return backend_of_raw(source._raw).sort(source, axis=axis, descending=descending, stable=stable)
+    backend: type[Backend] = backend_of_raw(source._raw)
+    place = axis_of("sort", source, axis)
+    size = size_in(source, axis)
+    raw, padding = source._raw, backend.padding_for(source, (axis,))
+    if padding is not None:
+        raw = backend.masked_fill_raw(raw, padding, backend.lowest_raw(raw) if descending else backend.highest_raw(raw))
+    stable = stable or padding is not None  # padding comes after equal entries
+    values, index = backend.sort_raw(raw, place, descending, stable)
+    out_dim = Dim(axis.dimension, name=f"{axis.name}_sorted")
+    lengths = bound(source.lengths, out_dim, size, "sort")
+    out = renamed(source, axis, out_dim)
+    places = tensor_of(index, align.sig(out.dims, axis, out.feature_dim), lengths)
+    return tensor_of(values, out, lengths), places, out_dim
 
 
 @op(frames="any")
@@ -354,8 +384,27 @@ def search_sorted(
     >>> rf.search_sorted(rf.range_over_dim(time) * 10, 20, axis=time).raw_tensor.item()
     2
     """
-    backend = backend_of_raw(sorted_seq._raw)
-    return backend.search_sorted(sorted_seq, tensor(values, sorted_seq), axis=axis, side=side, out_dtype=out_dtype)
+    backend: type[Backend] = backend_of_raw(sorted_seq._raw)
+    queries = tensor(values, sorted_seq)
+    axis_of("search_sorted", sorted_seq, axis, "sorted_seq")
+    batch = [dim for dim in sorted_seq.dims if dim is not axis]
+    inner = [dim for dim in queries.dims if dim not in batch]
+    lengths = join(sorted_seq, queries)
+    raw, padding = sorted_seq._raw, backend.padding_for(sorted_seq, (axis,))
+    if padding is not None:
+        raw = backend.masked_fill_raw(raw, padding, backend.highest_raw(raw))
+    raw = align.apply(align.move(sorted_seq.dims, [*batch, axis]), raw)
+    wanted = align.apply(align.move(queries.dims, [*batch, *inner], trailing=False), queries._raw)
+    shape = backend.get_shape_tuple_raw(wanted)[len(batch) :]
+    wanted = backend.broadcast_raw(wanted, [*backend.get_shape_tuple_raw(raw)[:-1], *shape])
+    index = backend.search_sorted_raw(raw, wanted, side == "right")
+    place = tensor_of(backend.cast_raw(index, out_dtype), align.sig([*batch, *inner], axis), lengths)
+    if padding is None:
+        return place
+    size = size_in(sorted_seq, axis)
+    limit = backend.cast_raw(backend.from_numpy_raw(size.values, backend.device_key_raw(raw)), out_dtype)
+    limit = tensor_of(limit, align.sig(size.dims), sorted_seq.lengths)
+    return backend.combine(place, "minimum", limit, allow_broadcast_all_sources=True)
 
 
 @op(frames="any")

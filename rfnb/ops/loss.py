@@ -9,17 +9,20 @@ import warnings
 from collections.abc import Sequence
 from typing import Annotated
 
-from rfnb.backend.base.loss import LOG_PROBS, class_dim
+from rfnb.backend.base.backend import Backend
+from rfnb.backend.base.loss import LOG_PROBS, class_dim, ctc_problem
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
 from rfnb.core.advice.torch_equivalents import likely_features
+from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, size_from
-from rfnb.core.dims.lengths import Size
+from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import DimError
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
+from rfnb.errors import DimError, DtypeError
 from rfnb.ops.convert import convert_to_tensor, tensor
 from rfnb.ops.create import zeros
 from rfnb.ops.grad import scaled_gradient_ext
@@ -136,7 +139,28 @@ def edit_distance(a: Tensor, a_spatial_dim: Dim, b: Tensor, b_spatial_dim: Dim, 
     >>> rf.edit_distance(a, old, b, new).item()  # 5 for 2, and a 4
     2
     """
-    return backend_of_raw(a._raw).edit_distance(a, a_spatial_dim, b, b_spatial_dim, dtype=dtype)
+    backend: type[Backend] = backend_of_raw(a._raw)
+    axis_of("edit_distance", a, a_spatial_dim, "a")
+    axis_of("edit_distance", b, b_spatial_dim, "b")
+    for x in (a, b):
+        if has_fractions(x.dtype):
+            raise DtypeError("edit_distance: labels must be integers", got=x.dtype, expected="int64, int32, …")
+    batch = [d for d in a.dims if d is not a_spatial_dim] + [
+        d for d in b.dims if d is not b_spatial_dim and d not in a.sig.index
+    ]
+    lengths = a.lengths.join(b.lengths, a.sig, b.sig)
+    distance = backend.edit_distance_raw(
+        align.apply(align.move(a.dims, [*batch, a_spatial_dim], trailing=False), a._raw),
+        _lengths(backend, a, a_spatial_dim, batch, lengths),
+        align.apply(align.move(b.dims, [*batch, b_spatial_dim], trailing=False), b._raw),
+        _lengths(backend, b, b_spatial_dim, batch, lengths),
+    )
+    return tensor_of(backend.cast_raw(distance, dtype), align.sig(batch), lengths)
+
+
+def _lengths(backend: type[Backend], x: Tensor, dim: Dim, rest: Sequence[Dim], lengths: Lengths) -> RawTensor:
+    """The raw lengths of `dim`, shaped to broadcast against `rest`."""
+    return backend.from_numpy_raw(lengths[dim].over(rest), backend.device_key_raw(x._raw))
 
 
 @op(frames="any")
@@ -207,14 +231,17 @@ def ctc_best_path(
     >>> rf.ctc_best_path(logits=frames, targets=words, blank_index=2, **spaces).raw_tensor.tolist()
     [2, 0, 0, 1]
     """
-    return backend_of_raw(logits._raw).ctc_best_path(  # normalizing the logits does not change the best alignment
-        logits=logits,
-        targets=targets,
-        input_spatial_dim=input_spatial_dim,
-        targets_spatial_dim=targets_spatial_dim,
-        blank_index=blank_index,
-        label_loop=label_loop,
+    backend: type[Backend] = backend_of_raw(logits._raw)
+    problem = ctc_problem(
+        backend, "ctc_best_path", logits, targets, input_spatial_dim, targets_spatial_dim, blank_index
     )
+    raw = backend.ctc_best_path_raw(*problem.raws, blank_index, label_loop)
+    time = backend.get_shape_tuple_raw(raw)[0]
+    dims = [input_spatial_dim, *problem.rest]
+    raw = backend.cast_raw(backend.reshape_raw(raw, [time, *problem.shape]), targets.dtype)
+    path = tensor_of(raw, align.sig(dims, problem.classes), problem.lengths)
+    order = [dim for dim in logits.dims if dim in dims]
+    return path.copy_transpose([*order, *(dim for dim in dims if dim not in order)])
 
 
 @guarded

@@ -14,10 +14,9 @@ from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import get_default_array_index_dtype, get_default_device
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.op import guarded, method_of, op
+from rfnb.core.tensor.op import OPS, guarded, method_of, op
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
-from rfnb.ops.math import logical_and
 
 
 @op()
@@ -34,7 +33,7 @@ def sequence_mask(dims: Dim | Sequence[Dim], *, device: str | None = None) -> Te
     for dim in dims:
         if dim.is_dynamic() and dim.size.dims:
             factor = get_mask(dim, device=device)
-            mask = factor if mask is None else logical_and.__wrapped__(mask, factor)
+            mask = factor if mask is None else OPS["logical_and"].fn(mask, factor)
     if mask is None:
         raise DimError("sequence_mask: no dim has lengths", got=align.show_dims(dims))
     order = [dim for dim in dims if dim in mask.dims_set]

@@ -15,7 +15,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.op import add_row, binary, guarded, method_of, op, unary
+from rfnb.core.tensor.op import OneOperand, TwoOperands, add_row, binary, guarded, method_of, op, unary
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError, RfError
 from rfnb.ops.concat import split
@@ -118,7 +118,7 @@ def _unknown(op: str, kind: str, kinds: Sequence[str]) -> RfError:
     return RfError(f"{op}: unknown `kind`", got=repr(kind), expected=", ".join(kinds), hint=hint)
 
 
-def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick: bool = True) -> Any:
+def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick: bool = True) -> TwoOperands:
     """Makes an op of two operands. quick: whether operands go to the raw function without checks."""
     kind = kind or name
     compares = kind in COMPARE_KINDS
@@ -149,7 +149,7 @@ def _binary(name: str, doc: str, example: str, *, kind: str | None = None, quick
     )
 
 
-def _unary(kind: str, doc: str, example: str, *, module: str = __name__) -> Any:
+def _unary(kind: str, doc: str, example: str, *, module: str = __name__) -> OneOperand:
     """Makes an op of one operand. module: the module that defines it."""
 
     def slow(a: Value) -> Tensor:
@@ -362,10 +362,10 @@ _OPERATORS = {
 }
 
 
-def _reflected(function: Callable[[Any, Any], Tensor], commutes: bool) -> Callable[[Tensor, Any], Tensor]:
+def _reflected(function: TwoOperands, commutes: bool) -> Callable[[Tensor, Any], Tensor]:
     """The operator `other ∘ self`. The quick path takes a number only as the second operand."""
 
-    def call(self: Tensor, other: object) -> Tensor:
+    def call(self: Tensor, other: Value) -> Tensor:
         # a listener sees the operands in the order in which they were written
         swap = commutes and type(other) in (int, float) and active_listener() is None
         return function(self, other) if swap else function(other, self)
@@ -378,8 +378,8 @@ for _name, _function in _OPERATORS.items():
     setattr(Tensor, f"__r{_name}__", _reflected(_function, _name in ("add", "mul")))
 _COMPARISONS = {"eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal}
 _SIGNS = {"neg": neg, "abs": abs, "invert": logical_not}
-for _name, _function in {**_COMPARISONS, **_SIGNS}.items():
-    setattr(Tensor, f"__{_name}__", _function)
+for _name, _of_signs in {**_COMPARISONS, **_SIGNS}.items():
+    setattr(Tensor, f"__{_name}__", _of_signs)
 
 
 @method_of(Tensor)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from rfnb.backend.base.backend import Backend
+from rfnb.backend.base.mask import BOUNDS, FLOAT32
+from rfnb.backend.base.require import axis_of
+from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import FloatTensor
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 from rfnb.ops.math import add, mul
 from rfnb.ops.shape import merge_dims, split_dims
@@ -30,7 +34,8 @@ def layer_norm(
     >>> rf.layer_norm(x, None, None, in_dim=feat, eps=0.0).raw_tensor.tolist()
     [-1.0, 1.0]
     """
-    return backend_of_raw(source._raw).layer_norm(source, scale, bias, in_dim=in_dim, eps=eps)
+    backend: type[Backend] = backend_of_raw(source._raw)
+    return _per_frame(backend, "layer_norm", backend.layer_norm_raw, source, scale, bias, in_dim, eps)
 
 
 @op(frames="any")
@@ -46,7 +51,56 @@ def rms_norm(
     >>> rf.rms_norm(x, None, in_dim=feat, eps=0.0).raw_tensor.tolist()
     [1.0, -1.0]
     """
-    return backend_of_raw(source._raw).rms_norm(source, scale, bias, in_dim=in_dim, eps=eps)
+    backend: type[Backend] = backend_of_raw(source._raw)
+    return _per_frame(backend, "rms_norm", backend.rms_norm_raw, source, scale, bias, in_dim, eps)
+
+
+def _per_frame(
+    backend: type[Backend],
+    op: str,
+    function: Callable[[RawTensor, Sequence[int], RawTensor, RawTensor, float], object],
+    source: Tensor,
+    scale: Tensor | None,
+    bias: Tensor | None,
+    in_dim: Dim | Sequence[Dim],
+    eps: float,
+) -> Tensor:
+    """Applies a raw function over the last axes. It also applies the weights if they are the same for all frames."""
+    dims = (in_dim,) if isinstance(in_dim, Dim | int | str) else tuple(in_dim)
+    key = (op, dims, scale is not None and scale.sig.serial, bias is not None and bias.sig.serial)
+    plan = source.sig.plans.get(key)
+    if not plan:
+        plan = source.sig.keep(key, _plan(op, source, dims, scale, bias))
+    front, back, sizes, moves = plan
+    source = backend.finite_operand(source)
+    eps = max(eps, BOUNDS.get(source.dtype, FLOAT32).small ** 2)  # a frame of padding may have a variance of 0
+    raw = source._raw if front is None else backend.move_raw(source._raw, front)
+    if moves is None:  # the weights differ between frames
+        raw = align.apply(back, function(raw, sizes, None, None, eps))
+        result = tensor_of(raw, source.sig, source.lengths)
+        for kind, x in ("mul", scale), ("add", bias):
+            result = result if x is None else backend.combine(result, kind, x, allow_broadcast_all_sources=True)
+        return result
+    raw_scale = None if scale is None else backend.move_raw(scale._raw, moves[0])
+    raw_bias = None if bias is None else backend.move_raw(bias._raw, moves[1])
+    raw = function(raw, sizes, raw_scale, raw_bias, eps)
+    return tensor_of(raw if back is None else backend.move_raw(raw, back), source.sig, source.lengths)
+
+
+Plan = tuple[align.Move, align.Move, list[int], list[align.Move] | None]
+
+
+def _plan(op: str, source: Tensor, dims: Sequence[Dim], scale: Tensor | None, bias: Tensor | None) -> Plan:
+    """Moves to the end and back, the sizes, and moves of the weights into the order of `dims`."""
+    for dim in dims:
+        axis_of(op, source, dim)
+    sizes = [dim.dimension for dim in dims if dim.dimension is not None]
+    if len(sizes) < len(dims):
+        raise DimError(f"{op}: `in_dim` must have a fixed size", got=align.show_dims(dims), expected="Dim(number)")
+    order = [*(dim for dim in source.dims if dim not in dims), *dims]
+    orders = [dims if x is None else x.dims for x in (scale, bias)]
+    moves = [align.move(x, dims) for x in orders] if all(set(x) == set(dims) for x in orders) else None
+    return align.move(source.dims, order), align.move(order, source.dims), sizes, moves
 
 
 @op(frames="any")

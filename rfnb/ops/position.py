@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from rfnb.backend.base.backend import Backend
+from rfnb.backend.base.math import join
 from rfnb.backend.base.sizes import derived
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
@@ -151,7 +153,14 @@ def rotary_encoding(
 @op(frames="any")
 def turn_pairs(x: Tensor, cosines: Tensor, sines: Tensor, *, feat_dim: Dim) -> Tensor:
     """Pairs of neighbours in `feat_dim` turned by angles. {…, feat_dim}, {…, feat_dim // 2} twice → {…, feat_dim}"""
-    return backend_of_raw(x._raw).turn_pairs(x, cosines, sines, feat_dim=feat_dim)
+    backend: type[Backend] = backend_of_raw(x._raw)
+    half = feat_dim // 2
+    extra = [dim for dim in cosines.dims if dim is not half and dim not in x.sig.index]
+    order = [*extra, *(dim for dim in x.dims if dim is not feat_dim)]
+    raw = align.apply(align.move(x.dims, [*order, feat_dim]), x._raw)
+    turns = [align.apply(align.move(y.dims, [*order, half]), y._raw) for y in (cosines, sines)]
+    turned = backend.turn_pairs_raw(raw, *turns)
+    return tensor_of(turned, align.sig([*order, feat_dim], None, x.feature_dim), join(x, cosines))
 
 
 def _of_batch(key: tuple[object, ...], of: Sequence[Dim], dims: Sequence[Dim], make: Callable[[], Tensor]) -> Tensor:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from rfnb.backend.base.backend import Backend
+from rfnb.backend.base.math import join
+from rfnb.backend.base.rec import outer_dims
+from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import guarded, op
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.ops.matmul import linear
 
 State = tuple[Tensor, Tensor]
@@ -51,11 +55,24 @@ def lstm(
 
 
 @op(name="lstm")
-def lstm_in_order(source: Tensor, **options: Any) -> tuple[Tensor, State]:
+def lstm_in_order(source: Tensor, **options: object) -> tuple[Tensor, State]:
     """`lstm` over a sequence, with weights whose gates have another order; options: see `RecOps.lstm`."""
     return backend_of_raw(source._raw).lstm(source, **options)
 
 
 @op(name="lstm_step")
-def _lstm_step(gates: Tensor, **options: Any) -> State:
-    return backend_of_raw(gates._raw).lstm_step(gates, **options)
+def _lstm_step(
+    gates: Tensor, *, state_h: Tensor, state_c: Tensor, rec_weight: Tensor, gate_dim: Dim, out_dim: Dim
+) -> State:
+    """One step, from what the input adds to the gates. {…, gate_dim}, {…, out_dim} twice → {…, out_dim} twice"""
+    backend: type[Backend] = backend_of_raw(gates._raw)
+    batch = outer_dims([gates, state_h, state_c], (gate_dim, out_dim))
+    lengths = join(gates, state_h, state_c)
+    h, c = (_placed(x, [*batch, out_dim]) for x in (state_h, state_c))
+    h, c = backend.lstm_step_raw(_placed(gates, [*batch, gate_dim]), h, c, _placed(rec_weight, [gate_dim, out_dim]))
+    final = align.sig([*batch, out_dim], None, out_dim)
+    return tensor_of(h, final, lengths), tensor_of(c, final, lengths)
+
+
+def _placed(x: Tensor, order: Sequence[Dim]) -> RawTensor:
+    return align.apply(align.move(x.dims, order, trailing=False), x._raw)

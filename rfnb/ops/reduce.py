@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Protocol
 
 from rfnb.backend.base.reduce import MODES
 from rfnb.core.advice.torch_equivalents import features_hint
@@ -54,7 +54,14 @@ def reduce_sum(source: Tensor, *, axis: Axes, use_mask: bool = True, distributed
     return backend.reduce(source, "sum", axis, use_mask)
 
 
-def _reduction(mode: str, doc: str, example: str) -> Any:
+class Reduction(Protocol):
+    """An op over `axis`."""
+
+    def __call__(self, source: Tensor, *, axis: Axes, use_mask: bool = True) -> Tensor:
+        """Computes it."""
+
+
+def _reduction(mode: str, doc: str, example: str) -> Reduction:
     """Makes the op for `mode`. example: "numbers of two sequences → numbers"."""
     x, result = example.split(" → ")
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rfnb.backend.base.backend import Backend
+from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.dim_math import extreme
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
@@ -54,7 +57,14 @@ def expand_make_non_empty(source: Tensor, *, axis: Dim, out_dim: Dim | None = No
     >>> rf.expand_make_non_empty(rf.ones([none]), axis=none)[0].raw_tensor.tolist()
     [0.0]
     """
-    return backend_of_raw(source._raw).expand_make_non_empty(source, axis=axis, out_dim=out_dim)
+    backend: type[Backend] = backend_of_raw(source._raw)
+    axis = source.sig.resolve(axis)
+    axis_of("expand_make_non_empty", source, axis)
+    if source.size_of(axis).max:
+        renamed = source if out_dim is None else backend.replace_dim(source, in_dim=axis, out_dim=out_dim)
+        return renamed, out_dim or axis
+    out_dim = extreme("max", [axis, 1]) if out_dim is None else out_dim
+    return backend.pad(source, axes=[axis], padding=[(0, 1)], out_dims=[out_dim]), out_dim
 
 
 @guarded

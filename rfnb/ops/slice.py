@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 
-from rfnb.backend.base.sizes import derived
-from rfnb.core.dims import dim_math
+from rfnb.backend.base.backend import Backend
+from rfnb.backend.base.math import join
+from rfnb.backend.base.require import axis_of, require_ints
+from rfnb.backend.base.sizes import bound, constant, derived, fitted, ragged, size_in, taken, trimmed
+from rfnb.core.dims import align, dim_math
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size, frame_numbers
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import op
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 
 
@@ -51,7 +56,7 @@ def _out_dim(source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: i
         return size
     if isinstance(size, int):
         return Dim(size, name=f"{axis.name}_slice")
-    if any(isinstance(bound, Tensor) for bound in (start, end, step, size)):
+    if any(isinstance(value, Tensor) for value in (start, end, step, size)):
         return Dim(None, name=f"{axis.name}_slice")
     key = ("slice_dim", axis.serial, start, end, step, size)
     return derived(source.sig, key, lambda: _formula(axis, start, end, step, size))
@@ -59,9 +64,9 @@ def _out_dim(source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: i
 
 def _formula(axis: Dim, start: int | None, end: int | None, step: int | None, size: object) -> Dim:
     """An expression of `axis` if there is one, so that equal slices have the same dim."""
-    for name, bound in (("start", start), ("end", end), ("step", step), ("size", size)):
-        if bound is not None and not isinstance(bound, int | np.integer):
-            raise DtypeError(f"slice: `{name}` is not a whole number", got=repr(bound), expected="an int or a Tensor")
+    for name, value in (("start", start), ("end", end), ("step", step), ("size", size)):
+        if value is not None and not isinstance(value, int | np.integer):
+            raise DtypeError(f"slice: `{name}` is not a whole number", got=repr(value), expected="an int or a Tensor")
     offset, step = start or 0, step or 1
     if axis.dimension is not None and len(range(axis.dimension)[start:end:step]) == axis.dimension:
         return axis
@@ -159,7 +164,21 @@ def reverse_sequence(tensor: Tensor, *, axis: Dim, handle_dynamic_dims: bool = T
     >>> rf.reverse_sequence(x, axis=time).raw_tensor.tolist()
     [[3, 2, 1], [5, 4, 0]]
     """
-    return backend_of_raw(tensor._raw).reverse_sequence(tensor, axis=axis, handle_dynamic_dims=handle_dynamic_dims)
+    backend: type[Backend] = backend_of_raw(tensor._raw)
+    axis = tensor.sig.resolve(axis)
+    place = axis_of("reverse_sequence", tensor, axis, "tensor")
+    if handle_dynamic_dims and ragged(tensor, axis):
+        size = size_in(tensor, axis)
+        make, key = partial(_reversed, size.values, size.max), ("reverse", axis.serial)
+        positions = constant(backend, tensor, [*size.dims, axis], key, make)
+        return tensor.like(backend.gather_raw(tensor._raw, positions, place, 1))
+    lengths = taken(tensor.lengths, axis, axis, "reverse", np.flip)
+    return tensor_of(backend.flip_raw(tensor._raw, [place]), tensor.sig, lengths)
+
+
+def _reversed(n: np.ndarray, longest: int) -> np.ndarray:
+    frames, end = frame_numbers(longest), n[..., None] - 1
+    return np.where(frames <= end, end - frames, frames)
 
 
 @op(frames="any")
@@ -173,7 +192,18 @@ def cumsum(source: Tensor, *, spatial_dim: Dim) -> Tensor:
     >>> rf.cumsum(rf.ones([time]), spatial_dim=time).raw_tensor.tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
-    return backend_of_raw(source._raw).cumsum(source, spatial_dim=spatial_dim)
+    backend: type[Backend] = backend_of_raw(source._raw)
+    spatial_dim = source.sig.resolve(spatial_dim)
+    place = axis_of("cumsum", source, spatial_dim)
+    if spatial_dim in source.lengths.owners:  # shorter sequences have padding before frames of longer ones
+        source = source.like(backend.fill_padding(source, 0))
+    dtype = "int64" if source.dtype in _SMALL else source.dtype
+    summed = source.like(backend.cast_raw(backend.cumsum_raw(source._raw, place), dtype))
+    return summed.like(backend.fill_padding(summed, 0, (spatial_dim,)))
+
+
+_SMALL = frozenset({"bool", "int8", "uint8", "int16", "uint16"})
+"""Types whose sums soon exceed their range."""
 
 
 @op()
@@ -199,6 +229,53 @@ def repeat(
             if isinstance(repeats, Tensor)
             else in_spatial_dim * repeats
         )
-    return backend_of_raw(values._raw).repeat(
-        values, in_spatial_dim=in_spatial_dim, repeats=repeats, out_spatial_dim=out_spatial_dim
-    ), out_spatial_dim
+    backend: type[Backend] = backend_of_raw(values._raw)
+    in_spatial_dim = values.sig.resolve(in_spatial_dim)
+    axis_of("repeat", values, in_spatial_dim, "values")
+    if not isinstance(repeats, Tensor):
+        return _all_alike(backend, values, in_spatial_dim, repeats, out_spatial_dim), out_spatial_dim
+    lengths, dims, counts = join(values, repeats), *_counts(backend, values, repeats, in_spatial_dim)
+    sizes = counts.sum(-1)
+    lengths = bound(lengths, out_spatial_dim, Size(dims, sizes, dtype=repeats.dtype), "repeat")
+    at = _positions(counts, sizes)
+    raw = backend.from_numpy_raw(at, backend.device_key_raw(values._raw))
+    positions = fitted(backend, tensor_of(raw, align.sig([*dims, out_spatial_dim]), lengths), out_spatial_dim)
+    result = backend.gather(values, indices=positions, axis=in_spatial_dim)
+    feature = out_spatial_dim if values.feature_dim is in_spatial_dim else values.feature_dim
+    out = align.sig(result.dims, values.sparse_dim, feature)
+    if dims or in_spatial_dim not in lengths.owners:
+        return result.like(result._raw, out), out_spatial_dim
+    lengths = taken(lengths, in_spatial_dim, out_spatial_dim, at.tobytes(), lambda lens, i: lens.take(at, i))
+    return trimmed(backend, tensor_of(result._raw, out, lengths)), out_spatial_dim
+
+
+def _all_alike(backend: type[Backend], values: Tensor, axis: Dim, count: int, out_dim: Dim) -> Tensor:
+    if count < 0:
+        raise DimError("repeat: `repeats` is negative", got=count, expected="0 or more")
+    inner, place = Dim(count, name="repeats"), values.sig.index[axis] + 1
+    wide = backend.expand_dim(values, inner).copy_transpose([*values.dims[:place], inner, *values.dims[place:]])
+    result: Tensor = backend.merge_dims(wide, dims=[axis, inner], out_dim=out_dim)[0]
+    return result
+
+
+def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) -> tuple[list[Dim], np.ndarray]:
+    """How often each frame is repeated, as an array over the dims and the axis; 0 for padding."""
+    require_ints("repeat", repeats, "repeats")
+    size = size_in(values, axis)
+    dims = [dim for dim in repeats.dims if dim is not axis]
+    dims += [dim for dim in size.dims if dim not in dims]
+    raw = backend.to_numpy_raw(backend.fill_padding(backend.with_numbers(repeats, 1), 0)).astype(np.int64)
+    counts = align.apply(align.move(repeats.dims, [*dims, axis], trailing=False), raw)
+    frames = size.frames(dims)
+    counts = np.where(frames, counts, 0)
+    if counts.min(initial=0) < 0:
+        raise DimError("repeat: `repeats` contains a negative number", got=int(counts.min()), expected="0 or more")
+    return dims, counts
+
+
+def _positions(counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Each position repeated as often as its count: [… , frames] → [… , longest]"""
+    frames = np.broadcast_to(np.arange(counts.shape[-1]), counts.shape)
+    positions = np.zeros((*sizes.shape, int(sizes.max(initial=0))), np.int64)
+    positions[np.arange(positions.shape[-1]) < sizes[..., None]] = np.repeat(frames.reshape(-1), counts.reshape(-1))
+    return positions

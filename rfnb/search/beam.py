@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -229,13 +229,13 @@ def bound(scores: Tensor, count: Any, limit: Any, rules: BeamRules) -> Tensor:
     return where(less(highest, 0.0), highest / largest, highest / least_divisor)
 
 
-def _ordered(a: Any, b: Any) -> tuple[Any, Any]:
+def _ordered(a: Any, b: Any) -> tuple[object, object]:
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return minimum(a, b), maximum(a, b)
     return min(a, b), max(a, b)
 
 
-def _by_length(length: Any, exponent: float, offset: float) -> Any:
+def _by_length(length: Any, exponent: float, offset: float) -> object:
     """What scores are divided by (Wu et al. 2016), but for a constant factor."""
     length = cast(length, "float32") if isinstance(length, Tensor) else length
     return (length + offset) ** exponent
@@ -541,7 +541,7 @@ def advance_arrays(
     parents, labels = np.divmod(index, count)
     counts = np.full(best.shape, step + 1, state.counts.dtype)
     if len(past) and rules.exponent:
-        rows = parents + np.arange(0, batch * beam, beam)[:, None]
+        rows = parents + first_rows(batch, beam)
         had = state.ended.take(rows) & (best != -np.inf)
         best = np.where(had, state.scores.take(rows), best)
         counts = np.where(had, state.counts.take(rows), counts)
@@ -566,8 +566,7 @@ def advance_apart(
         is_end: which labels end a hypothesis. [labels]
     """
     (batch, beam), (_, living, count) = state.scores.shape, scores.shape
-    past, sums, most = state.ended, state.scores, rules.most_ended
-    dead = sums.dtype.type(-np.inf)
+    past, sums, most, dead = state.ended, state.scores, rules.most_ended, state.scores.dtype.type(-np.inf)
     base = np.where(past[:, :living], dead, sums[:, :living])[:, :, None]
     if isinstance(scores, np.ndarray):
         scores += base
@@ -575,21 +574,21 @@ def advance_apart(
         scores = backend.from_numpy_raw(base, device) + scores
     best, index = backend.best_raw(scores.reshape(batch, -1), min(places + living * len(rules.ends), living * count), 0)
     copies = np.where(past, _compared(state, rules, backend, step, device), dead)
-    firsts = np.broadcast_to(np.arange(0, beam * count, count), (batch, beam))
+    firsts = first_rows(batch, 0) + first_rows(beam, count).T
     best, numbers = np.concatenate([best, copies], axis=1), np.concatenate([index, firsts], axis=1)
     order = np.lexsort((numbers, -best))
-    copied, row = order >= index.shape[1], np.arange(batch)[:, None]
-    order += row * order.shape[1]
+    copied = order >= index.shape[1]
+    order += first_rows(batch, order.shape[1])
     best, numbers = best.take(order), numbers.take(order)
     alive = best != dead
     copied &= alive
-    rows = numbers // count + row * beam
+    rows = numbers // count + first_rows(batch, beam)
     best, counts = (
         np.where(copied, sums.take(rows), best),
         np.where(copied, state.counts.take(rows), state.counts.dtype.type(step + 1)),
     )
     ends = (is_end.take(numbers % count) & alive) > copied
-    goes_on = alive > (copied | ends)
+    goes_on = (alive > copied) > ends
     number = goes_on.cumsum(axis=1)
     ends &= number < living  # among the candidates from the best one on, until enough of them go on
     if most is not None:
@@ -599,7 +598,7 @@ def advance_apart(
     without = (place >= np.where(goes_on, living, beam)) | ~(goes_on | ended)
     place = np.where(without, without.cumsum(axis=1) + (beam - 1), place)
     width = max(places, beam + place.shape[1])
-    place += row * width
+    place += first_rows(batch, width)
     columns = (
         np.zeros((batch, width), numbers.dtype),
         np.full((batch, width), dead),
@@ -614,6 +613,12 @@ def advance_apart(
     numbers, best, counts = (column[:, :places] for column in columns)
     parents, labels = np.divmod(numbers, count)
     return BeamState(labels, parents, best, counts)
+
+
+@lru_cache(maxsize=256)
+def first_rows(batch: int, size: int) -> np.ndarray:
+    """The row of the first entry of each sequence, if each has `size` rows. [batch, 1]"""
+    return np.arange(batch)[:, None] * size
 
 
 def _compared(state: BeamState, rules: BeamRules, backend: type[Backend], step: int, device: str | None) -> np.ndarray:

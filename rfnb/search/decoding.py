@@ -32,6 +32,7 @@ from rfnb.search.beam import (
     advance_arrays,
     check_step,
     first_label_only,
+    first_rows,
     raw_in_order,
     stopped,
 )
@@ -54,13 +55,13 @@ Change = Callable[[Tensor, Tensor], Tensor]
 @guarded
 def decode(
     step: Step,
-    state: Any = None,
+    state: object = None,
     *,
     beam: CountFrom1 = 4,
     start: int | str | Sequence[int],
     end: int | str | Sequence[int | str] | None,
     limit: int | Sequence[int],
-    labels: Any = None,
+    labels: object = None,
     batch: CountFrom0 | Dim | None = None,
     tags: Sequence[str] | None = None,
     input_type: InputType = "logits",
@@ -68,7 +69,7 @@ def decode(
     length_normalization_offset: float = 0.0,
     include_eos: bool = False,
     candidates: int = 8,
-    scorers: Mapping[str, Any] | None = None,
+    scorers: Mapping[str, object] | None = None,
     partial_candidates: CountFrom1 | None = None,
     constraints: Sequence[Constraint] = (),
     change: Change | None = None,
@@ -81,7 +82,7 @@ def decode(
     most_gain: float | None = None,
     record: bool = False,
     copy_state: Callable[[Any], object] | None = None,
-    **others: Any,
+    **others: object,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch, or Tensors.
 
@@ -195,7 +196,7 @@ def decode(
     return result
 
 
-def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: Any) -> None:
+def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: object) -> None:
     """Makes all steps of a search. prev: the label before, of each hypothesis. [batch · beam]"""
     while search.goes_on():
         scores, state = search.made(prev, step, state)
@@ -260,7 +261,6 @@ class Decoding:
         self.of_batch = current_lengths([batch])
         self.going = rules.living or places
         self._in_order = np.arange(shape[0] * self.going)
-        self._first_going = np.arange(shape[0])[:, None] * self.going
         scores = np.full(shape, -np.inf, "float32")
         scores[:, :: places // rules.groups] = 0
         last, counts = np.repeat(start[:, None], places, axis=1), np.ones(shape, "float32")
@@ -269,7 +269,6 @@ class Decoding:
         self.kept: dict[str, list[np.ndarray]] = {}  # labels, parents and parts with those of pruned candidates
         self.device: str | None = None  # of the scores
         self.device_of_state: str | None = None
-        self._first = np.arange(shape[0])[:, None] * places  # the row of the first hypothesis of each sequence
         self._candidates = 0  # with those without a place
         self._is_end = np.zeros(0, bool)  # of each label
         self._first_label: RawTensor = None  # see `advance_arrays`
@@ -277,7 +276,7 @@ class Decoding:
         self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
         self.injections = {injection.step: injection for injection in injected.get()}
         self._is_by_rank = rules.by_rank
-        self._checked: Any = None  # type, dtype and shape of the scores of a step
+        self._checked: object = None  # type, dtype and shape of the scores of a step
         self._is_quick = False  # whether arrays of the model's scores are all that a step needs
         self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
         self._look()
@@ -297,7 +296,7 @@ class Decoding:
         wide, parts = self._injected(raw) if self.steps in self.injections else self._best(raw)
         labels, parents = wide.labels[:, :beam], wide.parents[:, :beam]
         scores, counts = wide.scores[:, :beam], wide.counts[:, :beam]
-        rows = parents + self._first
+        rows = parents + first_rows(len(past), beam)
         had, end_label = past.take(rows), self._is_end.take(labels)
         if self.rules.sure:
             scores = self._stopped(BeamState(labels, parents, scores, counts, had))
@@ -306,11 +305,10 @@ class Decoding:
             stops = (over & (scores != -np.inf)).sum(axis=1) >= self.rules.most_ended
             if stops.any():
                 scores = np.where(stops[:, None] & ~over, np.float32(-np.inf), scores)
-        goes_on = ~had
-        ends = goes_on & np.isfinite(scores) & end_label
+        ends = (np.isfinite(scores) & end_label) > had
         if self.scorers.finals:
             scores = self._with_finals(parents, scores, ends, parts)
-        self.lengths = self.lengths.take(rows) + (goes_on if self.include_eos else goes_on & ~ends)
+        self.lengths = self.lengths.take(rows) + ~(had if self.include_eos else had | ends)
         self.state = BeamState(
             labels, parents, scores, counts, self.state.ended.take(rows) | ends | (scores == -np.inf)
         )
@@ -329,10 +327,10 @@ class Decoding:
             for name, worth in self._settled(labels).items():
                 self.kept.setdefault(FINAL + name, [np.zeros_like(scores)] * (self.steps - 1)).append(worth)
         if going < beam:  # only those that go on; they extend such ones
-            labels, rows = labels[:, :going], np.minimum(parents[:, :going], going - 1) + self._first_going
+            labels, rows = labels[:, :going], np.minimum(parents[:, :going], going - 1) + first_rows(len(past), going)
         return labels.reshape(-1), rows.reshape(-1)
 
-    def made(self, prev: np.ndarray, step: Step, state: Any) -> tuple[Any, Any]:
+    def made(self, prev: np.ndarray, step: Step, state: object) -> tuple[Any, Any]:
         """The scores and the state that `step` gives for the last labels, [N]."""
         result: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
         if not isinstance(result, tuple) or len(result) != 2:
@@ -344,7 +342,7 @@ class Decoding:
             )
         return result
 
-    def followed(self, rows: np.ndarray, state: Any) -> Any:
+    def followed(self, rows: np.ndarray, state: object) -> Any:
         """The state of the hypotheses that extend these rows; the first step also checks it."""
         moves = self.steps == 1 or not (rows == self._in_order).all()
         return map_leaves(_Rows(rows, len(rows)).of, state) if moves else state
@@ -687,7 +685,7 @@ class Scorers:
         """The last label of each hypothesis, {…, beam}, and the state of a scorer."""
         return self._last, self._states[part.name] if part.name in self._states else _initial(part, self._dims)
 
-    def take(self, part: ScorePart, new: Any) -> None:
+    def take(self, part: ScorePart, new: object) -> None:
         """Takes the new state of a scorer, of the hypotheses before the step."""
         value: Any = part.value
         self._states[part.name] = new

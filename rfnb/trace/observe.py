@@ -88,7 +88,7 @@ class Observer(Listener):
         self._see = report
         self.calls = PlainCalls(report)
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Computes an op and reports it."""
         with self.calls.inside_op(seen=row.name == "raw_call"):
             result = super().call(row, args, kwargs)

@@ -193,6 +193,8 @@ def cases() -> dict[str, Callable[[], Case]]:
     for size in SIZES:
         for make in (models.hybrid, models.attention, models.moved_lstm, models.moved_attention, transformer):
             found[f"{make.__name__} train {size}"] = partial(make, size)
+        for unit, cls in {"gru": rf.GRU, "rnn": rf.BasicRNN, "basiclstm": rf.BasicLSTM}.items():
+            found[f"{unit} train {size}"] = partial(models.cell, size, unit, cls)
         for beam in (4, 12):
             found[f"attention search {size} beam={beam}"] = partial(models.attention_search, size, beam)
         found[f"transformer search {size} beam=4"] = partial(transformer_search, size, 4)

@@ -315,6 +315,19 @@ def moved_lstm(size: str) -> Case:
     return batches(count, 60, None), gives(net, "output"), by_hand(net, total), True
 
 
+def cell(size: str, unit: str, cls: type[rf.RecCell]) -> Case:
+    """A cell over the sequence, whose kernels are joined in the layer, against the module."""
+    count, n = SIZES[size]
+    net = network({"output": {"class": "rec", "unit": unit, "from": "data", "n_out": n}})
+    module = cls(net.extern_data.get_data("data").dims[-1], rf.Dim(n, name="out"))
+
+    def total(data: rf.Tensor, classes: rf.Tensor) -> rf.Tensor:
+        y, _ = module(data, state=module.default_initial_state(batch_dims=[batch_dim]), spatial_dim=data.dims[1])
+        return rf.reduce_sum(y, axis=y.dims)
+
+    return batches(count, 60, None), gives(net, "output"), by_hand(net, total), False
+
+
 def moved_attention(size: str) -> Case:
     """Self-attention in a unit, against the module over the sequence."""
     count, n = SIZES[size]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
+import weakref
 from typing import Any
 
 import pytest
@@ -9,7 +13,7 @@ import torch
 
 import rfnb as rf
 from rfnb import Dim, Tensor, batch_dim
-from rfnb.errors import ParameterError
+from rfnb.errors import ParameterError, RfError
 
 STEPS, hidden, wide = 24, Dim(6, name="hidden"), Dim(500, name="wide")
 Result = tuple[Tensor, list[torch.Tensor]]
@@ -85,6 +89,71 @@ def test_functions_of_the_user_run_again_and_watches_do_not(capsys: Any) -> None
     before, shown = len(calls), capsys.readouterr().out.count("shown")
     rf.reduce_sum(loop.state.x, axis=batch_dim).raw_tensor.backward()
     assert len(calls) > before and shown and "shown" not in capsys.readouterr().out
+
+
+def called(function: Any, raw: torch.Tensor, recompute: int = 2) -> torch.Tensor:
+    """The state after six steps of a function of torch."""
+    loop = rf.Loop(max_seq_len=6, recompute=recompute)
+    loop.state.x = rf.convert_to_tensor(raw, dims=[batch_dim])
+    with loop:
+        loop.state.x = rf.tanh(rf.raw_call(function, loop.state.x, out_dims=[batch_dim]))
+    return loop.state.x.raw_tensor
+
+
+@pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
+def test_random_numbers_of_torch_are_the_same_again() -> None:
+    """Also in a second backward pass, and none are drawn that the program would have got."""
+    x, results = torch.ones(3, dtype=torch.float64, requires_grad=True), []
+    for recompute in (0, 2):
+        torch.manual_seed(1)
+        out = called(lambda raw: raw * torch.rand(3, dtype=torch.float64).add(0.5), x, recompute)
+        gradients = [torch.autograd.grad(out.sum(), x, retain_graph=True)[0] for _ in range(2)]
+        results.append([out, *gradients, torch.rand(1)])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_steps_that_compute_something_else_are_an_error() -> None:
+    calls = [0]
+
+    def other(raw: torch.Tensor) -> torch.Tensor:
+        calls[0] += 1
+        return raw * (raw.sin() if calls[0] < 8 else raw.sum())
+
+    out = called(other, torch.ones(2, requires_grad=True))
+    with pytest.raises(RfError, match="recompute: the steps compute something else when they run again"):
+        out.sum().backward()
+
+
+def test_the_memory_of_a_loop_is_free_after_it() -> None:
+    out = called(lambda raw: raw * 2, torch.ones(2, requires_grad=True))
+    alive = weakref.ref(out)
+    gc.collect()
+    gc.disable()
+    try:
+        out.sum().backward()
+        del out
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.slow
+def test_no_compiler_of_torch_is_loaded() -> None:
+    code = """
+import sys, torch, rfnb as rf
+x = torch.ones(2, requires_grad=True)
+loop = rf.Loop(max_seq_len=6, recompute=2)
+loop.state.x = rf.convert_to_tensor(x, dims=[rf.Dim(2, name="feat")])
+with loop:
+    loop.state.x = rf.tanh(loop.state.x)
+loop.state.x.raw_tensor.sum().backward()
+with rf.gradient_checkpoint_scope():
+    y = (x * 2).tanh()
+y.sum().backward()
+print([name for name in ("torch._dynamo", "sympy") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_loops_that_end_and_loops_inside_are_computed_again() -> None:

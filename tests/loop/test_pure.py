@@ -352,3 +352,17 @@ def test_a_module_can_be_marked():
     for _ in range(3):
         assert_same(scanned(body, x), first)
     assert body.calls[0] == 2
+
+
+def test_two_modules_of_one_class_have_steps_of_their_own():
+    class Body(Cell):
+        def __call__(self, x, h):
+            return self.step(x, h)
+
+    modules, x = [rf.pure(Body()) for _ in range(2)], batch_of([4, 3])
+    for _ in range(4):
+        found = [scanned(body, x) for body in modules]
+        for outputs, body in zip(found, modules, strict=True):
+            assert_same(outputs, scanned(lambda x, h, body=body: body(x, h), x))
+    assert not found[0][1].equal(found[1][1])
+    assert [body.calls[0] for body in modules] == [2 + 4] * 2

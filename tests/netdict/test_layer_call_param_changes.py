@@ -130,5 +130,5 @@ def test_an_output_of_another_shape_is_refused():
         "rows": {"class": "variable", "shape": [3, 2]},
         "output": {**LINEAR, "reuse_params": {"map": {"W": {"layer_output": "rows"}, "b": None}}},
     }
-    with pytest.raises(NetworkError, match="in the place of a parameter"):
+    with pytest.raises(NetworkError, match="in place of a parameter"):
         built(net_dict)

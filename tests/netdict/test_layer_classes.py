@@ -22,5 +22,6 @@ assert not [name for name in sys.modules if name.startswith("rfnb.netdict")]
 net = rf.Network(extern_data=rf.ExternData({"data": {"dim": 2}}))
 net.construct_from_dict({"output": {"class": "copy", "from": "data"}})
 assert "rfnb.netdict.layers.basic" in sys.modules and "rfnb.netdict.layers.rec" not in sys.modules
+assert not [name for name in sys.modules if name.startswith("rfnb.netdict.code.")]
 """
     subprocess.run([sys.executable, "-c", code], check=True)

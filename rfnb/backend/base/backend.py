@@ -21,7 +21,7 @@ from rfnb.backend.base.parameter import ParameterOps
 from rfnb.backend.base.rec import RecOps
 from rfnb.backend.base.reduce import ReduceOps, SoftmaxOps
 from rfnb.backend.base.shape import ShapeOps
-from rfnb.backend.base.slice import PadOps, RepeatOps, SequenceOps, SliceOps
+from rfnb.backend.base.slice import PadOps, SequenceOps, SliceOps
 from rfnb.backend.base.tape import FuseOps, TapeOps
 
 
@@ -44,7 +44,6 @@ class Backend(
     SliceOps,
     PadOps,
     SequenceOps,
-    RepeatOps,
     WindowOps,
     ReduceOps,
     SoftmaxOps,

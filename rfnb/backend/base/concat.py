@@ -212,7 +212,7 @@ def _order(sources: Pairs, allow_broadcast: bool) -> tuple[list[Dim], int]:
     return order, order.index(first_dim)
 
 
-def _aligned(backend: type[Backend], sources: Pairs, order: Sequence[Dim], axis: int) -> list[Any]:
+def _aligned(backend: type[Backend], sources: Pairs, order: Sequence[Dim], axis: int) -> list[object]:
     """The raw tensors with all axes of the result."""
     raws = []
     for x, dim in sources:

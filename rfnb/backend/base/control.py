@@ -161,7 +161,7 @@ class EagerOps:
         return None
 
 
-def lacking(name: str) -> Callable[..., Any]:
+def lacking(name: str) -> Callable[..., object]:
     """A function that raises a BackendError, in place of a raw function that the backend lacks."""
 
     op = "loops" if name == "new_tape" else name.removesuffix("_raw")

@@ -14,7 +14,7 @@ import numpy as np
 
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, explain_dtypes
-from rfnb.backend.base.sizes import bound, fitted, size_in
+from rfnb.backend.base.sizes import bound, fitted
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Lengths, Size, frame_numbers
@@ -523,7 +523,7 @@ class PoolOps:
         return fit(cls, plan, result), out_spatial_dims or [out.dims[place] for place in plan.places]
 
 
-def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> Any:
+def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> object:
     """The mean over frames, computed from the mean over frames and zeros."""
     if not window.left and not window.right:
         return raw
@@ -589,41 +589,3 @@ class WindowOps:
     """Raw part: `unfold_raw(raw, axis, width, stride)`; the window is the last axis."""
 
     unfold_raw: Callable[[RawTensor, int, int, int], RawTensor]
-
-    @classmethod
-    def window(
-        cls: type[Backend],
-        source: Tensor,
-        *,
-        spatial_dim: Dim,
-        window_dim: Dim,
-        before: int | None,
-        pad_value: float,
-        stride: int,
-        use_mask: bool,
-        out_dim: Dim,
-    ) -> Tensor:
-        """The frames around every `stride`-th frame. {…, spatial_dim} → {…, out_dim, window_dim}
-
-        before: number of frames of the window before the frame; None uses only windows inside `source`.
-        """
-        place, size = axis_of("window", source, spatial_dim), size_in(source, spatial_dim)
-        if spatial_dim in source.lengths.owners:
-            raise DimError(
-                f"window: the lengths of another dim depend on {spatial_dim.name}", got=source.describe_dims()
-            )
-        width = window_dim.dimension or 0
-        frames = size.values if before is not None else np.maximum(size.values - width + 1, 0)
-        counts = Size(size.dims, -(-frames // stride))
-        lengths = bound(source.lengths, out_dim, counts, "window")
-        raw = cls.fill_padding(source, pad_value, (spatial_dim,)) if use_mask else source._raw
-        total = max(counts.max - 1, 0) * stride + width
-        margin = before or 0
-        raw = cls.pad_raw(raw, {place: (margin, total - margin - size.max)}, pad_value)
-        raw = cls.unfold_raw(raw, place, width, stride)
-        if not counts.max:
-            raw = cls.slice_raw(raw, place, 0, 0, 1)
-        dims = [out_dim if dim is spatial_dim else dim for dim in source.dims]
-        feature = out_dim if source.feature_dim is spatial_dim else source.feature_dim
-        out = align.sig([*dims, window_dim], source.sparse_dim, feature)
-        return fitted(cls, tensor_of(raw, out, lengths), out_dim)

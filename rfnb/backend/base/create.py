@@ -105,7 +105,7 @@ class RandomOps:
     empty_raw: Callable[[Sequence[int], str, str | None], RawTensor]
     draw_raw: Callable[..., RawTensor]
     dropout_raw: Callable[[RawTensor, float, Sequence[int], RawTensor], RawTensor]
-    new_generator: Callable[[str], Any]
+    new_generator: Callable[[str], object]
     draw_seed: Callable[[], int]
     set_random_seed: Callable[[int], None]
     get_random_state: Callable[[], dict[str, bytes]]

@@ -34,7 +34,7 @@ class DataOps:
     get_shape_tuple_raw: Callable[[RawTensor], tuple[int, ...]]
     get_device_raw: Callable[[RawTensor], str]
     to_numpy_raw: Callable[[RawTensor], np.ndarray]
-    array_raw: Callable[[RawTensor], Any]
+    array_raw: Callable[[RawTensor], object]
     is_ready_raw: Callable[[RawTensor], bool]
     convert_raw: Callable[[RawTensor, str | None, str | None], RawTensor]
     create_parameter_raw: Callable[..., RawTensor]

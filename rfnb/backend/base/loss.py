@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,9 +13,8 @@ from rfnb.core.advice.torch_equivalents import called, likely_features
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.ground.default import has_fractions
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
-from rfnb.errors import DimError, DtypeError
+from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -63,24 +62,6 @@ class LossOps:
     def softmax_cross_entropy_with_logits(cls: type[Backend], *, logits: Tensor, targets: Tensor, axis: Dim) -> Tensor:
         """Cross entropy of softmax(logits). {…, axis}, {…} sparse or {…, axis} → {…}"""
         return cls.cross_entropy(estimated=logits, target=targets, axis=axis, estimated_type="logits")
-
-    @classmethod
-    def edit_distance(cls: type[Backend], a: Tensor, a_dim: Dim, b: Tensor, b_dim: Dim, *, dtype: str) -> Tensor:
-        """The fewest insertions, deletions and substitutions from `a` to `b`. {…, a_dim}, {…, b_dim} → {…}"""
-        axis_of("edit_distance", a, a_dim, "a")
-        axis_of("edit_distance", b, b_dim, "b")
-        for x in (a, b):
-            if has_fractions(x.dtype):
-                raise DtypeError("edit_distance: labels must be integers", got=x.dtype, expected="int64, int32, …")
-        batch = [d for d in a.dims if d is not a_dim] + [d for d in b.dims if d is not b_dim and d not in a.sig.index]
-        lengths = a.lengths.join(b.lengths, a.sig, b.sig)
-        distance = cls.edit_distance_raw(
-            align.apply(align.move(a.dims, [*batch, a_dim], trailing=False), a._raw),
-            _lengths(cls, a, a_dim, batch, lengths),
-            align.apply(align.move(b.dims, [*batch, b_dim], trailing=False), b._raw),
-            _lengths(cls, b, b_dim, batch, lengths),
-        )
-        return tensor_of(cls.cast_raw(distance, dtype), align.sig(batch), lengths)
 
 
 def _check_frames(estimated: Tensor, target: Tensor, axis: Dim) -> None:
@@ -131,11 +112,6 @@ def _sparse(
     return tensor_of(raw, out, lengths)
 
 
-def _lengths(backend: type[Backend], x: Tensor, dim: Dim, rest: Sequence[Dim], lengths: Lengths) -> RawTensor:
-    """The raw lengths of `dim`, shaped to broadcast against `rest`."""
-    return backend.from_numpy_raw(lengths[dim].over(rest), backend.device_key_raw(x._raw))
-
-
 class Problem(NamedTuple):
     """Operands of an alignment, in the layout of kernels: [time, batch, class], [batch], [batch, label], [batch]."""
 
@@ -169,7 +145,7 @@ class CtcOps:
         label_loop: bool = True,
     ) -> Tensor:
         """-log Σ p(alignment). {…, input_spatial_dim, class}, {…, targets_spatial_dim} → {…}"""
-        problem = _problem(cls, "ctc_loss", logits, targets, input_spatial_dim, targets_spatial_dim, blank_index)
+        problem = ctc_problem(cls, "ctc_loss", logits, targets, input_spatial_dim, targets_spatial_dim, blank_index)
         raw = cls.ctc_loss_raw(*problem.raws, blank_index, max_approx, label_loop)
         loss = tensor_of(cls.reshape_raw(raw, problem.shape), align.sig(problem.rest), problem.lengths)
         if not logits_normalized:
@@ -180,34 +156,11 @@ class CtcOps:
         normalized = cls.combine(loss, "sub", total)
         return cls.where(cls.activation(loss, "is_infinite"), loss, normalized)
 
-    @classmethod
-    def ctc_best_path(
-        cls: type[Backend],
-        *,
-        logits: Tensor,
-        targets: Tensor,
-        input_spatial_dim: Dim,
-        targets_spatial_dim: Dim,
-        blank_index: int,
-        label_loop: bool = True,
-    ) -> Tensor:
-        """The most probable alignment, sparse in the classes.
 
-        {…, input_spatial_dim, class}, {…, targets_spatial_dim} → {…, input_spatial_dim}
-        """
-        problem = _problem(cls, "ctc_best_path", logits, targets, input_spatial_dim, targets_spatial_dim, blank_index)
-        raw = cls.ctc_best_path_raw(*problem.raws, blank_index, label_loop)
-        time = cls.get_shape_tuple_raw(raw)[0]
-        dims = [input_spatial_dim, *problem.rest]
-        raw = cls.cast_raw(cls.reshape_raw(raw, [time, *problem.shape]), targets.dtype)
-        path = tensor_of(raw, align.sig(dims, problem.classes), problem.lengths)
-        order = [dim for dim in logits.dims if dim in dims]
-        return path.copy_transpose([*order, *(dim for dim in dims if dim not in order)])
-
-
-def _problem(
+def ctc_problem(
     backend: type[Backend], op: str, logits: Tensor, targets: Tensor, input_dim: Dim, targets_dim: Dim, blank: int
 ) -> Problem:
+    """The operands of a kernel for `op`. Raises DimError for those that do not fit together."""
     axis_of(op, logits, input_dim, "logits")
     axis_of(op, targets, targets_dim, "targets")
     classes = class_dim(op, logits, input_dim, targets.sparse_dim, blank)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
-_of_size: weakref.WeakKeyDictionary[Size, dict[Any, Any]] = weakref.WeakKeyDictionary()
+_of_size: weakref.WeakKeyDictionary[Size, dict[object, object]] = weakref.WeakKeyDictionary()
 """Raw masks of padding, by their place in a tensor, shared by all Lengths that have this size.
 
 They are weakly keyed by the size, since graphs hold sizes but must not keep masks alive."""

@@ -190,7 +190,7 @@ class Together:
 
 def _together(
     backend: type[Backend], op: str, names: tuple[str, str, str], given: tuple[Any, Any, Any], allow: bool
-) -> tuple[tuple[Any, Any, Any], Sig, Lengths]:
+) -> tuple[tuple[object, object, object], Sig, Lengths]:
     """The raw operands in the dims of the result, its signature and its lengths.
 
     The first of the three operands is a Tensor; numbers stay numbers.

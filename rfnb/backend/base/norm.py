@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.mask import BOUNDS, FLOAT32
 from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
@@ -14,7 +13,6 @@ from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import takes_kernels
 from rfnb.core.tensor.parameter import Parameter, parameter_assign
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
-from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -31,32 +29,6 @@ class NormOps:
     layer_norm_raw: Callable[[RawTensor, Sequence[int], RawTensor, RawTensor, float], RawTensor]
     rms_norm_raw: Callable[[RawTensor, Sequence[int], RawTensor, RawTensor, float], RawTensor]
     batch_norm_raw: Any = None
-
-    @classmethod
-    def layer_norm(
-        cls: type[Backend],
-        source: Tensor,
-        scale: Tensor | None,
-        bias: Tensor | None,
-        *,
-        in_dim: Dim | Sequence[Dim],
-        eps: float,
-    ) -> Tensor:
-        """Mean 0 and variance 1 over `in_dim`, then `scale` and `bias`. {…, in_dim} → the same"""
-        return _per_frame(cls, "layer_norm", cls.layer_norm_raw, source, scale, bias, in_dim, eps)
-
-    @classmethod
-    def rms_norm(
-        cls: type[Backend],
-        source: Tensor,
-        scale: Tensor | None,
-        bias: Tensor | None,
-        *,
-        in_dim: Dim | Sequence[Dim],
-        eps: float,
-    ) -> Tensor:
-        """A mean square of 1 over `in_dim`, then `scale` and `bias`. {…, in_dim} → the same"""
-        return _per_frame(cls, "rms_norm", cls.rms_norm_raw, source, scale, bias, in_dim, eps)
 
     @classmethod
     def moments(
@@ -199,51 +171,3 @@ def _follow(backend: type[Backend], running: Parameter, now: Tensor, momentum: f
     """Moves `running` towards `now` by `momentum`."""
     step = backend.combine(backend.stop_gradient(now), "sub", running, allow_broadcast_all_sources=True)
     parameter_assign(running, step.like(backend.combine_raw(step._raw, "mul", momentum)), how="add")
-
-
-def _per_frame(
-    backend: type[Backend],
-    op: str,
-    function: Callable[[RawTensor, Sequence[int], RawTensor, RawTensor, float], object],
-    source: Tensor,
-    scale: Tensor | None,
-    bias: Tensor | None,
-    in_dim: Dim | Sequence[Dim],
-    eps: float,
-) -> Tensor:
-    """Applies a raw function over the last axes. It also applies the weights if they are the same for all frames."""
-    dims = (in_dim,) if isinstance(in_dim, Dim | int | str) else tuple(in_dim)
-    key = (op, dims, scale is not None and scale.sig.serial, bias is not None and bias.sig.serial)
-    plan = source.sig.plans.get(key)
-    if not plan:
-        plan = source.sig.keep(key, _plan(op, source, dims, scale, bias))
-    front, back, sizes, moves = plan
-    source = backend.finite_operand(source)
-    eps = max(eps, BOUNDS.get(source.dtype, FLOAT32).small ** 2)  # a frame of padding may have a variance of 0
-    raw = source._raw if front is None else backend.move_raw(source._raw, front)
-    if moves is None:  # the weights differ between frames
-        raw = align.apply(back, function(raw, sizes, None, None, eps))
-        result = tensor_of(raw, source.sig, source.lengths)
-        for kind, x in ("mul", scale), ("add", bias):
-            result = result if x is None else backend.combine(result, kind, x, allow_broadcast_all_sources=True)
-        return result
-    raw_scale = None if scale is None else backend.move_raw(scale._raw, moves[0])
-    raw_bias = None if bias is None else backend.move_raw(bias._raw, moves[1])
-    raw = function(raw, sizes, raw_scale, raw_bias, eps)
-    return tensor_of(raw if back is None else backend.move_raw(raw, back), source.sig, source.lengths)
-
-
-Plan = tuple[align.Move, align.Move, list[int], list[align.Move] | None]
-
-
-def _plan(op: str, source: Tensor, dims: Sequence[Dim], scale: Tensor | None, bias: Tensor | None) -> Plan:
-    """Moves to the end and back, the sizes, and moves of the weights into the order of `dims`."""
-    for dim in dims:
-        axis_of(op, source, dim)
-    sizes = [dim.dimension for dim in dims if dim.dimension is not None]
-    if len(sizes) < len(dims):
-        raise DimError(f"{op}: `in_dim` must have a fixed size", got=align.show_dims(dims), expected="Dim(number)")
-    order = [*(dim for dim in source.dims if dim not in dims), *dims]
-    orders = [dims if x is None else x.dims for x in (scale, bias)]
-    moves = [align.move(x, dims) for x in orders] if all(set(x) == set(dims) for x in orders) else None
-    return align.move(source.dims, order), align.move(order, source.dims), sizes, moves

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import ragged, size_in
 from rfnb.core.dims import align
@@ -80,39 +79,13 @@ class RecOps:
         output, h, c = cls.lstm_raw(inputs, h, c, *in_order, *_ends(cls, source, spatial_dim, final, lengths))
         return tensor_of(output, out, lengths), (tensor_of(h, final, lengths), tensor_of(c, final, lengths))
 
-    @classmethod
-    def lstm_step(
-        cls: type[Backend],
-        gates: Tensor,
-        *,
-        state_h: Tensor,
-        state_c: Tensor,
-        rec_weight: Tensor,
-        gate_dim: Dim,
-        out_dim: Dim,
-    ) -> State:
-        """One step, from the contribution of the input to the gates.
 
-        {…, gate_dim}, {…, out_dim} → ({…, out_dim}, {…, out_dim})
-        """
-        batch = _batch([gates, state_h, state_c], (gate_dim, out_dim))
-        lengths = join(gates, state_h, state_c)
-        h, c = (_placed(x, [*batch, out_dim]) for x in (state_h, state_c))
-        h, c = cls.lstm_step_raw(_placed(gates, [*batch, gate_dim]), h, c, _placed(rec_weight, [gate_dim, out_dim]))
-        final = align.sig([*batch, out_dim], None, out_dim)
-        return tensor_of(h, final, lengths), tensor_of(c, final, lengths)
-
-
-def _batch(tensors: Sequence[Tensor], inner: Sequence[Dim]) -> list[Dim]:
+def outer_dims(tensors: Sequence[Tensor], inner: Sequence[Dim]) -> list[Dim]:
     """All dims but the inner ones, in the order of the first tensor."""
     batch: list[Dim] = []
     for x in tensors:
         batch += [dim for dim in x.dims if dim not in inner and dim not in batch]
     return batch
-
-
-def _placed(x: Tensor, order: Sequence[Dim]) -> RawTensor:
-    return align.apply(align.move(x.dims, order, trailing=False), x._raw)
 
 
 def _plan(
@@ -133,7 +106,7 @@ def _plan(
     gates = [dim for dim in ff_weight.dims if dim is not in_dim]
     if len(gates) != 1:
         raise DimError("lstm: `ff_weight` has different dims", got=ff_weight.describe_dims(), expected="{4*out, in}")
-    batch = _batch([source, state_h, state_c], (spatial_dim, in_dim, out_dim))
+    batch = outer_dims([source, state_h, state_c], (spatial_dim, in_dim, out_dim))
     final = align.sig([*batch, out_dim], None, out_dim)
     out = align.sig([spatial_dim, *batch, out_dim], None, out_dim)
     orders = [spatial_dim, *batch, in_dim], final.dims, final.dims, [*gates, in_dim], [*gates, out_dim]

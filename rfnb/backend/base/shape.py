@@ -18,7 +18,6 @@ from rfnb.core.advice.similar_dims import mark_replaced
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.dims.dim_math import extreme
 from rfnb.core.dims.lengths import Lengths, Size, within
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
@@ -226,19 +225,6 @@ class ShapeOps:
         if total == axis.dimension and _all_static(*dims):
             source.sig.keep(plan_key, SplitDimsPlan(place, sizes, weakref.ref(signature)))
         return fitted(cls, tensor_of(raw, signature, lengths), open_dim)
-
-    @classmethod
-    def expand_make_non_empty(
-        cls: type[Backend], source: Tensor, *, axis: Dim, out_dim: Dim | None = None
-    ) -> tuple[Tensor, Dim]:
-        """`source`, or one frame of zeros if all sequences are empty; and the dim. {…, axis} → {…, out_dim}"""
-        axis = source.sig.resolve(axis)
-        axis_of("expand_make_non_empty", source, axis)
-        if source.size_of(axis).max:
-            renamed = source if out_dim is None else cls.replace_dim(source, in_dim=axis, out_dim=out_dim)
-            return renamed, out_dim or axis
-        out_dim = extreme("max", [axis, 1]) if out_dim is None else out_dim
-        return cls.pad(source, axes=[axis], padding=[(0, 1)], out_dims=[out_dim]), out_dim
 
     @classmethod
     def reshape(cls: type[Backend], source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:

@@ -88,7 +88,7 @@ class TapeOps:
 
     new_tape: Callable[[], Tape]
     take: Callable[[Tape], Any]
-    uncompiled: Callable[[Callable[[], Any]], Any]
+    uncompiled: Callable[[Callable[[], Any]], object]
     unobserved: Callable[[], AbstractContextManager[Any]]
     is_observed: Callable[[], int]
     alias_raw: Callable[[RawTensor], RawTensor]
@@ -226,7 +226,7 @@ class Tape:
         self,
         fn: Callable[..., object],
         args: Sequence[object],
-        kwargs: dict[str, Any],
+        kwargs: dict[str, object],
         result: Any,
         *,
         writes: bool = False,

@@ -161,7 +161,7 @@ class TorchData:
             ) from None
 
     @staticmethod
-    def array_raw(raw: torch.Tensor) -> Any:
+    def array_raw(raw: torch.Tensor) -> object:
         """An array that shares the memory of a tensor on the CPU, of a dtype that numpy has; others as they are."""
         return raw.detach().numpy() if raw.device.type == "cpu" and raw.dtype is not torch.bfloat16 else raw
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import handle_torch_function, has_torch_function_unary
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import get_device_states, set_device_states
 
 from rfnb.backend.base.tape import current_tape
+from rfnb.backend.torch.tape import TorchTape
 from rfnb.errors import RfError
 
 
@@ -62,6 +63,10 @@ class Recomputed:
 class CallRecording(TorchDispatchMode):
     """Records the calls that are deterministic and change nothing."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise the first call imports torch's compiler, which takes seconds
+
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
@@ -81,7 +86,7 @@ class CallRecording(TorchDispatchMode):
             self.note(func, reads, tree_leaves(result))
         return result
 
-    def note(self, func: object, reads: object, results: list[Any]) -> None:
+    def note(self, func: object, reads: object, results: list[object]) -> None:
         """Stores how `results` were computed."""
         call = RepeatableCall(
             self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads)
@@ -161,6 +166,67 @@ def gradient_checkpoint_scope() -> Iterator[None]:
     notes.made.clear()
 
 
+class KeptNumber(NamedTuple):
+    """Stands for one of the tensors that autograd keeps of a function, by their order."""
+
+    number: int
+    shape: torch.Size
+    dtype: torch.dtype
+
+
+class RecomputedFunction:
+    """A function that runs again in the backward pass, when that reads a value that is not there.
+
+    It does what torch.utils.checkpoint does without reentrance, but does not load torch's compiler.
+    """
+
+    def __init__(self, fn: Callable[..., object], args: Sequence[Any]):
+        self._fn, self._modes = fn, TorchTape.get_modes()
+        self._args = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x for x in args]
+        self._versions = self._versions_now()
+        self._random, self._devices = torch.get_rng_state(), get_device_states(*args)
+        self._count = 0
+        self._values: dict[int, torch.Tensor] = {}
+
+    def _versions_now(self) -> list[int]:
+        return [x._version for x in self._args if isinstance(x, torch.Tensor) and not x.is_inference()]
+
+    def pack(self, raw: torch.Tensor) -> KeptNumber:
+        """What autograd keeps of the first run."""
+        self._count += 1
+        return KeptNumber(self._count, raw.shape, raw.dtype)
+
+    def unpack(self, kept: KeptNumber) -> torch.Tensor:
+        """The tensor, which another backward pass computes again."""
+        if kept.number not in self._values:
+            self._run_again()
+        raw = self._values.pop(kept.number, None)
+        if raw is None or (raw.shape, raw.dtype) != kept[1:]:
+            raise RfError(
+                "recompute: the steps compute something else when they run again",
+                got="no value" if raw is None else f"{raw.dtype} {tuple(raw.shape)}",
+                expected=f"{kept.dtype} {tuple(kept.shape)}",
+                hint="what the body reads must not change before backward()",
+            )
+        return raw
+
+    def _run_again(self) -> None:
+        if self._versions_now() != self._versions:
+            raise RfError("recompute: a state was changed in place after it was read", hint="backward() before that")
+        values: list[torch.Tensor] = []
+
+        def note(raw: torch.Tensor) -> torch.Tensor:
+            values.append(raw.detach())
+            return values[-1]
+
+        with torch.random.fork_rng(self._devices[0]), TorchTape.modes(self._modes, gradients=True):
+            torch.set_rng_state(self._random)
+            set_device_states(*self._devices)
+            with torch.autograd.graph.saved_tensors_hooks(note, lambda raw: raw):
+                self._fn(*self._args)
+        self._values = dict(enumerate(values, start=1))
+
+
 class ShiftedGradient(torch.autograd.Function):
     """The identity, whose gradient g becomes scale · g + shift.
 
@@ -227,7 +293,7 @@ class GradientProbe:
         self._anchor = torch.zeros((), requires_grad=True)
         self._found: dict[Any, torch.Tensor] | None = None  # while gradients are computed
 
-    def __call__(self, raw: torch.Tensor, key: Any) -> torch.Tensor:
+    def __call__(self, raw: torch.Tensor, key: object) -> torch.Tensor:
         """The same tensor, to be used from here on; its gradient is stored under `key`."""
         return ProbedGradient.apply(raw, self._anchor, self, key) if raw.requires_grad else raw
 
@@ -283,9 +349,11 @@ class TorchGrad:
     new_probe = GradientProbe
 
     @staticmethod
-    def recomputed_raw(fn: Callable[..., object], args: Sequence[object]) -> Any:
+    def recomputed_raw(fn: Callable[..., object], args: Sequence[object]) -> object:
         """`fn(*args)`, whose values are computed again in the backward pass."""
-        return checkpoint(fn, *args, use_reentrant=False)
+        again = RecomputedFunction(fn, args)
+        with torch.autograd.graph.saved_tensors_hooks(again.pack, again.unpack):
+            return fn(*args)
 
     @staticmethod
     def pull_back_raw(
@@ -330,7 +398,7 @@ class TorchGrad:
         raw.requires_grad_(True)
 
     @staticmethod
-    def no_gradients() -> AbstractContextManager[Any]:
+    def no_gradients() -> AbstractContextManager[object]:
         """Makes constants of what is computed inside. The trial of a loop body has no gradients anyway."""
         return torch.no_grad() if current_tape() is None else nullcontext()
 

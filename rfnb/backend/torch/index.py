@@ -146,14 +146,14 @@ class TorchTopK:
         best = torch.topk(raw, min(k + 1, raw.shape[1]), 1)  # its order of equal values is open
         values, index = best[0].cpu().numpy(), best[1].cpu().numpy()
         distinct = values[:, 1:] < values[:, :-1]
-        distinct[:, exact:] |= values[:, exact + 1 :] == -math.inf
-        values, index = values[:, :k], index[:, :k]
-        if not distinct.all():
+        if np.count_nonzero(distinct) < distinct.size:
+            distinct[:, exact:] |= values[:, exact + 1 :] == -math.inf
             tied = np.flatnonzero(~distinct.all(1))
-            rows = raw[torch.from_numpy(tied)]
-            order = _order(rows, 1).narrow(1, 0, k)
-            values[tied], index[tied] = rows.gather(1, order).cpu().numpy(), order.cpu().numpy()
-        return values, index
+            if len(tied):
+                rows = raw[torch.from_numpy(tied)]
+                order = _order(rows, 1).narrow(1, 0, k)
+                values[tied, :k], index[tied, :k] = rows.gather(1, order).cpu().numpy(), order.cpu().numpy()
+        return values[:, :k], index[:, :k]
 
     @staticmethod
     def split_index_raw(index: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
@@ -172,12 +172,10 @@ def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.
         return raw.gather(axis, index), index
     count = min(k + 1, raw.shape[axis])
     values, index = torch.topk(raw, count, axis)
-    shorter = values.narrow(axis, 1, count - 1)
+    larger = values.narrow(axis, 0, count - 1)
+    distinct = larger > values.narrow(axis, 1, count - 1)
     if count > k:
-        values, index = values.narrow(axis, 0, k), index.narrow(axis, 0, k)
-        distinct = values > shorter
-    else:
-        distinct = values.narrow(axis, 0, count - 1) > shorter
+        values, index = larger, index.narrow(axis, 0, k)
     if distinct.all():
         return values, index
     equal, index = ~distinct.all(axis), index.movedim(axis, -1).clone()

@@ -119,7 +119,7 @@ class _ModelRecorder(CallRecorder):
         self._listener = active_listener()
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
-        self._open: list[tuple[Any, Node | None, int]] = []
+        self._open: list[tuple[object, Node | None, int]] = []
 
     def add_value(self, tensor: torch.Tensor) -> Value:
         """Adds a value with the shape of the tensor."""

@@ -286,7 +286,7 @@ def scan_raw(step: Callable[[Any, Any], tuple[Any, Any]], states: Sequence[Any],
     """
     from torch._higher_order_ops.scan import scan
 
-    def one_step(states: list[Any], frames: list[object]) -> tuple[list[Any], list[Any]]:
+    def one_step(states: list[Any], frames: list[object]) -> tuple[list[object], list[object]]:
         states, outputs = step(states, frames)
         return [_own(raw) for raw in states], [_own(raw) for raw in outputs]  # no two may share memory
 
@@ -351,7 +351,7 @@ class TorchTape:
             yield
 
     @staticmethod
-    def uncompiled(run: Callable[[], object]) -> Any:
+    def uncompiled(run: Callable[[], object]) -> object:
         """The result of `run`, of which torch.compile compiles nothing: loops share generated code."""
         dynamo = sys.modules.get("torch._dynamo")  # loaded if anything is compiled
         return run() if dynamo is None or not _is_compiling() else _disabled(dynamo)(run)

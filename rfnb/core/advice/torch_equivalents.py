@@ -17,7 +17,7 @@ NOT_USERS = {"torch", "numpy", "IPython", "ipykernel"}
 """Packages that call rfnb on behalf of the user."""
 
 
-def way_of(x: object, method: str, args: Sequence[object], kwargs: dict[str, Any]) -> str | None:
+def way_of(x: object, method: str, args: Sequence[object], kwargs: dict[str, object]) -> str | None:
     """The rfnb code to write instead of `x.method(…)`; None if `METHODS` does not list the method."""
     way = METHODS.get(method) or METHODS.get(method.rstrip("_"))
     if way is None:
@@ -26,7 +26,7 @@ def way_of(x: object, method: str, args: Sequence[object], kwargs: dict[str, Any
     return f"{called(x)} = {written}" if method.endswith("_") and " needed" not in written else written
 
 
-def typed(x: object, method: str, args: Sequence[object], kwargs: dict[str, Any]) -> str:
+def typed(x: object, method: str, args: Sequence[object], kwargs: dict[str, object]) -> str:
     """The call as the user wrote it: "x.mean(dim=-1)"."""
     arguments = [*map(called, args), *(f"{name}={called(value)}" for name, value in kwargs.items())]
     return f"{called(x)}.{method}({', '.join(arguments)})"

@@ -401,7 +401,7 @@ WORDS: dict[type[ast.AST], str] = {
     ast.NamedExpr: "`:=`",
     ast.Starred: "*",
 }
-_BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+_BINARY: dict[type[ast.AST], Callable[[Any, Any], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,

@@ -19,6 +19,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.arguments import leaves
 from rfnb.core.tensor.op import OPS
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 
@@ -261,7 +262,7 @@ def call(pure: Pure, args: Sequence[object], kwargs: Mapping[str, object]) -> An
     _check_arguments(pure, args, kwargs)
     if pure.name in ("where", "max", "min"):
         pure = pure._replace(kind=_kind(pure, args))
-    tensors = [value for value in _leaves([*args, *kwargs.values()]) if isinstance(value, Tensor)]
+    tensors = [value for value in leaves([*args, *kwargs.values()]) if isinstance(value, Tensor)]
     if not tensors:
         return _computed(pure, args, kwargs)
     widest = max(tensors, key=lambda tensor: len(tensor.dims))
@@ -295,7 +296,7 @@ def _kind(pure: Pure, args: Sequence[object]) -> str:
     return "each" if two and (is_raw(args[1]) or isinstance(args[1], Tensor)) else pure.kind
 
 
-def pick(owner: object, key: object) -> Any:
+def pick(owner: object, key: object) -> object:
     """`owner[key]` of a raw tensor, an array or a Tensor."""
     if isinstance(owner, Tensor):
         return _pick_named(owner, key)
@@ -320,7 +321,7 @@ def copied(value: Any) -> Any:
     return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
 
 
-def mapped(fn: Callable[[Any], Any], values: Any) -> Any:
+def mapped(fn: Callable[[Any], Any], values: Any) -> object:
     """`fn` of the parts of a list, dict or tuple, whose parts keep their names: `.values`, `.indices`."""
     if isinstance(values, dict):
         return {key: fn(part) for key, part in values.items()}
@@ -360,7 +361,7 @@ def _computed(pure: Pure, args: Sequence[object], kwargs: Mapping[str, object]) 
     return _checked(function(*args, **kwargs), args)
 
 
-def operate(how: Callable[[Any, Any], object], left: object, right: object) -> Any:
+def operate(how: Callable[[Any, Any], object], left: object, right: object) -> object:
     """An operator of Python between two values, of which one is a raw tensor or an array."""
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         tensors = [value for value in (left, right) if isinstance(value, Tensor)]
@@ -374,13 +375,13 @@ def operate(how: Callable[[Any, Any], object], left: object, right: object) -> A
     return _checked(how(left, right), (left, right))
 
 
-def _index(raw: RawTensor, key: object) -> Any:
+def _index(raw: RawTensor, key: object) -> object:
     if not all(_is_key(part) for part in (key if isinstance(key, tuple) else (key,))):
         raise Refusal(
             "a tensor cannot be indexed by this", expected="numbers, slices, `...`, None, tensors, lists of them"
         )
     positions = _swapped(key, _as_torch)
-    where = [part for part in _leaves([positions]) if is_raw(part)]
+    where = [part for part in leaves([positions]) if is_raw(part)]
     _check_growth((_as_torch(raw) if where else raw, *where), function=lambda x, *_: x[positions])
     return _checked(raw[_swapped(key, _as_array) if isinstance(raw, np.ndarray) else positions], (raw,))
 
@@ -400,7 +401,7 @@ def _as_array(value: object) -> Any:
     return _read_only(value)
 
 
-def _read_only(value: object) -> Any:
+def _read_only(value: object) -> object:
     if isinstance(value, np.ndarray):
         value = value.view()
         value.flags.writeable = False
@@ -419,14 +420,6 @@ def _swapped(value: object, fn: Callable[[Any], object]) -> Any:
     if type(value) is tuple or type(value) is list:
         return type(value)(_swapped(part, fn) for part in value)
     return fn(value)
-
-
-def _leaves(values: Sequence[object]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _leaves(value)
-        else:
-            yield value
 
 
 # -- dims
@@ -471,7 +464,7 @@ def padded_dims(tensor: Tensor) -> set[Dim]:
     return dims
 
 
-def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | None) -> Any:
+def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | None) -> object:
     """A result with the dims of its operand, as far as it has these axes."""
     if isinstance(result, list | tuple):
         return mapped(lambda part: _with_dims(part, kind, whole, axes), result)
@@ -489,7 +482,7 @@ def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | No
     return tensor_of(result, align.sig(dims, None, feature), whole.lengths.infinite())
 
 
-def _pick_named(owner: Tensor, key: object) -> Any:
+def _pick_named(owner: Tensor, key: object) -> object:
     """Indexing of a Tensor: where only numbers and `:` are given, the other dims stay."""
     parts = key if isinstance(key, tuple) else (key,)
     every = slice(None)
@@ -536,7 +529,7 @@ def _check_arguments(pure: Pure, args: Sequence[object], kwargs: Mapping[str, ob
             )
     if len(args) > pure.most:
         raise Refusal(f"{pure.name} has too many arguments without names", got=len(args), expected=f"≤ {pure.most}")
-    for value in _leaves([*args, *kwargs.values()]):
+    for value in leaves([*args, *kwargs.values()]):
         if not is_data(value):
             raise Refusal(
                 f"{pure.name}: a {type(value).__name__} cannot be an argument", expected="tensors and numbers"
@@ -555,14 +548,14 @@ def _check_growth(operands: Sequence[Any], kwargs: Mapping[str, Any] = {}, funct
 
     function: is tried without numbers; None if it works entry by entry.
     """
-    raws = [value for value in _leaves([*operands, *kwargs.values()]) if is_raw(value)]
+    raws = [value for value in leaves([*operands, *kwargs.values()]) if is_raw(value)]
     if len(raws) < 2 or prod(map(_volume, raws)) <= LARGEST:
         return
     if function is None:
         volume = prod(np.broadcast_shapes(*(tuple(raw.shape) for raw in raws)))
     else:
         result = function(*_swapped(tuple(operands), _meta), **{name: _swapped(v, _meta) for name, v in kwargs.items()})
-        volume = max((_volume(part) for part in _leaves([result]) if is_raw(part)), default=0)
+        volume = max((_volume(part) for part in leaves([result]) if is_raw(part)), default=0)
     if volume > max(LARGEST, 4 * max(map(_volume, raws))):
         raise _too_large()
 

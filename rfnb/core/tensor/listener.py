@@ -27,13 +27,13 @@ class Listener:
     outer: Listener | None = None
     takes_kernels: bool = False
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Computes an op."""
         return row.fn(*args, **kwargs) if self.outer is None else self.outer.call(row, args, kwargs)
 
     def call_module(
         self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> Any:
+    ) -> object:
         """Calls a module; ops inside have its name in their path."""
         if self.outer is not None:
             return self.outer.call_module(module, forward, args, kwargs)

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
 from rfnb.core.dims.dim import Dim
@@ -72,7 +72,7 @@ def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
     functions with the same free variables: here, as in the text, these are `_op_fn`, `_op_row` and `call`.
     """
 
-    def first_call(*args: object, **kwargs: object) -> Any:
+    def first_call(*args: object, **kwargs: object) -> object:
         generated = _generated(_op_fn, _op_row)
         call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
         call.__code__ = generated.__code__
@@ -157,12 +157,12 @@ def _refused(fn: Callable[..., object], in_order: list[str], name: str) -> tuple
     return [], ""
 
 
-_STAR: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+_STAR: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
 _NOT_GIVEN = object()
 
 
-def _defaults(fn: Callable[..., object]) -> dict[str, Any]:
+def _defaults(fn: Callable[..., object]) -> dict[str, object]:
     """The defaults of `fn`, by the names that they have in the text; an `axis` without one may be left out."""
     parameters = inspect.signature(fn).parameters.values()
     missing_axis = {"_axis": _NOT_GIVEN} if _has_axis(fn) else {}
@@ -317,9 +317,23 @@ def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
     return decorate
 
 
+class OneOperand(Protocol):
+    """An op of one operand, computed entry by entry."""
+
+    def __call__(self, a: Tensor | complex) -> Tensor:
+        """Computes it."""
+
+
+class TwoOperands(Protocol):
+    """An op of two operands, computed entry by entry."""
+
+    def __call__(self, a: Tensor | complex, b: Tensor | complex) -> Tensor:
+        """Computes it."""
+
+
 def unary(
     row: OpRow, raw_function: Callable[[Any], Callable[[RawTensor], RawTensor]], *, everywhere: bool = True
-) -> Callable[[Tensor], Tensor]:
+) -> OneOperand:
     """The fast path of an elementwise op: `raw_function(backend)` is its function on raw tensors.
 
     everywhere: whether finite numbers always give finite numbers. If not, `row.fn` computes padded tensors.
@@ -328,7 +342,7 @@ def unary(
     name, slow = row.name, row.fn  # torch.compile traces these, but not the row
 
     @functools.wraps(slow)
-    def call(a: Tensor) -> Tensor:
+    def call(a: Any) -> Tensor:
         try:
             if _listening:
                 return door(OPS[name], (a,), {})
@@ -353,7 +367,7 @@ def binary(
     plan_sign: int,
     everywhere: bool = True,
     with_numbers: Callable[[Any], bool] | None = None,
-) -> Callable[[Any, Any], Tensor]:
+) -> TwoOperands:
     """The fast path of an elementwise op with two operands.
 
     The plan for two signatures is kept in the first one, under `plan_sign` times the serial of the second.

@@ -91,7 +91,7 @@ class Parameter(Tensor):
                 self._raw = backend.create_parameter_raw(self, device=device or get_default_device())
             except Exception as error:
                 raise too_large("Parameter", dims, [dim.dimension or 0 for dim in dims], error) from None
-        self._initial: Any = None
+        self._initial: object = None
         self.trainable = is_float_dtype(self.dtype) and not auxiliary if trainable is None else trainable
         listener = active_listener()
         if raw_tensor is None and listener is not None and self.trainable:
@@ -191,7 +191,7 @@ class Parameter(Tensor):
     def __copy__(self) -> Parameter:
         return self.__deepcopy__({})
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+    def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
         mode = _copying.get()
         if mode == "share":
             return self
@@ -253,7 +253,7 @@ def parameter_assign(param: Parameter, value: object, *, how: str) -> None:
 
 
 @op(effect=True)
-def parameter_assign_key(param: Parameter, key: Any, value: Any, *, how: str, axis: Any, key_dim: Any) -> None:
+def parameter_assign_key(param: Parameter, key: object, value: object, *, how: str, axis: Any, key_dim: Any) -> None:
     """Sets the values of a parameter at `key` along `axis`, or adds to them."""
     backend = raw_registry.backend_of_raw(param._raw)
     backend.parameter_assign_key(param, key, value, op=how, axis=axis, key_dim=key_dim)

@@ -69,7 +69,10 @@ class Tensor(Shown, Templates, TensorProtocols):
 
         def __neg__(self) -> Tensor: ...
 
-        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __add__
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __add__
+        __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __and__ = __rand__ = __or__ = __ror__ = __add__
+        __lt__ = __le__ = __gt__ = __ge__ = __add__
+        __abs__ = __invert__ = __neg__
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from rfnb.core.advice.torch_equivalents import (
 from rfnb.core.dims import align
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.text import Missing
 from rfnb.errors import BackendError, DtypeError
 
@@ -170,7 +171,7 @@ class TensorProtocols:
             of_raw = module in (None, "torch._tensor")  # a method of a raw tensor
             if of_raw and _is_operator(name, args, kwargs):
                 return NotImplemented  # then Python tries the right operand
-            operand = next(x for x in _each([*args, *(kwargs or {}).values()]) if isinstance(x, TensorProtocols))
+            operand = next(x for x in leaves([args, kwargs]) if isinstance(x, TensorProtocols))
             if of_raw:
                 raise _given_to_raw(operand, name, args, kwargs or {})
         x: Any = operand
@@ -203,12 +204,6 @@ def _given_to_raw(x: Any, name: str, args: Any, kwargs: Any) -> Exception:
     return equivalent_error(
         call, f"{called(x)}.raw_tensor" if x.dims else f"float({called(x)}), or {called(x)}.raw_tensor", x
     )
-
-
-def _each(values: Any) -> Any:
-    """All values, including those nested in lists and tuples."""
-    for value in values:
-        yield from _each(value) if isinstance(value, list | tuple) else (value,)
 
 
 def _raising_method(x: object, name: str) -> object:

@@ -202,15 +202,26 @@ def _dim(size: int, name: str) -> Dim:
 
 def _real(array: object) -> RawTensor:
     raw: RawTensor = array.detach() if hasattr(array, "detach") else _array(array)
-    if (getattr(raw, "is_meta", False) or getattr(raw, "is_sparse", False)) or getattr(raw, "is_nested", False):
+    if getattr(raw, "is_meta", False):
+        raise _without_numbers(f"a tensor of shape {tuple(raw.shape)}")
+    if getattr(raw, "is_sparse", False) or getattr(raw, "is_nested", False):
         raise ViewError(
-            "show_attention: needs a plain tensor with numbers",
-            got="one on the meta device" if raw.is_meta else "a sparse one" if raw.is_sparse else "a nested one",
-            hint=None if raw.is_meta else ".to_dense()" if raw.is_sparse else ".to_padded_tensor(0)",
+            "show_attention: needs a plain tensor",
+            got="a sparse one" if raw.is_sparse else "a nested one",
+            hint=".to_dense()" if raw.is_sparse else ".to_padded_tensor(0)",
         )
     if raw.is_complex() if hasattr(raw, "is_complex") else raw.dtype.kind not in "biuf":
         raise ViewError("show_attention: weights must be real numbers", got=str(raw.dtype))
     return raw
+
+
+def _without_numbers(what: str) -> ViewError:
+    return ViewError(
+        "show_attention: the weights are on the meta device, where tensors have no numbers",
+        got=what,
+        expected="weights of a model on another device",
+        hint='load the model on device="cpu" first; rf.show(model, …) draws the graph of a model on the meta device',
+    )
 
 
 def _array(weights: object) -> np.ndarray:
@@ -282,6 +293,8 @@ def _length(lengths: object, size: int, index: int | None) -> int:
 def of_tensor(tensor: Any, rows: Side, cols: Side, batch: int | str | None, notes: Notes) -> Weights:
     """The weights of one sequence of a Tensor. Raises ViewError if it lacks two sides, or has no such sequence."""
     data = read_as_called(tensor)
+    if data.device == "meta":
+        raise _without_numbers(tensor.describe_dims())
     for note in data.notes:
         notes.add(note)
     side_dims = [_dim_of(side, data) for side in (rows, cols)]

@@ -28,9 +28,24 @@ from rfnb.display.beam.schema import (
     BeamView,
     NodeAt,
 )
-from rfnb.display.kit.blocks import Notes, Table
+from rfnb.display.kit.blocks import (
+    Block,
+    Figure,
+    Fold,
+    Line,
+    Note,
+    Notes,
+    Only,
+    Page,
+    Table,
+    bold,
+    chip,
+    lines_of,
+    name,
+    quiet,
+)
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import chip, fold, note_html, note_text, quiet, table_html, wide
+from rfnb.display.markup.elements import note_html, table_html, wide
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
@@ -245,15 +260,22 @@ def _rounded(score: float) -> float:
 # -- text
 
 
-def to_text(view: BeamView) -> str:
-    """The n-best lists, what became of the reference, and the tree."""
-    return "\n".join([*view["summary"], *tree_lines(view), *note_text(view["note"], "")])
-
-
-def to_repr(view: BeamView) -> str:
-    """The n-best lists."""
-    lines = view["summary"]
-    return "\n".join(lines[:-1] if lines and lines[-1] == f"{printable_name(view['name'])}:" else lines)
+def page(view: BeamView) -> Page:
+    """The n-best lists, what became of the reference, and the tree: in words, or as a table and a picture."""
+    summary, reference = view["summary"], view["reference"]
+    text: list[Block] = [*map(Line, summary), *map(Line, tree_lines(view)), Note(view["note"], indent=0)]
+    html: list[Block] = [
+        head(view),
+        Fold("prompt", [Line(view["prompt"])]) if "prompt" in view else None,
+        *([] if reference is None else _reference_lines(reference)),
+        *search_blocks(view),
+        _others(view),
+        as_text(text),
+        still_note(view),
+    ]
+    has_tree = bool(summary) and summary[-1] == f"{printable_name(view['name'])}:"
+    n_best = [Line(line) for line in (summary[:-1] if has_tree else summary)]
+    return Page("beam", view["name"], [Only("text", text), Only("html", html)], _table(view), n_best)
 
 
 def sizes(view: BeamView) -> str:
@@ -299,7 +321,7 @@ def _marked(node: BeamNode) -> str:
     return printable_name(node["text"]) + joins + "▣" * node["ends"] + "*" * node["best"] + "‡" * node["reference"]
 
 
-def to_table(view: BeamView) -> Table:
+def _table(view: BeamView) -> Table:
     """The n-best list, with a column for each scorer that is not 0 everywhere, as a constraint is."""
     hypotheses = view["hypotheses"]
     parts = list(dict.fromkeys(name for entry in hypotheses for name, part in entry["parts"].items() if part))
@@ -325,50 +347,42 @@ def to_svg(view: BeamView) -> str:
     return image(view)
 
 
-def to_html(view: BeamView) -> Html:
-    """The reference, the n-best list, and the picture of the tree."""
-    return el(
-        "div",
-        head_html(view),
-        fold("prompt", el("div", view["prompt"])) if "prompt" in view else None,
-        _reference_html(view["reference"]),
-        search_html(view),
-        _others(view),
-        text_html(to_text(view)),
-        still_note(view),
-        style=style.BOX,
-    )
-
-
-def still_note(view: BeamView) -> Html | None:
+def still_note(view: BeamView) -> Block:
     """What the picture leaves out; scripts have more."""
-    return el("div", note_html(view["note"]), data_rfnb_still=True) if view["note"] else None
+    return Figure(el("div", note_html(view["note"]), data_rfnb_still=True)) if view["note"] else None
 
 
-def head_html(view: BeamView) -> Html:
+def head(view: BeamView) -> Line:
     """The name of the sequence, and the sizes of the tree."""
-    return el("div", el("span", view["name"], style=style.NAME), quiet(f" · {sizes(view)}"), style=style.HEAD)
+    return Line(name(view["name"]), quiet(f" · {sizes(view)}"), look=style.HEAD)
 
 
-def search_html(view: BeamView) -> list[Html]:
-    """The n-best list, and the picture of the tree."""
+def search_blocks(view: BeamView) -> list[Block]:
+    """The n-best list, of which some are folded, and the picture of the tree."""
+    table = _table(view)
+    blocks: list[Block] = [Figure(table_html(Table(table.columns, table.rows[:ROWS])))]
+    if len(table) > ROWS:
+        tail = Figure(table_html(Table(table.columns, table.rows[ROWS:])))
+        blocks.append(Fold(f"{len(table) - ROWS} more hypotheses", [tail]))
     if not view["columns"]:
-        return _nbest(view)
+        return blocks
+    return [*blocks, Figure(lambda: _picture(view)), Figure(legend_html(view))]
+
+
+def _picture(view: BeamView) -> Html:
     alt = f"beam of {view['name']}: {sizes(view)}; listed below"
     picture = el("img", src=svg.data_uri(image(view)), alt=alt, style="max-width:none;height:auto")
-    return [
-        *_nbest(view),
-        wide(picture, tabindex=0, data_rfnb_tree=True),
-        legend_html(view),
-    ]
+    return wide(picture, tabindex=0, data_rfnb_tree=True)
 
 
-def text_html(text: str) -> Html:
+ROWS = 5
+"""Number of hypotheses that are not folded."""
+
+
+def as_text(blocks: Sequence[Block]) -> Fold:
     """The view as text, folded."""
-    return fold("as text", el("pre", text, style=_PRE, tabindex=0))
-
-
-_PRE = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
+    look = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
+    return Fold("as text", [Figure(el("pre", "\n".join(lines_of(blocks)), style=look, tabindex=0))])
 
 
 STATES = ("lives", "dies", "copy", "pruned")
@@ -418,37 +432,17 @@ def verdict_colour(verdict: str) -> str:
     return VERDICTS.get(verdict, style.WARN)
 
 
-def _reference_html(reference: BeamReference | None) -> Html | None:
-    if reference is None:
-        return None
+def _reference_lines(reference: BeamReference) -> list[Line]:
     word = chip(reference["verdict"], verdict_colour(reference["verdict"]))
     words = [reference["because"], *([reference["fall"]["words"]] if reference["fall"] else [])]
-    return el(
-        "div",
-        el("div", word, "reference: ", el("b", reference["text"] or "(no labels)")),
-        [el("div", quiet(line)) for line in words],
-    )
+    return [Line(word, "reference: ", bold(reference["text"] or "(no labels)")), *(Line(quiet(line)) for line in words)]
 
 
-def _nbest(view: BeamView) -> list[Html]:
-    """The best hypotheses; the others are folded."""
-    table = to_table(view)
-    parts = [table_html(Table(table.columns, table.rows[:ROWS]))]
-    if len(table) > ROWS:
-        tail = table_html(Table(table.columns, table.rows[ROWS:]))
-        parts.append(fold(f"{len(table) - ROWS} more hypotheses", tail))
-    return parts
-
-
-ROWS = 5
-"""Number of hypotheses that are not folded."""
-
-
-def _others(view: BeamView) -> Html | None:
+def _others(view: BeamView) -> Block:
     if not view["others"]:
         return None
     names = ", ".join(view["others"])
-    return el("div", quiet(f'other sequences: rf.show(found, batch="…") for {names}'), style="font-size:12px")
+    return Line(quiet(f'other sequences: rf.show(found, batch="…") for {names}'), look="font-size:12px")
 
 
 LABELS = 120
@@ -456,7 +450,7 @@ LABELS = 120
 NEAR = 8
 """Number of the last columns with pruned candidates, for which a step may have to be computed again."""
 
-_trees: WeakKeyDictionary[Any, dict[int, Tree]] = WeakKeyDictionary()
+_trees: WeakKeyDictionary[object, dict[int, Tree]] = WeakKeyDictionary()
 """The trees of each run that were asked for, with all that they have computed."""
 
 

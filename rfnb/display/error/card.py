@@ -40,7 +40,7 @@ def render_traceback(error: RfError) -> list[str]:
             if getattr(shell, "kernel", None) is None:
                 return view.text.split("\n")
             _publish_once(shell, error, view)
-            return _short(view)
+            return _short(error)
     except Exception:
         return _of_ipython(shell, error)
 
@@ -48,11 +48,12 @@ def render_traceback(error: RfError) -> list[str]:
 def _card(error: RfError) -> View:
     """The card of an error. Raises if it cannot be made."""
     from rfnb.display.error import view as error_view
+    from rfnb.display.kit import blocks
     from rfnb.display.kit.view import View
 
-    view = error_view.describe(error)
-    error_view.to_text(view), error_view.to_html(view)  # a View never raises
-    return View(view)
+    page = error_view.describe(error)
+    blocks.to_text(page), blocks.to_html(page)  # a View never raises
+    return View(page)
 
 
 def _publish_once(shell: Any, error: RfError, view: View) -> None:
@@ -62,11 +63,13 @@ def _publish_once(shell: Any, error: RfError, view: View) -> None:
         shell.display_pub.publish(view._repr_mimebundle_())
 
 
-def _short(view: View) -> list[str]:
+def _short(error: RfError) -> list[str]:
     """The place and message of an error, on one line."""
-    code = view.data["code"]
-    place = f"{code['place']}: " if code else ""
-    return [f"{view.data['name']}: {place}{view.data['what']}"]
+    from rfnb.display.error.view import place_of
+
+    source = place_of(error)
+    place = f"{source.place()}: " if source else ""
+    return [f"{type(error).__name__}: {place}{error.what}"]
 
 
 def _of_ipython(shell: Any, error: RfError) -> list[str]:

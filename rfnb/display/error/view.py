@@ -8,22 +8,40 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Literal, NamedTuple
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.source import Source, innermost_call, is_own, is_users, steps_of
 from rfnb.display.error.failed_call import Argument, OperandCell, aligned, dims_in, failed_call
-from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.blocks import (
+    Block,
+    Facts,
+    Figure,
+    Fold,
+    Grid,
+    Group,
+    Line,
+    Note,
+    Notes,
+    Only,
+    Page,
+    Span,
+    Table,
+    bold,
+    lines_of,
+    name as title,
+    quiet,
+    web,
+)
 from rfnb.display.kit.data import DimView, describe_dim, dim_word, named_pill, names_of, size_word
-from rfnb.display.markup import elements, style
-from rfnb.display.markup.elements import fold, note_html, note_text, quiet, wide
-from rfnb.display.markup.html import Html, el, join
-from rfnb.errors import fact_lines
-from rfnb.printable import error_text, printable_name
+from rfnb.display.markup import style
+from rfnb.display.markup.elements import quiet as quiet_html
+from rfnb.display.markup.html import Html, bounded_in, el, join
+from rfnb.printable import bounded, error_text, printable_name
 
 
-class StripCell(TypedDict):
+class StripCell(NamedTuple):
     """A dim of an operand, or a size of an array without dims."""
 
     dim: DimView | None
@@ -31,7 +49,7 @@ class StripCell(TypedDict):
     odd: bool  # it does not fit
 
 
-class StripRow(TypedDict):
+class StripRow(NamedTuple):
     """An operand: its dims below equal dims of the others, with None where it lacks a dim."""
 
     name: str  # of the parameter
@@ -40,7 +58,7 @@ class StripRow(TypedDict):
     cells: list[StripCell | None]
 
 
-class DimOrigin(TypedDict):
+class DimOrigin(NamedTuple):
     """Where a dim comes from."""
 
     dim: DimView
@@ -50,7 +68,7 @@ class DimOrigin(TypedDict):
     odd: bool
 
 
-class CodeView(TypedDict):
+class Code(NamedTuple):
     """Some lines of the user's code, and the expression in question."""
 
     place: str
@@ -59,8 +77,13 @@ class CodeView(TypedDict):
     lines: list[str]
     marks: list[list[int]]  # per line: [start, end] of the expression in it, or []
 
+    @property
+    def where(self) -> str:
+        """Place and function."""
+        return bounded(self.place + (f", in {self.function}" if self.function else ""))
 
-class FrameView(TypedDict):
+
+class Frame(NamedTuple):
     """A frame of a traceback."""
 
     place: str
@@ -69,29 +92,12 @@ class FrameView(TypedDict):
     whose: Literal["user", "rfnb", "other"]
 
 
-class CauseView(TypedDict):
+class Cause(NamedTuple):
     """An earlier error, and how it relates to this one."""
 
     error: str  # "KeyError: 'x'"
     relation: Literal["caused by", "while handling"]
-    frames: list[FrameView]
-
-
-class ErrorView(TypedDict):
-    """An error: the user's line, the call in it, and the dims that do not fit."""
-
-    kind: Literal["error"]
-    name: str  # of the class
-    what: str
-    facts: list[list[str]]  # [["expected", "..."], ["hint", "..."]]
-    notes: list[str]
-    code: CodeView | None
-    call: str | None  # the function of rfnb: "reduce_sum", "layers.0: Linear"
-    rows: list[StripRow]
-    origins: list[DimOrigin]
-    frames: list[FrameView]
-    causes: list[CauseView]
-    note: str | None  # what could not be told
+    frames: list[Frame]
 
 
 # -- the code
@@ -103,7 +109,7 @@ LINES = 12
 WIDTH = 200
 
 
-def describe_code(source: Source) -> CodeView:
+def describe_code(source: Source) -> Code:
     """The place as cell or file and line, with the code around it."""
     span, all_lines = source.span, linecache.getlines(source.file)
     end = min(span.end_line, span.line + LINES)
@@ -115,14 +121,9 @@ def describe_code(source: Source) -> CodeView:
     while last > end and not all_lines[last - 1].strip():
         last -= 1
     lines = [line.rstrip("\n")[:WIDTH] for line in all_lines[first - 1 : last]]
-    name = source.code.co_name
-    return {
-        "place": source.place(),
-        "function": None if name.startswith("<module") else name,
-        "first_line": first + source.line - span.line,
-        "lines": lines,
-        "marks": [_mark(source, number, line) for number, line in enumerate(lines, first)],
-    }
+    name, marks = source.code.co_name, [_mark(source, number, line) for number, line in enumerate(lines, first)]
+    function = None if name.startswith("<module") else name
+    return Code(source.place(), function, first + source.line - span.line, lines, marks)
 
 
 def _mark(source: Source, number: int, line: str) -> list[int]:
@@ -136,27 +137,21 @@ def _mark(source: Source, number: int, line: str) -> list[int]:
     return [len(data[:at].decode(errors="replace")) for at in (start, end)]
 
 
-def code_text(code: CodeView) -> list[str]:
+def code_text(code: Code) -> list[str]:
     """The place, then the lines with `^` below the expression."""
-    lines = [_where(code)]
-    for number, (line, mark) in enumerate(zip(code["lines"], code["marks"], strict=True), code["first_line"]):
+    lines = [code.where]
+    for number, (line, mark) in enumerate(zip(code.lines, code.marks, strict=True), code.first_line):
         lines.append(f"  {'→' if mark else ' '} {number:>4}  {line}")
         if mark and mark[1] > mark[0]:
             lines.append(" " * (10 + mark[0]) + "^" * (mark[1] - mark[0]))
     return lines
 
 
-def _where(code: CodeView) -> str:
-    return code["place"] + (f", in {code['function']}" if code["function"] else "")
-
-
-def code_html(code: CodeView) -> Html:
+def code_html(code: Code) -> Html:
     """The code as HTML; long lines are wrapped."""
-    rows = [
-        _line_html(number, line, mark)
-        for number, (line, mark) in enumerate(zip(code["lines"], code["marks"], strict=True), code["first_line"])
-    ]
-    where = quiet(_where(code), tag="div")
+    pairs = enumerate(zip(code.lines, code.marks, strict=True), code.first_line)
+    rows = [_line_html(number, line, mark) for number, (line, mark) in pairs]
+    where = quiet_html(code.where, tag="div")
     return el("div", where, el("table", rows, style=f"{style.TABLE};width:100%") if rows else None)
 
 
@@ -186,13 +181,13 @@ def describe_strips(
     rows, columns = aligned(arguments, odd)
     cells = [cell for row in rows for cell in row.cells]
     names = names_of(dims_in(cells))
-    described: list[StripRow] = [
-        {
-            "name": row.argument.name,
-            "text": row.argument.text,
-            "type": row.type,
-            "cells": [_cell(column[number], names) if number in column else None for column in columns],
-        }
+    described = [
+        StripRow(
+            row.argument.name,
+            row.argument.text,
+            row.type,
+            [_cell(column[number], names) if number in column else None for column in columns],
+        )
         for number, row in enumerate(rows)
         if row.cells or row.argument.text
     ]
@@ -201,26 +196,26 @@ def describe_strips(
 
 def _cell(cell: OperandCell, names: dict[int, str]) -> StripCell:
     if cell.dim is None or cell.lengths is None:
-        return {"dim": None, "word": str(cell.number), "odd": cell.odd}
+        return StripCell(None, str(cell.number), cell.odd)
     dim = describe_dim(cell.dim, cell.lengths)
     lengths = dim["lengths"]
     size = f":{size_word(dim)}"
     if cell.spelled and lengths and len(lengths) <= SHOWN_LENGTHS:
         size = f" {lengths}"
-    return {"dim": dim, "word": names[cell.dim.serial] + size, "odd": cell.odd}
+    return StripCell(dim, names[cell.dim.serial] + size, cell.odd)
 
 
 def _origins(cells: Sequence[OperandCell], names: dict[int, str]) -> list[DimOrigin]:
     """The origin of each dim, first of dims that do not fit; two origins for a dim with two lengths."""
-    origins: dict[Any, DimOrigin] = {}
+    origins: dict[object, DimOrigin] = {}
     for cell in cells:
         if cell.dim is not None and cell.lengths is not None:
             bound = cell.size.made if cell.spelled and cell.size is not None else None
             place = None if bound is None else bound.place()
             origin = _origin(cell.dim, names[cell.dim.serial], cell.lengths, place, odd=cell.odd)
-            if origin["dim"]["made"] or place:
+            if origin.dim["made"] or place:
                 origins.setdefault((cell.dim.serial, place), origin)
-    return sorted(origins.values(), key=lambda origin: not origin["odd"])
+    return sorted(origins.values(), key=lambda origin: not origin.odd)
 
 
 def _origin(dim: Dim, name: str, lengths: Lengths, bound: str | None, *, odd: bool) -> DimOrigin:
@@ -229,79 +224,44 @@ def _origin(dim: Dim, name: str, lengths: Lengths, bound: str | None, *, odd: bo
     place = f"made in {view['made']}" if view["made"] else None
     where = ", ".join(part for part in (formula, place, f"bound in {bound}" if bound else None) if part)
     text = None if dim.made is None else dim.made.text() or None
-    return {"dim": view, "name": name, "where": where, "text": text, "odd": odd}
+    return DimOrigin(view, name, where, text, odd)
 
 
-def strips_text(rows: Sequence[StripRow]) -> list[str]:
-    """One line per operand, in columns, with `^` below dims that do not fit."""
-    words = [[cell["word"] if cell else "" for cell in row["cells"]] for row in rows]
-    table = [[*head, *cells] for head, cells in zip(_heads(rows), words, strict=True)]
-    columns = list(zip(*(row["cells"] for row in rows), strict=True))
-    odd = [any(cell is not None and cell["odd"] for cell in column) for column in columns]
-    if any(odd):
-        widths = [max(len(cell["word"]) if cell else 0 for cell in column) for column in columns]
-        marks = ["^" * size if wrong else "" for wrong, size in zip(odd, widths, strict=True)]
-        table.append(["", "", "", *marks])
-    return elements.aligned(table)
+def _strips(rows: Sequence[StripRow]) -> list[Block]:
+    """A row for each operand, in columns; a terminal shows `^` below dims that do not fit."""
+    grid = [[row.name, row.text if row.text != row.name else "", row.type, *map(_pill, row.cells)] for row in rows]
+    columns = list(zip(*(row.cells for row in rows), strict=True))
+    widths = [max(len(cell.word) if cell else 0 for cell in column) for column in columns]
+    odd = [any(cell is not None and cell.odd for cell in column) for column in columns]
+    marks = ["", "", "", *("^" * width if wrong else "" for wrong, width in zip(odd, widths, strict=True))]
+    label = f"{style.LABEL_CELL};vertical-align:middle"
+    written = f"{label};opacity:1;font-weight:bold;white-space:normal;max-width:18em"
+    looks = [label, written, label, *["padding:3px 2px 3px 0;text-align:left;border:none;background:none"] * len(odd)]
+    return [Only("text", [Grid([*grid, *([marks] if any(odd) else [])])]), Only("html", [Grid(grid, looks=looks)])]
 
 
-def _heads(rows: Sequence[StripRow]) -> list[list[str]]:
-    return [[row["name"], row["text"] if row["text"] != row["name"] else "", row["type"]] for row in rows]
-
-
-def origins_text(origins: Sequence[DimOrigin]) -> list[str]:
-    """`time+1  made in cell 3, line 1: rf.pad(x, …)`"""
-    width = max((len(origin["name"]) for origin in origins), default=0)
-    return [
-        f"{origin['name']:<{width}}  {origin['where']}" + (f": {origin['text']}" if origin["text"] else "")
-        for origin in origins
-    ]
-
-
-def strips_html(rows: Sequence[StripRow]) -> Html:
-    """The operands as rows of pills."""
-    lines = [_row_html(row, head) for row, head in zip(rows, _heads(rows), strict=True)]
-    return wide(el("table", lines, style=style.TABLE))
-
-
-def _row_html(row: StripRow, head: list[str]) -> Html:
-    name, text, kind = head
-    look = f"{style.LABEL_CELL};vertical-align:middle"
-    cells = [
-        el("td", name, style=look),
-        el("td", text, style=f"{look};opacity:1;font-weight:bold;white-space:normal;max-width:18em"),
-        el("td", kind, style=look),
-        *(
-            el("td", _pill(cell), style="padding:3px 2px 3px 0;text-align:left;border:none;background:none")
-            for cell in row["cells"]
-        ),
-    ]
-    return el("tr", cells, style=style.PLAIN_ROW)
-
-
-def _pill(cell: StripCell | None) -> Html | None:
+def _pill(cell: StripCell | None) -> Span | None:
     if cell is None:
         return None
-    dim = cell["dim"]
-    odd = f";outline:2px solid {style.ALARM}" if cell["odd"] else ""
-    mark = el("b", "≠ ") if cell["odd"] else None
-    if dim is None:
-        return el("span", mark, cell["word"], " ", style=style.pill(None) + odd)
-    return named_pill(dim, [mark, cell["word"]], odd)
+    odd = f";outline:2px solid {style.ALARM}" if cell.odd else ""
+    words = [el("b", "≠ ") if cell.odd else None, bounded(cell.word)]
+    if cell.dim is None:
+        return Span(el("span", words, " ", style=style.pill(None) + odd), text=cell.word)
+    return Span(named_pill(bounded_in(cell.dim), words, odd), text=cell.word)
 
 
-def origins_html(origins: Sequence[DimOrigin]) -> Html:
-    """A line for each dim: where it was made, and by which expression."""
-    return wide(el("table", [_origin_row(origin) for origin in origins], style=style.TABLE))
-
-
-def _origin_row(origin: DimOrigin) -> Html:
-    cells = [
-        el("td", named_pill(origin["dim"], origin["name"]), style=style.LEFT_CELL),
-        el("td", origin["where"], style=f"{style.LEFT_CELL};{style.QUIET}"),
-        el("td", origin["text"], style=style.LEFT_CELL),
+def _origins_grid(origins: Sequence[DimOrigin], *, odd: bool) -> list[Block]:
+    """`time+1  made in cell 3, line 1: rf.pad(x, …)`"""
+    rows = [
+        [
+            Span(named_pill(bounded_in(origin.dim), bounded(origin.name)), text=origin.name),
+            Span(origin.where, style.QUIET, f"{origin.where}: {origin.text}" if origin.text else None),
+            web(origin.text),
+        ]
+        for origin in origins
+        if origin.odd == odd
     ]
-    return el("tr", cells, style=style.PLAIN_ROW)
+    return [Grid(rows)] if rows else []
 
 
 # -- the traceback
@@ -310,26 +270,23 @@ FRAMES = 40
 CAUSES = 4
 
 
-def describe_frames(error: BaseException) -> list[FrameView]:
+def describe_frames(error: BaseException) -> list[Frame]:
     """Frames from the user's first line on; the first and last ones if there are very many."""
     frames = [_frame(source) for _, source in steps_of(error)]
-    first = next((i for i, frame in enumerate(frames) if frame["whose"] == "user"), 0)
+    first = next((i for i, frame in enumerate(frames) if frame.whose == "user"), 0)
     frames = frames[first:]
     if len(frames) <= FRAMES:
         return frames
-    left_out: FrameView = {"place": "", "function": "", "text": f"… {len(frames) - FRAMES} more", "whose": "other"}
+    left_out = Frame("", "", f"… {len(frames) - FRAMES} more", "other")
     return [*frames[: FRAMES // 2], left_out, *frames[-FRAMES // 2 :]]
 
 
-def _frame(source: Source) -> FrameView:
+def _frame(source: Source) -> Frame:
     code = source.code
     generated = code.co_qualname.startswith("make.<locals>")  # by `core.tensor.op`: there is no such line in the file
-    return {
-        "place": source.place() if is_users(code) else f"{_path_of(source)}:{source.line}",
-        "function": code.co_name,
-        "text": "" if generated else source.text(),
-        "whose": "rfnb" if is_own(code) else "user" if is_users(code) else "other",
-    }
+    place = source.place() if is_users(code) else f"{_path_of(source)}:{source.line}"
+    whose: Literal["user", "rfnb", "other"] = "rfnb" if is_own(code) else "user" if is_users(code) else "other"
+    return Frame(place, code.co_name, "" if generated else source.text(), whose)
 
 
 def _path_of(source: Source) -> str:
@@ -339,7 +296,7 @@ def _path_of(source: Source) -> str:
     return source.file.partition("-packages/")[2] or source.file
 
 
-def describe_causes(error: BaseException) -> Iterator[CauseView]:
+def describe_causes(error: BaseException) -> Iterator[Cause]:
     """The errors that caused this one, the nearest first."""
     for _ in range(CAUSES):
         cause = error.__cause__
@@ -347,42 +304,30 @@ def describe_causes(error: BaseException) -> Iterator[CauseView]:
         if earlier is None:
             return
         error = earlier
-        yield {
-            "error": error_text(error)[:2000],
-            "relation": "caused by" if cause is not None else "while handling",
-            "frames": describe_frames(error),
-        }
+        relation: Literal["caused by", "while handling"] = "caused by" if cause is not None else "while handling"
+        yield Cause(error_text(error)[:2000], relation, describe_frames(error))
 
 
-def cause_text(cause: CauseView) -> str:
+def cause_text(cause: Cause) -> str:
     """ "caused by cell 5, line 2: KeyError: 'a'" """
-    places = [frame["place"] for frame in cause["frames"] if frame["whose"] == "user"]
-    return " ".join([cause["relation"], *(f"{place}:" for place in places[-1:]), cause["error"]])
+    places = [frame.place for frame in cause.frames if frame.whose == "user"]
+    return " ".join([cause.relation, *(f"{place}:" for place in places[-1:]), cause.error])
 
 
-def frames_html(frames: Sequence[FrameView]) -> Html:
+def _cause(cause: Cause) -> list[Block]:
+    message = Line(cause.error, look=f"{style.CODE};white-space:pre-wrap")
+    fold = Fold(cause_text(cause).splitlines()[0], [message, _frame_lines(cause.frames)])
+    return [Only("text", [Line(cause_text(cause))]), Only("html", [fold])]
+
+
+def _frame_lines(frames: Sequence[Frame]) -> Group:
     """A line for the place and one for the code of each frame; frames of libraries are quiet."""
-    return el(
-        "div",
-        [_frame_html(frame) for frame in frames],
-        style=f"{style.NUMBERS};margin:2px 0 4px 14px;overflow-wrap:anywhere",
-    )
-
-
-def _frame_html(frame: FrameView) -> Html:
-    where = f"{frame['place']}, in {frame['function']}" if frame["place"] else None
-    is_library = frame["whose"] != "user"
-    return el(
-        "div",
-        el("div", where, style=None if is_library else style.QUIET) if where else None,
-        el("div", frame["text"], style="padding-left:16px") if frame["text"] else None,
-        style=style.QUIET if is_library else None,
-    )
-
-
-def cause_html(cause: CauseView) -> Html:
-    """The message of the error and its frames."""
-    return join(el("div", cause["error"], style=f"{style.CODE};white-space:pre-wrap"), frames_html(cause["frames"]))
+    lines: list[Block] = []
+    for frame in frames:
+        library, place = (style.QUIET, "") if frame.whose != "user" else ("", style.QUIET)
+        where = Line(f"{frame.place}, in {frame.function}" if frame.place else "", look=place)
+        lines.append(Group([where, Line(frame.text, look="padding-left:16px")], look=library))
+    return Group(lines, look=f"{style.NUMBERS};margin:2px 0 4px 14px;overflow-wrap:anywhere")
 
 
 # -- the card
@@ -391,38 +336,63 @@ WORDS = 4000
 """Longest fact, in characters."""
 
 
-def describe(error: BaseException) -> ErrorView:
-    """An error as JSON, without tensors and frames. Parts that cannot be computed are left out."""
+def describe(error: BaseException) -> Page:
+    """The message, the line, the operands and the hint; then what called it. Parts that cannot be told are left out."""
     notes = Notes()
     call = notes.attempt("call", lambda: failed_call(error), None)
-    place = notes.attempt("place", lambda: _place(error), None)
-    odd = getattr(error, "dims", ())
+    place = notes.attempt("place", lambda: place_of(error), None)
+    dims = getattr(error, "dims", ())
     empty: tuple[list[StripRow], list[DimOrigin]] = [], []
-    strips = notes.attempt("operands", lambda: describe_strips(call.arguments, odd) if call else empty, empty)
-    view: ErrorView = {
-        "kind": "error",
-        "name": type(error).__name__,
-        "what": str(getattr(error, "what", error))[:WORDS],
-        "facts": _facts(error),
-        "notes": [str(note) for note in getattr(error, "__notes__", [])],
-        "code": notes.attempt("line", lambda: None if place is None else describe_code(place), None),
-        "call": call.title if call else None,
-        "rows": strips[0],
-        "origins": strips[1],
-        "frames": notes.attempt("traceback", lambda: describe_frames(error), []),
-        "causes": notes.attempt("cause", lambda: list(describe_causes(error)), []),
-        "note": None,
-    }
-    view["note"] = notes.text()
-    return view
+    rows, origins = notes.attempt("operands", lambda: describe_strips(call.arguments, dims) if call else empty, empty)
+    code = notes.attempt("line", lambda: None if place is None else describe_code(place), None)
+    frames = notes.attempt("traceback", lambda: describe_frames(error), list[Frame]())
+    causes = notes.attempt("cause", lambda: list(describe_causes(error)), list[Cause]())
+    name, what = type(error).__name__, str(getattr(error, "what", error))[:WORDS]
+    facts = _facts(error, rows, has_origins=bool(origins))
+    regular = _origins_grid(origins, odd=False)
+    parts: list[list[Block]] = [
+        [Figure(code_html(code), code_text(code))] if code else [],
+        [Group([Line(title(call.title)), *_strips(rows)], look="margin-top:6px")] if call and rows else [],
+        _origins_grid(origins, odd=True),
+        [Only("text", [Facts(facts)]), Only("html", [_facts_grid(facts)])] if facts else [],
+        [Line(quiet(str(note))) for note in getattr(error, "__notes__", [])],
+        [Only("text", [Line(line) for line in _callers(code, frames)])],
+        [Only("html", [Fold("where the other dims come from", regular)])] if regular else [],
+        [Only("html", [Fold("traceback", [_frame_lines(frames)])])] if frames else [],
+        [block for cause in causes for block in _cause(cause)],
+        [Note(notes.text(), indent=0)],
+    ]
+    head = Line(Span(name, style.MARKED, f"{name}:", tag="b"), " ", what, look="margin-bottom:4px")
+    apart = [block for part in parts for block in [*([Line("")] if any(lines_of(part)) else []), *part]]
+    look = f"border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
+    cells = [[*row[:3], "  ".join("≠ " * cell.odd + cell.word for cell in row.cells if cell)] for row in rows]
+    table = Table(["operand", "text", "type", "dims"], cells) if rows else None
+    return Page("error", name, [Group([head, *apart], look)], table)
 
 
-def _facts(error: BaseException) -> list[list[str]]:
-    facts = [(name, getattr(error, name, None)) for name in ("got", "expected", "made", "hint")]
-    return [[name, str(fact)[:WORDS]] for name, fact in facts if fact is not None]
+def _facts(error: BaseException, rows: Sequence[StripRow], *, has_origins: bool) -> list[tuple[str, str]]:
+    """The facts that strips and origins do not already show."""
+    names = ["got", "expected", *([] if has_origins else ["made"]), "hint"]
+    facts = [(name, str(fact)[:WORDS]) for name in names if (fact := getattr(error, name, None)) is not None]
+    return [(name, fact) for name, fact in facts if not (name == "got" and _is_shown(fact, rows))]
 
 
-def _place(error: BaseException) -> Source | None:
+def _is_shown(fact: str, rows: Sequence[StripRow]) -> bool:
+    """Whether a fact only repeats dims of the strips: "`a` {batch:2, time:3–5} and `b` {feat:4}"."""
+    words = [printable_name(dim_word(cell.dim)) for row in rows for cell in row.cells if cell and cell.dim]
+    named = [dim for group in re.findall(r"{(.*?)}", fact) for dim in group.split(", ") if dim]
+    return bool(named) and all(any(word.startswith(dim) for word in words) for dim in named)
+
+
+def _facts_grid(facts: Sequence[tuple[str, str]]) -> Grid:
+    fact_look = "padding:1px 0;text-align:left;border:none;background:none;white-space:pre-wrap;overflow-wrap:anywhere"
+    rows = [[name, bold(fact) if name == "hint" else fact] for name, fact in facts]
+    looks = [f"{style.LABEL_CELL};vertical-align:top", fact_look]
+    return Grid(rows, looks=looks, look=f"{style.TABLE};font-family:sans-serif;font-size:13px")
+
+
+def place_of(error: BaseException) -> Source | None:
+    """The user's line that raised an error."""
     at = getattr(error, "at", None)
     if isinstance(at, Source):
         return at
@@ -430,84 +400,8 @@ def _place(error: BaseException) -> Source | None:
     return None if number is None else steps_of(error)[number][1]
 
 
-def _other_facts(view: ErrorView) -> list[list[str]]:
-    """The facts that strips and origins do not already show."""
-    return [
-        [name, fact]
-        for name, fact in view["facts"]
-        if not (name == "made" and view["origins"]) and not (name == "got" and _is_shown(fact, view))
-    ]
-
-
-def _is_shown(fact: str, view: ErrorView) -> bool:
-    """Whether a fact only repeats dims of the strips: "`a` {batch:2, time:3–5} and `b` {feat:4}"."""
-    dims = [cell["dim"] for row in view["rows"] for cell in row["cells"] if cell and cell["dim"]]
-    words = [printable_name(dim_word(dim)) for dim in dims]
-    named = [dim for group in re.findall(r"{(.*?)}", fact) for dim in group.split(", ") if dim]
-    return bool(named) and all(any(word.startswith(dim) for word in words) for dim in named)
-
-
-def _callers(view: ErrorView) -> list[FrameView]:
+def _callers(code: Code | None, frames: Sequence[Frame]) -> list[str]:
     """The user's lines that called the one shown."""
-    place = view["code"]["place"] if view["code"] else None
-    users = [frame for frame in view["frames"] if frame["whose"] == "user"]
-    return users[:-1] if users and users[-1]["place"] == place else users
-
-
-def to_text(view: ErrorView) -> str:
-    """The message, the line, the operands and the hint; then the callers."""
-    parts = [
-        [f"{view['name']}: {view['what']}"],
-        code_text(view["code"]) if view["code"] else [],
-        [str(view["call"]), *(f"  {line}" for line in strips_text(view["rows"]))] if view["rows"] else [],
-        [f"  {line}" for line in origins_text([origin for origin in view["origins"] if origin["odd"]])],
-        fact_lines(_other_facts(view)),
-        view["notes"],
-        [f"called in {frame['place']}: {frame['text']}".removesuffix(": ") for frame in _callers(view)],
-        [cause_text(cause) for cause in view["causes"]],
-        note_text(view["note"], ""),
-    ]
-    return "\n\n".join("\n".join(lines) for lines in parts if lines)
-
-
-def to_html(view: ErrorView) -> Html:
-    """The card as HTML; traceback and causes are folded."""
-    odd = [origin for origin in view["origins"] if origin["odd"]]
-    regular = [origin for origin in view["origins"] if not origin["odd"]]
-    look = f"{style.BOX};border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
-    return el(
-        "div",
-        el("div", el("b", view["name"], style=style.MARKED), " ", view["what"], style="margin-bottom:4px"),
-        code_html(view["code"]) if view["code"] else None,
-        _operands_html(view) if view["rows"] else None,
-        origins_html(odd) if odd else None,
-        _facts_html(_other_facts(view)),
-        [quiet(note, tag="div") for note in view["notes"]],
-        fold("where the other dims come from", origins_html(regular)) if regular else None,
-        fold("traceback", frames_html(view["frames"])) if view["frames"] else None,
-        [fold(cause_text(cause).splitlines()[0], cause_html(cause)) for cause in view["causes"]],
-        note_html(view["note"]),
-        style=look,
-    )
-
-
-def _operands_html(view: ErrorView) -> Html:
-    return el("div", el("div", view["call"], style=style.NAME), strips_html(view["rows"]), style="margin-top:6px")
-
-
-def _facts_html(facts: list[list[str]]) -> Html | None:
-    if not facts:
-        return None
-    rows = [
-        el(
-            "tr",
-            el("td", name, style=f"{style.LABEL_CELL};vertical-align:top"),
-            el("td", el("b", fact) if name == "hint" else fact, style=_FACT),
-            style=style.PLAIN_ROW,
-        )
-        for name, fact in facts
-    ]
-    return wide(el("table", rows, style=f"{style.TABLE};font-family:sans-serif;font-size:13px"))
-
-
-_FACT = "padding:1px 0;text-align:left;border:none;background:none;white-space:pre-wrap;overflow-wrap:anywhere"
+    users = [frame for frame in frames if frame.whose == "user"]
+    callers = users[:-1] if users and code is not None and users[-1].place == code.place else users
+    return [f"called in {frame.place}: {frame.text}".removesuffix(": ") for frame in callers]

@@ -1,4 +1,4 @@
-"""Views: plain data first, then text and HTML made from that data alone."""
+"""Views: a page of blocks, or plain data of which a page is made; text, HTML and tables are printed from the page."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def maker(kind: str) -> Callable[..., Any]:
 class View:
     """What `rf.show` gives: `.data` is plain JSON, `.save("x.html")` writes a page that needs nothing else.
 
-    It is made of a page, or of the JSON of a kind whose module has the function `page`, or `to_text` and `to_html`.
+    It is made of a page, or of the JSON of a kind whose module has the function `page`.
     """
 
     def __init__(self, shown: Any):
@@ -105,21 +105,25 @@ class View:
         """The view as plain JSON."""
         return blocks.to_data(self._shown) if isinstance(self._shown, Page) else self._shown
 
-    @property
-    def page(self) -> Page | None:
-        """What is shown, as blocks; None for kinds that draw a figure of their own."""
+    @cached_property
+    def page(self) -> Page:
+        """What is shown, as blocks."""
         if isinstance(self._shown, Page):
             return self._shown
-        make = self._optional("page")
-        return None if make is None else make(self._bounded())
+        try:
+            page: Page = module_of(self.kind)[0].page(self._bounded())
+        except Exception as error:
+            return note_page(self.kind, f"no view: {reason(error)}")
+        return page
 
     @guarded
     def has(self, name: str) -> bool:
         """Whether a view of this kind has "to_table", "to_figure" and so on."""
+        if name == "to_table":
+            return self.page.table is not None
         if name == "to_figure" and self._drawing is not None:
             return bool(self._drawing.has(name))
-        page = self.page if name == "to_table" else None
-        return self._optional(name) is not None if page is None else page.table is not None
+        return self._optional(name) is not None
 
     @property
     def _drawing(self) -> Any:
@@ -155,11 +159,9 @@ class View:
 
     def table(self) -> Table:
         """The view as columns and rows. Raises ViewError if it has no table."""
-        page, to_table = self.page, self._optional("to_table")
-        table: Table | None = page.table if page is not None else to_table and to_table(self._bounded())
-        if table is None:
+        if self.page.table is None:
             raise ViewError(f"table: a view of kind {self.kind!r} has no rows")
-        return table
+        return self.page.table
 
     @guarded
     def save(self, path: str | Path) -> Path:
@@ -224,17 +226,14 @@ class View:
         return bounded_in(self.data)
 
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
-        """A function that only some view modules have: `page`, `to_scripts`, `to_dot`, `to_figure`, `to_repr`."""
+        """A function that only some view modules have: `to_scripts`, `to_svg`, `to_dot`, `to_figure`."""
         module = None if isinstance(self._shown, Page) else module_of(self.kind)[0]
-        function: Callable[[Any], Any] | None = getattr(module, name, None)
+        function: Callable[[Any], object] | None = getattr(module, name, None)
         return function
 
     def _made(self, how: str, otherwise: Callable[[str], object]) -> Any:
         try:
-            page = self.page
-            return (
-                getattr(module_of(self.kind)[0], how)(self._bounded()) if page is None else getattr(blocks, how)(page)
-            )
+            return getattr(blocks, how)(self.page)
         except Exception as error:
             return otherwise(f"(no view: {reason(error)})")
 
@@ -249,8 +248,7 @@ class ReprView(View):
     """The view of an object that is the result of a cell; it has a short `repr`."""
 
     def __repr__(self) -> str:
-        is_short = isinstance(self._shown, Page) or self._optional("to_repr") or self._optional("page")
-        return encodable(visible(self._made("to_repr", str))) if is_short else self.text
+        return encodable(visible(self._made("to_repr", str)))
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:

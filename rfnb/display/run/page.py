@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rfnb.backend.base.tape import untaped
 from rfnb.display.beam.schema import BeamStep
 from rfnb.display.beam.view import columns_of, tree_of
-from rfnb.display.kit.blocks import Notes
+from rfnb.display.kit.blocks import Notes, to_html
 from rfnb.display.kit.page import LIMIT, asset_text, json_of, page
 from rfnb.display.kit.view import write_atomically
 from rfnb.display.markup import style
@@ -91,7 +91,7 @@ def _by_sequence(run: Run, total: int, left: int) -> list[StepView]:
 def plain(step: StepView) -> StepView:
     """A step without pictures."""
 
-    def bare(value: Any) -> Any:
+    def bare(value: Any) -> object:
         return {**value, "picture": None}
 
     states: Any = [{**row, "before": bare(row["before"]), "after": bare(row["after"])} for row in step["states"]]
@@ -116,7 +116,7 @@ def run_page(
         el(
             "details",
             el("summary", "history", style=style.FOLD),
-            history_view.to_html(still),
+            to_html(history_view.page(still)),
             open=True,
             id="rfnb-history",
         ),

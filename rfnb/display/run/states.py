@@ -12,10 +12,10 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import options
-from rfnb.display.kit.data import Data, DimView, dims_html, dims_text, read, thin_mask, thinned, to_numpy
-from rfnb.display.markup import elements, png, style
-from rfnb.display.markup.elements import Table, aligned, chip, quiet, wide
-from rfnb.display.markup.html import Child, Html, el, join
+from rfnb.display.kit.blocks import Block, Grid, Line, Only, Span, Table, Words, bold, chip, pills, quiet
+from rfnb.display.kit.data import Data, read, thin_mask, thinned, to_numpy
+from rfnb.display.markup import png, style
+from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, short
 from rfnb.display.markup.png import block_for, extremes, pooled
 from rfnb.display.run.schema import HistoryView, StateRow, StateStrip
@@ -166,73 +166,37 @@ SHORT = 24
 """Longest value shown both before and after a step, in characters; longer ones are shown after it only."""
 
 
+def steps_blocks(view: HistoryView) -> list[Block]:
+    """A row for each step; ended sequences are pale."""
+    names = [value["name"] for value in view["start"]]
+    if not names:
+        return []
+    rows = list(_steps(view))
+    spans = [[Span(_marked(cell), text=cell) for cell in row.cells] for row in rows]
+    whys = [[row.why] for row in rows] if any(view["reasons"]) else [[] for _ in rows]
+    none = [""] if any(view["reasons"]) else []
+    text = Grid([[row.step, *why, *row.cells] for row, why in zip(rows, whys, strict=True)], ["step", *none, *names])
+    looks = [f"{style.LABEL_CELL};vertical-align:top;padding-top:2px", *[style.LEFT_CELL] * len(names)]
+    html = Grid(
+        [[row.step, *cells, *map(quiet, why)] for row, cells, why in zip(rows, spans, whys, strict=True)],
+        ["step", *names, *none],
+        looks,
+        head=[style.LABEL_CELL, *[style.LEFT_CELL] * (len(names) + 1)],
+    )
+    words = {word for row in rows for cell in row.cells for word in cell.split()}
+    legend = [f"{mark} {meaning}" for mark, meaning in LEGEND.items() if mark in words]
+    return [Only("text", [text]), Only("html", [html, Line(quiet(", ".join(legend))) if legend else None])]
+
+
+LEGEND = {PAD: "padding, or a sequence that has ended", "Δ": "the largest change of an entry in this step"}
+
+
 class StepLine(NamedTuple):
     """A step: its label, why it is shown, and each state after it."""
 
     step: str
     why: str
     cells: list[str]
-
-
-class StateLine(NamedTuple):
-    """A state: its dims, sparkline, anomalies, and picture with caption."""
-
-    name: str
-    dims: list[DimView]
-    sparkline: str
-    odd: list[str]
-    picture: str | None
-    alt: str | None
-
-
-def steps_text(view: HistoryView) -> list[str]:
-    """Aligned lines."""
-    rows = [line for line in _grid(view) if line.cells]
-    return aligned([[row.step, *([row.why] if _has_reasons(view) else []), *row.cells] for row in rows])
-
-
-def steps_html(view: HistoryView) -> Html | None:
-    """One row per step; ended sequences are pale."""
-    head, *rows = _grid(view)
-    if not head.cells:
-        return None
-    why = _has_reasons(view)
-    top = el(
-        "tr",
-        el("th", head.step, style=style.LABEL_CELL),
-        [el("th", name, style=style.LEFT_CELL) for name in head.cells],
-        el("th", style=style.LEFT_CELL) if why else None,
-        style=style.PLAIN_ROW,
-    )
-    body = [
-        el(
-            "tr",
-            el("td", row.step, style=f"{style.LABEL_CELL};vertical-align:top;padding-top:2px"),
-            [el("td", _marked(cell), style=style.LEFT_CELL) for cell in row.cells],
-            el("td", row.why, style=f"{style.LEFT_CELL};{style.QUIET}") if why else None,
-            style=style.PLAIN_ROW,
-        )
-        for row in rows
-    ]
-    words = {word for row in rows for cell in row.cells for word in cell.split()}
-    legend = [f"{mark} {meaning}" for mark, meaning in LEGEND.items() if mark in words]
-    table = wide(el("table", top, body, style=style.TABLE))
-    return join(table, quiet(", ".join(legend), tag="div") if legend else None)
-
-
-LEGEND = {PAD: "padding, or a sequence that has ended", "Δ": "the largest change of an entry in this step"}
-
-
-def states_text(view: HistoryView) -> list[str]:
-    """One line per state."""
-    return aligned([[row.name, dims_text(row.dims), row.sparkline, "  ".join(row.odd)] for row in _states(view)])
-
-
-def states_html(view: HistoryView) -> Html | None:
-    """One row per state, with its picture."""
-    rows = list(_states(view))
-    table = el("table", [_state_html(row) for row in rows], style=style.TABLE)
-    return wide(table) if rows else None
 
 
 def to_table(view: HistoryView) -> Table:
@@ -249,16 +213,14 @@ def to_table(view: HistoryView) -> Table:
     return Table(columns, rows)
 
 
-def _grid(view: HistoryView) -> list[StepLine]:
-    """Names of states, initial states, then each step. Gaps show the range of steps left out."""
-    names = [value["name"] for value in view["start"]]
-    lines = [StepLine("step", "", names), StepLine("start", "", [_value(value) for value in view["start"]])]
+def _steps(view: HistoryView) -> Iterator[StepLine]:
+    """Initial states, then each step. Gaps show the range of steps left out."""
+    yield StepLine("start", "", [_value(value) for value in view["start"]])
     last = -1
     for step, why in zip(view["steps"], view["reasons"], strict=True):
         gap = step["step"] > last + 1
-        lines.append(StepLine(str(step["step"]), why, [_cell(row, gap) for row in step["states"]]))
+        yield StepLine(str(step["step"]), why, [_cell(row, gap) for row in step["states"]])
         last = step["step"]
-    return lines
 
 
 def _cell(row: StateRow, gap: bool) -> str:
@@ -274,17 +236,19 @@ def _value(value: ValueView) -> str:
     return value["text"] + "".join(f"  {flag}" for flag in value["flags"] if flag not in ("constant", *words))
 
 
-def _states(view: HistoryView) -> Iterator[StateLine]:
-    rows = {row["name"]: row for row in view["steps"][-1]["states"]} if view["steps"] else {}
+def states_grid(view: HistoryView) -> Grid:
+    """A row for each state: its dims, a line and a picture of it over the steps, and what is odd."""
+    changes = {row["name"]: row for row in view["steps"][-1]["states"]} if view["steps"] else {}
     strips = {strip["state"]: strip for strip in view["strips"]}
+    rows: list[list[Words]] = []
     for value in view["start"]:
-        name = value["name"]
-        row, strip = rows.get(name), strips.get(name)
-        sparkline, odd = (
-            (bars(_some(row["spark"])) or "labels", row["flags"]) if row else ("", [])
-        )  # these have no size
-        picture = (strip["picture"], strip["alt"]) if strip else (None, None)
-        yield StateLine(name, value["dims"], sparkline, odd, *picture)
+        change, strip = changes.get(value["name"]), strips.get(value["name"])
+        odd = change["flags"] if change else []
+        sparkline = bars(_some(change["spark"])) or "labels" if change else ""  # labels have no size
+        line = [_picture(strip) if strip else None, Span(sparkline, "opacity:0.65;white-space:nowrap", tag="div")]
+        chips = Span([chip(flag, style.WARN) for flag in odd], text="  ".join(odd))
+        rows.append([bold(value["name"]), pills(value["dims"]), Span(line, text=sparkline), chips])
+    return Grid(rows, looks=[f"{style.LEFT_CELL};vertical-align:middle"] * 4)
 
 
 def _some(spark: list[Number]) -> list[Number]:
@@ -292,27 +256,15 @@ def _some(spark: list[Number]) -> list[Number]:
     return [spark[i] for i in spread(range(len(spark)), BLOCKS)]
 
 
-def _state_html(row: StateLine) -> Html:
-    look = f"display:block;{style.BORDER}"
-    picture = el("img", src=row.picture, alt=row.alt, title=row.alt, style=look) if row.picture else None
-    middle = f"{style.LEFT_CELL};vertical-align:middle"
-    sparkline = [picture, el("div", row.sparkline, style="opacity:0.65;white-space:nowrap")]
-    odd = [chip(flag, style.WARN) for flag in row.odd]
-    return elements.row(el("b", row.name), dims_html(row.dims), sparkline, odd, look=middle)
+def _picture(strip: StateStrip) -> Html:
+    return el("img", src=strip["picture"], alt=strip["alt"], title=strip["alt"], style=f"display:block;{style.BORDER}")
 
 
-def _marked(cell: str) -> list[Child]:
+def _marked(cell: str) -> list[Words]:
     """A value with ended sequences paler, and NaN and Inf marked."""
-    looks = {PAD: _PALE, ENDED: _PALE, **dict.fromkeys(("nan", "inf", "-inf"), style.MARKED)}
+    looks = {PAD: style.QUIET, ENDED: style.QUIET, **dict.fromkeys(("nan", "inf", "-inf"), style.MARKED)}
     pieces = re.split(r"( +)", cell.replace("Δ ", "Δ\u00a0"))
-    return [el("span", piece, style=looks[piece]) if piece in looks else piece for piece in pieces]
-
-
-_PALE = style.QUIET
-
-
-def _has_reasons(view: HistoryView) -> bool:
-    return any(view["reasons"])
+    return [Span(piece, looks[piece]) if piece in looks else piece for piece in pieces]
 
 
 ENDS = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from textwrap import dedent
 from typing import TYPE_CHECKING
@@ -13,21 +13,28 @@ from rfnb.display.beam import view as beam_view
 from rfnb.display.beam.schema import BeamScripts, BeamView
 from rfnb.display.beam.view import tree_of
 from rfnb.display.kit.blocks import (
+    Block,
     Figure,
+    Fold,
     Grid,
+    Group,
     Line,
+    Note,
     Notes,
+    Only,
     Page,
+    Span,
     Table,
+    Words,
     name as title,
-    quiet as quiet_words,
+    quiet,
     reason,
-    to_html as to_page_html,
+    to_html,
+    web,
 )
 from rfnb.display.loop import describe as describe_explanation, headline
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import fold, note_html, note_text, quiet, wide
-from rfnb.display.markup.html import Html, bounded_in, el, join
+from rfnb.display.markup.html import Html, bounded_in, el
 from rfnb.display.markup.numbers import Number, plain, size
 from rfnb.display.run import states
 from rfnb.display.run.list_view import LAST_ONLY, describe_origin
@@ -41,7 +48,6 @@ from rfnb.display.run.schema import (
     StepView,
     TrainingView,
 )
-from rfnb.display.run.states import to_table as to_table
 from rfnb.display.run.step import describe_step, of_sequence, spark_steps
 from rfnb.display.tensor.describe import index_of
 from rfnb.display.tensor.schema import ValueView
@@ -112,61 +118,29 @@ def describe_sequences(run: Run, sequence: int | None) -> list[SequenceEnd]:
     return rows if sequence is None else rows[sequence : sequence + 1]
 
 
-def sequences_text(rows: list[SequenceEnd]) -> list[str]:
-    """One line per sequence, or one for all if they end alike."""
-    if _alike(rows):
-        return [_together(rows)]
-    names = [_name(row) for row in rows[:SHOWN]]
-    width, top = max(map(len, names), default=0), _top(rows)
-    lines = [
-        f"{name:<{width}}  {'█' * round(WIDTH * row['steps'] / top):<{WIDTH}}  {row['end'] or row['steps']}"
-        for name, row in zip(names, rows, strict=False)
-    ]
-    return lines + _more(rows)
-
-
-def sequences_html(rows: list[SequenceEnd]) -> Html | None:
-    """The sequences as HTML."""
+def sequences_blocks(rows: list[SequenceEnd]) -> list[Block]:
+    """A row for each sequence, or a line for all if they end alike."""
     if not rows:
-        return None
-    if _alike(rows):
-        return quiet(_together(rows), tag="div")
-    top = _top(rows)
-    table = el("table", [_row(row, top) for row in rows[:SHOWN]], style=style.TABLE)
-    return el("div", wide(table), [quiet(line, tag="div") for line in _more(rows)])
+        return []
+    if len(rows) == 1 or len({(row["steps"], row["end"]) for row in rows}) == 1:
+        ending = rows[0]["end"] or count_of(rows[0]["steps"], "step")
+        who = _name(rows[0]) if len(rows) == 1 else f"all {len(rows)} sequences"
+        return [Line(quiet(f"{who}: {ending}"), indent=2)]
+    top = max(row["steps"] for row in rows) or 1
+    cells: list[list[Words]] = [
+        [_name(row), _bar(row["steps"] / top), row["end"] or row["steps"]] for row in rows[:SHOWN]
+    ]
+    more = Line(quiet(f"… {len(rows) - SHOWN} more"), indent=2) if len(rows) > SHOWN else None
+    return [Grid(cells, looks=[style.LABEL_CELL, f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"]), more]
 
 
-def _row(row: SequenceEnd, top: int) -> Html:
-    look = f"background-color:{style.tint(style.GREY, 0.5)};height:9px;width:{round(PIXELS * row['steps'] / top)}px"
-    return el(
-        "tr",
-        el("td", _name(row), style=style.LABEL_CELL),
-        el("td", el("div", style=look), style=f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"),
-        el("td", row["end"] or str(row["steps"]), style=style.LEFT_CELL),
-        style=style.PLAIN_ROW,
-    )
-
-
-def _alike(rows: list[SequenceEnd]) -> bool:
-    return len(rows) == 1 or len({(row["steps"], row["end"]) for row in rows}) == 1
-
-
-def _together(rows: list[SequenceEnd]) -> str:
-    first, is_single = rows[0], len(rows) == 1
-    ending = first["end"] or count_of(first["steps"], "step")
-    return f"{_name(first) if is_single else f'all {len(rows)} sequences'}: {ending}"
+def _bar(share: float) -> Span:
+    look = f"background-color:{style.tint(style.GREY, 0.5)};height:9px;width:{round(PIXELS * share)}px"
+    return Span(el("div", style=look), text=f"{'█' * round(WIDTH * share):<{WIDTH}}")
 
 
 def _name(row: SequenceEnd) -> str:
     return f"sequence {row['sequence']}" if row["tag"] is None else repr(row["tag"])
-
-
-def _top(rows: list[SequenceEnd]) -> int:
-    return max([row["steps"] for row in rows], default=0) or 1
-
-
-def _more(rows: list[SequenceEnd]) -> list[str]:
-    return [f"… {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
 
 
 OTHERS = 4
@@ -222,7 +196,7 @@ def _explanation(run: Run) -> ExplanationView | None:
         return None
     if not explanation.ran:
         return None
-    return {"headline": headline(explanation), "picture": to_page_html(describe_explanation(explanation))}
+    return {"headline": headline(explanation), "picture": to_html(describe_explanation(explanation))}
 
 
 def _beam(run: Run, sequence: int | None) -> BeamView | None:
@@ -319,43 +293,44 @@ def chosen(run: Run, batch: int | str) -> int:
     return index_of(batch, count, run.tags)
 
 
-def to_text(view: HistoryView) -> str:
-    """Sequences, steps and states, one per line; then the body with the values of the last step shown."""
-    lines = [" · ".join([*facts(view), *view["run"]["flags"]])]
-    details = [*failure_lines(view["run"]), *sequences_text(view["sequences"]), *no_steps(view)]
-    details += [*states.steps_text(view), *states.states_text(view), *others_lines(view["run"])]
-    lines += [f"  {line}" for line in details]
-    if view["explanation"] is not None:
-        lines.append(f"  {view['explanation']['headline']}")
-    if beam := view.get("beam"):
-        lines += ["", *(f"  {line}" for line in beam_view.to_text(beam).splitlines())]
-    if view["steps"]:
-        lines += ["", f"  {at_step(view['run'], view['steps'][-1])}", *body_text(view["run"], view["steps"][-1])]
-    return "\n".join(lines + note_text(view["note"]))
+def page(view: HistoryView) -> Page:
+    """Sequences, steps and states; then the body with the values of the last step, or folded those of all steps."""
+    run, steps, (first, *details) = view["run"], view["steps"], facts(view)
+    flags = [Span([flag, " "], style.chip(style.ALARM) + ";white-space:nowrap", f" · {flag}") for flag in run["flags"]]
+    beam = beam_view.page(shown).blocks if (shown := view.get("beam")) else []
+    blocks: list[Block] = [
+        Line(title(first), quiet(" · ", " · ".join(details), web(" ")), flags, look=style.HEAD),
+        *(Line(line, look=_ERROR, indent=2) for line in failure_lines(run)),
+        *sequences_blocks(view["sequences"]),
+        *(Line(line, indent=2) for line in no_steps(view)),
+        *states.steps_blocks(view),
+        states.states_grid(view),
+        Only("html", beam),
+        *(Line(quiet(line), indent=2) for line in others_lines(run)),
+        *_explained(view["explanation"]),
+        Only("text", [Line(""), Group(beam, indent=2)]) if beam else None,
+        *_bodies(run, steps),
+        Note(view["note"]),
+    ]
+    in_short = Line("Run{" + " · ".join([first, *details, *run["flags"]]) + "}")
+    return Page("run", run["name"], blocks, states.to_table(view), [in_short])
 
 
-def to_repr(view: HistoryView) -> str:
-    """The run in one line."""
-    return "Run{" + " · ".join([*facts(view), *view["run"]["flags"]]) + "}"
+def _explained(explanation: ExplanationView | None) -> list[Block]:
+    """The explanation of the loop, folded."""
+    if explanation is None:
+        return []
+    headline, picture = explanation["headline"], Figure(Html(explanation["picture"]))
+    return [Only("text", [Line(headline, indent=2)]), Only("html", [Fold(headline, [picture])])]
 
 
-def to_html(view: HistoryView) -> Html:
-    """The run as HTML, with the body at each shown step folded."""
-    return el(
-        "div",
-        _head(view),
-        [el("div", line, style=_ERROR) for line in failure_lines(view["run"])],
-        sequences_html(view["sequences"]),
-        [el("div", line) for line in no_steps(view)],
-        states.steps_html(view),
-        states.states_html(view),
-        beam_view.to_html(beam) if (beam := view.get("beam")) else None,
-        [quiet(line, tag="div") for line in others_lines(view["run"])],
-        _explained(view),
-        _bodies(view),
-        note_html(view["note"]),
-        style=style.BOX,
-    )
+def _bodies(run: RunView, steps: Sequence[StepView]) -> list[Block]:
+    """The body with its values at each shown step, folded; a terminal shows the last one."""
+    if not steps:
+        return []
+    last: list[Block] = [Line(""), Line(at_step(run, steps[-1]), indent=2), Figure(None, body_text(run, steps[-1]))]
+    bodies = [block for step in steps for block in (Line(quiet(at_step(run, step))), Figure(body_html(run, step)))]
+    return [Only("text", last), Only("html", [Fold("the body, step by step", bodies)])]
 
 
 def to_scripts(view: HistoryView) -> BeamScripts | None:
@@ -425,33 +400,6 @@ def at_step(run: RunView, step: StepView) -> str:
     return f"at step {step['step']}" + (", which failed" if step["step"] >= run["steps"] else "")
 
 
-def _head(view: HistoryView) -> Html:
-    name, *details = facts(view)
-    return el(
-        "div",
-        el("span", name, style=style.NAME),
-        quiet(" · " + " · ".join(details) + " "),
-        [el("span", flag, " ", style=style.chip(style.ALARM) + ";white-space:nowrap") for flag in view["run"]["flags"]],
-        style=style.HEAD,
-    )
-
-
-def _explained(view: HistoryView) -> Html | None:
-    """The explanation of the loop, folded."""
-    explanation = view["explanation"]
-    return None if explanation is None else fold(explanation["headline"], Html(explanation["picture"]))
-
-
-def _bodies(view: HistoryView) -> Html | None:
-    """The body with its values at each shown step, folded."""
-    if not view["steps"]:
-        return None
-    bodies = [
-        join(quiet(at_step(view["run"], step), tag="div"), body_html(view["run"], step)) for step in view["steps"]
-    ]
-    return fold("the body, step by step", bodies)
-
-
 def page_of_step(at: RunStep, batch: int | str | None = None) -> Page:
     """One step, `rf.show(run[3])`: its states, and the body with its values; of one sequence if `batch` is given."""
     sequence = None if batch is None else chosen(at.run, batch)
@@ -463,7 +411,7 @@ def page_of_step(at: RunStep, batch: int | str | None = None) -> Page:
     ]
     table, words = Table(["state", "before", "after", "change", "flags"], rows), f"step {at.step} of {run['name']}"
     blocks = [
-        Line(title(words), quiet_words(f" · {' · '.join([run['place'], *of, step['check']])}"), look=style.HEAD),
+        Line(title(words), quiet(f" · {' · '.join([run['place'], *of, step['check']])}"), look=style.HEAD),
         Grid(rows, table.columns) if rows else None,
         Figure(body_html(run, step), ["", *body_text(run, step)]),
     ]

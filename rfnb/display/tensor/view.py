@@ -7,13 +7,31 @@ from typing import TypeGuard
 
 from rfnb.core.ground.text import count_of, cut
 from rfnb.display.kit import options
-from rfnb.display.kit.data import DimView, colour_of, dim_pill, dim_word, dims_html, dims_text, origin
+from rfnb.display.kit.blocks import (
+    Block,
+    Figure,
+    Fold,
+    Line,
+    Note,
+    Only,
+    Page,
+    Span,
+    Table,
+    Words,
+    chip,
+    mono,
+    name,
+    pill,
+    pills,
+    quiet,
+)
+from rfnb.display.kit.data import DimView, colour_of, dim_word, origin
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet
+from rfnb.display.markup.elements import quiet as quiet_html
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, bars, percent, real, short, size as size_text
 from rfnb.display.tensor.describe import describe as describe, describe_data as describe_data
-from rfnb.display.tensor.entries import counts_text, labels_html, labels_text, table_html, table_text
+from rfnb.display.tensor.entries import cell_text, counts_text, labels_html, labels_text, table_html, table_text
 from rfnb.display.tensor.schema import BadView, GradView, LengthsView, TensorStats, TensorView
 from rfnb.display.tensor.stats import same
 
@@ -22,41 +40,39 @@ WIDTH = 160
 TAG = 24
 
 
-def lengths_text(lengths: Sequence[LengthsView], dims: Sequence[DimView]) -> list[str]:
-    """A line for each axis with sequences of length 0."""
-    return [f"{dims[entry['axis']]['name']}: {_empty(entry)}" for entry in lengths if entry["empty"]]
-
-
-def lengths_html(lengths: Sequence[LengthsView], dims: Sequence[DimView], tags: Sequence[str] | None) -> Html | None:
+def lengths_fold(view: TensorView) -> Block:
     """The lengths of sequences and the origins of dims, folded."""
-    if not lengths:
+    dims, axes = view["dims"], [summary["axis"] for summary in view["lengths"]]
+    if not axes:
         return None
-    title = [_title(entry, dims[entry["axis"]]) for entry in lengths]
-    body = [_one(entry, dims[entry["axis"]], tags) for entry in lengths]
-    plain = [dim for i, dim in enumerate(dims) if origin(dim) and i not in [entry["axis"] for entry in lengths]]
-    origins = [el("div", dim_pill(dim), origin(dim)) for dim in plain]
-    return fold(title, body, origins)
+    title = [_title(summary, dims[summary["axis"]]) for summary in view["lengths"]]
+    bars = [block for summary in view["lengths"] for block in _one(summary, dims[summary["axis"]], view["tags"])]
+    origins = [_origin(dim) for i, dim in enumerate(dims) if i not in axes]
+    return Only("html", [Fold(title, [*bars, *origins])])
 
 
-def _title(summary: LengthsView, dim: DimView) -> Html:
+def _title(summary: LengthsView, dim: DimView) -> Words:
     low, high, _ = dim["length_range"] or [0, 0, 0]
     median, padding = short(summary["median"]), percent(summary["padding"])
     words = f"{dim['name']}: lengths {low}–{high}, median {median}, padding {padding} "
-    return join(words, chip(_empty(summary), style.WARN) if summary["empty"] else None)
+    return [words, chip(_empty(summary), style.WARN) if summary["empty"] else None]
 
 
 def _empty(summary: LengthsView) -> str:
     return f"{count_of(summary['empty'], 'sequence')} of length 0"
 
 
-def _one(summary: LengthsView, dim: DimView, tags: Sequence[str] | None) -> Html:
-    where = el("div", dim_pill(dim), origin(dim)) if origin(dim) else None
+def _origin(dim: DimView) -> Block:
+    return Line(pill(dim), origin(dim)) if origin(dim) else None
+
+
+def _one(summary: LengthsView, dim: DimView, tags: Sequence[str] | None) -> list[Block]:
     lengths = dim["lengths"]
     if lengths is not None and len(lengths) <= options.BARS:
-        return el("div", where, bars_html(lengths, dim, tags))
+        return [_origin(dim), Figure(bars_html(lengths, dim, tags))]
     low, high, _ = dim["length_range"] or [0, 0, 0]
     text = f"[{low} {bars(summary['histogram'])} {high}]" if summary["histogram"] else f"all {low}"
-    return el("div", where, el("span", text, style=style.NUMBERS))
+    return [_origin(dim), Line(mono(text))]
 
 
 def bars_html(lengths: Sequence[int], dim: DimView, tags: Sequence[str] | None) -> Html:
@@ -78,14 +94,18 @@ def bars_html(lengths: Sequence[int], dim: DimView, tags: Sequence[str] | None) 
     return el("div", rows, style=style.NUMBERS + ";white-space:pre;line-height:1.3;overflow-x:auto;margin:4px 0")
 
 
-WHOLE = ";display:inline-block;margin-bottom:2px"
-"""Style that keeps a chip on one line."""
-
-
-def stats_text(view: TensorView, stats: TensorStats) -> str:
-    """`μ 0.1  σ 1.2  [-2 ▁▃█▃▁ 2]  1 NaN at batch 1, time 2`"""
-    parts = [f"{sign} {number}" for sign, number in moments(stats, ids=view["sparse"] is not None)]
-    return "  ".join([*parts, *spread(stats), *alarms(stats), *warnings(view, stats), *facts(view, stats)])
+def statistics(view: TensorView, stats: TensorStats) -> Span:
+    """`μ 0.1  σ 1.2  [-2 ▁▃█▃▁ 2]  1 NaN at batch 1, time 2`; in HTML, errors first."""
+    pairs = moments(stats, ids=view["sparse"] is not None)
+    parts = [f"{sign} {number}" for sign, number in pairs]
+    parts += [*spread(stats), *alarms(stats), *warnings(view, stats), *facts(view, stats)]
+    whole = ";display:inline-block;margin-bottom:2px"  # a chip stays on one line
+    words: list[Words] = [Span([text, " "], style.chip(style.ALARM) + whole) for text in alarms(stats)]
+    words += [Span([text, " "], style.chip(style.WARN) + whole, title=COUNTED) for text in warnings(view, stats)]
+    words += [Span([quiet(sign, " "), mono(number), " "], APART) for sign, number in pairs]
+    words += [Span([text, " "], f"{style.NUMBERS};{APART}") for text in spread(stats)]
+    words += [Span([text, " "], style.QUIET + ";margin-right:12px") for text in facts(view, stats)]
+    return Span(words, text="  ".join(parts))
 
 
 def moments(stats: TensorStats, *, ids: bool) -> list[tuple[str, str]]:
@@ -151,18 +171,6 @@ def facts(view: TensorView, stats: TensorStats) -> list[str]:
     return lines
 
 
-def stats_html(view: TensorView, stats: TensorStats) -> Html:
-    """Statistics as one line of HTML, errors first."""
-    return el(
-        "div",
-        [el("span", text, " ", style=style.chip(style.ALARM) + WHOLE) for text in alarms(stats)],
-        [el("span", text, " ", title=COUNTED, style=style.chip(style.WARN) + WHOLE) for text in warnings(view, stats)],
-        [_pair(sign, number) for sign, number in moments(stats, ids=view["sparse"] is not None)],
-        [el("span", text, " ", style=f"{style.NUMBERS};{APART}") for text in spread(stats)],
-        [el("span", text, " ", style=style.QUIET + ";margin-right:12px") for text in facts(view, stats)],
-    )
-
-
 def _leaks(stats: TensorStats) -> bool:
     padding = stats["padding"]
     mean, std = real(stats["mean"]), real(stats["std"])
@@ -172,54 +180,42 @@ def _leaks(stats: TensorStats) -> bool:
     return moved or not 0.8 * std <= real(padding["std"]) <= 1.25 * std
 
 
-def _pair(sign: str, number: str) -> Html:
-    words = join(quiet(sign + " "), el("span", number, style=style.NUMBERS))
-    return el("span", words, " ", style=APART)
-
-
 APART = "display:inline-block;margin-right:12px"
 
 
-def to_text(view: TensorView) -> str:
-    """Name, dims and statistics, then labels or numbers."""
-    head = " ".join(filter(None, (view["name"], view["cls"], view["dtype"], dims_text(view["dims"]))))
-    lines = [head + _extras(view), *_facts(view)]
-    if view["labels"] is not None:
-        lines += [f"  {line}" for line in labels_text(view["labels"], view["tags"])]
-    if view["values"] is not None:
-        lines += table_text(view["values"], view["dims"], view["tags"])
-    return "\n".join(lines + note_text(view["note"]))
-
-
-def to_repr(view: TensorView) -> str:
-    """A header and a line of statistics."""
+def page(view: TensorView) -> Page:
+    """Name, dims and statistics, then labels, numbers or a picture."""
+    stats, tags, extras = view["stats"], view["tags"], _extras(view)
+    kind = "".join(f" {word}" for word in (view["cls"], view["dtype"]) if word) + " "
     dims = ", ".join(dim_word(dim) for dim in view["dims"])
-    lines = [f"{view['cls']}{{{view['name']!r}, [{dims}], {view['dtype']}{_extras(view)}}}", *_facts(view)]
-    if view["values"] is not None and not view["dims"] and not _many(view["stats"]):
-        lines[0] += " " + table_text(view["values"], [], None)[0].strip()
-    if view["labels"] is not None:
-        lines += [f"  {line}" for line in labels_text(view["labels"][:2], view["tags"])]
-    return "\n".join(lines + note_text(view["note"]))
-
-
-def to_html(view: TensorView) -> Html:
-    """The view as HTML, with a picture."""
-    return el(
-        "div",
-        _head(view),
-        chip(bad_text(view["unknown"]), style.ALARM) if view["unknown"] is not None else None,
-        stats_html(view, view["stats"]) if _many(view["stats"]) else None,
+    scalar = view["values"] is not None and not view["dims"] and not _many(stats)
+    number = f" {cell_text(view['values'])}" if scalar else ""
+    labels = [] if view["labels"] is None else [f"  {line}" for line in labels_text(view["labels"], tags)]
+    about: list[Block] = [
+        None if view["unknown"] is None else Line(chip(bad_text(view["unknown"]), style.ALARM), indent=2),
+        Line(statistics(view, stats), indent=2) if _many(stats) else None,
+        *(Only("text", [_no_sequences(view, summary)]) for summary in view["lengths"] if summary["empty"]),
+    ]
+    blocks: list[Block] = [
+        Line(name(view["name"]), quiet(kind), pills(view["dims"]), quiet(extras), look=style.HEAD),
+        *about,
         _by_sequence(view),
-        _labels(view),
-        _values(view),
-        _picture(view),
-        note_html(view["note"]),
-        lengths_html(view["lengths"], view["dims"], view["tags"]),
-        style=style.BOX,
-    )
+        Figure(_labels(view), labels),
+        None if view["values"] is None else Figure(_values(view), table_text(view["values"], view["dims"], tags)),
+        Figure(_picture(view)),
+        Note(view["note"]),
+        lengths_fold(view),
+    ]
+    head = f"{view['cls']}{{{view['name']!r}, [{dims}], {view['dtype']}{extras}}}{number}"
+    in_short = [Line(head), *about, Figure(None, labels[:2]), Note(view["note"])]
+    return Page("tensor", view["name"], blocks, _table(view), in_short)
 
 
-def to_table(view: TensorView) -> Table:
+def _no_sequences(view: TensorView, summary: LengthsView) -> Line:
+    return Line(f"{view['dims'][summary['axis']]['name']}: {_empty(summary)}", indent=2)
+
+
+def _table(view: TensorView) -> Table:
     """A row for each sequence; a single row if no axis counts sequences."""
     if view["sequences"] is None:
         stats = view["stats"]
@@ -233,14 +229,6 @@ def to_table(view: TensorView) -> Table:
 
 
 COLUMNS = {"length": "length", "mean": "mean", "min": "min", "max": "max", "nan": "NaN", "inf": "Inf"}
-
-
-def _facts(view: TensorView) -> list[str]:
-    lines = [bad_text(view["unknown"])] if view["unknown"] is not None else []
-    if _many(view["stats"]):
-        lines.append(stats_text(view, view["stats"]))
-    lines += lengths_text(view["lengths"], view["dims"])
-    return [f"  {line}" for line in lines]
 
 
 def _many(stats: TensorStats | None) -> TypeGuard[TensorStats]:
@@ -269,17 +257,6 @@ def _grad_text(grad: GradView | None) -> str | None:
     return "no grad yet" if grad["norm"] is None else f"‖grad‖ {short(grad['norm'])}"
 
 
-def _head(view: TensorView) -> Html:
-    return el(
-        "div",
-        el("span", view["name"], style=style.NAME),
-        quiet(f" {view['cls']} {view['dtype']} "),
-        dims_html(view["dims"]),
-        quiet(_extras(view)),
-        style=style.HEAD,
-    )
-
-
 def _values(view: TensorView) -> Html | None:
     if view["values"] is None:
         return None
@@ -292,17 +269,17 @@ def _labels(view: TensorView) -> Html | None:
         return None
     counts = counts_text(view["label_counts"]) if view["label_counts"] else None
     table = labels_html(view["labels"], view["label_ids"], view["tags"], unknown=view["unknown"] is not None)
-    return join(table, quiet(counts, tag="div") if counts else None)
+    return join(table, quiet_html(counts, tag="div") if counts else None)
 
 
-def _by_sequence(view: TensorView) -> Html | None:
+def _by_sequence(view: TensorView) -> Block:
     """For bools, the share of true entries in each of a few sequences."""
     stats, rows = view["stats"], view["sequences"]
     if stats is None or stats["true"] is None or rows is None or not 1 < len(rows) <= 16:
         return None
     shares = [f"{i if row['tag'] is None else row['tag']}: {percent(real(row['mean']))}"
             for i, row in enumerate(rows) if row["mean"] is not None]  # fmt: skip
-    return quiet("by sequence: ", ", ".join(shares), tag="div")
+    return Only("html", [Line(quiet("by sequence: ", ", ".join(shares)))])
 
 
 def to_svg(view: TensorView) -> str | None:

@@ -295,7 +295,7 @@ def _add_state(body: Body, name: str, leaf: object, grown: dict[Dim, Dim]) -> No
     body.carried.append(Carried(name, "state", body.recorder.input(name, frame), body.var(frame), plain._raw))
 
 
-def _trial_generator(body: Body, device: str, number: int) -> Any:
+def _trial_generator(body: Body, device: str, number: int) -> object:
     with body.tape.pause():
         if body.seed is None:
             with body.generators.ignored():
@@ -529,7 +529,7 @@ def judged(source: Source | None) -> set[tuple[str, ...]]:
     return set() if source is None else _judged[source]
 
 
-_STATES: dict[str, Callable[[Any], Any]] = {
+_STATES: dict[str, Callable[[Any], object]] = {
     "Python's `random`": lambda backend: random.getstate(),
     "`numpy.random`": lambda backend: _numpy(),
     "the backend's own generator": lambda backend: backend.get_random_state(),
@@ -544,7 +544,7 @@ class GlobalGenerators:
         self._used: dict[str, None] = {}
         self._before = self._now() if look else {}
 
-    def _now(self) -> dict[str, Any]:
+    def _now(self) -> dict[str, object]:
         return {name: reader(self._backend) for name, reader in _STATES.items()}
 
     def _look(self) -> None:

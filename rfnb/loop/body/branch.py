@@ -38,7 +38,9 @@ class _Case(NamedTuple):
     result: Any
 
 
-def cond(body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+def cond(
+    body: Body, recorder: Recorder, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]
+) -> Any:
     """Traces both sides and returns the result of the one taken, as values of the body that `recorder` records."""
     tape, plain = body.tape, unwrap(pred)
     with body.untraced():
@@ -79,10 +81,10 @@ def _side(
     recorder: Recorder,
     node: Node,
     facts: SideFacts,
-    fn: Callable[[], Any],
+    fn: Callable[[], object],
     *,
     taken: bool,
-    finish: Callable[[Any], Any] = lambda result: result,
+    finish: Callable[[Any], object] = lambda result: result,
 ) -> _Case:
     """Traces one side. Its calls are removed from the tape; changes made by a side that is not taken are undone."""
     tape = body.tape
@@ -100,7 +102,7 @@ def _side(
         del tape.calls[start:]
 
 
-def _call_side_not_taken(name: str, fn: Callable[[], Any]) -> Any:
+def _call_side_not_taken(name: str, fn: Callable[[], object]) -> object:
     try:
         return fn()
     except Exception as error:
@@ -120,7 +122,7 @@ def not_in_branch(loop: str, what: str) -> LoopError:
 # -- the results of both sides
 
 
-def _matched_leaves(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
+def _matched_leaves(body: Body, yes: object, no: object) -> list[tuple[object, object]]:
     """Pairs the leaves of both results; leaves of `no` get their dims in the order of `yes`."""
     no = arranged(no, yes)
     if not same_structure(yes, no):
@@ -132,7 +134,7 @@ def _matched_leaves(body: Body, yes: Any, no: Any) -> list[tuple[Any, Any]]:
     return [_pair(body, path, a, b) for (path, a), b in zip(named_leaves(yes), leaves(no), strict=True)]
 
 
-def _pair(body: Body, path: str, a: Any, b: Any) -> tuple[Any, Any]:
+def _pair(body: Body, path: str, a: object, b: object) -> tuple[Any, Any]:
     label = f"{body.loop.name}: cond: {path or 'the result'}"
     if not isinstance(a, Tensor) and not isinstance(b, Tensor) and (a is b or (type(a) is type(b) and a == b)):
         return a, a
@@ -163,7 +165,7 @@ def _pair(body: Body, path: str, a: Any, b: Any) -> tuple[Any, Any]:
     return first, second if second.dims == first.dims else second.copy_transpose(first.dims)
 
 
-def _as_tensor(body: Body, leaf: Any, other: Any) -> Tensor | None:
+def _as_tensor(body: Body, leaf: object, other: object) -> Tensor | None:
     """Converts a number to a Tensor with the dtype of the other side's leaf; None for other leaves."""
     if isinstance(leaf, bool | int | float):
         with body.untraced():
@@ -172,7 +174,7 @@ def _as_tensor(body: Body, leaf: Any, other: Any) -> Tensor | None:
     return leaf if isinstance(leaf, Tensor) else None
 
 
-def _shown(leaf: Any) -> str:
+def _shown(leaf: object) -> str:
     return leaf.describe_dims() if isinstance(leaf, Tensor) else repr(leaf)
 
 
@@ -186,7 +188,7 @@ def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
     return tensor_of(raw, signature, a.lengths.join(b.lengths, a.sig, b.sig))
 
 
-def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Case], results: list[Any]) -> None:
+def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[_Case], results: list[object]) -> None:
     """Records the branch as an op that stays in the steps. `inside`: its values, some of whose sizes may differ."""
     calls = [[op.args, op.kwargs, op.result] for side in sides for op in side.ops]
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": calls}, reads, results, node))
@@ -264,7 +266,7 @@ class _Choice:
         return step
 
 
-def _no_stream(number: int, step: int) -> Any:
+def _no_stream(number: int, step: int) -> object:
     raise AssertionError("the generators of a branch are among its arguments")
 
 

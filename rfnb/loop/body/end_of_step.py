@@ -121,7 +121,7 @@ class _Ends(NamedTuple):
 
     new: list[Any]
     kept: list[Any]
-    ended: Traced | None
+    ended: Tensor | None
     last_places: tuple[int, ...]
     unfrozen: tuple[int, ...]
 
@@ -202,14 +202,15 @@ def _size_of(body: Body, length: Tensor | int) -> Size:
 
 def _close_step(body: Body, limit: Size) -> _Ends:
     needs_active = body.watchers or _kept_orders(body) or body.condition is not None
-    active = _active(body, limit) if needs_active else None
+    mask = _active(body, limit) if needs_active else None
     if body.watchers or _kept_orders(body):
-        _give_masks(body, active)
+        _give_masks(body, mask)
+    active: Tensor | None = mask
     last_places, lasts = _carry_lasts(body)
-    ended_now: Traced | None = None
+    ended_now: Tensor | None = None
     if body.hypotheses is not None and body.hypotheses.at_close is not None:
         body.hypotheses.at_close(body.hypotheses, body.condition is not None, limit.min == 0)
-    loop_own = dict(lasts)  # values that the loop itself carries, by position
+    loop_own: dict[int, Tensor] = {**lasts}  # values that the loop itself carries, by position
     hypotheses, active_before = body.hypotheses, active
     if body.condition is not None:
         ended_place, lengths_place = _place(body, "ended"), _place(body, "lengths")
@@ -224,7 +225,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
             active = not_ended if active is None else logical_and(not_ended, active)
             lengths = (lengths + cast(active, "int64")).copy_transpose(condition.dims)
         else:  # which may change what the search carries
-            ended_now, lengths, active = hypotheses.end(body.condition, before, active, body.include_eos)
+            ended_now, lengths, active = hypotheses.end(body.condition, before, mask, body.include_eos)
         loop_own |= {ended_place: ended_now, lengths_place: lengths}
     if hypotheses is not None:
         carries = {place: x for place, x in hypotheses.carried.items() if place not in loop_own}
@@ -242,7 +243,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     return _Ends(carried if body.condition is not None else new, carried, ended_now, last_places, tuple(sorted(free)))
 
 
-def _kept(body: Body, carry: Carried, value: Any, active: Traced | None, active_before: Traced | None) -> Any:
+def _kept(body: Body, carry: Carried, value: Any, active: Tensor | None, active_before: Tensor | None) -> Any:
     """A carried value, unchanged for sequences that have ended. The states of hypotheses go on."""
     if carry.kind in ("ended", "lengths"):
         return value

@@ -306,7 +306,7 @@ class Hypotheses:
         """The raw value with the axes of the scores, of size 1 for what it does not have."""
         return align.apply(align.move(value.dims, self.dims, trailing=False), value.plain._raw)
 
-    def frozen(self, value: Traced, before: Traced, active: Traced | None) -> Any:
+    def frozen(self, value: Traced, before: Traced, active: Tensor | None) -> Any:
         """A carried value, but the one that its parent had for hypotheses that have ended."""
         before = self.at_the_end(before)
         if active is None:

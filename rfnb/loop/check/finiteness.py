@@ -109,7 +109,7 @@ class FiniteReport(Shown):
         return [*facts, *([] if self.first is None else self.first.facts()), *hint]
 
 
-def finite(fn: Callable[..., object], *args: Any, gradients: bool = False, **kwargs: Any) -> FiniteReport:
+def finite(fn: Callable[..., object], *args: object, gradients: bool = False, **kwargs: object) -> FiniteReport:
     """Calls fn(*args, **kwargs) and names the op, line and loop step that made the first NaN or infinity.
 
     The ops of rfnb are followed, and the functions of plain torch. A scripted module counts as one op; code of
@@ -169,7 +169,7 @@ class _Search:
     inputs: the arguments of the function, with their names. gradients: whether to prepare for `backward`.
     """
 
-    def __init__(self, inputs: list[tuple[str, Any]], *, gradients: bool):
+    def __init__(self, inputs: list[tuple[str, object]], *, gradients: bool):
         self.report = FiniteReport()
         named = [leaf for name, value in inputs for leaf in named_leaves(as_dicts(value), name)]
         self._inputs = {id(raw): name for name, leaf in named if (raw := raw_of(leaf)) is not None}

@@ -138,7 +138,7 @@ CAUSES = {
 
 
 def batch_invariance(
-    fn: Callable[..., object], *args: Any, lengths: object = None, tolerance: float | None = None, **kwargs: Any
+    fn: Callable[..., object], *args: object, lengths: object = None, tolerance: float | None = None, **kwargs: object
 ) -> BatchReport:
     """Calls fn(*args, **kwargs) with a batch and with each sequence alone, and finds the first op whose result differs.
 
@@ -196,7 +196,7 @@ def batch_invariance(
         return _Comparison(fn, batch, all_lengths, tolerance).report()
 
 
-def _without_lengths(args: tuple[object, ...], kwargs: dict[str, Any]) -> DtypeError:
+def _without_lengths(args: tuple[object, ...], kwargs: dict[str, object]) -> DtypeError:
     error = not_a_tensor("check.batch_invariance: the batch", next(iter([*args, *kwargs.values()]), None))
     error.hint = f"{error.hint}; for plain tensors lengths=[…], or a mask such as src_key_padding_mask=…"
     return error
@@ -359,7 +359,7 @@ def _structure(batch: object, tensors: Iterable[Tensor]) -> object:
     """A copy of the structure `batch` with `tensors` in place of its own."""
     values = iter(tensors)
 
-    def copied(leaf: Any) -> Any:
+    def copied(leaf: object) -> Any:
         if isinstance(leaf, TensorDict):
             return TensorDict({name: next(values) for name in leaf.data})
         return next(values) if isinstance(leaf, Tensor) else leaf
@@ -532,7 +532,7 @@ class _Frames:
 
 
 def with_dims(
-    fn: Callable[..., object], args: Sequence[object], kwargs: dict[str, Any], lengths: object
+    fn: Callable[..., object], args: Sequence[object], kwargs: dict[str, object], lengths: object
 ) -> tuple[list[Any], np.ndarray] | None:
     """The arguments of a function of plain tensors, as Tensors with dims for sequences and frames, and the lengths.
 
@@ -570,7 +570,7 @@ def without_dims(arguments: object, names: dict[int, str]) -> Any:
     names: where the names of the copies are put, by id.
     """
 
-    def copied(leaf: Any) -> Any:
+    def copied(leaf: object) -> Any:
         if not isinstance(leaf, Tensor):
             return leaf
         raw = raw_registry.backend_of_raw(leaf._raw).copy_raw(leaf._raw)

@@ -90,7 +90,7 @@ def _changes(step: TracedStep) -> str | None:
     if not written:
         return None
 
-    def reads_written(reads: Iterable[Any]) -> bool:
+    def reads_written(reads: Iterable[object]) -> bool:
         return any(type(read) is External and read.number in written for read in reads)
 
     schedule = step.schedule
@@ -322,6 +322,7 @@ class Replay(RecordedSteps):
 
     fork_with = fork.fork_with
     locked_states = fork.locked_states
+    since = fork.since
     fork = fork.fork
     gradients = gradients.gradients
     begun = property(steps_begun)
@@ -529,7 +530,7 @@ class Replay(RecordedSteps):
 
     # -- the run
 
-    def rerun(self, run: Run, fn: Callable[[], Any] | None) -> Run:
+    def rerun(self, run: Run, fn: Callable[[], object] | None) -> Run:
         """Repeats the call with current code, and returns the run of the loop of the same name."""
         if self.origin is not None:
             raise LoopError(f"{run.name}: a fork cannot be run again", hint="run.parent.rerun()")
@@ -677,7 +678,7 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
 
 
-def _leaf_without_graph(leaf: Any) -> object:
+def _leaf_without_graph(leaf: object) -> object:
     if type(leaf) is not Tensor or leaf.raw_tensor is None:
         return leaf
     backend = backend_of_raw(leaf._raw)

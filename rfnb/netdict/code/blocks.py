@@ -53,7 +53,7 @@ def block_of(lines: Sequence[str]) -> Block | None:
     """The lines as a block; None if one of them does more than to assign variables."""
     block = Block()
     for line in lines:
-        tree = ast.parse(line.strip()).body if not line.strip().startswith(("#", "with ", "return ")) else []
+        tree = ast.parse(line.strip()).body if not line.strip().startswith(("#", "with ", "for ", "return ")) else []
         if not tree or not isinstance(tree[0], ast.Assign):
             return None
         tree[0].value = block.visit(tree[0].value)

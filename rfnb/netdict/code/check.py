@@ -25,7 +25,7 @@ from rfnb.netdict.code.torch_module import TorchWriter
 from rfnb.netdict.code.trace import unwritten
 from rfnb.netdict.network import Network
 from rfnb.ops.convert import convert_to_tensor
-from rfnb.ops.random import set_random_seed
+from rfnb.ops.random import dropout, set_random_seed
 
 SEED = 1
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
@@ -59,6 +59,7 @@ def write_case(net: Network, writer: ModuleWriter, tensors: Mapping[str, Tensor]
             arrays[f"argument {i}"] = x.raw_tensor.detach().cpu().numpy() if dim is None else x.size_of(dim).values
         names = [name for name, _ in net.named_parameters()]
         case = {"parameters": names, "arguments": len(writer.arguments), "modes": modes, "seed": SEED}
+        case["dropout"] = not writer.dropout_in_loops
         np.savez(folder / "case.npz", **arrays)
         (folder / "case.json").write_text(json.dumps(case))
         return modes
@@ -158,7 +159,9 @@ def compare(net: Network, writer: ModuleWriter, tensors: Mapping[str, Tensor], m
                 parameter.raw_tensor.grad = None
             set_random_seed(SEED)
             net.train_flag = mode
-            values = net.forward(tensors)
+            drops = mode and not (isinstance(writer, TorchWriter) and writer.dropout_in_loops)
+            with get_run_ctx().train_flag_ctx(drops, func=dropout):
+                values = net.forward(tensors)
             holders, _, constraints = net.get_losses_initialized(with_total=True)
             values_of_losses = ((name, holder.get_loss_value_for_objective()) for name, holder in holders.items())
             losses = {name: x for name, x in values_of_losses if x is not None}

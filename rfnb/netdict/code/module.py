@@ -15,7 +15,7 @@ from rfnb.netdict.code.blocks import folded
 from rfnb.netdict.code.body import BodyWriter, Place, inputs_of, new_dim, prune, uses_of
 from rfnb.netdict.code.comments import comments_of
 from rfnb.netdict.code.names import Names, assignment, attribute, class_name, identifier, literal, remark, wrapped
-from rfnb.netdict.code.trace import Call, Trace
+from rfnb.netdict.code.trace import Call, Trace, every_call
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.network import Network
 from rfnb.nn.init import Glorot
@@ -241,20 +241,25 @@ class ModuleWriter:
         """Calls, where those of one layer that follow each other, and have a parameter, are together."""
         items: list[Call | Part] = []
         run: list[Call] = []
-        for call in [*calls, None]:
-            if run and (call is None or call.owner != run[0].owner or call.kind not in ("op", "cell")):
+        for call, fits in self.runs(calls):
+            if run and (call.owner != run[0].owner or not fits):
                 items += self.grouped(run)
                 run = []
-            if call is not None and call.kind in ("op", "cell") and call.owner in self.layers:
+            if fits and call.owner in self.layers:
                 run.append(call)
-            elif call is not None:
+            else:
                 items.append(call)
-        return items
+        return [*items, *(self.grouped(run) if run else ())]
+
+    def runs(self, calls: list[Call]) -> Iterator[tuple[Call, bool]]:
+        """The calls, and whether each can be part of the method of a layer."""
+        for call in calls:
+            yield call, call.kind in ("op", "cell")
 
     def grouped(self, run: list[Call]) -> Sequence[Call | Part]:
         """The calls of one layer, as a part if there is a parameter of its own."""
         own = {id(x) for x in vars(self.layers[run[0].owner]).values() if isinstance(x, Parameter)}
-        of_module = any(call.kind == "cell" or any(id(x) in own for x in inputs_of(call)) for call in run)
+        of_module = any(call.kind == "cell" or any(id(x) in own for x in inputs_of(call)) for call in every_call(run))
         return [Part(run[0].owner, run)] if of_module else run
 
     # -- a layer
@@ -280,7 +285,7 @@ class ModuleWriter:
         of = self.class_of(part)
         produced: dict[int, Any] = {}
         inputs: dict[int, Any] = {}
-        for call in part.calls:
+        for call in every_call(part.calls):
             for x in inputs_of(call):
                 is_own = of.parameter(x) is not None if isinstance(x, Parameter) else writer.is_known(x)
                 if id(x) not in produced and not is_own:

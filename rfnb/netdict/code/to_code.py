@@ -32,7 +32,7 @@ def to_code(net: Network, *, target: Target = "rf", batch: Mapping[str, Any] | N
     the same for smaller batches, or it is an error. `Net()` of the file gives outputs and losses by layer.
 
     With `target="torch"`, the file needs no rfnb: modules of torch, called with tensors and the lengths of their
-    sequences, and `load_checkpoint(net, parameters)`. Loops over frames have no form there.
+    sequences, and `load_checkpoint(net, parameters)`. Searches have no form there.
 
     Args:
         net: with all its layers. target: of which library the modules are. batch: data that fits; default: random data.
@@ -63,13 +63,13 @@ Target = Annotated[str, OneOf("rf", "torch")]
 
 def writer_of(net: Network, batch: Mapping[str, object] | None = None, target: str = "rf") -> ModuleWriter:
     """What writes a net. Raises Unwritten if other batches need another text."""
-    kind = ModuleWriter if target == "rf" else TorchWriter
+    kind, steps = (ModuleWriter, False) if target == "rf" else (TorchWriter, True)
     tensors = data_of(net, batch)
     modes = [True, False] if net.train_flag is None else [net.train_flag]
     with _untouched(net):
-        traces = [trace_of(net, tensors, train=mode) for mode in modes]
+        traces = [trace_of(net, tensors, train=mode, steps=steps) for mode in modes]
         smaller = other_batch(net, tensors)
-        smaller_traces = [trace_of(net, smaller, train=mode) for mode in modes]
+        smaller_traces = [trace_of(net, smaller, train=mode, steps=steps) for mode in modes]
         net.extern_data.tensors(tensors)  # dims have their sizes again
     if len(traces) == 2 and (
         _written(kind(net), [without_dropout(traces[0])]).text() == _written(kind(net), traces[1:]).text()

@@ -19,10 +19,12 @@ from rfnb.ops.math import SIGNS
 UNARY = {
     **{name: f"torch.{name}({{}})" for name in (
         "exp", "log", "tanh", "sigmoid", "relu", "rsqrt", "sqrt", "abs", "square", "sin", "cos", "log1p", "expm1",
-        "sign", "floor", "ceil", "round", "erf", "tan", "atan", "logical_not", "isfinite", "isnan", "reciprocal",
+        "sign", "floor", "ceil", "round", "erf", "tan", "atan", "logical_not", "reciprocal",
     )},
     **{name: f"F.{name}({{}})" for name in ("silu", "elu", "selu", "softplus", "softsign")},
-    "log_sigmoid": "F.logsigmoid({})", "gelu": "F.gelu({})", "stop_gradient": "{}.detach()", "neg": "-{}",
+    "log_sigmoid": "F.logsigmoid({})", "gelu": "F.gelu({})", "is_finite": "torch.isfinite({})",
+    "zeros_like": "torch.zeros_like({})", "ones_like": "torch.ones_like({})", "stop_gradient": "{}.detach()",
+    "neg": "-{}",
 }  # fmt: skip
 """Ops of one tensor."""
 SAME = ("set_sparse_dim", "set_feature_dim", "identity")
@@ -46,8 +48,6 @@ SIZES = {
 REDUCE = {"max": "amax", "min": "amin"}
 
 
-OTHER = 'rf.to_code(net, target="rf")'
-"""What to write for a layer that has no form in torch."""
 Layout = dict[int, tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]]
 """By the id of a parameter, the name in a module of torch, the order of axes, and that of the gates of an LSTM."""
 
@@ -145,11 +145,16 @@ class TorchBody(BodyWriter):
             return self.ask("lengths", dim)
         if dim.expr is None:
             raise unwritten(self.owner, f"the lengths of {dim.name!r} are not given as a tensor")
-        text, _ = self.computed(dim, lambda part: self.part_lengths(x, part))
-        name = self.place.names.new("lengths")
-        self.line(f"{name} = {text}")
+        name = self.shared("lengths", lambda: self.computed(dim, lambda part: self.part_lengths(x, part))[0])
         self.give_lengths(dim, name)
         return name
+
+    def shared(self, name: str, text: Callable[[], str]) -> str:
+        """A new variable for something that many lines need."""
+        value = text()
+        variable = self.place.names.new(name)
+        self.line(f"{variable} = {value}")
+        return variable
 
     def part_lengths(self, x: Tensor, part: Dim) -> tuple[str, int]:
         """A part of a dim that is computed."""
@@ -238,17 +243,18 @@ class TorchBody(BodyWriter):
                 text, binds = f"{atom(text, binds)}.masked_fill(~{mask}, {value})", ATOM
         return text, binds
 
+    def mask_of(self, x: Tensor, dim: Dim) -> str | None:
+        """The variable with the mask of a dim of a tensor, [batch, frames]; None if nothing is padding."""
+        lengths, root = self.lengths(x, dim), id(self.root(dim))
+        if lengths is not None and root not in self.masks:
+            self.masks[root] = self.shared("mask", lambda: f"frame_mask({lengths}, {self.size(dim)})")
+        return None if lengths is None else self.masks[root]
+
     def mask(self, x: Tensor, dim: Dim) -> str | None:
         """Which frames along a dim of a tensor are not padding; None if all are."""
-        lengths = self.lengths(x, dim)
-        if lengths is None:
+        text = self.mask_of(x, dim)
+        if text is None:
             return None
-        root = id(self.root(dim))
-        if root not in self.masks:
-            text = f"frame_mask({lengths}, {self.size(dim)})"
-            self.masks[root] = self.place.names.new("mask")
-            self.line(f"{self.masks[root]} = {text}")
-        text = self.masks[root]
         batch, axis = position(axes_of(x), batch_dim, None), position(axes_of(x), dim)
         if batch is None:
             raise unwritten(self.owner, "a tensor has frames of each sequence, but no axis of sequences")
@@ -262,8 +268,6 @@ class TorchBody(BodyWriter):
             self.penalty(call)
         elif call.kind == "cell":
             self.lstm(call)
-        elif call.kind != "op":
-            raise unwritten(call.owner, "plain torch has no loops over frames here", hint=OTHER)
         elif not gives_back(call):
             self.op(call, following)
 

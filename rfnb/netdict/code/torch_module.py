@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.dims.dim import Dim, batch_dim, single_step_dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
@@ -21,7 +21,7 @@ from rfnb.netdict.code.module import LayerClass, ModuleWriter, Part
 from rfnb.netdict.code.names import Names, assignment, attribute, identifier, literal, remark
 from rfnb.netdict.code.torch_body import Frames, Layout, axes_of
 from rfnb.netdict.code.torch_ops import TorchOps
-from rfnb.netdict.code.trace import Call, Trace, unwritten
+from rfnb.netdict.code.trace import Call, Trace, every_call, unwritten
 from rfnb.netdict.network import Network
 from rfnb.nn.init import Glorot
 
@@ -65,18 +65,20 @@ class TorchClass(LayerClass):
         """The module of torch with these parameters, as a method reads it."""
         for attr, (_, other) in self.modules.items():
             if list(other) == list(layout):
+                if other != layout:
+                    raise unwritten(self.layer.name, "its cell runs over frames, and in steps too")
                 return attribute("self", attr)
         taken = {*vars(self.layer), *self.modules}
         attr = next(n for n in (name, *(f"{name}{i}" for i in range(2, 99))) if n not in taken)
         self.modules[attr] = made, layout
         return attribute("self", attr)
 
-    def no_second_bias(self, module: str, forget_bias: float) -> None:
+    def no_second_bias(self, bias: str, module: str, forget_bias: float) -> None:
         """An LSTM has one bias, as in the checkpoint; the second one is the constant of its forget gate."""
-        self.more[f"{module}.bias_hh_l0.requires_grad_(False).zero_()"] = None
+        self.more[f"{bias}.requires_grad_(False).zero_()"] = None
         if forget_bias:
             size = f"{module}.hidden_size"
-            self.more[f"{module}.bias_hh_l0[{size} : 2 * {size}] = {literal(forget_bias)}"] = None
+            self.more[f"{bias}[{size} : 2 * {size}] = {literal(forget_bias)}"] = None
 
     def size(self, dim: Dim) -> str:
         """The size of a dim in the constructor."""
@@ -130,6 +132,7 @@ class TorchWriter(ModuleWriter):
     Attributes:
         frames: what dims of frames mean in the trace. alone: the ids of parameters that one call uses.
         arguments: of the net: the key of a tensor, and the dim if it is the lengths of one.
+        dropout_in_loops: whether a loop has dropout, which draws other numbers in torch.
     """
 
     LAYER_CLASS = TorchClass
@@ -142,6 +145,7 @@ class TorchWriter(ModuleWriter):
         self.frames = Frames()
         self.alone: frozenset[int] = frozenset()
         self.arguments: list[tuple[str, Dim | None]] = []
+        self.dropout_in_loops = False
 
     @property
     def made(self) -> dict[str, TorchClass]:
@@ -156,12 +160,19 @@ class TorchWriter(ModuleWriter):
 
     def calls(self, trace: Trace, finals: list[Tensor]) -> list[Call]:
         """The calls that the code has."""
-        calls = with_cross_entropy(prune(without_zero_states(trace.calls), finals), finals)
-        uses = Counter(id(x) for call in calls if call.kind != "l2" for x in inputs_of(call))
-        owned = Counter(id(x) for m in self.net.modules() for x in vars(m).values() if isinstance(x, Parameter))
-        alone = frozenset(key for key, count in owned.items() if count == 1 and uses[key] <= 1)
+        calls = without_zero_states(trace.calls)
+        calls = prune(with_steps(calls, self.used_once(calls, 2)), finals)
+        alone = self.used_once(calls, 1)
         self.frames, self.alone = Frames(), alone & self.alone if self.bodies else alone
-        return calls
+        steps = [call.name for loop in every_call(calls) if loop.kind == "with" for call in loop.body]
+        self.dropout_in_loops |= "dropout" in steps
+        return with_cross_entropy(arranged(calls), finals)
+
+    def used_once(self, calls: list[Call], count: int) -> frozenset[int]:
+        """The parameters that one module has, and that calls use at most so often."""
+        uses = Counter(id(x) for call in every_call(calls) if call.kind != "l2" for x in inputs_of(call))
+        owned = Counter(id(x) for m in self.net.modules() for x in vars(m).values() if isinstance(x, Parameter))
+        return frozenset(key for key, number in owned.items() if number == 1 and uses[key] <= count)
 
     def arguments_of(self, writer: TorchOps, inputs: Mapping[str, Tensor]) -> list[str]:
         """The arguments of the net: tensors, and the lengths of their sequences."""
@@ -198,6 +209,14 @@ class TorchWriter(ModuleWriter):
         return super().parameter(x) if module is None else f"{self.read(path)}.{module[0]}"
 
     # -- a layer
+
+    def runs(self, calls: list[Call]) -> Iterator[tuple[Call, bool]]:
+        """The calls, and whether each can be part of the method of a layer: also loops with that layer alone."""
+        mixed = {id(call.loop) for call in calls if call.kind == "with" and
+                 {line.owner for line in every_call([call])} != {call.owner}}  # fmt: skip
+        for call in calls:
+            loop = call.result if call.kind == "loop" else call.loop
+            yield call, call.kind in ("op", "cell") or (loop is not None and id(loop) not in mixed)
 
     def class_of(self, part: Part) -> TorchClass:
         """The class of a layer."""
@@ -275,6 +294,43 @@ def without_zero_states(calls: list[Call]) -> list[Call]:
         else call
         for call in calls
     ]
+
+
+def with_steps(calls: list[Call], alone: frozenset[int]) -> list[Call]:
+    """The calls, where cells that torch lacks are written as what they do. alone: weights that one cell alone uses."""
+    lines: list[Call] = []
+    for call in calls:
+        if call.kind != "cell":
+            lines.append(replace(call, body=with_steps(call.body, alone)))
+        elif fits_torch(call, alone):
+            lines.append(replace(call, body=[]))
+        else:
+            lines += with_steps(call.body, alone)
+    return lines
+
+
+def fits_torch(call: Call, alone: frozenset[int]) -> bool:
+    """Whether a module of torch computes what a cell does."""
+    weights = {name: call.weights.get(name) for name in ("ff_weight", "rec_weight", "bias")}
+    given = [id(x) for x in weights.values() if x is not None]
+    if call.name not in ("VanillaLSTM", "BasicLSTM") or weights["ff_weight"] is None or not alone.issuperset(given):
+        return False
+    if weights["bias"] is None and call.name == "BasicLSTM":  # the constant of its forget gate has no place
+        return False
+    [x], axis = call.args, call.kwargs["spatial_dim"]
+    return len(x.dims) + (x.sparse_dim is not None) == (2 if axis is single_step_dim else 3)
+
+
+def arranged(calls: list[Call]) -> list[Call]:
+    """The calls, where the states of loops are set at the end of a step; each loop knows the states read after it."""
+    lines = []
+    for i, call in enumerate(calls):
+        if call.kind == "with":
+            kept = {other.name for other in calls[i:] if other.kind == "get" and other.loop is call.loop}
+            body = sorted(arranged(call.body), key=lambda line: line.kind == "set" and line.loop is call.loop)
+            call = replace(call, body=body, kwargs={"kept": kept})
+        lines.append(call)
+    return lines
 
 
 def with_cross_entropy(calls: list[Call], finals: list[Tensor]) -> list[Call]:

@@ -6,19 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.backend.base.conv import spreads
+from rfnb.core.dims.dim import Dim, batch_dim, single_step_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code.body import ATOM, atom, uses_of
 from rfnb.netdict.code.names import literal
-from rfnb.netdict.code.torch_body import OTHER, REDUCE, Layout, TorchBody, axes_of, dims_of, last, one_or_all, position
+from rfnb.netdict.code.torch_body import REDUCE, Layout, axes_of, dims_of, last, one_or_all, position
+from rfnb.netdict.code.torch_loops import TorchLoops
 from rfnb.netdict.code.trace import Call, unwritten
 
 GATES = "ifjo"
 """The gates of nn.LSTM."""
+RANDOM = ("bound", "mean", "stddev", "seed", "explicit_state", "static", "out")
+"""Options of random numbers that have no form."""
 CASTS = {"float32": "float", "float64": "double", "int32": "int", "int64": "long", "bool": "bool", "float16": "half"}
 
 
-class TorchOps(TorchBody):
+class TorchOps(TorchLoops):
     """Writes the lines of a method of an nn.Module, with the forms of all ops."""
 
     def op_linear(self, call: Call) -> tuple[str, int] | str:
@@ -115,7 +119,9 @@ class TorchOps(TorchBody):
         ragged = [self.lengths(x, dim) for x, dim in call.args]
         parts = []
         for x, dim in call.args:
-            order = [dim if i == axis else other for i, other in enumerate(axes_of(result))]
+            rest = [own for own in axes_of(x) if own is not dim]  # of two equal dims, the other one
+            order = [dim if i == axis else next((own for own in rest if original(own) is original(other)), other)
+                     for i, other in enumerate(axes_of(result))]  # fmt: skip
             text, binds = self.aligned(x, order, full=True)
             if len(x.dims) < len(order):
                 sizes = ["-1" if other in axes_of(x) else self.size(other) for other in order]
@@ -207,10 +213,30 @@ class TorchOps(TorchBody):
         kwargs, result = call.kwargs, call.result
         value = kwargs["fill_value"]
         sizes = ", ".join(map(self.size, axes_of(result))) + "," * (len(axes_of(result)) == 1)
-        more = f", dtype=torch.{result.dtype}{self.device()}"
+        usual = result.dtype == "float32" and (value == 0 or isinstance(value, float))
+        more = f"{'' if usual else f', dtype=torch.{result.dtype}'}{self.device()}"
         if value == 0 and not isinstance(value, bool | Tensor):
             return f"torch.zeros(({sizes}){more})"
         return f"torch.full(({sizes}), {self.value(value)}{more})"
+
+    def op_random(self, call: Call) -> str:
+        """Random numbers."""
+        kwargs, result = call.kwargs, call.result
+        kind, low, high = kwargs["distribution"], kwargs.get("minval"), kwargs.get("maxval")
+        others = [x for name, x in kwargs.items() if name in RANDOM and x is not None]
+        if others or isinstance(low, Tensor) or isinstance(high, Tensor) or kind not in ("uniform", "normal"):
+            raise unwritten(call.owner, "random numbers of a kind that torch lacks", got=kind)
+        if self.open:
+            raise unwritten(call.owner, "random numbers in a loop are others in torch")
+        sizes = ", ".join(map(self.size, axes_of(result)))
+        shape = f"({sizes}{',' * (len(result.dims) == 1)})"
+        if "int" in result.dtype:
+            more = f", dtype=torch.{result.dtype}" if result.dtype != "int64" else ""
+            return f"torch.randint({self.value(low or 0)}, {self.value(high)}, {shape}{more}{self.device()})"
+        text = f"torch.rand{'n' * (kind == 'normal')}({shape}{self.device()})"
+        if (low or 0, high or 1) == (0, 1):
+            return text
+        return f"torch.empty({shape}{self.device()}).uniform_({self.value(low or 0)}, {self.value(high or 1)})"
 
     def op_range_over_dim(self, call: Call) -> str:
         """0, 1, 2, …"""
@@ -383,6 +409,35 @@ class TorchOps(TorchBody):
             called, features = self.convolution(call, sizes, strides, dilations, padding), [kwargs["out_dim"]]
             return self.permuted(called.format(moved), [*rest, *features, *out_spatial], axes_of(result))
         return self.pooling(call, moved, rest, out_spatial, (sizes, strides, dilations, padding))
+
+    def op_transposed_conv(self, call: Call) -> str:
+        """A transposed convolution."""
+        x, kwargs = call.args[0], call.kwargs
+        feature, weight, out_dim, axes = (
+            kwargs["in_dim"],
+            kwargs["filter"],
+            kwargs["out_dim"],
+            kwargs["in_spatial_dims"],
+        )
+        sizes = [dim.get_dim_value() for dim in kwargs["filter_size"]]
+        rest = [dim for dim in axes_of(x) if dim not in axes and dim is not feature]
+        text, binds = self.filled(x, axes, "0") if kwargs["use_mask"] is not False else self.bound(x)
+        moved, _ = self.moved_bound(x, [*rest, feature, *axes], (text, binds))
+        spread = spreads(
+            call.name, sizes, *(kwargs[n] for n in ("strides", "padding", "remove_padding", "output_padding"))
+        )
+        more = [one.stride + one.more + 2 * one.left - one.size for one in spread]
+        if len(rest) != 1 or any(n >= one.stride for n, one in zip(more, spread, strict=True)):
+            raise unwritten(call.owner, "a transposed convolution of a kind that torch lacks")
+        given = {"padding": [one.left for one in spread], "output_padding": [max(n, 0) for n in more]}
+        more_options = f", stride={one_or_all([one.stride for one in spread])}"
+        more_options += "".join(f", {name}={one_or_all(numbers)}" for name, numbers in given.items() if any(numbers))
+        kernel = self.moved(weight, [weight.dims[matrix_axis(weight, feature)], out_dim, *kwargs["filter_size"]])
+        kernel += "" if kwargs["bias"] is None else f", {self.value(kwargs['bias'])}"
+        text = f"F.conv_transpose{len(sizes)}d({moved}, {kernel}{more_options})"
+        if any(n < 0 for n in more):
+            text += f"[..., {', '.join(f':{n}' if n < 0 else ':' for n in more)}]"
+        return self.permuted(text, [*rest, out_dim, *call.result[1]], axes_of(call.result[0]))
 
     def plain_zeros(self, call: Call, spatial: Sequence[Dim]) -> list[int] | None:
         """The zeros at both ends of each axis, if they are as many and do not depend on a size."""
@@ -558,6 +613,34 @@ class TorchOps(TorchBody):
         text = f"{atom(text, binds)}.unfold({place}, {width}, {kwargs['stride']})"
         return self.permuted(text, own, axes_of(call.result[0]))
 
+    def op_shift_right(self, call: Call) -> str:
+        """Frames moved to later places, or to earlier ones."""
+        x, (axis, value, amount) = call.args[0], (call.kwargs[name] for name in ("axis", "pad_value", "amount"))
+        left, place = call.name == "shift_left", position(axes_of(x), axis)
+        cut = f"{':, ' * place}{amount}:" if left else f"{':, ' * place}:-{amount}"
+        if not isinstance(value, Tensor):
+            number = str(literal(value))
+            text = atom(*self.filled(x, [axis], number)) if left else self.atom(x)
+            zeros = ", ".join(["0, 0"] * (len(x.dims) - 1 - place) + [f"0, {amount}" if left else f"{amount}, 0"])
+            return f"F.pad({text}[{cut}], ({zeros}){'' if value == 0 else f', value={number}'})"
+        if left:
+            raise unwritten(call.owner, "frames are moved to the start, and a tensor comes after them")
+        order = [amount if dim is axis else dim for dim in axes_of(x)]
+        sizes = [str(dim) if isinstance(dim, int) else "-1" if dim in value.dims else self.size(dim) for dim in order]
+        first, binds = self.aligned(value, axes_of(x), full=True)
+        if sizes != ["1" if dim is axis else "-1" for dim in axes_of(x)]:
+            first, binds = f"{atom(first, binds)}.expand({', '.join(sizes)})", ATOM
+        return f"torch.cat([{first}, {self.atom(x)}[{cut}]], {place})"
+
+    op_shift_left = op_shift_right
+
+    def op_cum_concat_step(self, call: Call) -> str:
+        """One more frame."""
+        x, result, axis = call.args[0], call.result[0], call.result[1]
+        dims = [call.kwargs["axis"] if dim is axis else dim for dim in axes_of(result)]
+        before = self.moved(call.kwargs["prev_accum"], dims)
+        return f"torch.cat([{before}, {self.aligned(x, dims, full=True)[0]}], {dims.index(call.kwargs['axis'])})"
+
     def op_cumsum(self, call: Call) -> str:
         """Sums of all frames so far."""
         x = call.args[0]
@@ -570,68 +653,63 @@ class TorchOps(TorchBody):
         layer = self.of.layer.cell
         cell, in_dim, out_dim = layer.cell, layer.in_dim, layer.out_dim
         [x], axis, state = call.args, call.kwargs["spatial_dim"], call.kwargs["state"]
-        weights = {name: call.weights.get(name) for name in ("ff_weight", "rec_weight", "bias")}
-        if call.name not in ("VanillaLSTM", "BasicLSTM") or weights["ff_weight"] is None:
-            raise unwritten(call.owner, f"torch has no module for its cell {call.name}", hint=OTHER)
-        if not self.may_have(*weights.values()):
-            raise unwritten(call.owner, "the weights of its LSTM are not parameters of its own", hint=OTHER)
+        step = axis is single_step_dim
         order = tuple(map(cell.parts_order.index, GATES))
         layout = {}
-        for name, where in (("ff_weight", "weight_ih_l0"), ("rec_weight", "weight_hh_l0"), ("bias", "bias_ih_l0")):
-            weight = weights[name]
+        for name, where in (("ff_weight", "weight_ih"), ("rec_weight", "weight_hh"), ("bias", "bias_ih")):
+            weight = call.weights.get(name)
             if weight is not None:
                 gates_first = len(weight.dims) == 1 or weight.dims[0] is cell.gate_dim
-                layout[id(weight)] = where, None if gates_first else (1, 0), order
-        made = f"nn.LSTM({self.of.size(in_dim)}, {self.of.size(out_dim)}, batch_first=True"
-        module = self.of.module("lstm", f"{made}{'' if weights['bias'] is not None else ', bias=False'})", layout)
-        if weights["bias"] is not None:
-            self.of.no_second_bias(module, cell.forget_bias)
-        elif cell.forget_bias:
-            raise unwritten(call.owner, "an LSTM without bias whose forget gate has a constant")
+                layout[id(weight)] = where + "_l0" * (not step), None if gates_first else (1, 0), order
+        more = ("" if step else ", batch_first=True") + ("" if call.weights.get("bias") is not None else ", bias=False")
+        made = f"nn.LSTM{'Cell' * step}({self.of.size(in_dim)}, {self.of.size(out_dim)}{more})"
+        module = self.of.module("lstm", made, layout)
+        if call.weights.get("bias") is not None:
+            self.of.no_second_bias(f"{module}.bias_hh{'_l0' * (not step)}", module, cell.forget_bias)
         text = self.atom(x)
         dims = [*axes_of(x), *([in_dim] if x.sparse_dim is in_dim else [])]
         if x.sparse_dim is in_dim:
             text = f"F.one_hot({text}.long(), {self.size(in_dim)}).float()"
-        step = axis is None or axis.name == "single_step"
         rest = [dim for dim in dims if dim not in (axis, in_dim)]
-        if len(rest) != 1 or step:
-            raise unwritten(call.owner, "an LSTM over other axes than sequences and frames")
-        moved = self.permuted(text, dims, [rest[0], axis, in_dim])
+        back = [*rest, *([] if step else [axis]), out_dim]
+        moved = self.permuted(text, dims, [*back[:-1], in_dim])
         output, after = call.result
-        given = self.state_of(call, state, rest[0], out_dim)
+        given = self.state_of(call, state, rest[0], out_dim, step)
         used = [name for name in ("h", "c") if self.uses[id(after[name])] > 0]
-        lengths = self.lengths(x, axis)
-        back = [rest[0], axis, out_dim]
-        if used and lengths is None:
-            raise unwritten(call.owner, "the last state of sequences without lengths")
+        lengths = None if step else self.lengths(x, axis)
         self.release(uses_of([call], ()))
-        name, h, c = self.target(output), self.target(after["h"]), self.target(after["c"])
-        if lengths is None:
+        name, c = self.target(output), self.target(after["c"])
+        h = "_" if step else self.target(after["h"])
+        if step:
+            self.line(f"{name}, {c} = {module}({moved}{given})")
+            self.know(after["h"], name)
+        elif lengths is None:
             self.line(f"{name}, _ = {module}({moved}{given})")
         else:
             self.line(f"{name}, {h}, {c} = run_lstm({module}, {moved}, {lengths}{given})")
         if [*axes_of(output)] != back and name != "_":
             self.line(f"{name} = {self.permuted(name, back, axes_of(output))}")
-        for part in ("h", "c") if used else ():
-            if self.uses[id(after[part])] > 0 and axes_of(after[part]) != (rest[0], out_dim):
+        for part in used:
+            if axes_of(after[part]) != (rest[0], out_dim):
                 raise unwritten(call.owner, "a state whose axes are in another order")
 
-    def state_of(self, call: Call, state: Any, batch: Dim, out_dim: Dim) -> str:
+    def state_of(self, call: Call, state: Any, batch: Dim, out_dim: Dim, step: bool) -> str:
         """The argument for the first state; none for zeros."""
         texts = []
         for x in () if state is None else (state["h"], state["c"]):
             text, binds = self.aligned(x, [batch, out_dim], full=True)
             if len(x.dims) < 2:
                 text, binds = f"{atom(text, binds)}.expand({self.size(batch)}, {self.size(out_dim)})", ATOM
-            texts.append(f"{atom(text, binds)}[None].contiguous()")
+            texts.append(text if step else f"{atom(text, binds)}[None].contiguous()")
         return f", ({', '.join(texts)})" if texts else ""
 
 
 def matrix_axis(weight: Tensor, in_dim: Dim) -> int:
     """The axis of a matrix that the input has; of two equal ones, the copy."""
-    copies = [
-        i
-        for i, dim in enumerate(weight.dims)
-        if dim.expr is not None and dim.expr.op == "copy" and dim.expr.dims[0] is in_dim
-    ]
+    copies = [i for i, dim in enumerate(weight.dims) if dim is not in_dim and original(dim) is in_dim]
     return copies[0] if copies else int(position(weight.dims, in_dim))
+
+
+def original(dim: Dim) -> Dim:
+    """The dim of which a dim is a copy, or the dim itself."""
+    return dim.expr.dims[0] if dim.expr is not None and dim.expr.op == "copy" else dim

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal
 
-from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.dims.dim import Dim, batch_dim, single_step_dim
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.listener import Listener, active_listener, listening
@@ -53,7 +53,7 @@ class Call:
     Attributes:
         owner: the path of the layer that it belongs to; "" for none.
         kind, name, fn: what is called. args, kwargs, result: with what, and what it gave.
-        body: the lines of a step of a loop. loop: the loop whose method or state this is.
+        body: the lines of a step of a loop, or of what a cell does. loop: the loop whose method or state this is.
         weights: the tensors of a cell by attribute. windows: of a convolution with the padding "same", the size, stride
             and dilation along each axis.
     """
@@ -92,10 +92,10 @@ class Trace:
 
 
 class Tracer(Listener):
-    """Adds each op to a trace. outer: in the body of a loop, what records the body."""
+    """Adds each op to a trace. outer: in the body of a loop, what records the body. steps: those of cells are lines."""
 
-    def __init__(self, trace: Trace):
-        self.trace, self.lines = trace, trace.calls
+    def __init__(self, trace: Trace, steps: bool):
+        self.trace, self.lines, self.steps = trace, trace.calls, steps
         self.owners: list[str] = []
         self.layers: list[Layer] = []
         self.busy = False
@@ -129,10 +129,20 @@ class Tracer(Listener):
             if id(module) not in self.trace.cells:  # of a layer of the user, whose ops are lines of their own
                 return super().call_module(module, forward, args, kwargs)
             weights = {name: self.origin(x) for name, x in tensors_of(module)}
-            with self.quiet():
-                result = super().call_module(module, forward, args, kwargs)
+            body: list[Call] = []
             with self.of(self.trace.cells[id(module)].layer[0].name):
-                self.add("cell", type(module).__name__, None, args, kwargs, result, weights=weights)
+                if not self.steps:
+                    with self.quiet():
+                        result = super().call_module(module, forward, args, kwargs)
+                else:
+                    with self.into(body):
+                        axis = kwargs["spatial_dim"]
+                        if axis is single_step_dim:
+                            result = super().call_module(module, forward, args, kwargs)
+                        else:
+                            loop: Any = TracedLoop(Loop(axis=axis), self)
+                            result = module.steps(loop, *module.prepared(args[0], kwargs["state"], axis))
+                self.add("cell", type(module).__name__, None, args, kwargs, result, weights=weights, body=body)
             return result
         if not isinstance(module, Layer) or self.busy:
             return super().call_module(module, forward, args, kwargs)
@@ -194,15 +204,23 @@ class Tracer(Listener):
             self.owners.pop()
 
     @contextmanager
+    def into(self, lines: list[Call]) -> Iterator[None]:
+        """Inside, ops are added to these lines."""
+        before, self.lines = self.lines, lines
+        try:
+            yield
+        finally:
+            self.lines = before
+
+    @contextmanager
     def inside(self, lines: list[Call]) -> Iterator[None]:
         """Inside, ops are those of the body of a loop, which is recorded as well."""
-        before = self.lines, self.outer
-        self.lines, self.outer = lines, active_listener()
+        before, self.outer = self.outer, active_listener()
         try:
-            with listening(self):
+            with self.into(lines), listening(self):
                 yield
         finally:
-            self.lines, self.outer = before
+            self.outer = before
 
 
 def tensors_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -238,8 +256,12 @@ class TracedLoop:
             return value
         return lambda *args, **kwargs: self._added(name, args, kwargs)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._loop, name, value)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "state":
+            for key, x in value.items():
+                self.state[key] = x
+        else:
+            setattr(self._loop, name, value)
 
     def _added(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._tracer.quiet():
@@ -332,12 +354,12 @@ def _is_a(layer: object, *names: str) -> bool:
     return isinstance(layer, tuple(LAYERS[name] for name in names if name in LAYERS))
 
 
-def trace_of(net: Network, batch: Mapping[str, Any], *, train: bool) -> Trace:
-    """What a call of a net does with a batch, and its losses."""
+def trace_of(net: Network, batch: Mapping[str, Any], *, train: bool, steps: bool = False) -> Trace:
+    """What a call of a net does with a batch, and its losses. steps: whether those of its cells are lines as well."""
     tensors = net.extern_data.tensors(batch)
     trace = Trace(tensors, Dim(1).serial)
     trace.cells = {id(x.cell): x for x in (vars(layer)["cell"] for layer in net.modules() if _is_a(layer, "rec"))}
-    tracer = Tracer(trace)
+    tracer = Tracer(trace, steps)
     run = type("TracedRun", (TracedRun,), {"tracer": tracer})
     values = {f"data:{key}": x for key, x in tensors.items()}
     with get_run_ctx().train_flag_ctx(train), listening(tracer):

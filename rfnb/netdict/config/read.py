@@ -42,9 +42,7 @@ class Config:
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.values:
-            raise ConfigError(
-                f"{Path(self.path).name}: there is no {name}", hint=did_you_mean(name, list(self.values)) or None
-            )
+            raise ConfigError(f"{Path(self.path).name}: there is no {name}", hint=did_you_mean(name, self.values))
         return self.values[name]
 
     def __contains__(self, name: str) -> bool:

@@ -177,9 +177,7 @@ def initial_values(given: object) -> object:
         options = {name: value for name, value in given.items() if name != "class"}
         return _made(str(given.get("class")), options)
     if not isinstance(given, str):
-        raise NetworkError(
-            "an initializer of a kind that is not known", got=repr(given)[:60], expected='"glorot_uniform"'
-        )
+        raise NetworkError("an initializer of an unknown kind", got=repr(given)[:60], expected='"glorot_uniform"')
     name, _, arguments = given.partition("(")
     return _made(name.strip(), _options_of(given) if arguments else {})
 
@@ -194,6 +192,6 @@ def _options_of(text: str) -> dict[str, object]:
         raise NetworkError("an initializer cannot be read", got=text[:60], expected="name(option=value)") from None
 
 
-def _made(name: str, options: dict[str, Any]) -> Any:
+def _made(name: str, options: dict[str, object]) -> Any:
     key = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).strip("_").removesuffix("_initializer")
     return entry_of(INITIALIZERS, key, f"there is no initializer {name!r:.40}")(**options)

@@ -35,9 +35,7 @@ class Concat(Layer, layer_class="concat", joins=False):
         """The sources without their axes, which are an option."""
         pairs = described.get("from")
         if not isinstance(pairs, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
-            raise NetworkError(
-                "concat needs an axis of each source", got=repr(pairs)[:60], expected='[("data", "T"), …]'
-            )
+            raise NetworkError("concat needs an axis of each source", got=repr(pairs)[:60], expected='[("data", "T")]')
         return {**described, "from": [name for name, _ in pairs], "concat_axes": [place for _, place in pairs]}
 
     def setup(self, *sources: Tensor) -> None:

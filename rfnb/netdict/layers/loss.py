@@ -14,7 +14,7 @@ from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import time_of
+from rfnb.netdict.axes import time_of, with_padding
 from rfnb.netdict.layer import Layer, SteppingLayer
 from rfnb.netdict.losses import loss_by_name, on_frames_of
 from rfnb.netdict.options import REQUIRED, layer, value
@@ -27,6 +27,7 @@ from rfnb.ops.loss import cross_entropy, ctc_best_path, ctc_loss, edit_distance
 from rfnb.ops.math import cast, combine_bc, compare_bc, equal, is_finite, log, maximum, minimum, where
 from rfnb.ops.reduce import reduce_logsumexp, reduce_min, reduce_sum, softmax
 from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_dim
+from rfnb.ops.slice import slice as slice_
 
 
 class LossLayer(Layer, layer_class="loss"):
@@ -191,7 +192,7 @@ def _range(dim: Dim) -> Tensor:
     return _number(range_over_dim(dim))
 
 
-CTC = "ctc"
+CTC, STAIRCASE = "ctc", "staircase"
 
 
 class _Aligned(Layer):
@@ -206,7 +207,8 @@ class _Aligned(Layer):
         fault = f"{self.layer_class} aligns scores of all frames with a sequence of labels"
         got = f"{x.describe_dims()}, {labels.describe_dims()}"
         self.frames, self.classes = required(time_of(x), fault, got), required(x.feature_dim, fault, got)
-        self.spoken, self.labels_dim = required(time_of(labels), fault, got), required(labels.sparse_dim, fault, got)
+        labels_dim = self.classes if self.align_target == STAIRCASE else labels.sparse_dim
+        self.spoken, self.labels_dim = required(time_of(labels), fault, got), required(labels_dim, fault, got)
         if self.input_type not in ("prob", "log_prob"):
             fault = f"{self.layer_class}: unknown input_type"
             raise NetworkError(fault, got=self.input_type, expected="prob or log_prob")
@@ -215,21 +217,23 @@ class _Aligned(Layer):
         """The logarithms of the source. {…} → the same, without gradients"""
         return stop_gradient(log(maximum(x, 1e-30)) if self.input_type == "prob" else x)
 
-    def spaces(self, labels: Tensor, blank: int, *, label_loop: bool) -> dict[str, Any]:
+    def spaces(self, labels: Tensor, blank_idx: int = -1, label_loop: bool = True, **_: object) -> dict[str, Any]:
         """What the ops of alignments take beside the scores."""
         return {
             "targets": set_sparse_dim(cast(set_sparse_dim(labels, None), "int64"), self.classes),
             "input_spatial_dim": self.frames,
             "targets_spatial_dim": self.spoken,
-            "blank_index": blank % self.classes.get_dim_value(),
+            "blank_index": blank_idx % self.classes.get_dim_value(),
             "label_loop": label_loop,
         }
 
 
 class FastBaumWelch(_Aligned, layer_class="fast_bw", without_effect="sprint_opts staircase_seq_len_source"):
-    """How probable each class is in each frame, given the labels: over all alignments (Baum et al. 1970).
+    """How probable each class is in each frame: over all alignments (Baum et al. 1970).
 
-    The alignments are those of CTC, with the last class as blank. {…, time, classes} → the same, without gradients
+    The alignments are those of CTC with the labels, with the last class as blank. Or, with the target "staircase", each
+    frame has a class above that of the frame before, among as many as there are frames of `staircase_seq_len_source`.
+    {…, time, classes} → the same, without gradients
     """
 
     align_target_key: str | None = value(None, str)
@@ -240,13 +244,14 @@ class FastBaumWelch(_Aligned, layer_class="fast_bw", without_effect="sprint_opts
 
     @classmethod
     def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
-        """The labels are an input. Raises NetworkError if others than those of CTC are meant."""
-        if (kind := described.get("align_target")) != CTC:
-            fault = (
-                "fast_bw: these alignments come from an external program" if kind == "sprint" else "fast_bw: unknown"
-            )
-            raise NetworkError(fault, got=f'"align_target": {kind!r:.40}', expected=f'"align_target": "{CTC}"')
-        return {**described, "labels": f"data:{described.get('align_target_key') or 'classes'}"}
+        """The labels, or what has the number of classes, are an input. Raises NetworkError for other alignments."""
+        kind, labels = described.get("align_target"), described.get("staircase_seq_len_source")
+        if kind == CTC:
+            labels = f"data:{described.get('align_target_key') or 'classes'}"
+        elif kind != STAIRCASE:
+            fault = "fast_bw: " + ("these alignments come from an external program" if kind == "sprint" else "unknown")
+            raise NetworkError(fault, got=f'"align_target": {kind!r:.40}', expected=f"{CTC} or {STAIRCASE}")
+        return {**described, "labels": required(labels, "fast_bw: staircase_seq_len_source is missing")}
 
     def compute(self, x: Tensor, labels: Tensor) -> Tensor:
         """{…, time, classes}, {…, labels} → {…, time, classes}"""
@@ -255,18 +260,33 @@ class FastBaumWelch(_Aligned, layer_class="fast_bw", without_effect="sprint_opts
             return set_feature_dim(softmax(scores, axis=self.classes), self.classes)
         if self.min_prob:
             scores = maximum(scores, log(self.min_prob + scores * 0.0))
-        options = {"blank_idx": -1, "label_loop": True, **(self.ctc_opts or {})}
-        spaces = self.spaces(labels, options["blank_idx"], label_loop=options["label_loop"])
         import torch
 
-        # The gradient of the loss with respect to logits is their softmax minus what is wanted here.
         with torch.inference_mode(False), torch.enable_grad():
-            logits = scores * self.am_scale
-            set_requires_gradient(logits)
-            loss = ctc_loss(logits=logits, **spaces)
-            grad = gradient(loss, logits)
-        y = maximum(softmax(stop_gradient(logits), axis=self.classes) - stop_gradient(grad), 0.0)
-        return set_feature_dim(where(is_finite(loss), y, 0.0).copy_transpose(x.dims).copy_masked(0), self.classes)
+            scores = scores * self.am_scale
+            set_requires_gradient(scores)
+            if self.align_target == STAIRCASE:
+                total = self._staircase(scores)
+            else:
+                total = _total(scores, self.classes, **self.spaces(labels, **(self.ctc_opts or {})))
+            y = gradient(total, scores)
+        return set_feature_dim(where(is_finite(total), y, 0.0).copy_transpose(x.dims).copy_masked(0), self.classes)
+
+    def _staircase(self, scores: Tensor) -> Tensor:
+        """CTC in which time and classes have changed places: each class takes the next frame, or none. {…} → {…}"""
+        none = Dim(1, name="no frame")
+        logits, frames = with_padding(scores, self.frames)
+        logits, classes = concat((zeros([none]), none), (logits, frames), allow_broadcast=True)
+        logits, _ = slice_(logits, axis=self.classes, start=0, size=self.spoken)
+        targets = set_sparse_dim(range_over_dim(self.frames) + 1, classes)
+        spaces: dict[str, Any] = {"input_spatial_dim": self.spoken, "targets_spatial_dim": self.frames}
+        return _total(logits, classes, targets=targets, blank_index=0, label_loop=False, **spaces)
+
+
+def _total(scores: Tensor, classes: Dim, *, input_spatial_dim: Dim, **spaces: Any) -> Tensor:
+    """The logarithm of the sum over all alignments of CTC, of scores that need not be normalized."""
+    normalizer = reduce_sum(reduce_logsumexp(scores, axis=classes), axis=input_spatial_dim)
+    return normalizer - ctc_loss(logits=scores, input_spatial_dim=input_spatial_dim, **spaces)
 
 
 class ForcedAlign(_Aligned, layer_class="forced_align"):
@@ -302,6 +322,5 @@ class ForcedAlign(_Aligned, layer_class="forced_align"):
         scores = self.scores(x)
         spaces = self.spaces(labels, self.blank_idx, label_loop=self.topology == CTC)
         path = ctc_best_path(logits=scores, **spaces)
-        normalizer = reduce_sum(reduce_logsumexp(scores, axis=self.classes), axis=self.frames)
-        self.last.parts = {"scores": normalizer - ctc_loss(logits=scores, max_approx=True, **spaces)}
+        self.last.parts = {"scores": _total(scores, self.classes, max_approx=True, **spaces)}
         return cast(set_sparse_dim(path, self.classes), "int32")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
@@ -125,8 +124,8 @@ class SoftmaxOverSpatial(Layer, layer_class="softmax_over_spatial"):
         if lower is not None:
             places = range_over_dim(self.over, device=x.device)
             lower, size = (cast(n, places.dtype) if isinstance(n, Tensor) else n for n in (lower, size))
-            keep: Any = places >= lower  # type: ignore[operator]
-            keep = keep if size is None else keep & (places < lower + size)  # type: ignore[operator]
+            keep = places >= lower
+            keep = keep if size is None else keep & (places < lower + size)
             x = where(keep, x, -1e30, allow_broadcast_all_sources=True)
         masked = self.use_time_mask is not False or self.spec.batch_independent
         return (log_softmax if self.log_space else softmax)(x, axis=self.over, use_mask=masked)

@@ -405,9 +405,7 @@ class SplitBatchTime(Layer, layer_class="split_batch_time"):
 
 def batch_of(x: Tensor) -> Dim:
     """The batch dim. Raises NetworkError if there is none."""
-    return required(
-        next((dim for dim in x.dims if dim.is_batch_dim()), None), "the layer needs a batch", x.describe_dims()
-    )
+    return required(next((dim for dim in x.dims if dim.is_batch_dim()), None), "it needs a batch", x.describe_dims())
 
 
 def with_dims(x: Tensor, replaced: Mapping[Dim, Sequence[Dim]]) -> list[Dim]:

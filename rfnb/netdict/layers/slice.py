@@ -19,6 +19,7 @@ from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import cast, compare_bc, where
 from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
+from rfnb.trace.record.traced import Traced
 
 
 class Slice(Layer, layer_class="slice"):
@@ -124,6 +125,12 @@ class SliceNd(Layer, layer_class="slice_nd"):
         """{…, time}, {…} → {…, size}"""
         frames = self.frames
         if not self.counts:
+            if isinstance(start, Traced) or isinstance(size, Traced):
+                fault, way = (
+                    "slice_nd: the number of frames differs at each step",
+                    '"size": a number (0 behind the end)',
+                )
+                raise NetworkError(fault, got=f'"size": {self.size!r:.40}', expected=way)
             begin = cast(full(dims=[], fill_value=self.start, dtype="int64") if start is None else start, "int64")
             end = None if size is None else begin + cast(size, "int64")
             return slice_(x, axis=frames, start=begin, end=end, out_dim=self.sliced)[0]

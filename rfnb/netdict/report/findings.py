@@ -425,7 +425,7 @@ GROUPS = {
     "checkpoints": (r"model|cleanup_old_models|save_interval|keep_\w*models|checkpoint\w*", "rf.save, rf.load"),
     "search": (r"search_\w+|forward_\w+|output_file|beam_\w+_for_search", "search_flag=True"),
     "devices and logs": (
-        r"device|use_tensorflow|tf_\w+|log\w*|debug_\w+|use_horovod|horovod\w*|multiprocessing|update_on_device"
+        r"device|use_tensorflow|tf_\w+|log(_\w+)?|debug_\w+|use_horovod|horovod\w*|multiprocessing|update_on_device"
         r"|stop_on_\w+|task|calculate_exp_loss|store_\w+",
         "rfnb runs on Torch, in your process",
     ),

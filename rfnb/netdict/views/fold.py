@@ -148,7 +148,7 @@ def folded(parts: Sequence[NetworkBox], signs: Mapping[str, object]) -> list[Net
     return boxes
 
 
-def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str, object]) -> Any:
+def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str, object]) -> object:
     """Equal for parts of equal form, which read what is as far before them, or the same."""
     reads = tuple(
         (i - place[path] if path in place and abs(i - place[path]) <= PERIOD else path, back)
@@ -276,9 +276,7 @@ def as_computed(
             for step in loops[path].steps_of(path, entries)
             for reference in step.references
         ):
-            entry = replace(
-                entry, references=[reference for reference in entry.references if reference.option != "from"]
-            )
+            entry = replace(entry, references=[other for other in entry.references if other.option != "from"])
         result[path] = entry
     return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State, check_state
 from rfnb.errors import ParameterError
 from rfnb.loop.loop import Loop
+from rfnb.loop.pure import Keeping, KeptSteps, key_of, loop_to_keep
 from rfnb.nn.layers.rec import check_recurrent_state
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import full
@@ -86,17 +87,38 @@ class RecCell(Module):
 
     def over(self, source: Tensor, state: State, spatial_dim: Dim) -> tuple[Tensor, State]:
         """Runs all steps. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}"""
-        batch = [dim for dim in source.dims if dim not in (spatial_dim, self.in_dim)]
-        frames = self.project(source)
-        loop = Loop(axis=spatial_dim, name=self.get_default_name())
+        frames, initial = self.prepared(source, state, spatial_dim)
+        functions, name = (self.step,), self.get_default_name()
+        steps = vars(self).setdefault("_kept_steps", KeptSteps(4))
+        computed = any(type(part) is Tensor for part in vars(self).values())  # weights that are made for each call
+        key = None if computed else key_of(functions, spatial_dim, name, None, initial, frames)
+        if key is not None and (step := steps.find(key, functions, initial, frames)) is not None:
+            outputs, final = step.run(initial, frames)
+            return outputs, self.state_class(final)
+        keeping = None if key is None else Keeping(key, functions, initial, frames, steps)
+        loop = loop_to_keep(keeping, axis=spatial_dim, name=name)
         loop.file = type(self).step.__code__.co_filename
-        for name, value in state.items():
-            loop.state[name] = expand_dims(value, [dim for dim in batch if dim not in value.dims])
+        outputs, final = self.steps(loop, frames, initial)
+        if keeping is not None:
+            keeping.done(loop, outputs, initial)
+        return outputs, final
+
+    def prepared(self, source: Tensor, state: State, spatial_dim: Dim) -> tuple[Tensor, dict[str, Tensor]]:
+        """What the steps need of all frames, and the first state with all dims."""
+        batch = [dim for dim in source.dims if dim not in (spatial_dim, self.in_dim)]
+        initial = {
+            part: expand_dims(value, [dim for dim in batch if dim not in value.dims]) for part, value in state.items()
+        }
+        return self.project(source), initial
+
+    def steps(self, loop: Loop, frames: Tensor, initial: Mapping[str, Tensor]) -> tuple[Tensor, State]:
+        """Runs all steps in a loop. {…, its axis} → {…, its axis, out_dim}"""
+        loop.state = initial
         with loop:
             x = loop.unstack(frames, name="x")
-            out, loop.state = self.step(x, self._state(loop, state))
+            out, loop.state = self.step(x, self._state(loop, initial))
             outputs = loop.stack(out)
-        return outputs, self._state(loop, state)
+        return outputs, self._state(loop, initial)
 
     def _state(self, loop: Loop, names: Iterable[str]) -> State:
         return self.state_class({name: loop.state[name] for name in names})

@@ -12,6 +12,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import ParameterError
+from rfnb.loop.pure import pure
 from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.layers.linear import to_input, weight
 from rfnb.nn.layers.norm import LayerNorm
@@ -52,6 +53,7 @@ class _Lstm(RecCell):
         """W·x + b."""
         return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=self.gate_dim)
 
+    @pure
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The new h, which is also the output, and the new state."""
         out_dim = self.out_dim
@@ -186,6 +188,7 @@ class ZoneoutLSTM(_Lstm):
         self.zoneout_factor_output = zoneout_factor_output
         self.use_zoneout_output = use_zoneout_output
 
+    @pure
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The output, which is h' or h before the zoneout, and the new state."""
         out, new = super().step(x, state)
@@ -283,7 +286,7 @@ class LayerNormVariantsLSTM(RecCell):
         has_bias = not (global_norm or global_norm_joined or per_gate_norm)
         self.bias = Parameter([gates], initial=forget) if has_bias else None
 
-        def norm(dim: Dim, *, shift: Any = norm_shift, with_bias: bool = True) -> LayerNorm:
+        def norm(dim: Dim, *, shift: object = norm_shift, with_bias: bool = True) -> LayerNorm:
             layer = LayerNorm(dim, eps=EPSILON, with_bias=with_bias)
             layer.scale.initial = norm_gain
             if layer.bias is not None:
@@ -305,6 +308,7 @@ class LayerNormVariantsLSTM(RecCell):
         x = linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=4 * self.out_dim)
         return self.input_norm(x)
 
+    @pure
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The new h, which is also the output, and the new state."""
         out_dim, act = self.out_dim, self.activation

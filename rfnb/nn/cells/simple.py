@@ -9,6 +9,7 @@ from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
+from rfnb.loop.pure import pure
 from rfnb.nn.cells.cell import RecCell, gate_bias
 from rfnb.nn.layers.linear import Linear, weight
 from rfnb.nn.module.container import ModuleList
@@ -43,6 +44,7 @@ class BasicRNN(RecCell):
         """W·x + b."""
         return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=self.out_dim)
 
+    @pure
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The new h, which is also the output, and the new state."""
         h = self.activation(x + linear(state.h, self.rec_weight, None, in_dim=self.out_dim, out_dim=self.out_dim))
@@ -82,6 +84,7 @@ class GRU(RecCell):
         """W·x + b, for the gates and the candidate."""
         return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=3 * self.out_dim)
 
+    @pure
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The new h, which is also the output, and the new state."""
         out_dim, h = self.out_dim, state.h
@@ -135,6 +138,7 @@ class RHN(RecCell):
         """W·x + b."""
         return linear(source, self.ff_weight, self.bias, in_dim=self.in_dim, out_dim=2 * self.out_dim)
 
+    @pure
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """The h of the last depth, which is also the output, and the new state."""
         h = state.h

@@ -52,12 +52,12 @@ class Scored:
 
     def add(self, name: str, scores: Tensor, scale: float, *, of_frame: bool = False) -> None:
         """Adds a part. Labels that a part rules out by −∞ stay ruled out, whatever its scale."""
-        apart = self.blank is not None and not of_frame
-        if apart:
-            scores = where(equal(range_over_dim(self.axis, device=scores.device), self.blank), 0.0, scores)
+        blank = None if of_frame else self.blank
+        if blank is not None:
+            scores = where(equal(range_over_dim(self.axis, device=scores.device), blank), 0.0, scores)
         self.parts[name], self.scales[name] = scores, scale
         by_scale = scaled(scores, scale)
-        if apart:
+        if blank is not None:
             self.of_labels = by_scale if self.of_labels is None else self.of_labels + by_scale
         else:
             self.total = by_scale if self.total is None else self.total + by_scale
@@ -88,7 +88,7 @@ def add_up(
         device: that of the hypotheses.
     """
     axis = scored.axis
-    costly: list[tuple[ScorePart, Any]] = []
+    costly: list[tuple[ScorePart, object]] = []
     changes = [part for part in parts if isinstance(part.value, ChangingScorer)]
     for part in parts:
         value = part.value

@@ -173,8 +173,8 @@ class AttentionFinder(Listener):
         return result
 
     def call_module(
-        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         """Runs a module; attention inside gets its path."""
         if not self._inside and self._model is None:
             self._names = names_below(module, type(module).__name__)
@@ -235,7 +235,7 @@ class AttentionFinder(Listener):
         entry = self._marks.get(id(leaf._raw)) if isinstance(leaf, Tensor) else None
         return entry[1] if entry is not None and entry[0]() is leaf._raw else None
 
-    def _follow(self, op: str, args: tuple[object, ...], kwargs: dict[str, Any], result: object) -> None:
+    def _follow(self, op: str, args: tuple[object, ...], kwargs: dict[str, object], result: object) -> None:
         if not self._marks:
             return
         tensors = tensors_in([args, kwargs])

@@ -47,7 +47,7 @@ class KeptSearch:
 
     processor: Any
     config: Any
-    keywords: dict[str, Any]
+    keywords: dict[str, object]
     tokenizer: object = None
     sequences: Any = None
 
@@ -61,9 +61,9 @@ class Decoded:
     outer: int | None = None
 
 
-keep_candidates: Hook[[Any], Any] = Hook("trace.capture.generate.keep_candidates", by="search.register")
+keep_candidates: Hook[[Any], object] = Hook("trace.capture.generate.keep_candidates", by="search.register")
 """A logits processor that keeps the candidates of a call of `generate`, for its complete configuration."""
-make_search: Hook[[KeptSearch], Any] = Hook("trace.capture.generate.make_search", by="search.register")
+make_search: Hook[[KeptSearch], object] = Hook("trace.capture.generate.make_search", by="search.register")
 """The search as `rf.search.from_generate` makes it."""
 
 
@@ -132,7 +132,7 @@ class GenerateWatch:
         generate = mixin.generate
 
         @functools.wraps(generate)
-        def watched(model: object, *args: object, **kwargs: object) -> Any:
+        def watched(model: object, *args: object, **kwargs: object) -> object:
             if threading.get_ident() != self._thread or not self._counts(model):
                 return generate(model, *args, **kwargs)
             return self._generate(model, generate, args, kwargs)
@@ -143,7 +143,7 @@ class GenerateWatch:
         finally:
             mixin.generate = generate
 
-    def _generate(self, model: Any, generate: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _generate(self, model: Any, generate: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         generated = None
         with suppress(Exception):  # an error here must not stop the model
             generated = _generated(model, args, kwargs)
@@ -153,13 +153,13 @@ class GenerateWatch:
         kept: list[KeptSearch] = []
 
         @functools.wraps(prepare)
-        def prepared(labels: object, /, *args: object, **kwargs: object) -> Any:  # a Trainer has `labels` of its own
+        def prepared(labels: object, /, *args: object, **kwargs: object) -> object:  # a Trainer has `labels` of its own
             with suppress(Exception):
                 self.now = None if generated is None else Decoded(generated, _array(labels))
             return prepare(labels, *args, **kwargs)
 
         @functools.wraps(processors_of)
-        def processors(generation_config: object, *args: object, **others: object) -> Any:
+        def processors(generation_config: object, *args: object, **others: object) -> object:
             every = processors_of(generation_config, *args, **others)
             with suppress(Exception):
                 processor = keep_candidates(generation_config)
@@ -169,14 +169,14 @@ class GenerateWatch:
                 every.append(processor)
             return every
 
-        def continuations(*args: Any, **kwargs: Any) -> Any:
+        def continuations(*args: Any, **kwargs: Any) -> object:
             scores, sequences, rows = drawn = continue_with(*args, **kwargs)
             with suppress(Exception):
                 at, first = kwargs["cur_len"], kwargs["decoder_prompt_len"]
                 kept[-1].processor.draw(scores, rows[:, :, at - first], sequences[:, :, at])
             return drawn
 
-        methods: dict[str, Any] = {"prepare_inputs_for_generation": prepared}
+        methods: dict[str, object] = {"prepare_inputs_for_generation": prepared}
         if self._search:
             methods |= {"_get_logits_processor": processors}
             methods |= {"_get_top_k_continuations": continuations} if continue_with is not None else {}
@@ -196,7 +196,7 @@ class GenerateWatch:
 
 
 @contextmanager
-def replaced(model: object, methods: dict[str, Any]) -> Iterator[None]:
+def replaced(model: object, methods: dict[str, object]) -> Iterator[None]:
     """The object has these methods instead of those of its class."""
     originals = {name: vars(model)[name] for name in methods if name in vars(model)}
     vars(model).update(methods)

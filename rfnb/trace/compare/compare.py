@@ -390,7 +390,7 @@ def compare(
 
 
 @overload
-def compare(a: Any, kind: Any, /, *, sequence: int | str | None = None) -> Any: ...
+def compare(a: object, kind: object, /, *, sequence: int | str | None = None) -> Any: ...
 
 
 def compare(

@@ -127,7 +127,7 @@ class TimeMeter(Meter):
 
     def hoisted(
         self, node: Node, place: str, fn: Callable[[], object], alone: Callable[[], object], run: MeasuredLoop
-    ) -> Any:
+    ) -> object:
         """Calls `fn`, which computes an op outside of the steps, and measures how long one step would take."""
         sample, began = self.sample(node), self.now()
         result = fn()
@@ -377,7 +377,7 @@ class GradientMeter(_MagnitudeMeter):
 
     # -- loops
 
-    def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: MeasuredLoop) -> Callable[..., Any]:
+    def watched(self, fn: Callable[..., Any], seen: Mapping[int, Any], run: MeasuredLoop) -> Callable[..., object]:
         """The function of a raw call in the steps of a loop, whose results are watched."""
         steps = 0
 
@@ -403,7 +403,7 @@ class GradientMeter(_MagnitudeMeter):
 
     def hoisted(
         self, node: Node, place: str, fn: Callable[[], object], alone: Callable[[], object], run: MeasuredLoop
-    ) -> Any:
+    ) -> object:
         """Calls `fn`, which computes an op outside of the steps, and watches its results."""
         result = fn()
         for leaf in leaves(result):

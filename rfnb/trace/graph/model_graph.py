@@ -293,7 +293,7 @@ class Restorer(Listener):
     def __init__(self, assigned: Callable[[Parameter], None]):
         self._assigned = assigned
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Computes an op."""
         for leaf in (*args, *kwargs.values()):
             if isinstance(leaf, Parameter) and (leaf.auxiliary or row.effect):
@@ -417,7 +417,7 @@ def _event_cost(trace: TraceCall) -> Cost:
     return event_cost(run)
 
 
-def _tracer_of(model: object, args: tuple[object, ...], kwargs: dict[str, Any]) -> TraceCall | None:
+def _tracer_of(model: object, args: tuple[object, ...], kwargs: dict[str, object]) -> TraceCall | None:
     """The tracer of a model of rfnb or of torch, or of a function of such tensors; None if nothing shows which."""
     its = owner(model)
     for item in [its] if its is model else [*leaves(as_dicts([args, kwargs])), its]:

@@ -244,7 +244,7 @@ class ModelTracer(CallRecorder, Listener):
         at, self._loops.failed_at = self._loops.failed_at, None
         return super().fail(error, at or node)
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Runs an op and records it, with the ops inside it as its body."""
         with self._apart():
             node = self.begin(row.name, self.numbers(args, kwargs))
@@ -260,8 +260,8 @@ class ModelTracer(CallRecorder, Listener):
         return result
 
     def call_module(
-        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         """Runs a module and records it, with its ops and modules as its body."""
         with self._apart():
             node = self.begin_module(module, self.numbers(args, kwargs))
@@ -339,7 +339,7 @@ FULL: dict[int | float, str] = {0: "zeros", 1: "ones"}
 """Names of `full` for common fill values."""
 
 
-def _name_of_call(row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> str:
+def _name_of_call(row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
     """A more specific name than the op: `zeros` for `full`, or the function that `raw_call` calls; else ""."""
     fill = kwargs.get("fill_value")
     if row.name == "full" and isinstance(fill, int | float):

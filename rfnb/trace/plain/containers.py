@@ -107,7 +107,7 @@ def _attribute(owner: object, name: str) -> Any:
     return MISSING
 
 
-def _way(kind: type, name: str) -> Any:
+def _way(kind: type, name: str) -> object:
     """The descriptor of a slot, or of the `__dict__`, by which an attribute is read without code of the class."""
     if is_dataclass(kind):  # its fields are parts of the value
         return HIDDEN

@@ -404,7 +404,7 @@ class ModuleStates:
         self._add(states, part, _contents_kept(contents, False, None if last is None else last.kept))
         return states[id(part)]
 
-    def _changed(self, part: object, before: dict[str, Any]) -> Iterator[str]:
+    def _changed(self, part: object, before: dict[str, object]) -> Iterator[str]:
         now = attributes_of(part)
         for name in before | now:
             value, first = now.get(name, MISSING), self._first.get((id(part), name))

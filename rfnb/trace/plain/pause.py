@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TRUTH = {"true": True, "false": False}
 
 
-def edited(name: str, old: Any, new: Any, at: RunStep) -> Any:
+def edited(name: str, old: object, new: Any, at: RunStep) -> Any:
     """The value that a variable gets by an edit: of the type, shape, dtype and device of its old one.
 
     The new entries of a tensor are constants to gradients, all others go on.

@@ -216,7 +216,7 @@ class RecordingBlock(ContextDecorator):
         is_decorator = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2] == DECORATES
         return cls()(*arguments) if is_decorator and len(arguments) == 1 else super().__new__(cls)
 
-    def __init__(self, *arguments: Any, **options: Any):
+    def __init__(self, *arguments: object, **options: object):
         self._made_of = arguments, options
 
     def _recreate_cm(self) -> RecordingBlock:

@@ -212,7 +212,7 @@ class Remembered(PlainSteps):
             return Leaf(self._tensor(name, kept), _kind(kept))
         return self._described(name, kept)
 
-    def _described(self, name: str, kept: object) -> Any:
+    def _described(self, name: str, kept: object) -> object:
         if (lost := _lost(kept)) is not None:
             return lost._replace(text=self._mark(kept)) if isinstance(kept, Kept) and kept.changed() else lost
         value = kept.value if isinstance(kept, Kept) else kept

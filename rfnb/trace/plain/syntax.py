@@ -705,7 +705,7 @@ def _use(name: str, reads: bool | None, order: dict[str, bool | None]) -> None:
         order[name] = reads
 
 
-def _in_order(node: ast.AST) -> list[Any]:
+def _in_order(node: ast.AST) -> list[object]:
     """The parts of a statement or expression, in the order of execution."""
     if isinstance(node, ast.For | ast.AsyncFor):
         return [node.iter, node.target, *node.body, *node.orelse]

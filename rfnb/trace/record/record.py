@@ -230,7 +230,7 @@ class Recorder(Listener):
 
     # -- calls
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Runs an op on the traced frame and records it."""
         row = as_constants(row) if makes_constants.get() and not self.without_gradients else row
         operands: list[Tensor] = []
@@ -288,7 +288,7 @@ class Recorder(Listener):
         operands.append(plain)
         return plain
 
-    def _own(self, start: int, leaf: Any) -> Any:
+    def _own(self, start: int, leaf: Any) -> object:
         """Copies a result that is an operand itself, because the op had nothing to do at this size."""
         variable = self.tape.find(leaf._raw) if type(leaf) is Tensor else None
         if variable is None or (isinstance(variable, Var) and variable.number >= start):
@@ -296,7 +296,7 @@ class Recorder(Listener):
         return leaf.like(backend_of_raw(leaf._raw).identity_raw(leaf._raw))
 
     def call_module(
-        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any]
+        self, module: object, forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
         """Runs a module and records it as a node, with the ops of the module as its body."""
         node = self._begin(type(module).__name__, self.numbers([args, kwargs]), "module")

@@ -17,6 +17,7 @@ import torch
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
+import rfnb as rf
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.display.attention import view as attention_view
@@ -24,6 +25,7 @@ from rfnb.display.attention.view import best_path, shares
 from rfnb.display.kit import options
 from rfnb.display.show import show_attention
 from rfnb.errors import ViewError
+from tests.display.printed import to_html, to_text
 from tests.display.standins import Raw, batch_dim
 
 HOSTILE = "<script>alert(1)</script>"
@@ -92,15 +94,15 @@ def test_other_axes_are_heads():
 
 
 def test_text_names_the_strongest_columns():
-    text = attention_view.to_text(attention_view.describe(weights(), rows=dec, cols=words(), batch="x"))
+    text = to_text(attention_view.describe(weights(), rows=dec, cols=words(), batch="x"))
     assert text.splitlines()[0] == "att of 'x': {dec:2} attends to {enc:4}"
-    html = unescape(attention_view.to_html(attention_view.describe(weights(), rows=dec, cols=words(), batch="x")))
+    html = unescape(to_html(attention_view.describe(weights(), rows=dec, cols=words(), batch="x")))
     for line in text.splitlines()[1:]:
         assert line.split(maxsplit=1)[1] in html
 
 
 def test_hostile_labels_show_as_text():
-    html = attention_view.to_html(attention_view.describe(weights(), cols=words(), rows=[HOSTILE, '"'], batch=0))
+    html = to_html(attention_view.describe(weights(), cols=words(), rows=[HOSTILE, '"'], batch=0))
     assert "<script" not in html
 
 
@@ -227,6 +229,18 @@ def test_what_does_not_fit_is_a_typed_error(given, choice, message):
         return
     with pytest.raises(ViewError, match=message):
         show_attention(given, **choice)
+
+
+def test_a_model_without_numbers_is_a_typed_error():
+    with torch.device("meta"):
+        layer, x = torch.nn.TransformerEncoderLayer(8, nhead=2, batch_first=True), torch.ones(2, 3, 8)
+    with rf.capture(layer, attention=True) as seen:
+        layer(x)
+    sides = [Dim(size, name="side") for size in (2, 3)]
+    for source in (seen, rf.convert_to_tensor(torch.ones(2, 3, device="meta"), dims=sides)):
+        with pytest.raises(ViewError, match="meta") as error:
+            show_attention(source)
+        assert error.value.hint and "3" in str(error.value.got)
 
 
 def test_layers_of_other_sizes_and_heads_or_without_weights_are_shown():

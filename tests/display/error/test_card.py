@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 
 import rfnb as rf
 from rfnb.display.error import card, view as error_view
+from rfnb.display.kit import blocks
 from rfnb.errors import DimError
 
 CELLS = {
@@ -164,11 +165,11 @@ def test_what_ipython_stores_is_no_second_card(shell_of):
     assert len(shell.published) == 3
 
 
-@pytest.mark.parametrize("broken", ["describe", "to_text", "to_html"])
+@pytest.mark.parametrize("module, broken", [(error_view, "describe"), (blocks, "to_text"), (blocks, "to_html")])
 @pytest.mark.parametrize("kernel", [None, object()])
-def test_a_card_that_fails_leaves_the_error_to_ipython(shell_of, monkeypatch, broken, kernel):
+def test_a_card_that_fails_leaves_the_error_to_ipython(shell_of, monkeypatch, module, broken, kernel):
     shell = shell_of(Shell(kernel))
-    monkeypatch.setattr(error_view, broken, lambda *args: 1 / 0)
+    monkeypatch.setattr(module, broken, lambda *args: 1 / 0)
     assert card.render_traceback(an_error()) == ["IPython's own"] and not shell.published
 
 

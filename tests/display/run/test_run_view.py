@@ -14,6 +14,7 @@ from rfnb.display.kit.view import View
 from rfnb.display.run import list_view, states, step, view as history_view
 from rfnb.display.run.step import spread
 from rfnb.errors import ViewError
+from tests.display.printed import to_html, to_text
 from tests.display.standins import SumRun, numbers
 
 HOSTILE = "<script>alert(1)</script>"
@@ -89,7 +90,7 @@ def test_spread_keeps_the_ends():
 def test_one_sequence_ends_where_it_ends(batch):
     view = history_view.describe(a_run(), batch)
     assert [s["step"] for s in view["steps"]] == [0, 1]
-    assert "sequence 1 ('banana')" in history_view.to_text(view)
+    assert "sequence 1 ('banana')" in to_text(view)
     with pytest.raises(ViewError):
         history_view.describe(a_run(), "cherry")
 
@@ -100,8 +101,8 @@ def test_text_and_html_name_the_same_facts(steps: int, batch: int | None):
     run = a_run(steps)
     run.flags = ["not finite"]
     view = history_view.describe(run, batch)
-    html = "".join(unescape(re.sub(r"<[^>]*>", "", history_view.to_html(view))).split())
-    for word in history_view.to_text(view).split():
+    html = "".join(unescape(re.sub(r"<[^>]*>", "", to_html(view))).split())
+    for word in to_text(view).split():
         if fact := word.strip("{},█"):  # the bars of sequences, and what is around dims, are drawn
             assert fact in html, fact
 
@@ -109,7 +110,7 @@ def test_text_and_html_name_the_same_facts(steps: int, batch: int | None):
 def test_hostile_names_show_as_text():
     run = a_run()
     run.name, run.flags = HOSTILE, [HOSTILE]
-    assert "<script" not in history_view.to_html(history_view.describe(run, 2))
+    assert "<script" not in to_html(history_view.describe(run, 2))
     assert "<script" not in View(list_view.describe([run])).html
 
 
@@ -140,7 +141,7 @@ def test_golden(golden):
     for dim in [dim for value in (*told, *view["start"]) for dim in value["dims"]]:
         dim["serial"] = 0
     golden("run.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
-    golden("run.txt", history_view.to_text(view) + "\n")
+    golden("run.txt", to_text(view) + "\n")
 
 
 def long_run(lens=(40, 7, 20, 20), steps: int = 40, at=None) -> SumRun:
@@ -167,8 +168,8 @@ def test_the_steps_around_events_are_shown_and_why():
         39: "last",
     }
     for why in reasons(view).values():
-        assert why in history_view.to_text(view)
-        assert why in unescape(history_view.to_html(view))
+        assert why in to_text(view)
+        assert why in unescape(to_html(view))
 
 
 def test_a_larger_change_from_the_start_is_told_of():
@@ -206,7 +207,7 @@ def test_of_one_sequence_the_others_say_nothing():
     view = history_view.describe(long_run(), "b")
     assert [s["step"] for s in view["steps"]] == list(range(7))
     assert [row["tag"] for row in view["sequences"]] == ["b"]
-    assert "'b': length 7 reached" in history_view.to_text(view)
+    assert "'b': length 7 reached" in to_text(view)
     assert all(len(row["spark"]) == 7 for one in view["steps"] for row in one["states"])
 
 
@@ -222,13 +223,13 @@ def test_sequences_are_bars(sequences: int, rows: int):
     run = SumRun(np.ones((sequences, 9), np.float32), [9, *[n % 9 for n in range(1, sequences)]])
     view = history_view.describe(run)
     assert len(view["sequences"]) == sequences
-    assert len(re.findall(r"sequence \d+ +█* *length", history_view.to_text(view))) == rows
-    assert (f"… {sequences - 32} more" in history_view.to_text(view)) == (sequences > 32)
-    assert (f"… {sequences - 32} more" in history_view.to_html(view)) == (sequences > 32)
+    assert len(re.findall(r"sequence \d+ +█* *length", to_text(view))) == rows
+    assert (f"… {sequences - 32} more" in to_text(view)) == (sequences > 32)
+    assert (f"… {sequences - 32} more" in to_html(view)) == (sequences > 32)
 
 
 def test_sequences_that_end_alike_are_one_line():
-    assert "all 3 sequences: length 5 reached" in history_view.to_text(history_view.describe(long_run([5, 5, 5], 5)))
+    assert "all 3 sequences: length 5 reached" in to_text(history_view.describe(long_run([5, 5, 5], 5)))
 
 
 def test_the_picture_of_a_state_is_hatched_behind_the_end():

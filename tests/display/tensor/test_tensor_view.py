@@ -20,6 +20,7 @@ from rfnb.display.markup import style
 from rfnb.display.tensor import view as tensor_view
 from rfnb.errors import ViewError
 from tests.display.markup.test_png import pixels
+from tests.display.printed import to_html, to_repr, to_table, to_text
 from tests.display.standins import Raw, batch_dim, batch_of, numbers
 from tests.examples import examples
 
@@ -85,12 +86,10 @@ def test_what_is_in_the_padding_changes_no_picture(fill: float):
 
 def test_text_line():
     x = batch_of(np.arange(4.0, dtype=np.float32).reshape(2, 2), [batch_dim, Dim(None, name="time")], [2, 1])
-    lines = tensor_view.to_text(tensor_view.describe(x)).splitlines()
+    lines = to_text(tensor_view.describe(x)).splitlines()
     assert lines[0] == "x Tensor float32 {batch:2, time:1–2 Σ3}"
     assert lines[1].startswith("  μ 1  σ 0.816  [0 ")
-    assert (
-        tensor_view.to_repr(tensor_view.describe(x)).splitlines()[0] == "Tensor{'x', [batch:2, time:1–2 Σ3], float32}"
-    )
+    assert to_repr(tensor_view.describe(x)).splitlines()[0] == "Tensor{'x', [batch:2, time:1–2 Σ3], float32}"
 
 
 @pytest.mark.parametrize(
@@ -98,8 +97,8 @@ def test_text_line():
 )
 def test_text_and_html_name_the_same_facts(make):
     view = tensor_view.describe(make())
-    html = words_of(tensor_view.to_html(view)).replace(" ", "")
-    for word in re.split(r"\s+", tensor_view.to_text(view)):
+    html = words_of(to_html(view)).replace(" ", "")
+    for word in re.split(r"\s+", to_text(view)):
         assert word.strip("{},():") in html, word
 
 
@@ -107,7 +106,7 @@ def test_labels_are_shown_through_the_vocab_and_cut_at_the_true_length():
     view = tensor_view.describe(labelled([0, 3, 2], [1], [7], tags=["x", "y", "z"]))
     assert view["labels"] == [["a", "d", HOSTILE], [" "], ["⟨7?⟩"]]
     assert view["stats"] is None
-    assert tensor_view.to_text(view).splitlines()[1:] == [
+    assert to_text(view).splitlines()[1:] == [
         "  1 unknown at batch 2 ('z'), pos 0: 7",
         f"  x: a d {HOSTILE}",
         "  y: ' '",
@@ -130,8 +129,8 @@ def test_labels_without_sequences_or_in_another_order():
 
 def test_numbers_that_are_names_have_no_mean():
     x = Raw((Dim(3, name="n"),), np.array([1, 5, 2]), EMPTY, sparse_dim=Dim(9, name="ids"))
-    assert "μ" not in tensor_view.to_text(tensor_view.describe(x))
-    assert "[1 " in tensor_view.to_text(tensor_view.describe(x))
+    assert "μ" not in to_text(tensor_view.describe(x))
+    assert "[1 " in to_text(tensor_view.describe(x))
 
 
 @pytest.mark.parametrize("batch", [1, -2, "banana"])
@@ -153,7 +152,7 @@ def test_a_sequence_that_is_not_there(batch):
 def test_hostile_labels_show_as_text():
     dims = [Dim(2, name=HOSTILE), Dim(None, name='"><img src=x onerror=alert(1)>')]
     x = batch_of(numbers(2, 2), dims, [2, 1], [HOSTILE, "'"], name=HOSTILE)
-    html = tensor_view.to_html(tensor_view.describe(x))
+    html = to_html(tensor_view.describe(x))
     assert "<script" not in html
     assert "<img src=x" not in html
     assert HOSTILE in unescape(html)
@@ -165,7 +164,7 @@ def test_every_dtype(dtype: str):
     view = tensor_view.describe(x)
     assert view["note"] == ("complex: absolute values" if dtype == "complex64" else None)
     assert view["stats"]["count"] == 300
-    assert tensor_view.to_html(view)
+    assert to_html(view)
 
 
 def test_torch_tensors_of_every_kind():
@@ -199,7 +198,7 @@ def test_large_tensors_are_sampled_and_say_so(monkeypatch: pytest.MonkeyPatch):
     )
     assert view["stats"]["sampled"] == view["stats"]["count"] <= 500
     assert view["stats"]["first_bad"] == "batch 0, time 0, feat 0"
-    assert f"sampled {view['stats']['sampled']} of 4,000" in tensor_view.to_text(view)
+    assert f"sampled {view['stats']['sampled']} of 4,000" in to_text(view)
 
 
 def test_one_nan_in_a_tensor_too_large_to_count_is_found(monkeypatch: pytest.MonkeyPatch):
@@ -218,8 +217,8 @@ def test_it_is_small_for_a_tensor_of_common_size():
     dims = [batch_dim, Dim(None, name="time"), Dim(512, name="feat")]
     x = batch_of(numbers(32, 200, 512), dims, lens, [f"utterance-{i:03}" for i in range(32)])
     view = tensor_view.describe(x)
-    assert len(tensor_view.to_html(view)) < 20_000
-    assert len(tensor_view.to_text(view)) < 400
+    assert len(to_html(view)) < 20_000
+    assert len(to_text(view)) < 400
 
 
 @pytest.mark.parametrize(
@@ -240,8 +239,8 @@ def test_it_is_small_for_a_tensor_of_common_size():
 def test_a_broken_tensor_gives_a_smaller_view_and_never_an_exception(broken: Raw):
     view = tensor_view.describe(broken)
     assert json.loads(json.dumps(view, allow_nan=False)) == view
-    assert "Tensor" in tensor_view.to_text(view)
-    assert tensor_view.to_html(view)
+    assert "Tensor" in to_text(view)
+    assert to_html(view)
 
 
 def test_no_numbers_at_all():
@@ -254,22 +253,22 @@ def test_no_numbers_at_all():
 
     view = tensor_view.describe(Pending())
     assert view["note"].startswith("no numbers: inside a loop body")
-    assert "feat:4" in tensor_view.to_text(view)
-    assert "more" not in tensor_view.to_text(view)
+    assert "feat:4" in to_text(view)
+    assert "more" not in to_text(view)
 
 
 def test_sequences_that_are_columns_are_named():
     x = batch_of(numbers(3, 4), [batch_dim, Dim(4, name="time")], [4, 4, 4], ["apple", HOSTILE, "pear"])
     turned = Raw((x.dims[1], batch_dim), x.raw_tensor.T, x.lengths, "x")
     view = tensor_view.describe(turned)
-    first = tensor_view.to_text(view).splitlines()[2].split()
+    first = to_text(view).splitlines()[2].split()
     assert first == ["apple", f"{HOSTILE[:11]}…", "pear"]
-    assert " ".join(first) in words_of(str(tensor_view.to_html(view)))
+    assert " ".join(first) in words_of(str(to_html(view)))
 
 
 def test_an_empty_sequence_has_a_row():
     x = batch_of(numbers(2, 3), [batch_dim, Dim(None, name="time")], [3, 0], ["three", "none"])
-    assert tensor_view.to_text(tensor_view.describe(x)).splitlines()[-1].split() == ["none", "·", "·", "·"]
+    assert to_text(tensor_view.describe(x)).splitlines()[-1].split() == ["none", "·", "·", "·"]
 
 
 shapes = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6)
@@ -286,8 +285,8 @@ def test_any_shape_and_any_lengths(data: st.DataObject, raw: np.ndarray):
     x = Raw(dims, raw, EMPTY.bind(sizes))
     view = tensor_view.describe(x)
     json.dumps(view, allow_nan=False)
-    assert tensor_view.to_text(view)
-    assert tensor_view.to_html(view)
+    assert to_text(view)
+    assert to_html(view)
     inside = np.ones(raw.shape, bool)
     if sizes:
         frames = np.arange(raw.shape[1])[None, :] < np.array(lens).reshape(-1, 1)
@@ -320,13 +319,13 @@ def test_a_position_counts_only_where_it_is_not_padding():
     assert view["values"][1] == view["values"][2] == [None] * 20
     assert view["note"] == "time 4 is padding in 2 of the sequences"
     assert [row["max"] is None for row in view["sequences"]] == [False, True, True, False]
-    assert "no statistics" not in tensor_view.to_text(tensor_view.describe(raw, time=7)), "in one only"
+    assert "no statistics" not in to_text(tensor_view.describe(raw, time=7)), "in one only"
 
 
 def test_with_nan_in_the_padding_there_are_no_numbers_with_it():
     x = padded(5.0)
     x.raw_tensor[1, 5, 3] = np.nan
-    text = tensor_view.to_text(tensor_view.describe(x))
+    text = to_text(tensor_view.describe(x))
     assert "NaN or Inf in the padding" in text and "with it" not in text
 
 
@@ -335,8 +334,8 @@ def test_padding_that_leaks_is_said_with_the_numbers_it_would_give():
     padding = tensor_view.describe(x)["stats"]["padding"]
     assert padding["mean"] == pytest.approx(x.raw_tensor.mean(), rel=1e-5)
     assert padding["std"] == pytest.approx(x.raw_tensor.std(), rel=1e-5)
-    assert "]  with padding μ 2.67, σ 2.56" in tensor_view.to_text(tensor_view.describe(x))
-    assert "padding ≠ 0" not in tensor_view.to_html(tensor_view.describe(x))  # ops of rfnb leave it out
+    assert "]  with padding μ 2.67, σ 2.56" in to_text(tensor_view.describe(x))
+    assert "padding ≠ 0" not in to_html(tensor_view.describe(x))  # ops of rfnb leave it out
 
 
 def test_padding_of_an_array_has_a_badge_that_is_explained_on_hover():
@@ -350,12 +349,12 @@ def test_padding_of_an_array_has_a_badge_that_is_explained_on_hover():
     "fill, said", [(0.0, False), (0.01, True), (np.nan, "NaN or Inf in the padding"), (-np.inf, False)]
 )
 def test_padding_is_told_only_where_it_matters(fill, said):
-    words = tensor_view.to_text(tensor_view.describe(padded(fill)))
+    words = to_text(tensor_view.describe(padded(fill)))
     assert ("padding" in words) is bool(said)
     assert isinstance(said, bool) or said in words
     same = np.random.default_rng(1).standard_normal((4, 8, 20)).astype(np.float32)
     x = batch_of(same, [batch_dim, Dim(None, name="time"), Dim(20, name="feat")], [8, 7, 8, 7])
-    assert "padding" not in tensor_view.to_text(tensor_view.describe(x))
+    assert "padding" not in to_text(tensor_view.describe(x))
 
 
 def test_what_is_not_finite_is_counted_by_kind_and_located():
@@ -402,7 +401,7 @@ def test_minus_inf_where_a_mask_puts_it_is_no_alarm(mask, expected, kind):
     stats = tensor_view.describe(x)["stats"]
     count = int(mask.sum())
     assert (stats["masked"], stats["inf"]) == ((count, 0) if expected else (0, count))
-    assert (f"{count:,} −Inf, masked" in tensor_view.to_text(tensor_view.describe(x))) is expected
+    assert (f"{count:,} −Inf, masked" in to_text(tensor_view.describe(x))) is expected
 
 
 def test_what_is_masked_is_not_counted_among_what_is_wrong_with_a_sequence():
@@ -439,23 +438,23 @@ def test_zeros_integers_and_bools_have_their_own_words():
     raw = np.maximum(numbers(40, 50), 0)
     dims = (Dim(40, name="a"), Dim(50, name="b"))
     share = (raw == 0).mean()
-    assert f"{share:.0%} zeros".replace("%", " %") in tensor_view.to_text(tensor_view.describe(Raw(dims, raw)))
-    whole = tensor_view.to_text(tensor_view.describe(Raw(dims, np.arange(2000).reshape(40, 50) % 7)))
+    assert f"{share:.0%} zeros".replace("%", " %") in to_text(tensor_view.describe(Raw(dims, raw)))
+    whole = to_text(tensor_view.describe(Raw(dims, np.arange(2000).reshape(40, 50) % 7)))
     assert whole.endswith("6]  7 distinct")
-    true = tensor_view.to_text(tensor_view.describe(Raw(dims, raw > 0)))
+    true = to_text(tensor_view.describe(Raw(dims, raw > 0)))
     assert true.splitlines()[1:] == [f"  true {(raw > 0).mean():.0%} ({(raw > 0).sum():,} of 2,000)".replace("%", " %")]
 
 
 def test_how_many_are_true_in_each_sequence():
     raw = np.arange(10)[None, :] < np.array([[2], [5], [0]])
     x = batch_of(raw, [batch_dim, Dim(None, name="time")], [4, 10, 0], ["a", "b", "c"])
-    assert "by sequence: a: 50 %, b: 50 %" in words_of(tensor_view.to_html(tensor_view.describe(x)))
+    assert "by sequence: a: 50 %, b: 50 %" in words_of(to_html(tensor_view.describe(x)))
 
 
 def test_a_row_for_each_sequence():
     x = padded(9.0)
     x.raw_tensor[1, 1, 1] = np.nan
-    table = tensor_view.to_table(tensor_view.describe(x))
+    table = to_table(tensor_view.describe(x))
     assert table.columns == ["sequence", "length", "mean", "min", "max", "NaN", "Inf"]
     for b, row in enumerate(table):
         real = x.raw_tensor[b, : [8, 2, 0, 5][b]]
@@ -471,36 +470,36 @@ def test_sequences_are_found_on_any_axis_with_and_without_lengths(order):
         raw, dims = numbers(4, 8, 20), [batch_dim, Dim(None, name="time"), Dim(20, name="feat")]
         x = batch_of(raw, dims, lens)
         turned = Raw(tuple(dims[i] for i in order), raw.transpose(order), x.lengths)
-        for row, one, n in zip(tensor_view.to_table(tensor_view.describe(turned)), raw, lens or [8] * 4, strict=True):
+        for row, one, n in zip(to_table(tensor_view.describe(turned)), raw, lens or [8] * 4, strict=True):
             assert row["mean"] == pytest.approx(one[:n].mean(), rel=1e-4, abs=1e-6)
 
 
 def test_a_tensor_without_sequences_is_one_row():
-    [row] = tensor_view.to_table(tensor_view.describe(Raw((Dim(3, name="n"),), np.array([1.0, 2.0, 6.0]))))
+    [row] = to_table(tensor_view.describe(Raw((Dim(3, name="n"),), np.array([1.0, 2.0, 6.0]))))
     assert row == {"name": "x", "mean": 3.0, "min": 1.0, "max": 6.0, "NaN": 0, "Inf": 0}
 
 
 def test_lengths_have_a_bar_each_or_a_histogram():
     few = tensor_view.describe(padded(0.0))
-    html = str(tensor_view.to_html(few))
+    html = str(to_html(few))
     assert few["lengths"] == [
         {"axis": 1, "median": 3.5, "padding": pytest.approx(1 - 15 / 32), "empty": 1, "histogram": None}
     ]
     assert "time: lengths 0–8, median 3.5, padding 53 %" in words_of(html)
     assert [int(n) for n in re.findall(r"width:(\d+)px", html)] == [160, 40, 0, 100]
-    assert "time: 1 sequence of length 0" in tensor_view.to_text(few)
+    assert "time: 1 sequence of length 0" in to_text(few)
     lens = [i % 90 + 1 for i in range(300)]
     many = tensor_view.describe(batch_of(numbers(300, 90), [batch_dim, Dim(None, name="time")], lens))
     assert sum(many["lengths"][0]["histogram"]) == 300
-    assert "[1 " in words_of(tensor_view.to_html(many))
-    assert "width:" not in str(tensor_view.to_html(many)).replace("max-width:", "")
+    assert "[1 " in words_of(to_html(many))
+    assert "width:" not in str(to_html(many)).replace("max-width:", "")
 
 
 def test_labels_are_counted_and_unknown_ones_located():
     view = tensor_view.describe(labelled([0, 0, 3], [9], [-1, 0], tags=["x", "y", "z"]))
     assert [(c["label"], c["count"]) for c in view["label_counts"]] == [("a", 3), ("⟨-1?⟩", 1), ("d", 1), ("⟨9?⟩", 1)]
     assert view["unknown"] == {"word": "unknown", "count": 2, "first": "batch 1 ('y'), pos 0: 9"}
-    html = str(tensor_view.to_html(view))
+    html = str(to_html(view))
     assert re.search(r'title="9" style="[^"]*#d6278f[^"]*">⟨9\?⟩', html)
     assert 'title="3"' in html
     assert tensor_view.describe(labelled([0, 1], [1]))["unknown"] is None
@@ -553,19 +552,17 @@ def test_a_value_of_a_body_is_shown_as_it_is_at_step_0():
 def test_a_label_that_looks_unknown_is_not_red():
     odd = Dim(2, name="odd", vocab=["⟨0?⟩", "b"])
     x = Raw((Dim(2, name="n"),), np.array([0, 1]), EMPTY, sparse_dim=odd)
-    assert "#d6278f" not in tensor_view.to_html(tensor_view.describe(x))
+    assert "#d6278f" not in to_html(tensor_view.describe(x))
 
 
 def test_ids_without_labels_are_checked_too():
     x = Raw((Dim(3, name="n"),), np.array([1, 12, 2]), EMPTY, sparse_dim=Dim(9, name="ids"))
-    assert "1 unknown at n 1: 12" in tensor_view.to_text(tensor_view.describe(x))
+    assert "1 unknown at n 1: 12" in to_text(tensor_view.describe(x))
 
 
 def test_gradients():
     def grad_of(raw: torch.Tensor) -> str:
-        return (
-            tensor_view.to_text(tensor_view.describe(Raw((Dim(3, name="n"),), raw))).splitlines()[0].partition("} ")[2]
-        )
+        return to_text(tensor_view.describe(Raw((Dim(3, name="n"),), raw))).splitlines()[0].partition("} ")[2]
 
     leaf = torch.ones(3, requires_grad=True)
     assert grad_of(leaf) == "no grad yet"
@@ -594,10 +591,10 @@ def test_a_sample_does_not_say_that_all_are_zero():
 def test_numbers_that_are_masked_are_pale_and_others_have_their_colour():
     masked = np.where(np.triu(np.ones((3, 3), bool), 1), -np.inf, 1.0)
     dims = (Dim(3, name="q"), Dim(3, name="k"))
-    assert "106,60,210" not in tensor_view.to_html(tensor_view.describe(Raw(dims, masked)))
-    assert tensor_view.to_html(tensor_view.describe(Raw(dims, masked))).count(f"{style.CELL};{style.QUIET}") == 3
+    assert "106,60,210" not in to_html(tensor_view.describe(Raw(dims, masked)))
+    assert to_html(tensor_view.describe(Raw(dims, masked))).count(f"{style.CELL};{style.QUIET}") == 3
     wrong = np.array([[1, -np.inf, np.inf], [np.nan, 0, 0], [0, 0, 0]])
-    html = tensor_view.to_html(tensor_view.describe(Raw(dims, wrong)))
+    html = to_html(tensor_view.describe(Raw(dims, wrong)))
     for colour in ("106,60,210", "255,140,0", "214,39,143"):
         assert html.count(f"rgba({colour},0.45)") == 1
 
@@ -622,7 +619,7 @@ def test_a_mask_is_no_alarm_in_the_picture_either():
 
 def test_a_picture_of_noise_is_small():
     view = tensor_view.describe(Raw((Dim(700, name="in"), Dim(900, name="out")), numbers(700, 900)))
-    assert len(tensor_view.to_html(view)) < 20_000
+    assert len(to_html(view)) < 20_000
 
 
 def test_only_a_sample_and_one_number_a_frame_leave_the_device(monkeypatch: pytest.MonkeyPatch):
@@ -646,7 +643,7 @@ def test_no_picture_of_one_and_the_same_number():
 
 def test_pills_are_found_by_scripts():
     x = example()
-    html = str(tensor_view.to_html(tensor_view.describe(x)))
+    html = str(to_html(tensor_view.describe(x)))
     for dim in x.dims:
         assert f'class="rfnb-dim" data-rfnb-dim="{dim.serial}"' in html
 
@@ -656,7 +653,7 @@ def test_golden(golden):
     for dim in view["dims"]:
         dim["serial"], dim["made"] = 0, None
     golden("tensor.json", json.dumps(view, indent=1, ensure_ascii=False) + "\n")
-    golden("tensor.txt", tensor_view.to_text(view) + "\n")
+    golden("tensor.txt", to_text(view) + "\n")
 
 
 def test_a_picture_of_truth_values_is_their_share():

@@ -94,10 +94,47 @@ def test_layers_named_like_methods_of_torch_modules_get_other_names():
     assert "self.train_ = Linear(5, 2)" in check_code_of(network(layers), target="torch")
 
 
-def test_a_cell_that_torch_has_not_is_an_error_that_names_the_layer():
-    layers = {"output": {"class": "rec", "unit": "rhn", "n_out": 4, "from": "data"}}
-    with pytest.raises(NetworkError, match="layer 'output' has no form as code: torch has no module for its cell"):
-        rf.to_code(network(layers), target="torch")
+def test_a_cell_that_torch_has_not_is_a_loop_over_its_steps():
+    layers = {
+        "output": {"class": "rec", "unit": "rhn", "n_out": 4, "from": "data"},
+        "last": {"class": "get_last_hidden_state", "from": "output", "n_out": 4, "is_output_layer": True},
+    }
+    code = check_code_of(network(layers), target="torch")
+    assert "for t in range(x.shape[1]):" in code and "h = torch.where(mask[:, t, None], " in code
+    assert code.count("frame_mask(lengths, x.shape[1])") == 1 and code.index("mask = ") < code.index("for t in ")
+
+
+DECODER = {
+    "enc": {"class": "rec", "unit": "nativelstm2", "n_out": 4, "from": "data"},
+    "output": {"class": "rec", "from": [], "target": "classes", "unit": {
+        "output": {"class": "choice", "target": "classes", "beam_size": 4, "from": "prob", "initial_output": 0},
+        "embed": {"class": "linear", "activation": None, "n_out": 4, "from": "output", "initial_output": 0},
+        "a": {"class": "copy", "from": "prev:b"},
+        "b": {"class": "combine", "kind": "add", "from": ["prev:a", "s"]},
+        "s": {"class": "rec", "unit": "nativelstm2", "n_out": 4, "from": ["prev:embed", "prev:att"]},
+        "energy": {"class": "dot", "from": ["base:enc", "s"], "red1": "F", "red2": "F", "var1": "T", "var2": None},
+        "weights": {"class": "softmax_over_spatial", "from": "energy"},
+        "att": {"class": "generic_attention", "weights": "weights", "base": "base:enc"},
+        "prob": {"class": "softmax", "from": ["s", "att", "a"], "dropout": 0.5, "target": "classes", "loss": "ce"},
+    }},
+}  # fmt: skip
+"""The states a and b take each other's value: neither may be set before the other is read."""
+
+
+def test_an_attention_decoder_in_torch_is_a_loop_with_a_cell():
+    code = rf.to_code(network(DECODER), target="torch", check=True)
+    loop = code[code.index("for t in range(classes.shape[1]):") :]
+    assert "nn.LSTMCell(8, 4)" in code.replace("in_dim, out_dim", "8, 4") and "self.output.s(" in loop
+    assert "prev_b, prev_a = " in loop or "prev_a, prev_b = " in loop
+    assert code.index("mask = frame_mask(") < code.index("for t in range(")
+
+
+def test_a_wrong_step_of_a_loop_in_torch_is_an_error(monkeypatch):
+    from rfnb.netdict.code import torch_loops
+
+    monkeypatch.setattr(torch_loops, "at_once", lambda updates: [f"{name} = {text}" for name, text in updates])
+    with pytest.raises(NetworkError, match="computes something else"):
+        check_code_of(network(DECODER), target="torch")
 
 
 def test_the_net_and_the_random_numbers_stay_as_they_were():

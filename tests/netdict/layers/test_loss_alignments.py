@@ -56,6 +56,26 @@ def test_fast_bw_has_the_share_of_all_alignments(scale, loop):
         np.testing.assert_allclose(y, expected / expected[:1].sum(), atol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_a_staircase_has_the_share_of_all_rising_sequences(scale):
+    """The last sequence has more frames than classes."""
+    x, counts = drawn([3, 2, 4, 3]), [4, 3, 4, 2]
+    extern = rf.ExternData({"data": {"dim": CLASSES}, "steps": {"dim": 1}})
+    layer = {"class": "fast_bw", "align_target": "staircase", "staircase_seq_len_source": "data:steps"}
+    net = rf.Network(extern_data=extern).construct_from_dict({"output": {**layer, "from": "data", "am_scale": scale}})
+    found = net({"data": (x, [3, 2, 4, 3]), "steps": (np.zeros([4, 4, 1], "float32"), counts)})["output"]
+    found = found.copy_transpose(net.template("output").dims).numpy()
+    for frames, n, count, y in zip(x, [3, 2, 4, 3], counts, found, strict=True):
+        expected = np.zeros_like(y)
+        for path in itertools.combinations(range(count), n):
+            expected[range(n), path] += np.exp(scale * score(frames, path))
+        np.testing.assert_allclose(y, expected / (expected[:1].sum() or 1.0), atol=1e-5)
+    with pytest.raises(NetworkError, match="staircase_seq_len_source is missing"):
+        rf.Network(extern_data=extern).construct_from_dict(
+            {"output": {"class": "fast_bw", "align_target": "staircase", "from": "data"}}
+        )
+
+
 def test_fast_bw_has_no_share_where_labels_do_not_fit():
     x = drawn([2])
     layer = {"class": "fast_bw", "align_target": "ctc"}

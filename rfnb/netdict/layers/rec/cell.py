@@ -68,7 +68,7 @@ class Cell:
         self.visible = [part for part in self.parts if part not in self.hidden]
         self.make(layer)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """A copy has no weights that the last call computed."""
         cell = copy(self.cell)
         computed = [name for name, x in vars(cell).items() if isinstance(x, Tensor) and not isinstance(x, Parameter)]
@@ -127,15 +127,18 @@ class Cell:
 
     def rows(self, *kernels: Tensor) -> tuple[Tensor, ...]:
         """The rows of kernels for the input, side by side, and for each kernel those for h."""
-        ins, outs = Dim(self.in_dim.dimension, name="in"), Dim(self.out_dim.dimension, name="h")
-        parts = [split(kernel, axis=kernel.dims[0], out_dims=[ins, outs]) for kernel in kernels]
+        columns = [kernel.dims[1].base for kernel in kernels]
+        dims = [Dim(dim.dimension, name="rows") if dim.base in columns else dim for dim in (self.in_dim, self.out_dim)]
+        parts = [split(kernel, axis=kernel.dims[0], out_dims=dims) for kernel in kernels]
         x = parts[0][0] if len(parts) == 1 else _side_by_side(*(x for x, _ in parts))
-        return _of(x, ins, self.in_dim), *(_of(h, outs, self.out_dim) for _, h in parts)
+        return _of(x, self.in_dim), *(_of(h, self.out_dim) for _, h in parts)
 
 
-def _of(x: Tensor, rows: Dim, dim: Dim) -> Tensor:
+def _of(x: Tensor, dim: Dim) -> Tensor:
     """The tensor with `dim` for its rows, or with a copy of it if that is the dim of the columns."""
-    return replace_dim_v2(x, in_dim=rows, out_dim=dim_match_priority_when_needed(dim, x.dims[1]))
+    rows, columns = x.dims
+    dim = dim_match_priority_when_needed(dim, columns)
+    return x if rows is dim else replace_dim_v2(x, in_dim=rows, out_dim=dim)
 
 
 class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmblockfused", "cudnnlstm"]):
@@ -320,13 +323,6 @@ class Rhn(Cell, names=["rhn"]):
             part.weight = params[f"rhn_cell/depth_{depth}/W"]
 
 
-def cell_of(unit: str) -> str:
-    """The name under which a unit is known. Raises NetworkError if it is not."""
-    name = unit.lower().removesuffix("cell")
-    entry_of(CELLS, name, f"there is no unit {unit!r}")
-    return name
-
-
 CONSTANT = {None: 0.0, "zeros": 0.0, 0: 0.0, "ones": 1.0, 1: 1.0}
 """Initial states by name."""
 VARIABLE = "var"
@@ -377,7 +373,9 @@ class Rec(
 
     def unit_name(self) -> str:
         """The name of the cell. Raises NetworkError if there is none."""
-        return cell_of(self.unit)
+        name: str = self.unit.lower().removesuffix("cell")
+        entry_of(CELLS, name, f"there is no unit {self.unit!r}")
+        return name
 
     def _initial(self) -> dict[str, Any]:
         """What is given for each part of the state."""

@@ -72,7 +72,7 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
         y = zeros(dims) if x.device == "meta" else raw_call(self._scores, history, out_dims=dims)
         return set_feature_dim(y, self.labels) if self.dense_output else y, new
 
-    def _scores(self, history: Any) -> Any:
+    def _scores(self, history: Any) -> object:
         """The scores for raw labels, {…, so far}."""
         backend = backend_of_raw(history)
         numbers = backend.to_numpy_raw(history)
@@ -127,9 +127,7 @@ def scores_of(path: str) -> Score:
             return 0.0
         numbers = [arpa.words.get(word, unknown) for word in words]
         if numbers[-1] is None:
-            raise NetworkError(
-                "kenlm: the model does not know a word", got=words[-1], expected=f"{UNKNOWN} in the file"
-            )
+            raise NetworkError("kenlm: the model lacks a word", got=words[-1], expected=f"{UNKNOWN} in the file")
         gram = (*([] if start is None else [start]), *numbers)[-len(arpa.log_probs) :]
         backoff = 0.0
         while gram not in arpa.log_probs[len(gram) - 1]:

@@ -152,7 +152,7 @@ class DimReader:
             raise RunFileError("the file has a derived dim of an unknown kind", got=op)
         return dim_math.make(op, parts, numbers)
 
-    def _size(self, data: Any) -> Size:
+    def _size(self, data: object) -> Size:
         dims = [self.dim(number) for number in get(data, "dims", list)]
         values = np.array(get(data, "values", int | list))
         tags = get(data, "tags", list[Text] | None)

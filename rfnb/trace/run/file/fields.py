@@ -30,7 +30,7 @@ def reading(failure: str, expected: object = None) -> Iterator[None]:
         raise RunFileError(failure, got=f"{type(error).__name__}: {error}"[:200], expected=expected) from error
 
 
-def get(data: object, name: str, form: Any) -> Any:
+def get(data: object, name: str, form: object) -> Any:
     """Returns `data[name]`. Raises RunFileError if it is missing, or does not have this form."""
     if not isinstance(data, dict) or name not in data:
         raise RunFileError(f"the file has no {name!r}")
@@ -50,7 +50,7 @@ def within(number: object, most: int, name: str) -> int:
     return value
 
 
-def chosen(entries: Sequence[Any], number: object, name: str) -> Any:
+def chosen(entries: Sequence[object], number: object, name: str) -> Any:
     """Returns the entry of a table of the file with this number."""
     place: int = conform(number, int, name)
     if not 0 <= place < len(entries):
@@ -58,7 +58,7 @@ def chosen(entries: Sequence[Any], number: object, name: str) -> Any:
     return entries[place]
 
 
-def conform(value: Any, form: Any, name: str) -> Any:
+def conform(value: object, form: object, name: str) -> Any:
     """Returns a value of JSON that has this form: a TypedDict, or a dict, of the forms of its entries, `list[…]`,
     `tuple[…, ...]`, `Literal[…]`, a union, or a type. A NamedTuple or dataclass is made of its fields, by name or in
     order. Raises RunFileError otherwise.

@@ -455,7 +455,7 @@ def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: Writer)
     places: dict[tuple[object, ...], int] = {}
     numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}
 
-    def place(source: Any | None) -> int | None:
+    def place(source: object) -> int | None:
         return None if source is None else places.setdefault(_words(source), len(places))
 
     def node(entry: Node) -> dict[str, object]:

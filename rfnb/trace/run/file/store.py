@@ -25,12 +25,12 @@ from rfnb.trace.run.file.fields import count, get, reading
 
 Content = TypeVar("Content")
 
-write_found: Hook[[Any], tuple[Any, dict[str, np.ndarray]]] = Hook(
+write_found: Hook[[Any], tuple[object, dict[str, np.ndarray]]] = Hook(
     "trace.run.file.store.write_found", by="search.register"
 )
 """What a search found, as JSON and arrays."""
 
-read_found: Hook[[Any, dict[str, np.ndarray]], Any] = Hook("trace.run.file.store.read_found", by="search.register")
+read_found: Hook[[Any, dict[str, np.ndarray]], object] = Hook("trace.run.file.store.read_found", by="search.register")
 """What a search found, from JSON and arrays, which are untrusted."""
 
 

@@ -513,7 +513,7 @@ def read_variables(data: object, file: Reader, steps: int) -> dict[str, Any]:
     return {"codes": codes, "lists": lists, "grown": grown, "kept": kept, "table": table, **first}
 
 
-def _grown(entry: Any, lists: list[Grown], steps: int) -> GrownSeries:
+def _grown(entry: object, lists: list[Grown], steps: int) -> GrownSeries:
     """What steps have as values of a list that grows."""
     grown: Grown = chosen(lists, get(entry, "list", int), "lists")
     most, pairs = len(grown.parts), get(entry, "lengths", list)
