@@ -139,6 +139,27 @@ def test_what_is_not_to_be_had_is_said_with_a_way_out(said):
     assert (found.what, found.layers, found.behind) == (said, ("h",), 1) and found.way
 
 
+def test_a_search_that_reads_the_best_of_another_has_no_fault():
+    """What the first one finds is only known with a batch."""
+
+    def decoder(memory):
+        unit = {
+            "w": {"class": "reduce", "mode": "mean", "axis": "T", "from": f"base:{memory}"},
+            "p": softmax(["w", "prev:output"]),
+            "output": {"class": "choice", "from": "p", "target": "classes", "beam_size": 2, "initial_output": 0},
+            "end": {"class": "compare", "from": "output", "value": 0},
+        }
+        return {"class": "rec", "from": [], "target": "classes", "unit": unit, "max_seq_len": 5}
+
+    net = {
+        "first": decoder("data:data"),
+        "best": {"class": "decide", "from": "first"},
+        "memory": {"class": "linear", "n_out": 3, "from": "best"},
+        "output": decoder("memory"),
+    }
+    assert not network(net).report().of("search")
+
+
 def test_a_slice_whose_size_differs_by_step_stops_a_search_alone():
     """In training, the labels before are known, and it runs once for all steps."""
     unit = {
