@@ -260,7 +260,7 @@ class Loops:
         elif labels is not None and described["class"] == "softmax":
             feature = labels
         else:
-            feature = next((x.feature_dim for x in templates if x.feature_dim is not None), None)
+            feature = next((x.feature_dim for x in templates if x.feature_dim not in (None, *dims)), None)
         out_type = described.get("out_type")
         dtype = out_type.get("dtype") if isinstance(out_type, Mapping) else None
         with on_meta():
