@@ -320,7 +320,7 @@ def _seconds(given: object, dim: Dim) -> float | None:
     return round(hop * factor_of(dim)[1], 9)
 
 
-def _listed(side: object) -> list[Any]:
+def _listed(side: object) -> list[object]:
     entries = side.tolist() if hasattr(side, "tolist") else side  # of numpy and torch
     if not isinstance(entries, Iterable):
         raise ViewError(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
@@ -137,7 +137,7 @@ def _has_arguments(code: CodeType) -> bool:
     return is_own(code) and code.co_name != "first_call"
 
 
-def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
+def _called(frame: FrameType) -> tuple[str, list[tuple[str, object]]]:
     """The name of a function, and its arguments in order."""
     variables = locals_of(frame)
     owner, forward = variables.get("self"), variables.get("forward")
@@ -157,7 +157,7 @@ def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     return op_name(frame) or titles.get(name, name), list(_spread(arguments))
 
 
-def _parameters_of(frame: FrameType, variables: dict[str, Any]) -> list[tuple[str, object]]:
+def _parameters_of(frame: FrameType, variables: dict[str, object]) -> list[tuple[str, object]]:
     code = frame.f_code
     in_order, by_name = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     star = code.co_varnames[by_name : by_name + 1] if code.co_flags & inspect.CO_VARARGS else ()

@@ -152,7 +152,7 @@ class EqualLayers:
         starts = range(0, len(nodes) - period, period)
         return all(set().union(*makes[i : i + period]) & _keys(reads[i + period : i + 2 * period]) for i in starts)
 
-    def _key(self, node: Node) -> Any:
+    def _key(self, node: Node) -> object:
         """A key that is equal for equal nodes: modules of one parent, or ops, which have a string."""
         if node.number in self.failed or node.ghost:
             return "alone", node.number

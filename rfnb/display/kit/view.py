@@ -115,10 +115,9 @@ class View:
         if isinstance(self._shown, Page):
             return self._shown
         try:
-            page: Page = module_of(self.kind)[0].page(self._bounded())
+            return module_of(self.kind)[0].page(self._bounded())
         except Exception as error:
             return note_page(self.kind, f"no view: {reason(error)}")
-        return page
 
     @guarded
     def has(self, name: str) -> bool:
@@ -232,8 +231,7 @@ class View:
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
         """A function that only some view modules have: `to_scripts`, `to_svg`, `to_dot`, `to_figure`."""
         module = None if isinstance(self._shown, Page) else module_of(self.kind)[0]
-        function: Callable[[Any], Any] | None = getattr(module, name, None)
-        return function
+        return getattr(module, name, None)
 
     def _made(self, printer: Callable[[Page], T], otherwise: Callable[[str], T]) -> T:
         try:

@@ -149,7 +149,7 @@ def folded(parts: Sequence[NetworkBox], signs: Mapping[str, object]) -> list[Net
     return boxes
 
 
-def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str, object]) -> Any:
+def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str, object]) -> object:
     """Equal for parts of equal form, which read what is as far before them, or the same."""
     reads = tuple(
         (i - place[path] if path in place and abs(i - place[path]) <= PERIOD else path, back)
