@@ -646,7 +646,7 @@ def _norm_first(module: Module, name: str) -> bool | None:
     return None
 
 
-def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, Any]]:
+def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, object]]:
     """The modules around a weight with their names, innermost first."""
     path = weight
     while path:
@@ -654,7 +654,7 @@ def _around(source: torch.nn.Module, weight: str) -> Iterator[tuple[str, Any]]:
         yield path, _part(source, path)
 
 
-def _part(source: torch.nn.Module, path: str) -> Any:
+def _part(source: torch.nn.Module, path: str) -> object:
     """The part of a torch module with that name; if it mirrors an rfnb module, that one."""
     part = source.get_submodule(path)
     return part.rf_module if isinstance(part, Mirror) else part
@@ -676,7 +676,7 @@ def _compared(
         yield "activation", function_name(ours.activation), function_name(function)
 
 
-def _value_of_first(owners: Sequence[object], attribute: str) -> Any:
+def _value_of_first(owners: Sequence[object], attribute: str) -> object:
     return next((getattr(owner, attribute) for owner in owners if hasattr(owner, attribute)), None)
 
 

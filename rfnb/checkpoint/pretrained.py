@@ -95,7 +95,7 @@ def load_pretrained(folder: str | os.PathLike[str]) -> Module:
     return model
 
 
-def _text(config: Mapping[str, object]) -> Any:
+def _text(config: Mapping[str, object]) -> object:
     """The config as JSON holds it."""
     return json.loads(training_state.Writer().json({"config": dict(config)}))
 

@@ -92,7 +92,7 @@ def read(text: str, name: str, tensor: Callable[[str], torch.Tensor] | None = No
 
 
 def _value(data: object, dims: DimReader, tensor: Callable[[str], torch.Tensor] | None) -> Any:
-    def all_of(items: Iterable[object]) -> list[Any]:
+    def all_of(items: Iterable[object]) -> list[object]:
         return [_value(item, dims, tensor) for item in items]
 
     if isinstance(data, list):
@@ -169,7 +169,7 @@ def _try(change: Callable[[Any], object], value: object) -> None:
         change(value)
 
 
-def _described(part: object, name: str, module: Module) -> dict[str, Any]:
+def _described(part: object, name: str, module: Module) -> dict[str, object]:
     if name == _RANDOM:
         raise CheckpointError(f"save: the name {name!r} is reserved", hint="random numbers are always saved")
     if isinstance(part, Module):
@@ -201,7 +201,7 @@ def _fitting(saved: Mapping[str, Any], name: str, owner: object, names: object, 
     return part["state"]
 
 
-def _names(owner: object, module: Module) -> Any:
+def _names(owner: object, module: Module) -> object:
     """The names of the parameters that an optimizer trains, by group; its state refers to them by number only."""
     if not hasattr(owner, "param_groups"):
         return None
@@ -217,7 +217,7 @@ def _shown(names: Any, others: Any) -> str:
     return f"{sizes or 'no'} parameters" + ("" if place is None else f"; number {place} is {flat[place]}")
 
 
-def _now(owner: Any) -> Any:
+def _now(owner: Any) -> object:
     """The current state, to be restored after an error. Optimizers do not change it in place, so they need no copy."""
     state = owner.state_dict()
     return state if hasattr(owner, "param_groups") else copy.deepcopy(state)

@@ -264,7 +264,7 @@ class HdfDataset:
             self._files[number] = opened(self.paths[number])
         return self._files[number]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Without open files: a worker of the DataLoader opens its own."""
         return {**self.__dict__, "_files": {}}
 

@@ -235,11 +235,11 @@ def grouped(nodes: Sequence[ModuleNode]) -> list[ModuleNode]:
     return [_merged(list(group)) for _, group in groupby(nodes, _key)]
 
 
-def _key(node: ModuleNode) -> Any:
+def _key(node: ModuleNode) -> object:
     return re.sub(r"\d+", "#", node.name), _form(node)
 
 
-def _form(node: ModuleNode) -> Any:
+def _form(node: ModuleNode) -> object:
     """The form of a layer: classes, options and dims, but not dtypes, devices or what is trained."""
     params = [[(_name(row), dims_text(row.dims), row.shape, row.buffer, row.shared) for row in p] for p in node.params]
     children = [(child.name, _form(child)) for child in node.children]

@@ -162,7 +162,7 @@ def _shell() -> Any:
 
 
 @make_view.register
-def view_of(shown: Any) -> Any:
+def view_of(shown: object) -> Any:
     """The view of an object."""
     from rfnb.display.kit.view import view_of as made
 

@@ -81,7 +81,7 @@ GRAPH_OPTIONS = (*CALL_OPTIONS, "depth", "open", "hide")
 """Options of `rf.show` for the call of a model: those of `rf.model_graph`, and of the view of a graph."""
 
 
-def _is_call(shown: object, kind: str | None, named: dict[str, Any]) -> bool:
+def _is_call(shown: object, kind: str | None, named: dict[str, object]) -> bool:
     """Whether keywords are arguments of a model's or a function's call, not a choice of what its view shows."""
     if not named or not callable(shown) or isinstance(shown, type) or arrays.is_array(shown):
         return False

@@ -32,13 +32,13 @@ PATIENCE = 10.0
 
 @guarded
 def launch(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     /,
-    *args: Any,
+    *args: object,
     num_processes: int = 2,
     folder: str | os.PathLike[str] | None = None,
     group: str | None = "auto",
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Any:
     """Calls a function in several processes, started by torchrun, and returns the result of the first.
 
@@ -197,7 +197,7 @@ class Launched:
             return LaunchError(f"launch: {self.name!r} failed", got=ends or said[-2000:])
         return LaunchError(f"launch: {self.name!r} failed in rank {rank} of {self.count}", got=got)
 
-    def _loaded(self) -> Any:
+    def _loaded(self) -> object:
         import torch
 
         if (path := self.folder / "result.pt").exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ from rfnb.loop.step import (
     Bindings,
     Carried,
     Outcome,
+    Pace,
     StateHistory,
     StepNumber,
     TracedStep,
@@ -43,6 +45,8 @@ from rfnb.trace.pause import Paused, Resume, hold, pauses
 from rfnb.trace.record.traced import Traced
 from rfnb.trace.run import session
 from rfnb.trace.run.failure import Failure, failure
+from rfnb.trace.run.job import JOB
+from rfnb.trace.run.stretches import Stretches
 
 if TYPE_CHECKING:
     from rfnb.loop.body.hypotheses import Hypotheses
@@ -122,7 +126,10 @@ class BodyRun:
         call, loop._call = loop._call, None
         own_frames = frames[: len(program.inputs) - len(schedule.states)]
         bindings = Bindings(own_frames, program.externals, seed, step.limit, step.frames_size, call=call)
-        pauses = LoopPauses(step, lambda: recorded_step(step, _explanation_data(step, hoist)), bindings)
+        stores = record and session.should_store(loop.debug)
+        in_files = JOB in os.environ and waits and stores and step.hypotheses is None
+        written = Stretches(AT_FIRST) if in_files else None
+        pauses = LoopPauses(step, lambda: recorded_step(step, _explanation_data(step, hoist)), bindings, written)
         outcome = execute(
             deferred, Bindings(frames, deferred.program.externals, seed, step.limit, step.frames_size), _initial(step),
             record=record, progress=progress, pause=pauses if waits else None, measured=step.recorder.measured,
@@ -144,8 +151,10 @@ class BodyRun:
         finally:
             if record:
                 loop.run = pauses.completed(outcome, [] if step.hypotheses is None else step.hypotheses.steps)
-                if pauses.has_paused or session.should_store(loop.debug):
+                if pauses.has_paused or stores:
                     session.store(loop.run, wanted=pauses.has_paused or session.is_wanted(loop.debug))
+                if written is not None:
+                    written.end()
         warn_of_end(step, outcome)
         return Results(*probed(loop.run, final, stacked), run=loop.run) if record else Results(final, stacked)
 
@@ -406,7 +415,7 @@ def _with_final_dims(step: TracedStep, values: list[Any], steps: Size) -> list[A
         if isinstance(carry.before, Dim)
     }
 
-    def with_dims(old: Any, value: Any) -> Any:
+    def with_dims(old: Any, value: Any) -> object:
         if isinstance(old, Dim):
             return grown[old]
         dims = [grown.get(dim, dim) for dim in old.dims]
@@ -465,6 +474,9 @@ def reaching(step: TracedStep, results: Sequence[RawTensor]) -> list[object]:
 
 # -- pauses
 
+AT_FIRST = -0.025
+"""The seconds that files of the steps may take at first: a loop that is over within half a second has none."""
+
 
 class LoopPauses:
     """Where one execution of a loop pauses. Its Run has the steps so far, and is that of the loop when it has ended.
@@ -472,9 +484,13 @@ class LoopPauses:
     Args:
         step: the traced step of the loop.
         recorded, bindings: of the run. The recorded step is made when it is needed.
+        written: the files of the newest steps, in a job.
     """
 
-    def __init__(self, step: TracedStep, recorded: Callable[[], Step], bindings: Bindings):
+    def __init__(
+        self, step: TracedStep, recorded: Callable[[], Step], bindings: Bindings, written: Stretches | None = None
+    ):
+        self._written, self._pace = written, Pace(0.005, 0.02)
         self.name, self.lines = step.name, step.pauses
         self.run: Run | None = None  # from the first step on that had to be looked at
         self.has_paused = False
@@ -482,15 +498,19 @@ class LoopPauses:
         self._resume = Resume()
         self._off = False
 
-    def each_step(self) -> bool:
-        """Whether each step has to be looked at."""
-        if self._off or pauses.muted:
-            return False
-        resume = self._resume
-        return bool(self.lines or resume.until is not None or resume.tests or pauses.of(self.name))
+    def most_steps(self) -> int:
+        """After how many steps the loop has to be looked at."""
+        resume, looks = self._resume, not (self._off or pauses.muted)
+        if looks and (self.lines or resume.until is not None or resume.tests or pauses.of(self.name)):
+            return 1
+        return 0 if self._written is None else self._pace.steps
 
     def after_steps(self, outcome: Outcome) -> None:
         """Holds the loop if there is a reason. Raises KeyboardInterrupt if the user stops the cell."""
+        if self._written is not None:
+            with listening(None):
+                self._written.after_step(outcome.steps, partial(self._run_from, outcome))
+            self._pace.next()
         if self._off or pauses.muted:
             return
         why = self._reason(outcome)
@@ -524,6 +544,11 @@ class LoopPauses:
             if any(condition.holds(at) for condition in self._resume.conditions):
                 return self._resume.why
         return None
+
+    def _run_from(self, outcome: Outcome, step: int) -> Run:
+        """A run of the steps from one on."""
+        self._until_now(outcome)
+        return self._replay.since(step).run()
 
     def _until_now(self, outcome: Outcome) -> Run:
         """The run with the steps that are done."""

@@ -243,6 +243,21 @@ class StepNumber(NamedTuple):
         return tensor_of(backend.range_raw(frames.get_dim_value(), "int64", None), align.sig([frames]), EMPTY)
 
 
+class LaterFrames(Sequence[RawTensor]):
+    """Frames from a step on."""
+
+    def __init__(self, frames: Sequence[RawTensor], first: int):
+        self._frames, self._first = frames, first
+
+    def __getitem__(self, step: Any) -> Any:
+        if isinstance(step, slice):
+            return [self[n] for n in range(*step.indices(len(self)))]
+        return self._frames[self._first + step if step >= 0 else step]
+
+    def __len__(self) -> int:
+        return max(len(self._frames) - self._first, 0)
+
+
 class FrameInput(NamedTuple):
     """A sequence that gives each step one frame.
 
@@ -377,7 +392,7 @@ def execute(
 ) -> Outcome:
     """Runs all steps from `start` on. An error or an interrupt ends the loop early and is stored in the outcome.
 
-    stack: whether outputs are computed. pause: is called with the outcome so far, after each step if it says so; may
+    stack: whether outputs are computed. pause: is called with the outcome so far, after as many steps as it says; may
     hold the loop and edit its states. recompute: of how many steps the values are computed again for gradients.
     """
     schedule, backend, overrides = step.schedule, step.backend, bindings.given
@@ -389,7 +404,7 @@ def execute(
     outcome = Outcome(tuple(initial), [[] for _ in outputs], start)
     history = outcome.kept = StateHistory(backend, initial) if record else None
     append = [rows.append for rows in outcome.outputs]
-    compiled, pace, over, origin = None, _Pace(), False, start
+    compiled, pace, over, origin = None, Pace(0.05, 0.2), False, start
     try:
         for steps, new in _phases(schedule, bindings.limit, start, overrides):
             values = overrides.get(steps.start, {})
@@ -403,8 +418,8 @@ def execute(
                 run = partial(_recomputed, backend, compiled, quiet)
             while steps and not over:
                 room = len(steps) if history is None else history.room
-                if pause is not None and pause.each_step():
-                    room = 1
+                if pause is not None:
+                    room = min(room, pause.most_steps() or room)
                 room = min(room, recompute or room)
                 part = steps[: room if progress is None else min(room, pace.steps)]
                 outcome.steps, outcome.states, over = run(
@@ -454,24 +469,26 @@ def _recomputed(
 class PausePoint(Protocol):
     """Decides where a running loop pauses."""
 
-    def each_step(self) -> bool:
-        """Whether `after_steps` has to be called after each step, rather than now and then."""
+    def most_steps(self) -> int:
+        """After how many steps `after_steps` has to be called; 0 for now and then."""
 
     def after_steps(self, outcome: Outcome) -> None:
         """May hold the loop. If it edits the states of the outcome, it replaces `outcome.kept`."""
 
 
-class _Pace:
-    """Adapts how many steps to run between two progress reports, so that these take about a tenth of a second."""
+class Pace:
+    """Adapts how many steps to run together, so that they take from `shortest` to `longest` seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, shortest: float, longest: float) -> None:
         self.steps, self._since = 1, time.monotonic()
+        self._shortest, self._longest = shortest, longest
 
     def next(self) -> None:
         """Adapts `steps` to how long the last ones took."""
         clock = time.monotonic()
         took, self._since = clock - self._since, clock
-        self.steps = max(1, self.steps * 2 if took < 0.05 else self.steps // 2 if took > 0.2 else self.steps)
+        more, fewer = took < self._shortest, took > self._longest
+        self.steps = max(1, self.steps * 2 if more else self.steps // 2 if fewer else self.steps)
 
 
 def _phases(schedule: Schedule, limit: Size, start: int, given: Iterable[int]) -> list[tuple[range, tuple[Var, ...]]]:
@@ -501,9 +518,13 @@ def generators(backend: type[Backend], seed: int, devices: Sequence[str]) -> Cal
     return generator
 
 
+STEP_OF_SEED = 0xD1B54A32D192ED03
+"""What a step adds to a seed: from step n on, the numbers are those of a loop with `seed + n * STEP_OF_SEED`."""
+
+
 def mixed_seed(seed: int, stream: int, step: int) -> int:
     """Mixes three numbers into one seed, by the finalizer of splitmix64 (Steele et al. 2014)."""
-    z = (seed + 0x9E3779B97F4A7C15 * (stream + 1) + 0xD1B54A32D192ED03 * (step + 1)) & (2**64 - 1)
+    z = (seed + 0x9E3779B97F4A7C15 * (stream + 1) + STEP_OF_SEED * (step + 1)) & (2**64 - 1)
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
     return (z ^ (z >> 31)) & (2**63 - 1)
@@ -618,7 +639,7 @@ def inspecting(inspection: Inspection | None) -> AbstractContextManager[None]:
 # -- meters
 
 
-def _results_of(traced: Sequence[Traced]) -> dict[int, tuple[Node, Any, Any]]:
+def _results_of(traced: Sequence[Traced]) -> dict[int, tuple[Node, object, object]]:
     """The ops whose results are Vars, with the dims and lengths of these, by number of the Var."""
     results: dict[int, tuple[Node, Any, Any]] = {}
     for tensor in traced:

@@ -413,7 +413,7 @@ def check_net(net_dict: Mapping[str, object]) -> None:
             todo += [(path, net, inner_nets), *((inner_path, inner, None) for inner_path, inner in inner_nets)]
 
 
-def _nets_in(path: str, net: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+def _nets_in(path: str, net: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[object, object]]]:
     """The nets, and the single layers, that layers have in their options; of a layer alone, those in its own."""
     single = "class" in net and not isinstance(net["class"], Mapping)
     for name, described in [("", net)] if single else net.items():

@@ -306,7 +306,7 @@ class ExternData:
         return dims
 
     def _same(
-        self, key: str, dims: list[Dim], feature: Dim | None, given: Mapping[Any, object], *, own: bool
+        self, key: str, dims: list[Dim], feature: Dim | None, given: Mapping[object, object], *, own: bool
     ) -> tuple[list[Dim], Dim | None]:
         """The dims and the feature dim, with the given ones in the place of axes: {"T": dim}.
 

@@ -135,7 +135,7 @@ class Layer(Module):
         own = {name: option.default for name, option in self.options.items() if option is not COMMON.get(name)}
         vars(self).update({name: None if given is REQUIRED else given for name, given in own.items()})
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """A copy has nothing of the last call."""
         return {**vars(self), "last": LastCall()}
 

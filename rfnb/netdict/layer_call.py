@@ -172,7 +172,7 @@ class BatchNormCall:
     ones: tuple[Dim, ...]
 
     @classmethod
-    def of(cls, layer: Layer, x: Tensor, given: dict[str, Any]) -> BatchNormCall:
+    def of(cls, layer: Layer, x: Tensor, given: dict[str, object]) -> BatchNormCall:
         """Makes the parameters of the layer. x: a template. Raises NetworkError for an unknown option."""
         unknown = [name for name in given if name not in BATCH_NORM]
         if unknown or x.feature_dim is None:

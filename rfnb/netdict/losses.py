@@ -92,7 +92,7 @@ class LayerLoss:
         return cast(not_equal(best, correct), "float32")
 
 
-def loss_by_name(name: str, options: dict[str, Any] | None) -> LayerLoss:
+def loss_by_name(name: str, options: dict[str, object] | None) -> LayerLoss:
     """The loss with this name. Raises NetworkError if there is none."""
     if name not in LOSSES:
         import_module("rfnb.netdict.losses_of_layers")

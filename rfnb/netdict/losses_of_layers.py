@@ -88,7 +88,7 @@ class SampledLoss(LayerLoss, loss="sampling_loss"):
             raise NetworkError("sampling_loss: num_sampled are different labels", got=count, expected=f"1 to {axis}")
         p = convert_to_tensor(self._probabilities(axis.get_dim_value()), dims=[axis], device=device)
         clocks = -log(maximum(random_uniform([axis], device=device), 1e-30)) / p
-        first, _, drawn_dim = top_k(-clocks, axis=axis, k=count)
+        first, _, drawn_dim = top_k(-clocks, axis=axis, k_dim=Dim(count, name="drawn"))
         last = -reduce_min(first, axis=drawn_dim)
         drawn = compare_bc(clocks, "less_equal", last)
         attempts = count + reduce_sum(where(drawn, p * (last - clocks), 0.0), axis=axis)
@@ -182,9 +182,7 @@ class ExpectedLoss(LayerLoss, loss="expected_loss"):
         described, kind = self.opts["loss"], self.opts["loss_kind"]
         if not isinstance(described, Mapping) or "class" not in described or kind not in ("value", "error"):
             expected = '"loss": {"class": "edit_distance"}, "loss_kind": "error", or "value"'
-            raise NetworkError(
-                "expected_loss needs a loss to expect", got=f"{described!r:.60}, {kind!r}", expected=expected
-            )
+            raise NetworkError("expected_loss needs a loss", got=f"{described!r:.60}, {kind!r}", expected=expected)
         loss = loss_by_name(described["class"], {key: entry for key, entry in described.items() if key != "class"})
         loss.layer, loss.inputs = self.layer, self.inputs
         target = on_frames_of(target, output) if loss.by_frame else target

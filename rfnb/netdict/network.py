@@ -91,7 +91,7 @@ class Interface(Module):
     extern_data: ExternData
     train_flag: bool | None
     _builder: Builder
-    _run_opts: dict[str, Any] | None = None
+    _run_opts: dict[str, object] | None = None
     _trained: dict[int, bool] | None = None  # by the id of parameters, what the net dict says
 
     @property
@@ -341,8 +341,8 @@ class Interface(Module):
         return set()
 
 
-def _absent(name: str, way: str) -> Callable[..., Any]:
-    def method(self: Interface, *_: object, **__: object) -> Any:
+def _absent(name: str, way: str) -> Callable[..., object]:
+    def method(self: Interface, *_: object, **__: object) -> object:
         raise NetworkError(f"{name} has a meaning for TensorFlow only", expected="Torch", hint=way)
 
     method.__name__, method.__qualname__ = name, f"Interface.{name}"
@@ -430,7 +430,7 @@ class Network(Interface):
         self.notes: dict[int, str] = {}  # by line of the config, what depends on its machine
         self._searches: dict[int | None, Network] = {}  # by beam size
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """A copy has no values of the last batch."""
         return {**vars(self), "_values": {}, "_holders": None, "_searches": {}}
 

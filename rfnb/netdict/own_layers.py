@@ -65,7 +65,7 @@ class OwnLayer(Layer):
                 if isinstance(x, Parameter):
                     self.called.places.append((part, key, names[id(x)]))
 
-    def _given(self, name: str, sources: tuple[Tensor, ...]) -> Any:
+    def _given(self, name: str, sources: tuple[Tensor, ...]) -> object:
         """What the constructor of the module gets under a name."""
         if name not in DIMS:
             return getattr(self, name)

@@ -179,7 +179,7 @@ def _setting(config: Config, name: str) -> Any:
     return pretrain.get(name) if isinstance(pretrain, Mapping) else config.get(f"pretrain_{name}")
 
 
-def _steps(config: Config) -> list[tuple[Mapping[str, Any], int]]:
+def _steps(config: Config) -> list[tuple[Mapping[str, object], int]]:
     """The net dicts of pretraining, the last one that of the config, and how many epochs each has."""
     algorithm, net = _setting(config, "construction_algo") or "from_output", config.raw_network(LAST)
     if callable(algorithm) and not isinstance(algorithm, Unknown):

@@ -144,7 +144,7 @@ class HeUniform(He):
 _CUT = 0.87962566103423978  # stddev of the standard normal distribution, truncated at ±2
 
 
-def _normal(stddev: float) -> dict[str, Any]:
+def _normal(stddev: float) -> dict[str, object]:
     return {"distribution": "normal", "mean": 0.0, "stddev": stddev}
 
 
@@ -152,7 +152,7 @@ def _truncated_normal(stddev: float) -> dict[str, object]:
     return {"distribution": "truncated_normal", "mean": 0.0, "stddev": stddev / _CUT}
 
 
-def _uniform(stddev: float) -> dict[str, Any]:
+def _uniform(stddev: float) -> dict[str, object]:
     limit = math.sqrt(3) * stddev
     return {"distribution": "uniform", "minval": -limit, "maxval": limit}
 

@@ -229,13 +229,13 @@ def bound(scores: Tensor, count: Any, limit: Any, rules: BeamRules) -> Tensor:
     return where(less(highest, 0.0), highest / largest, highest / least_divisor)
 
 
-def _ordered(a: Any, b: Any) -> tuple[Any, Any]:
+def _ordered(a: Any, b: Any) -> tuple[object, object]:
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return minimum(a, b), maximum(a, b)
     return min(a, b), max(a, b)
 
 
-def _by_length(length: Any, exponent: float, offset: float) -> Any:
+def _by_length(length: Any, exponent: float, offset: float) -> object:
     """What scores are divided by (Wu et al. 2016), but for a constant factor."""
     length = cast(length, "float32") if isinstance(length, Tensor) else length
     return (length + offset) ** exponent

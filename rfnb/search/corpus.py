@@ -100,7 +100,7 @@ def _entries(values: Any, what: str) -> list[Any]:
     return entries
 
 
-def _of_tensor(x: Tensor) -> list[Any]:
+def _of_tensor(x: Tensor) -> list[object]:
     """The entries of each sequence, without padding."""
     batch = next((dim for dim in x.dims if dim.is_batch_dim()), x.dims[0])
     axes = [dim for dim in x.dims if dim != batch]

@@ -55,13 +55,13 @@ Change = Callable[[Tensor, Tensor], Tensor]
 @guarded
 def decode(
     step: Step,
-    state: Any = None,
+    state: object = None,
     *,
     beam: CountFrom1 = 4,
     start: int | str | Sequence[int],
     end: int | str | Sequence[int | str] | None,
     limit: int | Sequence[int],
-    labels: Any = None,
+    labels: object = None,
     batch: CountFrom0 | Dim | None = None,
     tags: Sequence[str] | None = None,
     input_type: InputType = "logits",
@@ -69,7 +69,7 @@ def decode(
     length_normalization_offset: float = 0.0,
     include_eos: bool = False,
     candidates: int = 8,
-    scorers: Mapping[str, Any] | None = None,
+    scorers: Mapping[str, object] | None = None,
     partial_candidates: CountFrom1 | None = None,
     constraints: Sequence[Constraint] = (),
     change: Change | None = None,
@@ -82,7 +82,7 @@ def decode(
     most_gain: float | None = None,
     record: bool = False,
     copy_state: Callable[[Any], object] | None = None,
-    **others: Any,
+    **others: object,
 ) -> Found:
     """Beam search with `step(prev, state) → (scores, state)`, where all tensors are those of torch, or Tensors.
 
@@ -196,7 +196,7 @@ def decode(
     return result
 
 
-def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: Any) -> None:
+def decode_steps(search: Decoding, step: Step, prev: np.ndarray, state: object) -> None:
     """Makes all steps of a search. prev: the label before, of each hypothesis. [batch · beam]"""
     while search.goes_on():
         scores, state = search.made(prev, step, state)
@@ -276,7 +276,7 @@ class Decoding:
         self._is_apart = bool(rules.living and rules.ends) and rules.threshold is None
         self.injections = {injection.step: injection for injection in injected.get()}
         self._is_by_rank = rules.by_rank
-        self._checked: Any = None  # type, dtype and shape of the scores of a step
+        self._checked: object = None  # type, dtype and shape of the scores of a step
         self._is_quick = False  # whether arrays of the model's scores are all that a step needs
         self._so_far = last[:, :, None]  # the labels of each hypothesis, if `change` gets them
         self._look()
@@ -330,7 +330,7 @@ class Decoding:
             labels, rows = labels[:, :going], np.minimum(parents[:, :going], going - 1) + first_rows(len(past), going)
         return labels.reshape(-1), rows.reshape(-1)
 
-    def made(self, prev: np.ndarray, step: Step, state: Any) -> tuple[Any, Any]:
+    def made(self, prev: np.ndarray, step: Step, state: object) -> tuple[Any, Any]:
         """The scores and the state that `step` gives for the last labels, [N]."""
         result: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
         if not isinstance(result, tuple) or len(result) != 2:
@@ -342,7 +342,7 @@ class Decoding:
             )
         return result
 
-    def followed(self, rows: np.ndarray, state: Any) -> Any:
+    def followed(self, rows: np.ndarray, state: object) -> Any:
         """The state of the hypotheses that extend these rows; the first step also checks it."""
         moves = self.steps == 1 or not (rows == self._in_order).all()
         return map_leaves(_Rows(rows, len(rows)).of, state) if moves else state
@@ -521,7 +521,7 @@ class Decoding:
             self.scorers.scales, "decode", why_not=NOT_REPLAYED,
             at_start=self._settled(self.initial.labels, empty=True) if at_start else {},
         )  # fmt: skip
-        data = {name: np.stack(parts) for name, parts in self.kept.items()}
+        data = {name: np.concatenate(x).reshape(len(x), *x[0].shape) for name, x in self.kept.items()}
         for name in [name for name in data if name in ("labels", "parents") or name.startswith("part ")]:
             data[f"pruned {name}"], data[name] = (
                 data[name][:, :, beam.size.max :],
@@ -685,7 +685,7 @@ class Scorers:
         """The last label of each hypothesis, {…, beam}, and the state of a scorer."""
         return self._last, self._states[part.name] if part.name in self._states else _initial(part, self._dims)
 
-    def take(self, part: ScorePart, new: Any) -> None:
+    def take(self, part: ScorePart, new: object) -> None:
         """Takes the new state of a scorer, of the hypotheses before the step."""
         value: Any = part.value
         self._states[part.name] = new

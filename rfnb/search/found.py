@@ -156,7 +156,7 @@ class Found(InWords):
         trace, doubts = rescaled(self.tree, scales, length_normalization_exponent)
         return Found(trace, _like(self.scores, trace.final_scores, self.beam), self.lengths, self.beam, doubts)
 
-    def force(self, model: Any, tokenizer: Any = None, **inputs: Any) -> Found:
+    def force(self, model: object, tokenizer: object = None, **inputs: object) -> Found:
         """The same search of Hugging Face's `generate` with its model, which is run for what the search does not hold.
 
         `found.tree[0].where("…")` then has the score of any reference, and of each of its labels, by one pass of the

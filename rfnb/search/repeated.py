@@ -63,10 +63,10 @@ injected: ContextVar[tuple[Injection, ...]] = ContextVar("injected", default=())
 """What the search that runs now changes."""
 
 
-def copied(state: Any) -> Any:
+def copied(state: object) -> Any:
     """A copy of tensors, arrays and numbers in containers. Raises SearchError for anything else."""
 
-    def of(leaf: Any) -> Any:
+    def of(leaf: object) -> Any:
         if leaf is None or isinstance(leaf, bool | int | float | str | Dim):
             return leaf
         if isinstance(leaf, Tensor):
@@ -173,7 +173,7 @@ class Repeated:
             run.parent, run.forked_at = self.run, step
         return Kept(result) if injection.scores[parent] > -np.inf else None
 
-    def _repeated(self, injection: Injection | None, **options: Any) -> Found:
+    def _repeated(self, injection: Injection | None, **options: object) -> Found:
         """The search again. Raises SearchError if it is another one up to the step where it is changed."""
         with within(injected, (*self._injected, *([injection] if injection else []))):
             result = self._again(**options)

@@ -56,7 +56,7 @@ def parts_of(trace: Trace) -> tuple[dict[str, object], dict[str, np.ndarray]]:
     return _facts(trace), {name: _small(array) for name, array in _arrays(trace).items()}
 
 
-def trace_of(facts: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
+def trace_of(facts: object, arrays: Mapping[str, np.ndarray]) -> Trace:
     """The search of JSON and arrays. Raises RunFileError if they are not valid."""
     return checked(_read(facts, arrays))
 
@@ -155,7 +155,7 @@ def _content(path: Path) -> Trace:
     return trace_of(file.data, {name: file.array(name) for name in file.tensors})
 
 
-def _read(data: Any, arrays: Mapping[str, np.ndarray]) -> Trace:
+def _read(data: object, arrays: Mapping[str, np.ndarray]) -> Trace:
     check_format(data, FORMAT)
 
     def array(name: str) -> np.ndarray:
@@ -495,7 +495,7 @@ def _read_pruned(data: Any, scores: np.ndarray, numbers: list[int]) -> Candidate
     )
 
 
-def _read_labels(data: Any) -> tuple[Vocab | None, list[int]]:
+def _read_labels(data: object) -> tuple[Vocab | None, list[int]]:
     """The vocabulary, with numbers in brackets for labels that are not in the data; and the numbers of its labels."""
     numbers = get(data, "numbers", list[int])
     texts = get(data, "texts", list[Text] | None)

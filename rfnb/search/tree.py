@@ -248,7 +248,7 @@ class Tree(TreeArrays, InWords):
 
     # -- explained
 
-    def where(self, reference: Any, forced: float | Sequence[float] | None = None) -> Where:
+    def where(self, reference: object, forced: float | Sequence[float] | None = None) -> Where:
         """Where a reference is in the beam: its rank and score at each step, where it fell out, and who is to blame.
 
         reference: text, labels or numbers; several as a set, or as a list of lists. Of several, the one that came
@@ -259,7 +259,7 @@ class Tree(TreeArrays, InWords):
         """
         return where(self, reference, forced)
 
-    def why(self, which: Any) -> Why:
+    def why(self, which: object) -> Why:
         """The life of a hypothesis: its rank at each step, what it is below the best by, and what became of it.
 
         which: its position in `hypotheses`; a Hypothesis or Node; or its labels as text, labels or numbers.
@@ -294,7 +294,7 @@ class Tree(TreeArrays, InWords):
         return write_tree(self)
 
     @classmethod
-    def from_json(cls, data: Any) -> Tree:
+    def from_json(cls, data: object) -> Tree:
         """The tree that was written by `to_json`, with a vocabulary of the labels that occur in it.
 
         Raises RunFileError if the data is not that of a tree. It is only data, so that of any origin may be read.

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import runpy
 import signal
 import time
 
@@ -14,7 +15,9 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import LaunchError
+from rfnb.loop import run_body
 from rfnb.trace.run import job as files
+from rfnb.trace.run.stretches import Stretches
 from tests.jobs.scripts import run_script
 
 
@@ -145,8 +148,8 @@ def test_damaged_files_are_named_and_nothing_is_lost(folder, job, content):
 KILLED = """
 import os, signal, torch
 import rfnb as rf
-from rfnb.trace.plain import iterations
-iterations.CREDIT = 1e9  # each step is written, however slow the machine is
+from rfnb.trace.run import stretches
+stretches.CREDIT = 1e9  # each step is written, however slow the machine is
 rf.options.record = "last"
 seen = []
 weight = torch.zeros(2)
@@ -176,6 +179,76 @@ def test_a_killed_process_loses_the_step_that_it_is_in(tmp_path, last):
             assert run[number].eval("len(before.seen)") == n
         steps += range(first, end + 1)
     assert steps == [*range(max(0, last - 64), last)][-len(steps) :] and len(steps) >= min(last, 48)
+
+
+EACH_STEP = """
+from rfnb.loop import run_body
+run_body.AT_FIRST = 1e9  # each step is written, however slow the machine is
+"""
+KILLED_LOOP = """
+import os, signal, torch
+import rfnb as rf
+rf.set_random_seed(1)
+time, feat = rf.Dim(None, name="time"), rf.Dim(3, name="feat")
+x = rf.convert_to_tensor(torch.arange(300.0).reshape(2, 50, 3), dims=[rf.batch_dim, time, feat], lengths=[50, 3])
+size = rf.convert_to_tensor([50.0, 3.0], dims=[rf.batch_dim])
+
+def count(n):
+    if n.max() == {last}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n + 1
+
+loop = rf.Loop({limits}, name="long", debug=True)
+loop.state.n = rf.zeros([rf.batch_dim])
+loop.state.total = rf.zeros([rf.batch_dim])
+with loop:
+    loop.state.n = rf.raw_call(count, loop.state.n, out_dims=[rf.batch_dim])
+    value = rf.reduce_sum({frame} + rf.random_uniform([feat]), axis=feat) + rf.cast(loop.iter_idx, "float32")
+    loop.state.total = loop.state.total + value
+    {end}
+"""
+LOOPS = {
+    "frames": {"limits": "axis=time", "frame": "loop.unstack(x)", "end": ""},
+    "end": {
+        "limits": "max_seq_len=90",
+        "frame": "loop.state.n",
+        "end": "loop.end(loop.state.n >= size, include_eos=True)",
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LOOPS)
+@pytest.mark.parametrize("last", [2, 40])
+def test_a_killed_loop_loses_the_step_that_it_is_in(tmp_path, monkeypatch, last, kind):
+    code, steps = KILLED_LOOP, []
+    for name, text in LOOPS[kind].items():
+        code = code.replace(f"{{{name}}}", text)
+    done = run_script(EACH_STEP + code.replace("{last}", str(last)), tmp_path, RFNB_JOB=str(tmp_path / "job"))
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    monkeypatch.delenv("RFNB_JOB")
+    (tmp_path / "whole.py").write_text(code.replace("{last}", "-1"), encoding="utf-8")
+    whole = runpy.run_path(str(tmp_path / "whole.py"))["loop"].run
+    job = rf.attach(tmp_path / "job")
+    job.stop()
+    for run in job.runs:
+        first, end = map(int, re.fullmatch(r"long, steps (\d+) … (\d+) · rank 0", run.name).groups())
+        steps += range(first, end + 1)
+        assert len(run) == end - first + 1 and not run.flags
+        assert run.lengths == [len(run), min(max(3 - first, 0), len(run))]
+        for number, step in enumerate(range(first, end + 1)):
+            for name in ("n", "total", "value"):
+                assert getattr(run[number], name).raw_tensor.equal(getattr(whole[step], name).raw_tensor)
+    assert steps == [*range(last)]
+
+
+def test_a_recorded_loop_that_ends_leaves_one_file(folder, monkeypatch):
+    written, write = [], Stretches._write
+    monkeypatch.setattr(run_body, "AT_FIRST", 1e9)
+    monkeypatch.setattr(Stretches, "_write", lambda *args: written.append(args) or write(*args))
+    with rf.recording("last"):
+        counted(40)
+    assert written and len([*folder.glob("rank-0/runs/*.rfrun")]) == 1
 
 
 def test_a_loop_that_ends_leaves_one_file(folder):

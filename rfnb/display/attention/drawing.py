@@ -25,7 +25,7 @@ from rfnb.display.kit.data import Axis, dim_pill, read
 from rfnb.display.markup import png, style, svg
 from rfnb.display.markup.elements import chip, fold, quiet, wide
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.numbers import plain, real, short
+from rfnb.display.markup.numbers import Number, plain, real, short
 from rfnb.display.markup.png import block_for
 from rfnb.display.tensor.describe import sequence
 from rfnb.display.tensor.entries import shown, tokens
@@ -320,7 +320,7 @@ def _seconds(given: object, dim: Dim) -> float | None:
     return round(hop * factor_of(dim)[1], 9)
 
 
-def _listed(side: object) -> list[Any]:
+def _listed(side: object) -> list[object]:
     entries = side.tolist() if hasattr(side, "tolist") else side  # of numpy and torch
     if not isinstance(entries, Iterable):
         raise ViewError(
@@ -389,7 +389,7 @@ def strongest_html(view: AttentionView) -> Html:
     return fold("strongest", lines, **STILL)
 
 
-def rounded(number: object) -> Any:
+def rounded(number: object) -> Number:
     """A number rounded to two digits."""
     return plain(round(real(number), 2))
 
@@ -505,7 +505,7 @@ def _small_head(view: AttentionView, head: AttentionHead, picture: str, look: st
     is_chosen = [head["layer"], head["head"]] == view["chosen"]
     edge = f"2px solid {style.PALETTE[1]}" if is_chosen else f"1px solid {style.tint(style.GREY, 0.35)}"
     alarm = f";{style.MARKED if head['flags'] else style.QUIET}"
-    measures: Mapping[str, Any] = head
+    measures: Mapping[str, object] = head
     value = short(rounded(measures[view["sort"] or "entropy"]))
     title = ", ".join([measured(head), *head["flags"]])
     image = el(

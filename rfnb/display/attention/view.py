@@ -33,21 +33,23 @@ from rfnb.display.kit import options
 from rfnb.display.kit.blocks import (
     Block,
     Figure,
+    Fold,
     Line,
     Note,
     Notes,
+    Only,
     Page,
     Span,
     Table,
     name as title,
-    quiet as quiet_words,
+    quiet,
 )
 from rfnb.display.kit.data import Axis, describe_axes, describe_axis, dim_word, dims_text
 from rfnb.display.kit.view import View
 from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import fold, note_html, note_text, quiet, table_html
-from rfnb.display.markup.html import Html, bounded_in, el
-from rfnb.display.markup.numbers import plain, real, short, size
+from rfnb.display.markup.elements import table_html
+from rfnb.display.markup.html import bounded_in
+from rfnb.display.markup.numbers import Number, plain, real, short, size
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp
 from rfnb.display.markup.svg import figure_class, literal
 from rfnb.display.tensor.entries import shown
@@ -232,24 +234,34 @@ def describe(
     return view
 
 
-def to_text(view: AttentionView) -> str:
-    """One line per row with the three columns that it attends to most; one line per head if there are several."""
-    lines = [" ".join(head_words(view))]
-    lines += [f"  {flag}" for head in view["heads"] if len(view["heads"]) == 1 for flag in head["flags"]]
-    lines += [f"{title}:"] if (title := drawing.which_head(view)) else []
+def page(view: AttentionView) -> Page:
+    """The overview, the chosen head between its labels, and folded below, its measures and strongest columns.
+
+    A terminal shows the three columns that each row attends to most, and a line per head if there are several.
+    """
+    heads, several, most = view["heads"], _several(view), options.ATTENTION_LINES
+    many, (first, *words) = len(heads) > 1, head_words(view)
+    table, best = _table(view), drawing.strongest(view)
     width = max((len(shown(label)) for label in view["rows"]), default=0)
-    best = drawing.strongest(view)
-    lines += [f"  {label:<{width}}  {words}" for label, words in best[: options.ATTENTION_LINES]]
-    if len(best) > options.ATTENTION_LINES:
-        lines.append(f"  … {len(best) - options.ATTENTION_LINES} more rows")
-    if len(view["heads"]) > 1:
-        lines += ["", *to_table(view, most=options.ATTENTION_LINES).lines()]
-    if len(view["heads"]) > options.ATTENTION_LINES:
-        lines.append(f"… {len(view['heads']) - options.ATTENTION_LINES} more {_several(view)}")
-    return "\n".join(lines + note_text(view["note"]))
+    lines = [f"  {flag}" for head in heads if not many for flag in head["flags"]]
+    lines += [f"{which}:"] if (which := drawing.which_head(view)) else []
+    lines += [f"  {label:<{width}}  {shares}" for label, shares in best[:most]]
+    lines += [f"  … {len(best) - most} more rows"] if len(best) > most else []
+    lines += ["", *_table(view, most).lines()] if many else []
+    lines += [f"… {len(heads) - most} more {several}"] if len(heads) > most else []
+    blocks: list[Block] = [
+        Line(title(first), quiet(" ", " ".join(words)), look=style.HEAD),
+        Figure((lambda: drawing.overview(view)) if many else None, lines),
+        Figure(lambda: drawing.large_head(view, heads[0])) if heads else Only("html", [Line(quiet(f"(no {several})"))]),
+        Figure(drawing.player(view["audio"])) if "audio" in view else None,
+        Note(view["note"]),
+        Only("html", [Fold(f"all {several}", [Figure(table_html(table))])]) if many else None,
+        Figure(lambda: drawing.strongest_html(view)),
+    ]
+    return Page("attention", view["name"], blocks, table)
 
 
-def to_table(view: AttentionView, most: int | None = None) -> Table:
+def _table(view: AttentionView, most: int | None = None) -> Table:
     """A row for each head, in the order of the overview: its measures, and the columns with most weight."""
     rows = [
         [
@@ -282,23 +294,6 @@ def to_scripts(view: AttentionView) -> AttentionScripts:
     return shared | extra
 
 
-def to_html(view: AttentionView) -> Html:
-    """The overview, the chosen head between its labels, and folded below, its measures and strongest columns."""
-    name, *words = head_words(view)
-    many = len(view["heads"]) > 1
-    return el(
-        "div",
-        el("div", el("span", name, style=style.NAME), quiet(" ", " ".join(words)), style=style.HEAD),
-        drawing.overview(view) if many else None,
-        drawing.large_head(view, view["heads"][0]) if view["heads"] else quiet(f"(no {_several(view)})", tag="div"),
-        drawing.player(view["audio"]) if "audio" in view else None,
-        note_html(view["note"]),
-        fold(f"all {_several(view)}", table_html(to_table(view))) if many else None,
-        drawing.strongest_html(view),
-        style=style.BOX,
-    )
-
-
 def head_words(view: AttentionView) -> list[str]:
     """`weights of 'banana': {dec:6} attends to {enc:6}`"""
     name = view["name"] if view["tag"] is not None else f"{view['name']}:"
@@ -318,7 +313,7 @@ def _several(view: AttentionView) -> str:
     return SEVERAL[view.get("unit", "head")]
 
 
-def _plain(matrix: np.ndarray) -> list[list[Any]]:
+def _plain(matrix: np.ndarray) -> list[list[Number]]:
     """Weights as numbers for JSON."""
     rounded_ = np.round(matrix.astype(np.float64), 5)
     if np.isfinite(rounded_).all():
@@ -576,12 +571,13 @@ def page_of_captured(seen: Captured | Seen, **choice: Any) -> Page | AttentionVi
     if seen.left_out and len(seen):
         notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
     table = Table(["name", "dims", "place", "held"], list(map(_captured_cells, seen)))
-    listed = table_html(table) if len(seen) <= 8 else fold("all", table_html(table))
+    listed: Block = Figure(table_html(table))
     blocks: list[Block] = [
-        Line(Span([title("attention"), quiet_words(f" {len(seen)} seen")], text=f"attention: {len(seen)} seen")),
-        Figure(listed, [f"  {line}" for line in table.lines()[1:]]) if len(seen) else None,
+        Line(Span([title("attention"), quiet(f" {len(seen)} seen")], text=f"attention: {len(seen)} seen")),
+        Figure(None, [f"  {line}" for line in table.lines()[1:]]) if len(seen) else None,
+        Only("html", [listed if len(seen) <= 8 else Fold("all", [listed])]) if len(seen) else None,
         Note(notes.text()),
-        Figure(None if attention is None else to_html(attention)),
+        None if attention is None else Only("html", page(attention).blocks),
     ]
     return Page("attention_list", "", blocks, table, drawing=None if attention is None else View(attention))
 

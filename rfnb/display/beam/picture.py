@@ -358,7 +358,7 @@ def _box(axes: Any, column: Column, y: float, around: float, **look: Any) -> Non
     axes.add_patch(box)
 
 
-def _dashes(pattern: object) -> Any:
+def _dashes(pattern: object) -> object:
     return "solid" if pattern is None else (0.0, [float(part) for part in str(pattern).split()])
 
 

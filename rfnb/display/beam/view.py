@@ -46,14 +46,14 @@ from rfnb.display.kit.blocks import (
 )
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import note_html, table_html, wide
-from rfnb.display.markup.html import el
+from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
 from rfnb.printable import printable_name
 from rfnb.search.explain.keep import reason_against
 from rfnb.search.explain.where import Where
 from rfnb.search.found import Found
-from rfnb.search.trace import Node
+from rfnb.search.trace import Hypothesis, Node
 from rfnb.search.tree import Tree
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> B
     }
 
 
-def _hypothesis(hypothesis: Any, where: Where | None) -> BeamHypothesis:
+def _hypothesis(hypothesis: Hypothesis, where: Where | None) -> BeamHypothesis:
     return {
         "rank": hypothesis.rank,
         "place": hypothesis.place,
@@ -366,9 +366,13 @@ def search_blocks(view: BeamView) -> list[Block]:
         blocks.append(Fold(f"{len(table) - ROWS} more hypotheses", [tail]))
     if not view["columns"]:
         return blocks
+    return [*blocks, Figure(lambda: _picture(view)), Figure(legend_html(view))]
+
+
+def _picture(view: BeamView) -> Html:
     alt = f"beam of {view['name']}: {sizes(view)}; listed below"
     picture = el("img", src=svg.data_uri(image(view)), alt=alt, style="max-width:none;height:auto")
-    return [*blocks, Figure(wide(picture, tabindex=0, data_rfnb_tree=True)), Figure(legend_html(view))]
+    return wide(picture, tabindex=0, data_rfnb_tree=True)
 
 
 ROWS = 5
@@ -446,7 +450,7 @@ LABELS = 120
 NEAR = 8
 """Number of the last columns with pruned candidates, for which a step may have to be computed again."""
 
-_trees: WeakKeyDictionary[Any, dict[int, Tree]] = WeakKeyDictionary()
+_trees: WeakKeyDictionary[Run, dict[int, Tree]] = WeakKeyDictionary()
 """The trees of each run that were asked for, with all that they have computed."""
 
 

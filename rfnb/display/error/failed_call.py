@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
@@ -85,7 +85,7 @@ class Argument(NamedTuple):
 
     name: str
     text: str
-    value: Any
+    value: object
 
 
 class FailedCall(NamedTuple):
@@ -137,7 +137,7 @@ def _has_arguments(code: CodeType) -> bool:
     return is_own(code) and code.co_name != "first_call"
 
 
-def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
+def _called(frame: FrameType) -> tuple[str, list[tuple[str, object]]]:
     """The name of a function, and its arguments in order."""
     variables = locals_of(frame)
     owner, forward = variables.get("self"), variables.get("forward")
@@ -157,7 +157,7 @@ def _called(frame: FrameType) -> tuple[str, list[tuple[str, Any]]]:
     return op_name(frame) or titles.get(name, name), list(_spread(arguments))
 
 
-def _parameters_of(frame: FrameType, variables: dict[str, Any]) -> list[tuple[str, object]]:
+def _parameters_of(frame: FrameType, variables: dict[str, object]) -> list[tuple[str, object]]:
     code = frame.f_code
     in_order, by_name = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     star = code.co_varnames[by_name : by_name + 1] if code.co_flags & inspect.CO_VARARGS else ()
@@ -184,7 +184,7 @@ def _has_dims(value: object) -> bool:
     return isinstance(value, Tensor | Dim) or are_dims(value)
 
 
-def are_dims(value: object) -> bool:
+def are_dims(value: object) -> TypeGuard[Sequence[Dim]]:
     """Whether a value is a list of Dims."""
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Dim) for part in value)
 
@@ -243,7 +243,7 @@ def _once(arguments: list[Argument]) -> list[Argument]:
     return unique
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     return a is b or (are_dims(a) and are_dims(b) and tuple(a) == tuple(b))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
@@ -207,7 +207,7 @@ def _cell(cell: OperandCell, names: dict[int, str]) -> StripCell:
 
 def _origins(cells: Sequence[OperandCell], names: dict[int, str]) -> list[DimOrigin]:
     """The origin of each dim, first of dims that do not fit; two origins for a dim with two lengths."""
-    origins: dict[Any, DimOrigin] = {}
+    origins: dict[tuple[int, str | None], DimOrigin] = {}
     for cell in cells:
         if cell.dim is not None and cell.lengths is not None:
             bound = cell.size.made if cell.spelled and cell.size is not None else None

@@ -11,9 +11,8 @@ from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.names import class_of, path_of
 from rfnb.display.graph.schema import GraphMeasured, GraphView, NodeNumber
+from rfnb.display.kit.blocks import Block, Group, Line, Span, Table, chip, quiet, web
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, chip, quiet
-from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import duration, percent, short, size
 
 ROWS = 400
@@ -268,22 +267,13 @@ def sorted_table(measured: GraphMeasured) -> Table:
     return Table(("part", "class", COLUMNS[show], "share" if summed else "largest", "calls", "notes"), rows)
 
 
-def legend_text(view: GraphView) -> list[str]:
-    """The legend as lines of text, the alarm first."""
+def legend(view: GraphView, indent: int = 2) -> list[Block]:
+    """The legend below the head, the alarm first."""
     measured = view.get("measured")
     if not measured:
         return []
-    return [*filter(None, [measured["alarm"]]), *measured["legend"]]
-
-
-def legend_html(view: GraphView) -> Html | None:
-    """The legend below the head."""
-    measured = view.get("measured")
-    if not measured:
-        return None
-    alarm = measured["alarm"]
-    lines = [el("div", chip(alarm, style.ALARM))] if alarm else []
+    alarm = [Line(chip(measured["alarm"], style.ALARM), indent=indent)] if measured["alarm"] else []
     bar = "background:linear-gradient(to right,#f4f5f8,#f7b25e);padding:0 16px;margin-right:8px;border-radius:3px"
-    scale = el("span", " ", style=f"{bar};{style.BORDER}")
-    words = [el("div", scale if i == 0 else None, quiet(line)) for i, line in enumerate(measured["legend"])]
-    return el("div", lines, words, style="margin:2px 0 6px 0")
+    scale = Span(web(" "), f"{bar};{style.BORDER}")
+    lines = [Line(scale if i == 0 else None, quiet(line), indent=indent) for i, line in enumerate(measured["legend"])]
+    return [Group([*alarm, *lines], look="margin:2px 0 6px 0")]

@@ -117,7 +117,7 @@ class Values:
 
     def __init__(self) -> None:
         self.dims: list[DimView] = []
-        self._places: dict[Any, int] = {}
+        self._places: dict[object, int] = {}
 
     def describe(self, value: Value, name: str, taken: Sequence[object] = ()) -> GraphValue:
         """The JSON of a value. taken: signatures of the values that its node reads."""

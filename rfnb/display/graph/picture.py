@@ -160,7 +160,7 @@ def _size(body: dict[str, Any]) -> int:
     return len(body["svg"]) + extra + 260 * len(body["nodes"]) + 130 * len(body["edges"])
 
 
-def _body(view: GraphView, painter: Painter, key: str) -> dict[str, Any]:
+def _body(view: GraphView, painter: Painter, key: str) -> dict[str, object]:
     picture, body = painter.body(key), view["bodies"][key]
     drawing = picture.drawing
     return {

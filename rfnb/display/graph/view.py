@@ -52,8 +52,9 @@ from rfnb.display.graph.fold import GraphFolder
 from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.schema import GraphFailure, GraphNode, GraphView
 from rfnb.display.graph.unfold import name, opened, to_table as boxes, value_text
+from rfnb.display.kit.blocks import Block, Figure, Fold, Line, Only, Page, Span, lines_of, name as title, quiet
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import Table, fold, note_text, quiet, table_html, wide
+from rfnb.display.markup.elements import table_html, wide
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
 from rfnb.printable import visible
@@ -120,17 +121,23 @@ def _note(graph: ModelGraph) -> str | None:
 # -- text
 
 
-def to_text(view: GraphView) -> str:
-    """A line of facts, then a row for each visible box."""
-    lines = [f"{view['name']}  {_facts(view)}", *(f"  {line}" for line in measures.legend_text(view))]
-    lines += [f"  {line}" for line in boxes(view).lines()]
-    return "\n".join([*lines, *_notes(view)])
+def page(view: GraphView) -> Page:
+    """A line of facts, the picture or a row for each visible box, and the failure; numbers sorted, and the rows folded.
 
-
-def to_table(view: GraphView) -> Table:
-    """A row for each visible box; of a graph with numbers a row for each node, the largest number first."""
-    measured = view.get("measured")
-    return measures.sorted_table(measured) if measured else boxes(view)
+    The table has the rows; of a graph with numbers a row for each node, the largest number first.
+    """
+    rows, measured, facts = boxes(view), view.get("measured"), _facts(view)
+    sorts = measures.sorted_table(measured) if measured else None
+    tables = [] if sorts is None else [(f"sorted: {count_of(len(sorts), 'part')}", sorts)]
+    tables += [(f"as a table: {len(rows)} rows", rows)]
+    blocks: list[Block] = [
+        Line(title(view["name"]), Span(quiet(f" · {facts}"), text=f"  {facts}"), look=style.HEAD),
+        *measures.legend(view),
+        Figure(lambda: picture_html(view), [f"  {line}" for line in rows.lines()]),
+        *(Line(line, look=_NOTE) for line in _notes(view)),
+        Only("html", [Fold(words, [Figure(table_html(table))]) for words, table in tables]),
+    ]
+    return Page("graph", view["name"], blocks, rows if sorts is None else sorts)
 
 
 def _facts(view: GraphView) -> str:
@@ -141,7 +148,7 @@ def _facts(view: GraphView) -> str:
 def _notes(view: GraphView) -> list[str]:
     """The failure in full, and notes on what was left out."""
     failure = view["failure"]
-    lines = note_text(view["note"], "")
+    lines = [f"({view['note']})"] if view["note"] else []
     if failure is None:
         return lines
     where = " in ".join(filter(None, ["failed", failure["path"]]))
@@ -155,24 +162,7 @@ def _notes(view: GraphView) -> list[str]:
 
 def to_svg(view: GraphView, width: float = WIDTH) -> str:
     """The picture as SVG; long graphs continue in further columns within `width`."""
-    return Painter(view, width).image(legend=measures.legend_text(view))[0]
-
-
-def to_html(view: GraphView) -> Html:
-    """The picture, the failure, and the table, folded."""
-    rows, measured = boxes(view), view.get("measured")
-    sorts = None if not measured else measures.sorted_table(measured)
-    notes = [el("pre", line, style=_PRE) for line in _notes(view)]
-    return el(
-        "div",
-        el("div", el("span", view["name"], style=style.NAME), quiet(f" · {_facts(view)}"), style=style.HEAD),
-        measures.legend_html(view),
-        picture_html(view),
-        notes,
-        None if sorts is None else fold(f"sorted: {count_of(len(sorts), 'part')}", table_html(sorts)),
-        fold(f"as a table: {len(rows)} rows", table_html(rows)),
-        style=style.BOX,
-    )  # fmt: skip
+    return Painter(view, width).image(legend=list(lines_of(measures.legend(view, 0))))[0]
 
 
 def picture_html(view: GraphView) -> Html:
@@ -186,7 +176,7 @@ def picture_html(view: GraphView) -> Html:
     return wide(image)
 
 
-_PRE = "font-family:monospace;font-size:12px;white-space:pre-wrap;margin:4px 0;background:none"
+_NOTE = "font-family:monospace;font-size:12px;white-space:pre-wrap;margin:4px 0"
 
 
 SECONDS = 20.0

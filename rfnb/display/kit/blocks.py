@@ -281,13 +281,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Figure:
-    """What is drawn in a way of its own: HTML, and the lines that a terminal shows for it.
+    """What is drawn in a way of its own: HTML, or a function that draws it, and the lines that a terminal shows for it.
 
     >>> print(to_text(Page("fruit", "kiwi", [Figure(rf.el("hr"), ["---"])])))
     ---
     """
 
-    html: Html | None
+    html: Html | Callable[[], Html | None] | None
     lines: Sequence[str] = ()
 
 
@@ -444,7 +444,7 @@ def _html(block: Block) -> Html | None:
         case Only("html", blocks):
             return html_of(blocks)
         case Figure(html):
-            return html
+            return html() if callable(html) else html
         case Note(words):
             return note_html(words and bounded(words))
     return None

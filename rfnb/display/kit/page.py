@@ -68,7 +68,7 @@ def page(title: str, body: Child, look: Child = None) -> str:
     )
 
 
-def view_page(title: str, html: Html, scripts: dict[str, Any]) -> str:
+def view_page(title: str, html: Html, scripts: dict[str, object]) -> str:
     """The page of a view. It is complete without scripts; they are added if the view uses them and if they fit."""
     still = page(title, html)
     if not (set(scripts) > {"kind"} or "data-rfnb-dim=" in html):
@@ -83,7 +83,7 @@ def view_page(title: str, html: Html, scripts: dict[str, Any]) -> str:
     return page(title, [html, el("p", note, style=style.QUIET)])
 
 
-def _scripts(scripts: dict[str, Any]) -> list[Html]:
+def _scripts(scripts: dict[str, object]) -> list[Html]:
     data = el("script", json_of(scripts), type="application/json", id="rfnb-scripts")
     return [data, el("script", asset_text("views.js"), type="module")]
 
@@ -176,7 +176,7 @@ def widget_class() -> type:
         html = traitlets.Unicode().tag(sync=True)
         scripts = traitlets.Dict().tag(sync=True)
 
-        def __init__(self, html: str, scripts: dict[str, Any], static: dict[str, Any]):
+        def __init__(self, html: str, scripts: dict[str, object], static: dict[str, object]):
             super().__init__(html=html, scripts=scripts)
             self.static = static
 

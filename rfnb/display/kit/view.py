@@ -1,4 +1,4 @@
-"""Views: plain data first, then text and HTML made from that data alone."""
+"""Views: a page of blocks, or plain data of which a page is made; text, HTML and tables are printed from the page."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit import blocks, page
-from rfnb.display.kit.blocks import Page, Table, note_page, reason, to_html, to_text
+from rfnb.display.kit import page
+from rfnb.display.kit.blocks import Page, Table, note_page, reason, to_data, to_html, to_repr, to_text
 from rfnb.display.kit.page import MIME
 from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
@@ -71,7 +72,7 @@ OWN_VIEWS: dict[str, Callable[..., Page]] = {}
 """By kind, the functions that users registered."""
 
 
-def module_of(kind: str) -> tuple[Any, str]:
+def module_of(kind: str) -> tuple[ModuleType, str]:
     """The module that shows a kind of object, and the name of its function. Raises ViewError for an unknown kind."""
     kind = FORMER_KINDS.get(kind, kind)
     if kind not in MODULES:
@@ -85,13 +86,16 @@ def maker(kind: str) -> Callable[..., Any]:
     return OWN_VIEWS[kind] if kind in OWN_VIEWS else getattr(*module_of(kind))
 
 
+T = TypeVar("T")
+
+
 class View:
     """What `rf.show` gives: `.data` is plain JSON, `.save("x.html")` writes a page that needs nothing else.
 
-    It is made of a page, or of the JSON of a kind whose module has the function `page`, or `to_text` and `to_html`.
+    It is made of a page, or of the JSON of a kind whose module has the function `page`.
     """
 
-    def __init__(self, shown: Any):
+    def __init__(self, shown: Page | Mapping[str, object]):
         self._shown = shown
 
     @property
@@ -103,26 +107,29 @@ class View:
     @cached_property
     def data(self) -> Any:
         """The view as plain JSON."""
-        return blocks.to_data(self._shown) if isinstance(self._shown, Page) else self._shown
+        return to_data(self._shown) if isinstance(self._shown, Page) else self._shown
 
     @cached_property
-    def page(self) -> Page | None:
-        """What is shown, as blocks; None for kinds that draw a figure of their own."""
+    def page(self) -> Page:
+        """What is shown, as blocks."""
         if isinstance(self._shown, Page):
             return self._shown
-        make = self._optional("page")
-        return None if make is None else make(self._bounded())
+        try:
+            return module_of(self.kind)[0].page(self._bounded())
+        except Exception as error:
+            return note_page(self.kind, f"no view: {reason(error)}")
 
     @guarded
     def has(self, name: str) -> bool:
         """Whether a view of this kind has "to_table", "to_figure" and so on."""
+        if name == "to_table":
+            return self.page.table is not None
         if name == "to_figure" and self._drawing is not None:
             return bool(self._drawing.has(name))
-        page = self.page if name == "to_table" else None
-        return self._optional(name) is not None if page is None else page.table is not None
+        return self._optional(name) is not None
 
     @property
-    def _drawing(self) -> Any:
+    def _drawing(self) -> View | None:
         """The view whose picture this one has; None for most."""
         return self._shown.drawing if isinstance(self._shown, Page) else None
 
@@ -134,12 +141,12 @@ class View:
     @property
     def full_text(self) -> str:
         """The view as text in all characters, as `save` writes it."""
-        return visible(self._made("to_text", str))
+        return visible(self._made(to_text, str))
 
     @property
     def html(self) -> Html:
         """The view as HTML, complete without scripts and style sheets."""
-        return self._made("to_html", lambda words: el("pre", words))
+        return self._made(to_html, lambda words: el("pre", words))
 
     @property
     def scripts(self) -> dict[str, Any]:
@@ -155,11 +162,9 @@ class View:
 
     def table(self) -> Table:
         """The view as columns and rows. Raises ViewError if it has no table."""
-        page, to_table = self.page, self._optional("to_table")
-        table: Table | None = page.table if page is not None else to_table and to_table(self._bounded())
-        if table is None:
+        if self.page.table is None:
             raise ViewError(f"table: a view of kind {self.kind!r} has no rows")
-        return table
+        return self.page.table
 
     @guarded
     def save(self, path: str | Path) -> Path:
@@ -224,17 +229,13 @@ class View:
         return bounded_in(self.data)
 
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
-        """A function that only some view modules have: `page`, `to_scripts`, `to_dot`, `to_figure`, `to_repr`."""
+        """A function that only some view modules have: `to_scripts`, `to_svg`, `to_dot`, `to_figure`."""
         module = None if isinstance(self._shown, Page) else module_of(self.kind)[0]
-        function: Callable[[Any], Any] | None = getattr(module, name, None)
-        return function
+        return getattr(module, name, None)
 
-    def _made(self, how: str, otherwise: Callable[[str], object]) -> Any:
+    def _made(self, printer: Callable[[Page], T], otherwise: Callable[[str], T]) -> T:
         try:
-            page = self.page
-            return (
-                getattr(module_of(self.kind)[0], how)(self._bounded()) if page is None else getattr(blocks, how)(page)
-            )
+            return printer(self.page)
         except Exception as error:
             return otherwise(f"(no view: {reason(error)})")
 
@@ -249,8 +250,7 @@ class ReprView(View):
     """The view of an object that is the result of a cell; it has a short `repr`."""
 
     def __repr__(self) -> str:
-        is_short = isinstance(self._shown, Page) or self._optional("to_repr") or self._optional("page")
-        return encodable(visible(self._made("to_repr", str))) if is_short else self.text
+        return encodable(visible(self._made(to_repr, str)))
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
@@ -280,4 +280,4 @@ def view_of(shown: object) -> View:
     try:
         return ReprView(describe(shown))
     except Exception as error:
-        return ReprView(blocks.note_page(type(shown).__name__, f"no view: {reason(error)}"))
+        return ReprView(note_page(type(shown).__name__, f"no view: {reason(error)}"))

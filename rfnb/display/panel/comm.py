@@ -113,7 +113,7 @@ class PanelLink:
 
         comm.on_msg(answer)
 
-    def on_events(self, comm: Any, message: Any) -> None:
+    def on_events(self, comm: Any, message: object) -> None:
         """A panel opened the event comm."""
         self.panels.append(comm)
         self.arrived.set()

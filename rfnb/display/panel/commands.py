@@ -102,7 +102,7 @@ class Dispatcher:
         return self._do(number, command, args)
 
     def _hand_over(
-        self, later: Later, number: int, command: str, args: dict[str, Any], answer: Callable[[Reply], None]
+        self, later: Later, number: int, command: str, args: dict[str, object], answer: Callable[[Reply], None]
     ) -> Reply:
         try:
             status = later(lambda: answer(self._do(number, command, args)))
@@ -122,7 +122,7 @@ class Dispatcher:
             return None
         return reply if reply["status"] == "ok" else None
 
-    def _do(self, number: int, command: str, args: dict[str, Any]) -> Reply:
+    def _do(self, number: int, command: str, args: dict[str, object]) -> Reply:
         try:
             return {"id": number, "status": "ok", "data": COMMANDS[command](self, **args), "error": None}
         except TypeError as error:

@@ -91,7 +91,7 @@ def _by_sequence(run: Run, total: int, left: int) -> list[StepView]:
 def plain(step: StepView) -> StepView:
     """A step without pictures."""
 
-    def bare(value: Any) -> Any:
+    def bare(value: Any) -> object:
         return {**value, "picture": None}
 
     states: Any = [{**row, "before": bare(row["before"]), "after": bare(row["after"])} for row in step["states"]]

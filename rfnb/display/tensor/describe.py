@@ -293,7 +293,7 @@ def _wrong(measured: Measured, at: int, others: tuple[int, ...]) -> dict[str, Se
     return {"nan": count("NaN"), "inf": count("+Inf", "−Inf")}
 
 
-def _where(some: np.ndarray, values: np.ndarray) -> list[Any]:
+def _where(some: np.ndarray, values: np.ndarray) -> list[object]:
     return [plain(float(value)) if exists else None for exists, value in zip(some, values, strict=True)]
 
 

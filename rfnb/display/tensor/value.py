@@ -204,7 +204,7 @@ def _start(data: Data) -> tuple[int, ...]:
     return (0,) * len(data.axes) if mask is None else tuple(map(int, np.unravel_index(mask.argmax(), mask.shape)))
 
 
-def _first(data: Data, start: tuple[int, ...] | None = None) -> list[Any]:
+def _first(data: Data, start: tuple[int, ...] | None = None) -> list[object]:
     """The first numbers, with None for entries that do not count."""
     complete = data.entries <= SHOWN + 2
     corner = tuple(slice(None) if complete else slice(at, at + SHOWN) for at in start or (0,) * len(data.axes))

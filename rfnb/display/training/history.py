@@ -153,7 +153,7 @@ class MeasureHistory:
         return Table(columns, [[row.get(name) for name in columns] for row in rows])
 
 
-def _kept(name: str, value: Any) -> Any:
+def _kept(name: str, value: Any) -> object:
     """A number, or a tensor to be read later, without its autograd graph."""
     if isinstance(value, Real):
         return float(value)
@@ -179,7 +179,7 @@ def _read(values: Iterable[Any]) -> list[Any]:
     """Values as numbers. Raw tensors of one device and dtype are read together."""
     with untaped():
         values = [_mean(value) if isinstance(value, Tensor | Loss) else value for value in values]
-    groups: dict[Any, list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for i, value in enumerate(values):
         if hasattr(value, "detach"):
             groups.setdefault((value.device, value.dtype), []).append(i)
@@ -191,7 +191,7 @@ def _read(values: Iterable[Any]) -> list[Any]:
     return [number if isinstance(number, int) else float(number) for number in values]
 
 
-def _mean(value: Tensor | Loss) -> Any:
+def _mean(value: Tensor | Loss) -> object:
     """The mean over all valid entries, as a raw tensor."""
     if isinstance(value, Loss):
         return value.get_mean_loss().raw_tensor

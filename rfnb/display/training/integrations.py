@@ -181,7 +181,7 @@ def _of_transformers() -> type:
         def _after_forward(self, model: Any, args: object, kwargs: object, outputs: Any) -> None:
             if self._training.takes_values and model.training:
                 self._training.batch = kwargs or args
-                loss: Any = outputs.get("loss") if isinstance(outputs, Mapping) else outputs[0]
+                loss: object = outputs.get("loss") if isinstance(outputs, Mapping) else outputs[0]
                 self._training.loss = loss.detach() if hasattr(loss, "detach") else None
 
         def on_pre_optimizer_step(
@@ -192,7 +192,7 @@ def _of_transformers() -> type:
         def on_step_begin(self, args: object, state: object, control: object, **others: object) -> None:
             self._training.before_step()
 
-        def on_log(self, args: object, state: Any, control: object, logs: Any = None, **others: object) -> None:
+        def on_log(self, args: object, state: object, control: object, logs: Any = None, **others: object) -> None:
             self._training.report({name: value for name, value in (logs or {}).items() if name != "epoch"})
 
         def on_train_end(self, args: object, state: object, control: object, **others: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,14 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import rebound
+from rfnb.core.dims.lengths import Size, rebound
 from rfnb.core.ground.nested import named_leaves
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, LoopError
-from rfnb.loop.step import Bindings, execute, replaying
+from rfnb.loop.step import STEP_OF_SEED, Bindings, LaterFrames, execute, replaying
 from rfnb.loop.steps.explain import note_step
 from rfnb.ops.math import cast, is_finite, where
 from rfnb.trace.run import session
@@ -190,7 +191,7 @@ def _edited(replay: Replay, run: Run, step: int, name: str, value: object) -> ob
     return replay.backend.snapshot_raw(_raw_of(replay, run, state, value))
 
 
-def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> Any:
+def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> object:
     """`value`, which may lack dims of the state, as a raw tensor like that of the state."""
     if isinstance(value, list | tuple):
         return _raw_of_list(replay, run, state, value)
@@ -288,3 +289,32 @@ KINDS = ("bool", "int", "float", "complex")
 
 def _kind(dtype: str) -> str:
     return next((kind for kind in KINDS if kind in dtype), "float")
+
+
+def since(replay: Replay, step: int) -> Replay:
+    """The steps from one on, or from the nearest one before it whose states are kept, as those of a loop that begins
+    there.
+    """
+    kept = max(step - replay.start, 0) // replay.every
+    first, bindings = replay.start + kept * replay.every, replay.bindings
+    later, size = copy(replay), bindings.frames_size
+    later.origin, later.probe, later.edits = None, None, ()
+    later.start, later._compiled, later._latest = 0, {}, None
+    later.bindings = replace(
+        bindings,
+        frames=[LaterFrames(frames, first) for frames in bindings.frames],
+        seed=bindings.seed + first * STEP_OF_SEED,
+        limit=_later(bindings.limit, first),
+        frames_size=None if size is None else _later(size, first),
+        given={n - first: values for n, values in bindings.given.items() if n >= first},
+    )
+    later._free_steps = replay.schedule.free_steps(later.bindings.limit)
+    later.steps, later.kept, later.size = replay.steps - first, replay.kept[kept:], _later(replay.size, first)
+    for name in ("search_steps", "parents", "lineages"):
+        later.__dict__.pop(name, None)
+    return later
+
+
+def _later(size: Size, first: int) -> Size:
+    """How many steps of each sequence come from a step on."""
+    return Size(size.dims, np.maximum(size.values - first, 0), tags=size.tags)

@@ -322,6 +322,7 @@ class Replay(RecordedSteps):
 
     fork_with = fork.fork_with
     locked_states = fork.locked_states
+    since = fork.since
     fork = fork.fork
     gradients = gradients.gradients
     begun = property(steps_begun)

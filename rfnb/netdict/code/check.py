@@ -20,7 +20,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
 from rfnb.netdict.code import torch_run
 from rfnb.netdict.code.module import ModuleWriter
-from rfnb.netdict.code.torch_body import axes_of
+from rfnb.netdict.code.torch_body import axes_of, frames_of
 from rfnb.netdict.code.torch_module import TorchWriter
 from rfnb.netdict.code.trace import unwritten
 from rfnb.netdict.network import Network
@@ -170,7 +170,10 @@ def compare(net: Network, writer: ModuleWriter, tensors: Mapping[str, Tensor], m
             outputs = {layer.name: values[layer.name] for layer in net.get_output_layers()}
             expected.update(results_of(mode, outputs, losses, dict(net.named_parameters())))
             for path, x in outputs.items() if isinstance(writer, TorchWriter) else ():  # padding there is anything
-                key, y = f"{'training' if mode else 'evaluation'}: output {path}", x.copy_transpose(axes_of(x))
+                head, y, frames = "training" if mode else "evaluation", x.copy_transpose(axes_of(x)), frames_of(x)
+                key, lengths = f"{head}: output {path}", f"{head}: lengths {path}"
+                if frames is not None and lengths in found:
+                    expected[lengths] = x.size_of(frames).values
                 if key in found and found[key].shape == tuple(y.raw_tensor.shape):
                     raw = backend_of_raw(y._raw).from_numpy_raw(found[key], "cpu")
                     found[key] = unpadded(y.like(raw).copy_transpose(x.dims))

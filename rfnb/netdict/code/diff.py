@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 from rfnb.core.dims.dim import Dim
@@ -16,7 +18,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError, RfError
 from rfnb.netdict.code.receptive_field import ReceptiveField, receptive_field
 from rfnb.netdict.config.read import Config
-from rfnb.netdict.config.values import Function, Unknown
+from rfnb.netdict.config.values import Frame, Function, Unknown
 from rfnb.netdict.extern_data import ExternData
 from rfnb.netdict.network import Network
 from rfnb.netdict.resolve import inner_net
@@ -30,7 +32,8 @@ ALIKE = 0.6
 class OptionChange:
     """An option of a layer with other values in two nets; `MISSING` where it is not given.
 
-    layer: the path in the second net.
+    layer: the path in the second net. Of functions of a config, also those that an `eval` or another function names,
+        `before` and `after` are the first lines that differ.
     """
 
     layer: str
@@ -105,7 +108,8 @@ def diff(a: Any, b: Any) -> NetDiff:
     result.added = [path for path in second.layers if path not in set(after.values())]
     before = {new: old for old, new in after.items() if new in second.layers}
     for new, old in ((new, before[new]) for new in second.layers if new in before):
-        result.changes += option_changes(new, _with_names(first.layers[old], old, result.renamed), second.layers[new])
+        described = _with_names(first.layers[old], old, result.renamed)
+        result.changes += option_changes(new, described, second.layers[new], (first.functions, second.functions))
     result.layers = _merged(first.layers, second.layers, after)
     result.notes = [f"{side.name}: {side.note}" for side in sides if side.note]
     if all(side.net is not None for side in sides):
@@ -115,21 +119,29 @@ def diff(a: Any, b: Any) -> NetDiff:
 
 @dataclass(eq=False)
 class _Side:
-    """One of the two nets. layers: their options by path, without nets inside. net: if it can be constructed."""
+    """One of the two nets.
+
+    Attributes:
+        layers: their options by path, without nets inside. functions: the values of its config.
+        net: if it can be constructed.
+    """
 
     name: str
     layers: dict[str, dict[str, Any]]
     net: Network | None = None
     note: str = ""
+    functions: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, given: object, name: str) -> _Side:
         """Raises NetworkError for what is not a net."""
         if isinstance(given, Network):
-            return cls(given.name, dict(layers_by_path(given._builder.scope.layers)), given)
+            layers = dict(layers_by_path(given._builder.scope.layers))
+            return cls(given.name, layers, given, functions=given.config)
         if isinstance(given, Config):
             net, note = _constructed(given)
-            return cls(given.path.rpartition("/")[2], dict(layers_by_path(given.network())), net, note)
+            layers = dict(layers_by_path(given.network()))
+            return cls(given.path.rpartition("/")[2], layers, net, note, given.values)
         net_dict = given if isinstance(given, Mapping) else getattr(given, "net_dict", None)
         if not isinstance(net_dict, Mapping):
             fault = f"diff: `{name}` is not a net"
@@ -226,7 +238,7 @@ def _equal(a: object, b: object) -> bool:
     if isinstance(a, Dim) and isinstance(b, Dim):
         return a is b or (a.name, a.dimension) == (b.name, b.dimension)
     if isinstance(a, Function) and isinstance(b, Function):  # the config makes them anew each time that it is read
-        return ast.dump(a.node) == ast.dump(b.node)
+        return lines_of(a) == lines_of(b)
     if isinstance(a, Unknown) and isinstance(b, Unknown):
         return repr(a) == repr(b)
     try:
@@ -235,13 +247,46 @@ def _equal(a: object, b: object) -> bool:
         return repr(a) == repr(b)
 
 
-def option_changes(path: str, a: Mapping[str, object], b: Mapping[str, object]) -> list[OptionChange]:
-    """The options of a layer that differ."""
-    return [
-        OptionChange(path, option, a.get(option, MISSING), b.get(option, MISSING))
-        for option in dict.fromkeys([*a, *b])
-        if not (option in a and option in b and _equal(a[option], b[option]))
-    ]
+def lines_of(function: Function, known: set[str] | None = None) -> list[str]:
+    """The lines of a function, without comments, and of functions and plain values of the config that it names."""
+    known = {function.name} if known is None else known
+    lines = ast.unparse(function.node).split("\n")
+    for name in dict.fromkeys(node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)):
+        frame: Frame | None = function.frame
+        while frame is not None and name not in frame.names:
+            frame = frame.parent
+        value = None if frame is None or name in known else frame.names[name]
+        known.add(name)
+        if isinstance(value, Function):
+            lines += lines_of(value, known)
+        elif isinstance(value, bool | int | float | str | tuple | list):
+            lines.append(f"{name} = {value!r}")
+    return lines
+
+
+def option_changes(
+    path: str,
+    a: Mapping[str, object],
+    b: Mapping[str, object],
+    values: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
+) -> list[OptionChange]:
+    """The options of a layer that differ. values: of the two configs, which may have functions that options name."""
+    changes = []
+    for option in dict.fromkeys([*a, *b]):
+        x, y = a.get(option, MISSING), b.get(option, MISSING)
+        functions: list[tuple[object, ...]] = [(x, y)]
+        if isinstance(x, str) and x == y and "(" in x:  # an expression
+            functions = [tuple(side.get(name) for side in values) for name in dict.fromkeys(re.findall(r"\w+", x))]
+        elif not (isinstance(x, Function) and isinstance(y, Function)):
+            functions = []
+            if not (option in a and option in b and _equal(x, y)):
+                changes.append(OptionChange(path, option, x, y))
+        for before, after in functions:
+            if isinstance(before, Function) and isinstance(after, Function):
+                lines = zip_longest(lines_of(before), lines_of(after), fillvalue="")
+                differing = [OptionChange(path, option, old.strip(), new.strip()) for old, new in lines if old != new]
+                changes += differing[:1]
+    return changes
 
 
 def _merged(a: Mapping[str, object], b: Mapping[str, object], after: Mapping[str, str]) -> list[str]:

@@ -110,7 +110,7 @@ class ModuleWriter:
     """
 
     LAYER_CLASS: type[LayerClass] = LayerClass
-    BASE, IS_TRAINING = "rf.Module", "rf.get_run_ctx().train_flag"
+    BASE, IS_TRAINING, ABOUT = "rf.Module", "rf.get_run_ctx().train_flag", "The outputs and the losses"
     RESERVED = frozenset({"rf", "self"})
     """Names that no variable has."""
 
@@ -153,12 +153,15 @@ class ModuleWriter:
         place.names.used |= self.top.used
         self.write(writer, calls)
         writer.owner = ""
-        results, losses = (
-            "{" + ", ".join(f"{literal(path)}: {writer.value(x)}" for path, x in values.items()) + "}"
-            for values in (outputs, trace.losses)
-        )
-        place.lines.append(f"        return {results}, {losses}")
+        results = [{path: writer.value(x) for path, x in values.items()} for values in (outputs, trace.losses)]
+        results += self.more_results(writer, outputs)
+        texts = ("{" + ", ".join(f"{literal(path)}: {text}" for path, text in of.items()) + "}" for of in results)
+        place.lines.append(f"        return {', '.join(texts)}")
         self.bodies.append((arguments, folded(place.lines, " " * 8)))
+
+    def more_results(self, writer: Any, outputs: Mapping[str, Tensor]) -> list[dict[str, str]]:
+        """What else the net gives."""
+        return []
 
     def calls(self, trace: Trace, finals: list[Tensor]) -> list[Call]:
         """The calls that the code has."""
@@ -354,7 +357,7 @@ class ModuleWriter:
         if constructor:
             lines = "\n".join(f"        {line}" for line in constructor)
             methods.insert(0, f"    def __init__(self):\n{lines}\n")
-        about = f"The outputs and the losses of a batch, by layer.{self.about_arguments()}"
+        about = f"{self.ABOUT} of a batch, by layer.{self.about_arguments()}"
         net = f'class Net({self.BASE}):\n    """{about}"""\n\n' + "\n".join(methods)
         return "\n".join(row for line in self.file_with([*classes, net]).split("\n") for row in wrapped(line))
 

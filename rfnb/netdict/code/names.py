@@ -102,12 +102,14 @@ def wrapped(line: str) -> list[str]:
     opened = _last_group(line) if len(line) > WIDTH and line[-1:] in ")]}" else None
     if opened is None:
         return [line]
-    rows, row = [line[: opened + 1]], ""
-    for part in _arguments(line[opened + 1 : -1]):
+    rows, row, parts = [line[: opened + 1]], "", _arguments(line[opened + 1 : -1])
+    for part in parts:
         if row and len(indent) + 4 + len(row) + len(part) + 2 > WIDTH:
             rows.append(f"{indent}    {row}")
             row = ""
         row += f"{' ' * bool(row)}{part},"
+    if len(parts) == 1 and line[-2] != "," and not re.match(r"[\w)\]]", line[opened - 1]):
+        row = row[:-1]  # the brackets are those of an expression, which a comma would make a tuple
     return [*rows, f"{indent}    {row}", f"{indent}{line[-1]}"]
 
 

@@ -394,6 +394,11 @@ def axes_of(x: Tensor) -> tuple[Dim, ...]:
     return tuple(sorted(x.dims, key=lambda dim: (dim is not batch_dim, dim is x.feature_dim)))
 
 
+def frames_of(x: Tensor) -> Dim | None:
+    """The first axis of frames whose number differs by sequence."""
+    return next((dim for dim in axes_of(x) if dim.dimension is None and x.size_of(dim).dims == (batch_dim,)), None)
+
+
 def position(dims: Sequence[Dim], dim: Dim, default: object = Unwritten) -> Any:
     """The axis of a dim."""
     found = [i for i, own in enumerate(dims) if own is dim]

@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -19,9 +20,9 @@ from rfnb.netdict.code import torch_helpers
 from rfnb.netdict.code.body import Place, inputs_of, prune, uses_of
 from rfnb.netdict.code.module import LayerClass, ModuleWriter, Part
 from rfnb.netdict.code.names import Names, assignment, attribute, identifier, literal, remark
-from rfnb.netdict.code.torch_body import Frames, Layout, axes_of
+from rfnb.netdict.code.torch_body import Frames, Layout, axes_of, frames_of
 from rfnb.netdict.code.torch_ops import TorchOps
-from rfnb.netdict.code.trace import Call, Trace, every_call, unwritten
+from rfnb.netdict.code.trace import Call, Trace, Unwritten, every_call, unwritten
 from rfnb.netdict.network import Network
 from rfnb.nn.init import Glorot
 
@@ -136,7 +137,7 @@ class TorchWriter(ModuleWriter):
     """
 
     LAYER_CLASS = TorchClass
-    BASE, IS_TRAINING = "nn.Module", "self.training"
+    BASE, IS_TRAINING, ABOUT = "nn.Module", "self.training", "The outputs, the losses, and the lengths of the outputs"
     RESERVED = RESERVED
 
     def __init__(self, net: Network):
@@ -190,6 +191,15 @@ class TorchWriter(ModuleWriter):
                     self.arguments.append((key, dim))
                     writer.give_lengths(dim, arguments[-1])
         return arguments
+
+    def more_results(self, writer: TorchOps, outputs: Mapping[str, Tensor]) -> list[dict[str, str]]:
+        """The lengths of outputs, where they are known."""
+        lengths: dict[str, str] = {}
+        for path, x in outputs.items():
+            dim = frames_of(x)
+            with suppress(Unwritten):
+                lengths |= {} if dim is None else {path: writer.lengths(x, dim) or ""}
+        return [lengths]
 
     def global_dim(self, dim: Dim) -> str:
         """The size of a dim."""

@@ -119,7 +119,9 @@ class TorchOps(TorchLoops):
         ragged = [self.lengths(x, dim) for x, dim in call.args]
         parts = []
         for x, dim in call.args:
-            order = [dim if i == axis else other for i, other in enumerate(axes_of(result))]
+            rest = [own for own in axes_of(x) if own is not dim]  # of two equal dims, the other one
+            order = [dim if i == axis else next((own for own in rest if original(own) is original(other)), other)
+                     for i, other in enumerate(axes_of(result))]  # fmt: skip
             text, binds = self.aligned(x, order, full=True)
             if len(x.dims) < len(order):
                 sizes = ["-1" if other in axes_of(x) else self.size(other) for other in order]
@@ -704,9 +706,10 @@ class TorchOps(TorchLoops):
 
 def matrix_axis(weight: Tensor, in_dim: Dim) -> int:
     """The axis of a matrix that the input has; of two equal ones, the copy."""
-    copies = [
-        i
-        for i, dim in enumerate(weight.dims)
-        if dim.expr is not None and dim.expr.op == "copy" and dim.expr.dims[0] is in_dim
-    ]
+    copies = [i for i, dim in enumerate(weight.dims) if dim is not in_dim and original(dim) is in_dim]
     return copies[0] if copies else int(position(weight.dims, in_dim))
+
+
+def original(dim: Dim) -> Dim:
+    """The dim of which a dim is a copy, or the dim itself."""
+    return dim.expr.dims[0] if dim.expr is not None and dim.expr.op == "copy" else dim

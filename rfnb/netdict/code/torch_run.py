@@ -25,9 +25,10 @@ def run(folder: str) -> None:
         net = code["Net"]().train(mode)
         code["load_checkpoint"](net, parameters)
         torch.manual_seed(case["seed"])
-        outputs, losses = net(*given)
+        outputs, losses, lengths = net(*given)
         head = "training" if mode else "evaluation"
         results |= {f"{head}: output {path}": x.detach().numpy() for path, x in outputs.items()}
+        results |= {f"{head}: lengths {path}": x.numpy() for path, x in lengths.items()}
         results |= {f"{head}: loss {path}": x.detach().numpy() for path, x in losses.items()}
         total = sum(losses.values())
         if losses and total.requires_grad:

@@ -53,7 +53,7 @@ class Own:
         return arrays[0].like(result, [*order, *(dim for dim in result.dims if dim not in order)])
 
 
-def _tensor(given: object) -> Any:
+def _tensor(given: object) -> object:
     return given.whole() if isinstance(given, Array) else _SourceOfTensors(given) if callable(given) else given
 
 
@@ -156,7 +156,7 @@ class Computation:
         tensor = result.whole()
         return tensor, list(tensor.dims)
 
-    def _computed(self, source: Callable[..., Array]) -> Any:
+    def _computed(self, source: Callable[..., Array]) -> object:
         network = network_of(self.options)
         me = ConfigModule("self", {"network": network})
         for limits in self.limits:

@@ -136,7 +136,7 @@ class Expressions:
             raise AttributeError(f"a config may not read the attribute {name} of {kind}")
         return method
 
-    def _bound(self, found: object, owner: Instance | None, kind: Class) -> Any:
+    def _bound(self, found: object, owner: Instance | None, kind: Class) -> object:
         """What a class has under a name, as its object (or itself, if the owner is None) gives it."""
         if not isinstance(found, Decorated):
             return found if owner is None or not isinstance(found, Function) else Bound(found, owner)
@@ -144,7 +144,7 @@ class Expressions:
             return Bound(found.function, kind)
         return found.function(owner) if found.kind == "property" and owner is not None else found.function
 
-    def call(self, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, function: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """The result of a call."""
         if isinstance(function, Instance):
             function = self.attribute(function, "__call__")
@@ -165,19 +165,19 @@ class Expressions:
 
     # -- literals
 
-    def _Constant(self, node: ast.Constant, frame: Frame) -> Any:
+    def _Constant(self, node: ast.Constant, frame: Frame) -> object:
         return self.limits.made(node.value)
 
-    def _Name(self, node: ast.Name, frame: Frame) -> Any:
+    def _Name(self, node: ast.Name, frame: Frame) -> object:
         return self.lookup(node.id, frame)
 
-    def _List(self, node: ast.List, frame: Frame) -> Any:
+    def _List(self, node: ast.List, frame: Frame) -> object:
         return self.limits.made(list(self._entries(node.elts, frame)))
 
-    def _Tuple(self, node: ast.Tuple, frame: Frame) -> Any:
+    def _Tuple(self, node: ast.Tuple, frame: Frame) -> object:
         return tuple(self._entries(node.elts, frame))
 
-    def _Set(self, node: ast.Set, frame: Frame) -> Any:
+    def _Set(self, node: ast.Set, frame: Frame) -> object:
         entries = list(self._entries(node.elts, frame))
         self.limits.weigh(entries)
         return set(entries)
@@ -189,7 +189,7 @@ class Expressions:
             else:
                 yield self.value(node, frame)
 
-    def _Dict(self, node: ast.Dict, frame: Frame) -> Any:
+    def _Dict(self, node: ast.Dict, frame: Frame) -> object:
         entries = Located({}, node.lineno, getattr(node, "file", None))
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
@@ -229,7 +229,7 @@ class Expressions:
 
     # -- operators
 
-    def _BinOp(self, node: ast.BinOp, frame: Frame) -> Any:
+    def _BinOp(self, node: ast.BinOp, frame: Frame) -> object:
         return self.binary(node.op, self.value(node.left, frame), self.value(node.right, frame))
 
     def binary(self, op: ast.operator, a: object, b: object) -> Any:
@@ -252,13 +252,13 @@ class Expressions:
             raise
         return Located(result) if isinstance(result, dict) else result
 
-    def _UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
+    def _UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> object:
         value = self.value(node.operand, frame)
         if isinstance(value, NumberList) and not isinstance(node.op, ast.Not):
             return NumberList(UNARY[type(node.op)](entry) for entry in value)
         return value if isinstance(value, Unknown) else UNARY[type(node.op)](value)
 
-    def _BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
+    def _BoolOp(self, node: ast.BoolOp, frame: Frame) -> object:
         decisive = isinstance(node.op, ast.Or)
         value: Any = None
         unknown: Unknown | None = None
@@ -275,7 +275,7 @@ class Expressions:
                 return value
         return value if unknown is None else unknown
 
-    def _Compare(self, node: ast.Compare, frame: Frame) -> Any:
+    def _Compare(self, node: ast.Compare, frame: Frame) -> object:
         left = self.value(node.left, frame)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node, frame)
@@ -298,10 +298,10 @@ class Expressions:
             left = right
         return True
 
-    def _IfExp(self, node: ast.IfExp, frame: Frame) -> Any:
+    def _IfExp(self, node: ast.IfExp, frame: Frame) -> object:
         return self.value(node.body if self.holds(node.test, frame) else node.orelse, frame)
 
-    def _NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
+    def _NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> object:
         value = self.value(node.value, frame)
         while frame.is_inner and frame.parent is not None:
             frame = frame.parent
@@ -310,10 +310,10 @@ class Expressions:
 
     # -- parts and calls
 
-    def _Attribute(self, node: ast.Attribute, frame: Frame) -> Any:
+    def _Attribute(self, node: ast.Attribute, frame: Frame) -> object:
         return self.attribute(self.value(node.value, frame), node.attr)
 
-    def _Subscript(self, node: ast.Subscript, frame: Frame) -> Any:
+    def _Subscript(self, node: ast.Subscript, frame: Frame) -> object:
         owner, index = self.value(node.value, frame), self.value(node.slice, frame)
         if isinstance(owner, Unknown | ConfigModule):
             return Unknown(f"{owner.name}[…]")
@@ -332,7 +332,7 @@ class Expressions:
         parts = (node.lower, node.upper, node.step)
         return slice(*(None if part is None else self.value(part, frame) for part in parts))
 
-    def _Call(self, node: ast.Call, frame: Frame) -> Any:
+    def _Call(self, node: ast.Call, frame: Frame) -> object:
         name = node.func.id if isinstance(node.func, ast.Name) else None
         if (
             name in ("globals", "locals", "vars", "dir", "super", "eval", "exec")
@@ -342,13 +342,13 @@ class Expressions:
             return self._of_frame(name, [self.value(arg, frame) for arg in node.args], frame)
         function = self.value(node.func, frame)
         args = tuple(self._entries(node.args, frame))
-        kwargs: dict[str, Any] = {}
+        kwargs: dict[str, object] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value, frame)
             kwargs.update(value if keyword.arg is None else {keyword.arg: value})
         return self.call(function, args, kwargs)
 
-    def _of_frame(self, name: str, args: list[Any], frame: Frame) -> Any:
+    def _of_frame(self, name: str, args: list[object], frame: Frame) -> object:
         """The result of a call that reads the frame it is made in."""
         if name in ("eval", "exec"):
             return self.interpreted(name, args, frame)
@@ -370,15 +370,15 @@ class Expressions:
 
     # -- comprehensions
 
-    def _ListComp(self, node: ast.ListComp, frame: Frame) -> list[Any]:
+    def _ListComp(self, node: ast.ListComp, frame: Frame) -> list[object]:
         return list(self._each(node.generators, [node.elt], frame))
 
     _GeneratorExp = _ListComp
 
-    def _SetComp(self, node: ast.SetComp, frame: Frame) -> set[Any]:
+    def _SetComp(self, node: ast.SetComp, frame: Frame) -> set[object]:
         return set(self._each(node.generators, [node.elt], frame))
 
-    def _DictComp(self, node: ast.DictComp, frame: Frame) -> Any:
+    def _DictComp(self, node: ast.DictComp, frame: Frame) -> object:
         return Located(dict(self._each(node.generators, [node.key, node.value], frame)), node.lineno)
 
     def _each(self, generators: list[ast.comprehension], results: list[ast.expr], frame: Frame) -> Iterator[Any]:
@@ -451,7 +451,7 @@ class Expressions:
         for target, entry in zip(targets, entries, strict=True):
             self.assign(target.value if isinstance(target, ast.Starred) else target, entry, frame)
 
-    def _owner_of(self, name: str, frame: Frame) -> dict[str, Any]:
+    def _owner_of(self, name: str, frame: Frame) -> dict[str, object]:
         """The names among which an assignment sets this one."""
         if name in frame.globally:
             return frame.root.names if frame.root.is_module else self.globals.names
@@ -470,7 +470,7 @@ class Expressions:
         return value if isinstance(value, Exception) else ConfigRaised(value)
 
 
-def _of_base(owner: Instance, base: object, name: str) -> Any:
+def _of_base(owner: Instance, base: object, name: str) -> object:
     """A method that `super()` finds in a base that is not a class of the config: those of dict are known."""
     if not isinstance(owner, DictInstance):
         return (lambda *_, **__: None) if base is object else Unknown(f"{base!r}.{name}")

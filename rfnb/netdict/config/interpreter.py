@@ -28,7 +28,7 @@ class Leave(BaseException):
 class Interpreter(Expressions):
     """Runs statements. `globals` has the names of the config; `line` is that of the statement that runs."""
 
-    def __init__(self, path: str, options: dict[str, Any], parse: Callable[[Path], ast.Module] | None = None):
+    def __init__(self, path: str, options: dict[str, object], parse: Callable[[Path], ast.Module] | None = None):
         self.limits = Limits()
         self.path, self.at, self.parse = path, Path(path), parse
         self.neighbours: dict[Path, ConfigModule] = {}
@@ -106,7 +106,7 @@ class Interpreter(Expressions):
 
     # -- functions
 
-    def call_function(self, function: Function, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
+    def call_function(self, function: Function, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """The result of a function of the config."""
         frame, node = Frame(self._arguments(function, args, kwargs), function.frame), function.node
         self._depth += 1
@@ -128,7 +128,7 @@ class Interpreter(Expressions):
         self.line = line
         return frame.yielded
 
-    def _arguments(self, function: Function, args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[str, object]:
+    def _arguments(self, function: Function, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
         signature = function.node.args
         names = [arg.arg for arg in (*signature.posonlyargs, *signature.args)]
         values = dict(zip(names, args, strict=False))
@@ -314,7 +314,7 @@ class Interpreter(Expressions):
                 return True
         return False
 
-    def interpreted(self, name: str, args: list[Any], frame: Frame) -> Any:
+    def interpreted(self, name: str, args: list[object], frame: Frame) -> Any:
         """What `eval` or `exec` does with a text: it is interpreted like the config itself."""
         text, names = args[0], next((given for given in reversed(args[1:]) if isinstance(given, dict)), None)
         if isinstance(text, Unknown):

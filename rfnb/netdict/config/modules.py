@@ -154,7 +154,7 @@ class Builtins:
         names["compile"] = _of_known(_refused("compile"))
         return names | {"format": self._format}
 
-    def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         """A value of one of Python's types."""
         if any(map(opaque, args)):
             return Unknown(f"{kind.__name__}({args[0].name if opaque(args[0]) else '…'})")
@@ -181,7 +181,7 @@ class Builtins:
                 return operator.attrgetter(name)(owner)
         return None
 
-    def _call(self, owner: Any, kind: type, name: str, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, owner: Any, kind: type, name: str, *args: Any, **kwargs: Any) -> object:
         limits = self.limits
         if isinstance(owner, type) and name != "fromkeys":  # str.upper(x)
             if not args:
@@ -215,9 +215,9 @@ class Builtins:
         result: Any = getattr(owner, name)(*args, **kwargs)
         return [*result] if type(result) in VIEWS else limits.made(result)
 
-    def _over(self, function: Callable[..., object]) -> Callable[..., Any]:
+    def _over(self, function: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: object) -> Any:
             self.limits.weigh(*args)
             if args and not isinstance(args[0], int | float | str) and len(args) < 3:
                 args = (self.limits.entries_of(args[0]), *args[1:])
@@ -229,22 +229,22 @@ class Builtins:
 
         return call
 
-    def _enumerate(self, values: Iterable[object], start: int = 0) -> list[Any]:
+    def _enumerate(self, values: Iterable[object], start: int = 0) -> list[object]:
         return list(enumerate(self.limits.entries_of(values), start))
 
-    def _filter(self, function: Any, values: Iterable[object]) -> list[Any]:
+    def _filter(self, function: Any, values: Iterable[object]) -> list[object]:
         return [value for value in self.limits.entries_of(values) if (function(value) if function else value)]
 
-    def _map(self, function: Any, *several: Iterable[object]) -> list[Any]:
+    def _map(self, function: Any, *several: Iterable[object]) -> list[object]:
         return list(map(function, *map(self.limits.entries_of, several)))
 
-    def _reversed(self, values: Iterable[object]) -> list[Any]:
+    def _reversed(self, values: Iterable[object]) -> list[object]:
         return self.limits.entries_of(values)[::-1]
 
-    def _zip(self, *several: Iterable[object]) -> list[Any]:
+    def _zip(self, *several: Iterable[object]) -> list[object]:
         return list(zip(*map(self.limits.entries_of, several), strict=False))
 
-    def _reduce(self, function: Any, values: Iterable[object], *initial: Any) -> Any:
+    def _reduce(self, function: Any, values: Iterable[object], *initial: Any) -> object:
         return functools.reduce(function, self.limits.entries_of(values), *initial)
 
     def _len(self, value: Any) -> int:
@@ -254,19 +254,19 @@ class Builtins:
         self.limits.weigh(value)
         return self.limits.made(repr(value))
 
-    def _pow(self, a: Any, b: Any, *rest: Any) -> Any:
+    def _pow(self, a: Any, b: Any, *rest: Any) -> object:
         self.limits.before("Pow", a, b)
         return pow(a, b, *rest)
 
     def _format(self, value: object, spec: str = "") -> str:
         return self.formatter.format_field(value, spec)
 
-    def _type(self, value: object) -> Any:
+    def _type(self, value: object) -> object:
         if isinstance(value, Instance):
             return value.kind
         return type(value) if type(value) in (*TYPES, type(None)) else Unknown(f"type of {value!r}")
 
-    def _getattr(self, owner: object, name: str, *default: object) -> Any:
+    def _getattr(self, owner: object, name: str, *default: object) -> object:
         try:
             return self.attribute(owner, name)
         except AttributeError:
@@ -282,13 +282,13 @@ class Builtins:
         return True
 
 
-def _of_known(function: Callable[..., object]) -> Callable[..., Any]:
+def _of_known(function: Callable[..., object]) -> Callable[..., object]:
     """A function whose result is unknown if one of its arguments is."""
     name = function.__name__.strip("_")
     return lambda *args, **kwargs: Unknown(f"{name}()") if any(map(opaque, args)) else function(*args, **kwargs)
 
 
-def _is_instance(value: Any, kinds: Any) -> Any:
+def _is_instance(value: Any, kinds: object) -> object:
     alternatives = kinds if isinstance(kinds, tuple) else (kinds,)
     if opaque(value):
         return Unknown(f"isinstance({value.name})")
@@ -306,18 +306,18 @@ def _setattr(owner: object, name: str, value: object) -> None:
     owner.names[name] = value
 
 
-def _dataclass(kind: object = None, **options: object) -> Any:
+def _dataclass(kind: object = None, **options: object) -> object:
     return kind if kind is not None else lambda kind: kind
 
 
-def _as_dict(value: Any) -> Any:
+def _as_dict(value: Any) -> object:
     """What `dataclasses.asdict` gives."""
     if isinstance(value, Instance) and not isinstance(value, dict):
         return Located({name: _as_dict(entry) for name, entry in value.names.items()})
     return type(value)(map(_as_dict, value)) if type(value) in (list, tuple) else value
 
 
-def _literal(limits: Limits) -> Callable[[str], Any]:
+def _literal(limits: Limits) -> Callable[[str], object]:
     def read(text: str) -> Any:
         limits.spend(len(text))
         return limits.made(ast.literal_eval(text.strip()))
@@ -325,7 +325,7 @@ def _literal(limits: Limits) -> Callable[[str], Any]:
     return read
 
 
-def _refused(name: str) -> Callable[..., Any]:
+def _refused(name: str) -> Callable[..., object]:
     def call(*args: object, **kwargs: object) -> Any:
         raise ConfigError(
             f"{name}: a config is read, not run", hint="rf.read_config(path, execute=True), for files of one's own"
@@ -393,13 +393,13 @@ class ConfigOptions:
     def __repr__(self) -> str:
         return "<config>"
 
-    def _get(self, key: str, default: object = None, *_: object, **__: object) -> Any:
+    def _get(self, key: str, default: object = None, *_: object, **__: object) -> object:
         return self.given.get(key, self.values.get(key, default))
 
     def _set(self, key: str, value: object) -> None:
         self.values[key] = value
 
-    def _update(self, values: dict[str, Any]) -> None:
+    def _update(self, values: dict[str, object]) -> None:
         self.values.update(values)
 
     def _has(self, key: str) -> bool:
@@ -411,11 +411,11 @@ class ConfigOptions:
             return value[index] if index is not None else list_join_str.join(map(str, value))
         return value if value is None or isinstance(value, str) else str(value)
 
-    def _list(self, key: str, default: object = None) -> Any:
+    def _list(self, key: str, default: object = None) -> object:
         value = self._get(key, default)
         return value if isinstance(value, list | tuple) else [] if value is None else [value]
 
-    def _typed(self, kind: Callable[[Any], object]) -> Callable[..., Any]:
+    def _typed(self, kind: Callable[[Any], object]) -> Callable[..., object]:
         def read(key: str, default: object = None, *_: object) -> Any:
             value = self._get(key, default)
             value = value[0] if isinstance(value, list | tuple) and value else value
@@ -429,8 +429,8 @@ def _bool(value: object) -> bool:
     return words.get(value.lower(), bool(value)) if isinstance(value, str) else bool(value)
 
 
-def _copied(limits: Limits) -> Callable[[Any], Any]:
-    def deep(value: object) -> Any:
+def _copied(limits: Limits) -> Callable[[Any], object]:
+    def deep(value: object) -> object:
         limits.spend(_count(value, limits))
         return copy.deepcopy(value)
 
@@ -451,7 +451,7 @@ def _count(value: object, limits: Limits) -> int:
     return count
 
 
-def _numpy(limits: Limits) -> dict[str, Any]:
+def _numpy(limits: Limits) -> dict[str, object]:
     """Functions of numpy on numbers, and on arrays of them."""
 
     def array(x: object, *_: object, **__: object) -> Any:
@@ -466,21 +466,21 @@ def _numpy(limits: Limits) -> dict[str, Any]:
         limits.spend(max(int((stop - start) / step), 0) + 1)
         return NumberList(np.arange(*args).tolist())
 
-    def filled(value: float) -> Callable[..., Any]:
-        def make(shape: Any, *_: object, **__: object) -> Any:
+    def filled(value: float) -> Callable[..., object]:
+        def make(shape: Any, *_: object, **__: object) -> object:
             sizes = [shape] if isinstance(shape, int) else list(shape)
             limits.spend(math.prod(sizes))
             return array(np.full(sizes, value).tolist())
 
         return make
 
-    scalar: dict[str, Callable[..., Any]] = {
+    scalar: dict[str, Callable[..., object]] = {
         "sqrt": math.sqrt, "log": math.log, "log2": math.log2, "log10": math.log10, "exp": math.exp, "ceil": math.ceil,
         "floor": math.floor, "abs": abs, "round": round, "power": math.pow, "maximum": max, "minimum": min,
         "clip": lambda x, low, high: min(max(x, low), high), "square": lambda x: x * x,
     }  # fmt: skip
     scalar = {name: _elementwise(function) for name, function in scalar.items()}
-    reduced: dict[str, Callable[..., Any]] = {
+    reduced: dict[str, Callable[..., object]] = {
         "sum": sum,
         "prod": math.prod,
         "max": max,
@@ -488,7 +488,7 @@ def _numpy(limits: Limits) -> dict[str, Any]:
         "mean": lambda x: sum(x) / len(x),
     }
     over = {name: _over(limits, function) for name, function in reduced.items()}
-    kinds: dict[str, Any] = dict.fromkeys("int32 int64 int_ int8 uint8".split(), int)
+    kinds: dict[str, object] = dict.fromkeys("int32 int64 int_ int8 uint8".split(), int)
     kinds |= dict.fromkeys("float32 float64 float_ float16".split(), float)
     return {
         **scalar, **over, **kinds, "linspace": linspace, "arange": arange, "zeros": filled(0.0), "ones": filled(1.0),
@@ -497,18 +497,18 @@ def _numpy(limits: Limits) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _elementwise(function: Callable[..., object]) -> Callable[..., Any]:
+def _elementwise(function: Callable[..., object]) -> Callable[..., object]:
     def call(x: object, *more: object, **_: object) -> Any:
         return NumberList(call(entry, *more) for entry in x) if isinstance(x, NumberList) else function(x, *more)
 
     return call
 
 
-def _over(limits: Limits, function: Callable[..., object]) -> Callable[..., Any]:
+def _over(limits: Limits, function: Callable[..., object]) -> Callable[..., object]:
     return lambda x, *_, **__: function(limits.entries_of(x))
 
 
-def _math() -> dict[str, Any]:
+def _math() -> dict[str, object]:
     names = (
         "ceil floor sqrt log log2 log10 exp pow pi e inf nan sin cos tan tanh atan fabs gcd isnan isinf fsum trunc "
         "degrees radians hypot prod"
@@ -525,7 +525,7 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
     paths |= {name: lambda text: text for name in ("abspath", "realpath", "expanduser", "expandvars")}
     path_module = ConfigModule("os.path", {**paths, "sep": "/"})
 
-    def getenv(name: str, default: object = None) -> Any:
+    def getenv(name: str, default: object = None) -> object:
         return default
 
     environ = Unknown("os.environ", {"get": getenv, "setdefault": getenv, "pop": getenv})
@@ -569,8 +569,8 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
     }  # fmt: skip
 
 
-def _ordered(limits: Limits) -> Callable[..., Any]:
-    def make(entries: Any = (), **more: Any) -> Any:
+def _ordered(limits: Limits) -> Callable[..., object]:
+    def make(entries: Any = (), **more: Any) -> object:
         return Located(dict(entries if isinstance(entries, dict) else limits.entries_of(entries), **more))
 
     make.makes_dicts = True  # type: ignore[attr-defined]

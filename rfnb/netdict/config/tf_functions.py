@@ -38,7 +38,7 @@ from rfnb.ops.shape import expand_dim, merge_dims, reshape, squeeze
 from rfnb.ops.slice import cumsum, pad
 
 
-def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> Any:
+def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> object:
     """As often as the condition holds; without numbers, once."""
     variables = tuple(loop_vars)
     while (holds := truth(cond(*variables))) is not False:
@@ -50,22 +50,22 @@ def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> Any:
 
 
 def _cond(
-    pred: Any, true_fn: Any = None, false_fn: Any = None, name: object = None, fn1: Any = None, fn2: Any = None
-) -> Any:
+    pred: object, true_fn: Any = None, false_fn: Any = None, name: object = None, fn1: Any = None, fn2: Any = None
+) -> object:
     """The side that the condition chooses; without numbers, both are computed."""
     holds = truth(pred)
     other = (false_fn or fn2)() if holds is not True else None
     return (true_fn or fn1)() if holds is not False else other
 
 
-def _concat(values: Any, axis: Any, name: object = None) -> Any:
+def _concat(values: Any, axis: Any, name: object = None) -> object:
     """Tensors one behind the other along an axis; shapes one behind the other."""
     if not any(isinstance(x, Array) and x.axes for x in values):
         return [entry for x in values for entry in (x if isinstance(x, list | tuple) else [x])]
     return concat_arrays(values, whole_number(axis))
 
 
-def _stack(values: Any, axis: int = 0, name: object = None) -> Any:
+def _stack(values: Any, axis: int = 0, name: object = None) -> object:
     if not any(isinstance(x, Array) and x.axes for x in values):
         return list(values)
     first = next(x for x in values if isinstance(x, Array))
@@ -77,7 +77,7 @@ def _expanded(x: Array, at: int) -> Array:
     return x.like(x.x, [*x.axes[:at], None, *x.axes[at:]])
 
 
-def _unstack(value: Any, num: Any = None, axis: int = 0, name: object = None) -> list[Any]:
+def _unstack(value: Any, num: Any = None, axis: int = 0, name: object = None) -> list[object]:
     if isinstance(value, list | tuple):
         return list(value)
     at = value.at(axis)
@@ -248,7 +248,7 @@ def _gather(
     params: Array,
     indices: Any,
     validate_indices: object = None,
-    axis: Any = None,
+    axis: object = None,
     batch_dims: int = 0,
     name: object = None,
 ) -> Array:
@@ -345,7 +345,7 @@ def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = F
     return _einsum(f"{names[0]}{first},{names[1]}{second}->{batch}mk", a, b)
 
 
-def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> Any:
+def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> object:
     """The function for each entry along the first axis: for all at once, as it does not see that axis."""
     arrays = list(elems) if isinstance(elems, list | tuple) else [elems]
     axis = arrays[0].axes[0]

@@ -188,7 +188,7 @@ class Array:
                 y = expand_dim(y, axes[i])  # type: ignore[arg-type]
         return y.copy_transpose([dim for dim in axes if dim is not None])
 
-    def __getitem__(self, key: Any) -> Array:
+    def __getitem__(self, key: object) -> Array:
         keys = list(key) if isinstance(key, tuple) else [key]
         count = sum(entry is not None and entry is not Ellipsis for entry in keys)
         if Ellipsis in keys:
@@ -330,7 +330,7 @@ for _name, _kind in {**_KINDS, **_COMPARED}.items():
 DTYPES = {name: name for name in "float16 float32 float64 int8 int16 int32 int64 uint8 bool".split()}
 
 
-def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | None = None) -> Callable[..., Any]:
+def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | None = None) -> Callable[..., object]:
     def call(x: object, name: object = None, **_: object) -> Any:
         if isinstance(x, Array):
             return x.like(op(plain(x.x)))
@@ -341,7 +341,7 @@ def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | 
     return call
 
 
-def _reduction(mode: str) -> Callable[..., Any]:
+def _reduction(mode: str) -> Callable[..., object]:
     reduce = getattr(reductions, f"reduce_{mode}")
 
     def call(
@@ -367,7 +367,7 @@ def _reduction(mode: str) -> Callable[..., Any]:
     return call
 
 
-def _over_axis(op: Callable[..., Tensor]) -> Callable[..., Any]:
+def _over_axis(op: Callable[..., Tensor]) -> Callable[..., object]:
     def call(x: Array, axis: int = -1, name: object = None, dim: int | None = None) -> Array:
         over = x.axes[x.at(axis if dim is None else dim)]
         return x.like(op(x.x, axis=over, use_mask=without_padding(x.x, [over] if over is not None else [])))
@@ -391,7 +391,7 @@ def truth(given: object) -> bool | None:
     return None if given.x.device == "meta" else bool(whole_number(given))
 
 
-def _where(condition: object, x: object = None, y: object = None, name: object = None) -> Any:
+def _where(condition: object, x: object = None, y: object = None, name: object = None) -> object:
     """Entry by entry one of two values; a condition with one axis may choose rows."""
     if not isinstance(condition, Array):
         return x if condition else y
@@ -499,7 +499,7 @@ def _filled(shape: object, value: float, dtype: str = "float32", name: object = 
 
 
 def _uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
+    shape: object, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
     high = 1 if maxval is None else maxval
@@ -511,7 +511,7 @@ def _uniform(
 
 
 def _normal(
-    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: object = None
+    shape: object, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
     return Array(random_normal(dims, mean=mean, stddev=stddev, dtype=dtype, seed=seed), axes, POOL.get())
@@ -530,7 +530,7 @@ def _range(start: object, limit: object = None, delta: int = 1, dtype: str = "in
 
 
 _LIKE = {"stop_gradient": stop_gradient, "identity": lambda x: x}
-_PLAIN: dict[str, Callable[[Any], Any] | None] = {
+_PLAIN: dict[str, Callable[[Any], object] | None] = {
     "exp": numbers.exp, "log": numbers.log, "abs": abs, "sqrt": numbers.sqrt, "square": lambda x: x * x,
     "sin": numbers.sin,
     "cos": numbers.cos, "floor": numbers.floor, "ceil": numbers.ceil, "round": round, "neg": lambda x: -x,
@@ -581,9 +581,9 @@ def _like(number: int) -> Callable[..., Any]:
     return call
 
 
-def _safe_log(x: object, eps: float = 1e-20, name: object = None) -> Any:
+def _safe_log(x: object, eps: float = 1e-20, name: object = None) -> object:
     return _unary(lambda y: safe_log(y, eps), lambda y: numbers.log(max(y, eps)))(x)
 
 
-def _clipped(x: object, clip_value_min: object, clip_value_max: object, name: object = None) -> Any:
+def _clipped(x: object, clip_value_min: object, clip_value_max: object, name: object = None) -> object:
     return binary("minimum")(binary("maximum")(x, clip_value_min), clip_value_max)

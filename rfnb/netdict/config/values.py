@@ -13,7 +13,7 @@ class Located(dict[Any, Any]):
 
     __slots__ = ("file", "line")
 
-    def __init__(self, entries: Mapping[Any, object], line: int | None = None, file: str | None = None):
+    def __init__(self, entries: Mapping[object, object], line: int | None = None, file: str | None = None):
         super().__init__(entries)
         self.line, self.file = line, file
 
@@ -22,7 +22,7 @@ class Located(dict[Any, Any]):
 
     copy = __copy__
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Located:
+    def __deepcopy__(self, memo: dict[int, object]) -> Located:
         from copy import deepcopy
 
         memo[id(self)] = duplicate = Located({}, self.line, self.file)
@@ -53,7 +53,7 @@ class Unknown:
     def __len__(self) -> int:
         return 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Unknown:
+    def __deepcopy__(self, memo: dict[int, object]) -> Unknown:
         return self
 
 
@@ -138,7 +138,7 @@ class Function:
         """What the interpreter that runs it has left."""
         return self._run.__self__.limits  # type: ignore[attr-defined]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+    def __deepcopy__(self, memo: dict[int, object]) -> Function:
         return self
 
     @property
@@ -173,7 +173,7 @@ class Decorated:
 class Class:
     """A plain class of a config."""
 
-    def __init__(self, name: str, bases: list[object], names: dict[str, Any], fields: tuple[str, ...] = ()):
+    def __init__(self, name: str, bases: list[object], names: dict[str, object], fields: tuple[str, ...] = ()):
         self.name, self.bases, self.names, self.fields = name, bases, names, fields
 
     def find(self, name: str) -> tuple[bool, Any]:
@@ -205,7 +205,7 @@ class Class:
             self._set_fields(instance, args, kwargs)
         return instance
 
-    def _set_fields(self, instance: Instance, args: tuple[object, ...], kwargs: dict[str, Any]) -> None:
+    def _set_fields(self, instance: Instance, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """What the class has under `@dataclass`: a value for each field."""
         kinds = [kind for kind in reversed(self.chain) if isinstance(kind, Class)]
         fields = list(dict.fromkeys(name for kind in kinds for name in kind.fields))
@@ -293,5 +293,5 @@ class EpochValue:
     def __repr__(self) -> str:
         return "<value of the epoch>"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> EpochValue:
+    def __deepcopy__(self, memo: dict[int, object]) -> EpochValue:
         return self

@@ -192,6 +192,6 @@ def _options_of(text: str) -> dict[str, object]:
         raise NetworkError("an initializer cannot be read", got=text[:60], expected="name(option=value)") from None
 
 
-def _made(name: str, options: dict[str, Any]) -> Any:
+def _made(name: str, options: dict[str, object]) -> Any:
     key = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).strip("_").removesuffix("_initializer")
     return entry_of(INITIALIZERS, key, f"there is no initializer {name!r:.40}")(**options)

@@ -124,7 +124,7 @@ class CumSum(SteppingLayer, layer_class="cumsum"):
         summand = self.additional_left_summand_per_element
         return x if summand is None else summand + x
 
-    def _first(self, given: Tensor | None) -> Any:
+    def _first(self, given: Tensor | None) -> object:
         """The initial output: a number or a Tensor. given: the output of a layer."""
         if given is not None:
             return given

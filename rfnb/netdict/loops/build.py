@@ -256,7 +256,7 @@ class Loops:
         elif labels is not None and described["class"] == "softmax":
             feature = labels
         else:
-            feature = next((x.feature_dim for x in templates if x.feature_dim is not None), None)
+            feature = next((x.feature_dim for x in templates if x.feature_dim not in (None, *dims)), None)
         out_type = described.get("out_type")
         dtype = out_type.get("dtype") if isinstance(out_type, Mapping) else None
         with on_meta():
@@ -563,7 +563,7 @@ def lengths_asked(text: object) -> list[str]:
 
 
 def _value(text: str, max_len_from: Callable[[str], object]) -> Any:
-    functions: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Callable[..., object]] = {
         "max_len_from": max_len_from,
         "min": lambda *given: reduce(_of_two(min, minimum), given),
         "max": lambda *given: reduce(_of_two(max, maximum), given),

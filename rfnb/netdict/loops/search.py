@@ -121,7 +121,7 @@ def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> Mapping[str, An
     return changed
 
 
-def _with(described: Mapping[str, object], key: str, given: object) -> Any:
+def _with(described: Mapping[str, object], key: str, given: object) -> object:
     """A copy of the description of a layer, which keeps its line in the config."""
     copied: Any = copy(described)
     copied[key] = given

@@ -249,7 +249,7 @@ def _inner_ends(inner: Mapping[str, Any]) -> list[str]:
     return ends
 
 
-def _named(known: Any, described: Mapping[str, Any], is_layer: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+def _named(known: Any, described: Mapping[str, object], is_layer: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
     """Pairs of an option and the layer that it names. Of unknown classes, each option that names a layer."""
     if known is None:
         for option, value in described.items():

@@ -46,7 +46,9 @@ def rehearse(
     ):
         values = {path: example_of(template) for path, template in templates.items()}
         for item in order:
-            if any(name not in values for name in outside_needs(item)):
+            members = [part for part in item.inside if isinstance(part, NetNode)] if isinstance(item, RecNet) else []
+            from_outside = [name for part in members for name in part.needs if name in nodes and not nodes[name].loop]
+            if any(name not in values for name in (*outside_needs(item), *from_outside)):
                 continue
             try:
                 if isinstance(item, RecNet):

@@ -17,10 +17,30 @@ from rfnb.display.graph.picture import WIDTH, to_scripts as graph_scripts
 from rfnb.display.graph.schema import GraphView
 from rfnb.display.graph.unfold import nodes as all_nodes, opened, to_table as graph_table
 from rfnb.display.kit import options
+from rfnb.display.kit.blocks import (
+    Block,
+    Figure,
+    Fold,
+    Grid,
+    Group,
+    Line,
+    Note,
+    Only,
+    Page,
+    Span,
+    Table,
+    Words,
+    bold,
+    chip,
+    html_of,
+    name as title,
+    quiet,
+    web,
+)
 from rfnb.display.kit.data import UNKNOWN, Axis, DimView, colour_of, describe_axis, dim_word, dims_text
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, chip, fold, note_html, note_text, quiet, table_html
-from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.elements import quiet as quiet_html, table_html
+from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
 from rfnb.netdict.layer import Layer, nets_inside
 from rfnb.netdict.network import Network
@@ -133,34 +153,19 @@ def _row(name: str, taken: np.ndarray, per_cell: int) -> TakenRow:
     return {"name": name, "frames": len(taken), "taken": int(taken.sum()), "cells": cells}
 
 
-def taken_text(view: TakenFrames | None) -> list[str]:
-    """A line for each sequence: █ for a frame that is taken, · for another one, ▒ for some of several."""
-    if view is None:
-        return []
-    wide = max((len(row["name"]) for row in view["rows"]), default=0)
-    lines = [_head(view)]
+def taken_blocks(view: TakenFrames) -> list[Block]:
+    """A row for each sequence; the darker a cell, the more of its frames are taken.
+
+    In a terminal, █ is a frame that is taken, · another one, ▒ some of several.
+    """
+    cell, rows = min(CELL, STRIP_WIDTH / max(view["width"], 1)), list[list[Words]]()
     for row in view["rows"]:
-        strip = "".join("█" if part == 1 else "▒" if part else "·" for part in row["cells"])
-        lines.append(f"  {row['name']:<{wide}}  {strip:<{view['width']}}  {_counts(row)}")
-    return [*lines, *_more(view)]
-
-
-def taken_html(view: TakenFrames | None) -> Html | None:
-    """A row for each sequence; the darker a cell, the more of its frames are taken."""
-    if view is None:
-        return None
-    cell = min(CELL, STRIP_WIDTH / max(view["width"], 1))
-    rows = [
-        el(
-            "tr",
-            el("td", row["name"], style=style.LABEL_CELL),
-            el("td", _strip(row, cell), style=style.LEFT_CELL),
-            el("td", _counts(row), style=style.LABEL_CELL),
-            style=style.PLAIN_ROW,
-        )
-        for row in view["rows"]
-    ]
-    return el("div", quiet(_head(view)), el("table", rows, style=style.TABLE), [quiet(line) for line in _more(view)])
+        signs = "".join("█" if part == 1 else "▒" if part else "·" for part in row["cells"])
+        strip = Span(_strip(row, cell), text=f"{signs:<{view['width']}}")
+        rows.append([row["name"], strip, f"{row['frames']} → {row['taken']}"])
+    more = Line(quiet(f"… {count_of(view['more'], 'sequence')} more"), indent=2) if view["more"] else None
+    head = Line(quiet(f"frames of {view['axis']} in the last batch; those taken are filled"))
+    return [head, Grid(rows, looks=[style.LABEL_CELL, style.LEFT_CELL, style.LABEL_CELL]), more]
 
 
 def _strip(row: TakenRow, width: float) -> list[Html]:
@@ -173,19 +178,6 @@ def _strip(row: TakenRow, width: float) -> list[Html]:
             cells.append(el("span", style=look))
             start = i + 1
     return cells
-
-
-def _head(view: TakenFrames) -> str:
-    return f"frames of {view['axis']} in the last batch; those taken are filled"
-
-
-def _counts(row: TakenRow) -> str:
-    return f"{row['frames']} → {row['taken']}"
-
-
-def _more(view: TakenFrames) -> Iterator[str]:
-    if view["more"]:
-        yield f"  … {count_of(view['more'], 'sequence')} more"
 
 
 WORDS = 120
@@ -375,30 +367,21 @@ def _states(view: NetworkView) -> Iterator[str]:
         yield f"{count_of(view['unused'], 'layer')} unused"
 
 
-# -- text
-
-
-def to_text(view: NetworkView) -> str:
-    """A line of facts, then a row for each box of the picture; of a single layer, its card."""
-    lines = [f"{view['name']}  {' · '.join([*_facts(view), *_states(view)])}"]
+def page(view: NetworkView) -> Page:
+    """A line of facts, the picture or a row for each of its boxes, and the cards, folded; of one layer its card."""
+    facts, states = _facts(view), list(_states(view))
+    chips = [chip(words, style.ALARM if "stop" in words else style.GREY) for words in states]
+    head: list[Words] = [title(view["name"]), quiet(f" · {' · '.join(facts)} "), chips]
+    blocks: list[Block] = [Line(Span(head, text=f"{view['name']}  {' · '.join([*facts, *states])}"), look=style.HEAD)]
     if view["chosen"] is not None:
-        lines += [f"  {line}" for line in _card_lines(view["cards"][0])]
-    else:
-        lines += [f"  {line}" for line in graph_table(view["graph"]).lines()]
-    return "\n".join(lines + note_text(view["note"]))
-
-
-def to_repr(view: NetworkView) -> str:
-    """The facts, and the table of boxes."""
-    return to_text(view)
-
-
-def _card_lines(card: LayerCard) -> list[str]:
-    lines = [" ".join(filter(None, [f"{_name(card)}: {card['cls']}", *_about(card)]))]
-    lines += [f"from {', '.join(card['sources'])}"] if card["sources"] else []
-    lines += [f"{x['name']} = {x['given']}" + (f" → {x['became']}" if x["became"] else "") for x in card["options"]]
-    lines += [f"{x['name']} {dims_text(x['dims'])} {amount(x['count'])}" for x in card["params"]]
-    return lines + taken_text(card["taken"])
+        return Page("network", view["name"], [*blocks, *_card_blocks(view["cards"][0], is_open=True)], _table(view))
+    rows, count = graph_table(view["graph"]), sum(1 + len(card["alike"]) for card in view["cards"])
+    folds = [
+        Fold(f"as a table: {len(rows)} rows", [Figure(table_html(rows))]),
+        Fold(f"layers: {count}", [Figure(lambda: _cards_html(view["cards"]))]),
+    ]
+    blocks.append(Figure(lambda: graph_view.picture_html(view["graph"]), [f"  {line}" for line in rows.lines()]))
+    return Page("network", view["name"], [*blocks, Only("html", folds), Note(view["note"])], _table(view))
 
 
 def _about(card: LayerCard) -> Iterator[str]:
@@ -416,7 +399,7 @@ def _name(card: LayerCard) -> str:
     return f"{card['path']} and {count} alike" if count else card["path"]
 
 
-def to_table(view: NetworkView) -> Table:
+def _table(view: NetworkView) -> Table:
     """A row for each layer."""
     rows = [
         [path, card["cls"], dims_text(card["dims"]) if card["dims"] else "", card["status"], card["reason"],
@@ -425,9 +408,6 @@ def to_table(view: NetworkView) -> Table:
         for path in (card["path"], *card["alike"])
     ]  # fmt: skip
     return Table(["layer", "class", "output", "status", "reason", "parameters", "from"], rows)
-
-
-# -- HTML
 
 
 def to_svg(view: NetworkView, width: float = WIDTH) -> str:
@@ -440,73 +420,56 @@ def to_scripts(view: NetworkView) -> dict[str, object]:
     return {} if view["chosen"] is not None else graph_scripts(view["graph"])
 
 
-def to_html(view: NetworkView) -> Html:
-    """The picture, its rows as a table, and the cards, folded."""
-    head = el(
-        "div",
-        el("span", view["name"], style=style.NAME),
-        quiet(" · " + " · ".join(_facts(view)) + " "),
-        [chip(words, style.ALARM if "stop" in words else style.GREY) for words in _states(view)],
-        style=style.HEAD,
-    )
-    if view["chosen"] is not None:
-        return el("div", head, _card_html(view["cards"][0], is_open=True), style=style.BOX)
-    rows = graph_table(view["graph"])
-    return el(
-        "div",
-        head,
-        graph_view.picture_html(view["graph"]),
-        fold(f"as a table: {len(rows)} rows", table_html(rows)),
-        fold(f"layers: {sum(1 + len(card['alike']) for card in view['cards'])}", _cards_html(view["cards"])),
-        note_html(view["note"]),
-        style=style.BOX,
-    )  # fmt: skip
-
-
 def _cards_html(cards: Sequence[LayerCard]) -> Html:
     """The cards, those of layers that stop first, within the budget."""
     parts: list[Html] = []
     room = BYTES
     for i, card in enumerate(sorted(cards, key=lambda card: card["status"] != "stops")):
-        markup = _card_html(card)
+        markup = html_of(_card_blocks(card))
         room -= len(markup)
         if room < 0 and i:
-            parts.append(quiet(f'… {len(cards) - i} more: rf.show(net, layer="{card["path"]}")', tag="div"))
+            parts.append(quiet_html(f'… {len(cards) - i} more: rf.show(net, layer="{card["path"]}")', tag="div"))
             break
         parts.append(markup)
     return el("div", parts, style=style.RAIL)
 
 
-def _card_html(card: LayerCard, *, is_open: bool = False) -> Html:
-    reason, alike = card["reason"], card["alike"]
-    state = None if card["status"] == "constructed" else chip(card["status"], COLOURS[card["status"]])
-    title = join(
-        el("b", card["path"]),
-        quiet(f" and {len(card['alike'])} alike") if card["alike"] else None,
+def _card_blocks(card: LayerCard, *, is_open: bool = False) -> list[Block]:
+    """What became of a layer, its options, parameters and frames; folded, or as lines below each other."""
+    why, alike = card["reason"] if card["status"] == "stops" else f"waits for {card['reason']}", card["alike"]
+    title: list[Words] = [
+        bold(card["path"]),
+        quiet(f" and {len(alike)} alike") if alike else None,
         f" {card['cls']} ",
-        state,
+        None if card["status"] == "constructed" else chip(card["status"], COLOURS[card["status"]]),
         _pills(card["dims"]),
         quiet(f" line {card['line']}") if card["line"] is not None else None,
-    )
-    lines = [
-        el("div", reason if card["status"] == "stops" else f"waits for {reason}") if reason else None,
-        _line("from", ", ".join(card["sources"])) if card["sources"] else None,
-        *(_line(x["name"], x["given"] + (f" → {x['became']}" if x["became"] else "")) for x in card["options"]),
-        *(_param_html(x) for x in card["params"]),
-        taken_html(card["taken"]),
-        _line("alike", ", ".join(alike[:ALIKE]) + " …" * (len(alike) > ALIKE)) if alike else None,
     ]
-    body = el("div", lines, style=f"{style.RAIL};{style.NUMBERS}")
-    return el("details", el("summary", title, style="cursor:pointer"), body, open=is_open)
+    lines: list[Block] = [
+        Only("html", [Line(why)]) if card["reason"] else None,
+        Line(quiet("from "), ", ".join(card["sources"])) if card["sources"] else None,
+        *map(_option_line, card["options"]),
+        *map(_param_line, card["params"]),
+        *(taken_blocks(card["taken"]) if card["taken"] else []),
+        Only("html", [Line(quiet("alike "), ", ".join(alike[:ALIKE]) + " …" * (len(alike) > ALIKE))])
+        if alike
+        else None,
+    ]
+    head = Line(" ".join(filter(None, [f"{_name(card)}: {card['cls']}", *_about(card)])))
+    fold = Fold(title, [Group(lines, look=f"{style.RAIL};{style.NUMBERS}")], is_open)
+    return [Only("text", [Group([head, *lines], indent=2)]), Only("html", [fold])]
 
 
-def _line(name: str, words: str) -> Html:
-    return el("div", quiet(f"{name} "), words)
+def _option_line(option: LayerOption) -> Line:
+    name = Span(quiet(f"{option['name']} "), text=f"{option['name']} = ")
+    return Line(name, option["given"], f" → {option['became']}" if option["became"] else None)
 
 
-def _param_html(param: LayerParam) -> Html:
-    trained = "" if param["trained"] else " not trained"
-    return el("div", param["name"], " ", _pills(param["dims"]), quiet(amount(param["count"]), trained))
+def _param_line(param: LayerParam) -> Line:
+    dims = Span(_pills(param["dims"]), text=f"{dims_text(param['dims'])} ")
+    return Line(
+        param["name"], " ", dims, quiet(amount(param["count"]), None if param["trained"] else web(" not trained"))
+    )
 
 
 def _pills(dims: Sequence[DimView]) -> list[Html]:

@@ -286,7 +286,7 @@ class LayerNormVariantsLSTM(RecCell):
         has_bias = not (global_norm or global_norm_joined or per_gate_norm)
         self.bias = Parameter([gates], initial=forget) if has_bias else None
 
-        def norm(dim: Dim, *, shift: Any = norm_shift, with_bias: bool = True) -> LayerNorm:
+        def norm(dim: Dim, *, shift: object = norm_shift, with_bias: bool = True) -> LayerNorm:
             layer = LayerNorm(dim, eps=EPSILON, with_bias=with_bias)
             layer.scale.initial = norm_gain
             if layer.bias is not None:

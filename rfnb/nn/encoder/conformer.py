@@ -366,5 +366,5 @@ class ConformerEncoder(WithDropout, ISeqDownsamplingEncoder):
 
 
 @functools.lru_cache(64)
-def _over_time(norm: Callable[..., Any]) -> bool:
+def _over_time(norm: Callable[..., object]) -> bool:
     return "spatial_dim" in inspect.signature(norm).parameters

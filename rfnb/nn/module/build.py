@@ -43,7 +43,7 @@ PREFIXES = ("rf", ROOT, "returnn.frontend")
 """Prefixes of names in the public namespace."""
 
 
-def build_dict(cls: Callable[..., Any], **kwargs: object) -> dict[str, Any]:
+def build_dict(cls: Callable[..., object], **kwargs: object) -> dict[str, Any]:
     """Describes a class and its options by a dict, from which `rf.build_from_dict` makes an object.
 
     >>> rf.build_dict(rf.Linear, with_bias=False)
@@ -55,7 +55,7 @@ def build_dict(cls: Callable[..., Any], **kwargs: object) -> dict[str, Any]:
     return {"class": _name_of(cls), **kwargs}
 
 
-def build_from_dict(d: Mapping[str, object], *args: Any, **kwargs: Any) -> Any:
+def build_from_dict(d: Mapping[str, object], *args: object, **kwargs: object) -> Any:
     """Calls the class `d["class"]` with the other entries as options and with the arguments given here.
 
     >>> inp, out = rf.Dim(3, name="in"), rf.Dim(2, name="out")
@@ -83,7 +83,7 @@ def build_from_dict(d: Mapping[str, object], *args: Any, **kwargs: Any) -> Any:
     return functools.partial(cls, *args, **options, **kwargs) if args or options or kwargs else cls
 
 
-def _name_of(cls: Callable[..., Any]) -> str:
+def _name_of(cls: Callable[..., object]) -> str:
     name: str = cls.__qualname__
     return f"rf.{name}" if getattr(sys.modules[ROOT], name, None) is cls else f"{cls.__module__}.{name}"
 
@@ -108,7 +108,7 @@ def _find(name: str) -> object:
     return _below(sys.modules[ROOT], path)
 
 
-def _below(found: object, path: list[str]) -> Any:
+def _below(found: object, path: list[str]) -> object:
     """The attribute at `path`, if it already exists: attributes that a module computes might import something."""
     for name in path:
         if found is sys.modules[ROOT]:

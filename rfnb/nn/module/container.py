@@ -56,7 +56,7 @@ L = TypeVar("L", bound="_Listed[Any]")
 class _Listed(Module, Generic[P]):
     """A list whose entries are attributes named "0", "1", …, or like the keys of a dict."""
 
-    _kind: type[Any]
+    _kind: type[object]
 
     def __init__(self, *parts: object):
         only = parts[0] if len(parts) == 1 else None
@@ -65,7 +65,7 @@ class _Listed(Module, Generic[P]):
         else:
             self._add(enumerate(only if isinstance(only, Iterable) and not isinstance(only, Tensor) else parts))
 
-    def _part(self, given: Any) -> Any:
+    def _part(self, given: Any) -> object:
         return given
 
     def _add(self, parts: Iterable[tuple[object, object]]) -> None:
@@ -77,7 +77,7 @@ class _Listed(Module, Generic[P]):
         entries: list[Any] = [(name, part) for name, part in vars(self).items() if isinstance(part, self._kind)]
         return entries
 
-    def append(self, part: Any) -> None:
+    def append(self, part: object) -> None:
         """Adds an entry at the end."""
         self._add([(len(self), part)])
 
@@ -237,7 +237,7 @@ class CollectOutputsDict(dict[str, Any]):
         if self.is_key_allowed(key):
             super().__setitem__(key, value)
 
-    def update(self, *args: Any, **kwargs: Any) -> None:
+    def update(self, *args: object, **kwargs: object) -> None:
         """Sets each entry whose key matches."""
         for key, value in dict(*args, **kwargs).items():
             self[key] = value

@@ -61,7 +61,7 @@ class MethodWithHooks:
         self._before = vars(obj).get(attr)
 
     @classmethod
-    def get(cls, obj: Any, attr: str) -> MethodWithHooks:
+    def get(cls, obj: object, attr: str) -> MethodWithHooks:
         """The existing replacement of this method, or a new one."""
         method = vars(obj).get(attr)
         return method if isinstance(method, cls) and method.obj is obj else cls(obj, attr)

@@ -39,7 +39,7 @@ def specified(init: Callable[..., None]) -> Callable[..., None]:
     """`init`, called without the named arguments that are `NotSpecified`."""
 
     @functools.wraps(init)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # messages find a constructor by this name
+    def __init__(self: Any, *args: object, **kwargs: object) -> None:  # messages find a constructor by this name
         init(self, *args, **{name: value for name, value in kwargs.items() if value is not NotSpecified})
 
     return __init__
@@ -67,7 +67,7 @@ def options_of(module: Module) -> dict[str, object] | None:
         return None
     names = inspect.signature(type(module)).bind(*args, **options).arguments
     kinds = {name: parameter.kind for name, parameter in inspect.signature(type(module)).parameters.items()}
-    by_name: dict[str, Any] = {}
+    by_name: dict[str, object] = {}
     for name, value in names.items():
         if kinds[name] in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
             return None
@@ -250,7 +250,7 @@ class Module(Shown):
 
     if not TYPE_CHECKING:
 
-        def __new__(cls, *args: Any, **options: Any) -> Module:
+        def __new__(cls, *args: object, **options: object) -> Module:
             """Raises ParameterError for an option that a class of rfnb does not have."""
             if options:
                 check_options(cls, options)
@@ -519,7 +519,7 @@ def _observed(forward: Callable[..., object]) -> Callable[..., object]:
     explain = (forward.__module__ or "").startswith(f"{ROOT}.")  # modules of users raise what they raise
 
     @functools.wraps(forward)
-    def call(self: Module, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Module, *args: object, **kwargs: object) -> Any:
         if type(self).__call__ is not call:  # super().__call__(…): listeners see the call of the subclass
             return forward(self, *args, **kwargs)
         if self._mirror_ref is not None and (mirror := self._mirror_ref.calling(self)) is not None:

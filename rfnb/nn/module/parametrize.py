@@ -223,7 +223,7 @@ def _title(parametrization: object) -> str:
     return getattr(parametrization, "__name__", type(parametrization).__name__)
 
 
-def _reduce(module: Module, _protocol: object) -> Any:
+def _reduce(module: Module, _protocol: object) -> object:
     """Pickles a module of a generated class, which pickle could not find by its name."""
     return _again, (_base(module), list(vars(type(module))["_parametrized_names"])), vars(module)
 

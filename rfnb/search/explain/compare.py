@@ -214,10 +214,10 @@ def same_hypotheses(
     return matches[0], matches[1], tuple(compare_trees(*two) for two in trees)
 
 
-def _places(tree: Tree) -> Iterator[dict[Any, int]]:
+def _places(tree: Tree) -> Iterator[dict[object, int]]:
     """By step, the places of the best hypotheses by the texts of their labels."""
     for step in range(tree.steps):
-        places: dict[Any, int] = {}
+        places: dict[object, int] = {}
         for node in tree.nodes(step):
             assert node.place is not None
             places.setdefault(tuple(map(tree.label, tree.prefix(step, node.place))), node.place)

@@ -109,7 +109,7 @@ class Reference:
     text: str
 
 
-def references_of(reference: Any, tree: Tree, ends: bool = False) -> list[Reference]:
+def references_of(reference: object, tree: Tree, ends: bool = False) -> list[Reference]:
     """All references for the sequence of a tree; they are read with the vocabulary of the search.
 
     A list of strings is one reference if all of them are labels, and several texts otherwise. A text may be as outputs
@@ -156,7 +156,7 @@ def _as_shown(text: str, tree: Tree) -> tuple[int, ...] | None:
     return pieces
 
 
-def _several(reference: Any, vocab: Vocab | None) -> list[Any]:
+def _several(reference: object, vocab: Vocab | None) -> list[Any]:
     if isinstance(reference, Set):
         return sorted(reference, key=repr)
     if isinstance(reference, list | tuple) and reference:
@@ -324,7 +324,7 @@ class Life:
         return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def _label(row: dict[str, Any]) -> str:
+def _label(row: dict[str, object]) -> str:
     return "(ended)" if row["ended"] else printable_name(str(row["text"]))
 
 
@@ -332,7 +332,7 @@ def _gap(gap: float) -> str:
     return f"{number(gap)} below the best" if gap > 0 else "the best"
 
 
-def _row(node: Node, tree: Tree) -> dict[str, Any]:
+def _row(node: Node, tree: Tree) -> dict[str, object]:
     names = "step label text rank score compared parts pruned ended ends".split()
     row = {name: getattr(node, name) for name in names}
     scores = tree.compared[node.step, competing(tree, node.step, node.ended or node.ends)]

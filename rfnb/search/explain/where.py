@@ -90,7 +90,7 @@ class Where(InWords):
         return "\n".join([*lines, *([f"  {printable_name(self.fall.words)}"] if self.fall else [])])
 
 
-def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) -> Where:
+def where(tree: Tree, reference: object, forced: float | Sequence[float] | None) -> Where:
     """Where the reference is, of several the one that came furthest; forced: its final score, or those of all."""
     references = references_of(reference, tree)
     if forced is None:
@@ -104,7 +104,7 @@ def where(tree: Tree, reference: Any, forced: float | Sequence[float] | None) ->
     return max(results, key=_came_far)
 
 
-def _came_far(position: Where) -> tuple[Any, ...]:
+def _came_far(position: Where) -> tuple[object, ...]:
     """How far a reference came: its rank at the end, else the number of steps at which it had a place, and how it
     compared then. The score of the model decides only between references that came equally far."""
     rank = -position.found.rank if position.found else -np.inf

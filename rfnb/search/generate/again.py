@@ -55,7 +55,7 @@ class ModelAgain:
         beams = self.settings.beams > 1
 
         def forced_pass(
-            model: Any, input_ids: Any, *, logits_processor: Any, generation_config: Any, **keywords: Any
+            model: object, input_ids: Any, *, logits_processor: Any, generation_config: object, **keywords: object
         ) -> Any:
             for at, logits in enumerate(_logits_before(model, input_ids, keywords, labels)):
                 logits = logits.float().log_softmax(-1) if beams else logits.float()
@@ -112,7 +112,7 @@ class ModelAgain:
         config.max_length = config.max_length if config.max_new_tokens is None else None  # not both
         processors_of = self.model._get_logits_processor
 
-        def processors(generation_config: Any, *args: Any, **others: Any) -> Any:
+        def processors(generation_config: Any, *args: Any, **others: Any) -> object:
             like = copy.copy(generation_config)
             like.do_sample = self.settings.sampled  # those of samples, also where labels are not drawn
             return processors_of(like, *args, **others)
@@ -198,7 +198,7 @@ def _goes_on(node: Any) -> tuple[bool, float]:
     return not (node.ended or node.ends), node.compared
 
 
-def _row_of(value: Any, row: int, batch: int) -> Any:
+def _row_of(value: Any, row: int, batch: int) -> object:
     rows = hasattr(value, "shape") and len(value.shape) > 0 and value.shape[0] == batch
     return value[row : row + 1] if rows else value
 

@@ -35,13 +35,13 @@ from rfnb.search.trace import BY_STEP, NOT_RUN, Candidates, Trace
 @guarded
 def from_generate(
     out: Any,
-    tokenizer: Any = None,
-    generation_config: Any = None,
+    tokenizer: object = None,
+    generation_config: object = None,
     *,
     kept: KeptScores | None = None,
     candidates: Count = 8,
     model: Any = None,
-    **generate_keywords: Any,
+    **generate_keywords: object,
 ) -> Found:
     """The search of Hugging Face's `generate`, from its output: all beams, with the candidates that were pruned.
 
@@ -95,7 +95,7 @@ def from_generate(
     trace = replace(trace, prompts=prompts_of(output, settings.pad, batch), why_not=NOT_RUN)
     prompts = getattr(out, "sequences", out)[:: len(output.sequences) // batch, : output.prompt]
 
-    def forcing(model: Any, inputs: Mapping[str, Any]) -> ModelAgain:
+    def forcing(model: Any, inputs: Mapping[str, object]) -> ModelAgain:
         inputs = generate_keywords | {**inputs}
         mixin: Any = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", ())
         parts = model.modules() if callable(getattr(model, "modules", None)) else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class KeptScores:
     _scores: RawTensor = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, generation_config: Any, *, candidates: int = 8, **keywords: Any) -> KeptScores:
+    def of(cls, generation_config: object, *, candidates: int = 8, **keywords: object) -> KeptScores:
         """For the settings of a call of `generate`: those of its configuration, and its keywords, which come first.
 
         candidates: how many pruned candidates of each step are kept for the tree.

@@ -88,7 +88,7 @@ def add_up(
         device: that of the hypotheses.
     """
     axis = scored.axis
-    costly: list[tuple[ScorePart, Any]] = []
+    costly: list[tuple[ScorePart, object]] = []
     changes = [part for part in parts if isinstance(part.value, ChangingScorer)]
     for part in parts:
         value = part.value

@@ -60,7 +60,7 @@ class CarriedState:
         values = iter([None if place is None else self._at(place) for place in self.places])
         return map_leaves(lambda _: next(values), self.initial)
 
-    def _at(self, place: int) -> Any:
+    def _at(self, place: int) -> object:
         value, like = self.hypotheses.follow(self.hypotheses.carried[place]), self.body.carried[place].before
         return value if value.sparse_dim is like.sparse_dim else set_sparse_dim(value, like.sparse_dim)
 
@@ -204,7 +204,7 @@ def _state(body: Body, part: ScorePart, each: bool) -> CarriedState:
     assert body.hypotheses is not None and isinstance(part.value, Scorer | PartialScorer | ChangingScorer)
     dims = list(body.hypotheses.dims)
 
-    def expanded(leaf: Any) -> Any:
+    def expanded(leaf: object) -> object:
         if not isinstance(leaf, Tensor) or leaf.dims_set.issuperset(dims):
             return leaf
         return over(leaf, [*dims, *(dim for dim in leaf.dims if dim not in dims)])

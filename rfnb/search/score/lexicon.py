@@ -79,11 +79,11 @@ class Lexicon:
 
     def __init__(
         self,
-        spellings: Mapping[str, Any] | Iterable[str],
+        spellings: Mapping[str, object] | Iterable[str],
         labels: Dim,
         *,
         words: Dim | None = None,
-        scorer: Any = None,
+        scorer: object = None,
         separator: int | str | None = None,
         end: int | str | None = None,
         start: int | str = 0,
@@ -281,7 +281,7 @@ class Lexicon:
         first = full(dims=state.first.dims, fill_value=False, device=node.device)
         return State(**kept, closed=closed, over=over, first=first)
 
-    def _extended(self, label: Tensor, state: State) -> dict[str, Any]:
+    def _extended(self, label: Tensor, state: State) -> dict[str, object]:
         """The best ways to read the labels with one more: in the word that was begun, or in a new one."""
         analysis, reading = self._analysis, self._reading
         dims = state.value.dims
@@ -315,7 +315,7 @@ class Lexicon:
         joined["value"] = self._without_doubles(joined, before, joint)
         places: Any = top_k(joined["value"], axis=joint, k_dim=self._rank)[1]
 
-        def taken(x: Any) -> Any:
+        def taken(x: object) -> Any:
             if not isinstance(x, Tensor):
                 return x
             behind = [dim for dim in x.dims if dim not in (*dims, joint)]
@@ -376,7 +376,7 @@ def _each(state: SearchState, dims: Sequence[Dim]) -> Any:
     return map_leaves(lambda leaf: _full(leaf, dims) if isinstance(leaf, Tensor) else leaf, state)
 
 
-def _pairs(fn: Callable[[Tensor, Tensor], Tensor], a: Any, b: Any) -> Any:
+def _pairs(fn: Callable[[Tensor, Tensor], Tensor], a: object, b: object) -> object:
     """A function on the Tensors of two states; other parts are as in the first one."""
     return map_pairs(lambda one, other: fn(one, other) if isinstance(one, Tensor) else one, a, b)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -234,7 +233,7 @@ class NGram:
         suffixes = [nodes[_longest(gram[1:], nodes)] for gram in nodes]
         backoffs = [model.backoffs.get(gram, 0.0) for gram in nodes]
 
-        def tensor(array: Any, dim: Dim, dtype: str) -> Tensor:
+        def tensor(array: object, dim: Dim, dtype: str) -> Tensor:
             return convert_to_tensor(np.asarray(array, dtype), dims=[dim], device=device)
 
         self._keys, self._following = (tensor(x, self._entry, "int64") for x in (keys, following))

@@ -117,7 +117,7 @@ class InternalLM:
         """The initial state of the decoder."""
         return None if self._initial_state is None else self._initial_state(batch_dims=batch_dims)
 
-    def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def score(self, label: Tensor, state: object) -> tuple[Tensor, Any]:
         """Log-probabilities of the next labels. {…, beam} → {…, beam, labels}"""
         scores, state = self.step(label, state, self.encoded)
         if scores.feature_dim is None:

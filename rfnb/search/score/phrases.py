@@ -69,7 +69,7 @@ class Phrases:
         moves = {node * size + label: to for node, row in enumerate(trie.moves) for label, to in row}
         self._moves, self._node = Moves(moves, labels, device), Dim(len(trie.children), name="match")
 
-        def tensor(values: Any, dim: Dim, dtype: str) -> Tensor:
+        def tensor(values: object, dim: Dim, dtype: str) -> Tensor:
             return convert_to_tensor(np.asarray(values, dtype), dims=[dim], device=device)
 
         starts = [trie.children[0].get(label, 0) for label in range(size)]

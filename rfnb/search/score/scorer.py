@@ -204,7 +204,7 @@ def _scale(name: str, scale: object) -> float:
     return float(scale)
 
 
-def _value(name: str, value: Any) -> Tensor | Scorer | PartialScorer | ChangingScorer:
+def _value(name: str, value: object) -> Tensor | Scorer | PartialScorer | ChangingScorer:
     if isinstance(value, Tensor | Scorer | PartialScorer | ChangingScorer):
         return value
     if callable(value) and hasattr(value, "default_initial_state"):

@@ -111,7 +111,7 @@ class WordNGram:
         unk = model.words.get(unknown)
         of_node = [*trie.words, None, None]
 
-        def tensor(values: Any, dim: Dim, dtype: str) -> Tensor:
+        def tensor(values: object, dim: Dim, dtype: str) -> Tensor:
             return convert_to_tensor(np.asarray(values, dtype), dims=[dim], device=device)
 
         moves = trie.moves + [(self._over, label, to) for node, label, to in trie.moves if node == self._nothing]

@@ -58,7 +58,7 @@ class Constraint:
         return self.start(batch_dims)
 
     @broadcast_allowed()
-    def score(self, label: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def score(self, label: Tensor, state: object) -> tuple[Tensor, Any]:
         """0 for labels that are allowed, -∞ for others, and the new state. {…, beam} → {…, beam, labels}"""
         labels_of(label)
         allowed, state = self.allows(label, state)
@@ -76,7 +76,7 @@ class Requirement(Constraint):
     may_end: Callable[[Any], Tensor]
 
     @broadcast_allowed()
-    def final(self, state: Any) -> Tensor:
+    def final(self, state: object) -> Tensor:
         """0 for hypotheses that may end, -∞ for others. {…, beam}"""
         return where(self.may_end(state), 0.0, -np.inf)
 

@@ -1,8 +1,7 @@
 """The iterations of a loop of plain Python: where in the log of its frame each begins.
 
-In a job, the newest ones of a loop that runs are in files: a process that is killed loses the one it is in. Those of a
-fork without edits are compared with the loop that it continues: if they differ, something that no line of the loop
-shows has changed since, such as a variable of a module that a function counts with.
+Those of a fork without edits are compared with the loop that it continues: if they differ, something that no line of
+the loop shows has changed since, such as a variable of a module that a function counts with.
 """
 
 from __future__ import annotations
@@ -10,34 +9,29 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import islice, takewhile
-from pathlib import Path
-from time import monotonic
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.ground.source import locals_of, warn
+from rfnb.core.ground.source import locals_of
 from rfnb.printable import error_text
 from rfnb.trace.plain.containers import PLAIN
 from rfnb.trace.plain.hidden import NO_MOMENT
 from rfnb.trace.plain.log import Entry, Log, Summary
-from rfnb.trace.plain.remembered import name_of, run_of
+from rfnb.trace.plain.remembered import run_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Use, outline
 from rfnb.trace.plain.user_code import is_yours
 from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, keep, tensors_in
 from rfnb.trace.run.failure import Failure
-from rfnb.trace.run.file.save import write_run_file
-from rfnb.trace.run.job import file_name, in_job
-from rfnb.trace.run.options import options
 from rfnb.trace.run.run import Run
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.hidden import Around, Moment
     from rfnb.trace.plain.pause import LinePauses
     from rfnb.trace.run.axis_names import Axes
+    from rfnb.trace.run.stretches import Stretches
 
 
 class Iterations:
@@ -247,54 +241,10 @@ def _statements_of(text: Outline, number: int) -> list[int]:
 
 # -- in the files of a job
 
-MOST_STEPS, MOST_FILES = 16, 4
-"""Largest number of iterations of a file, and of files of a loop."""
-SHARE, CREDIT = 0.05, 0.2
-"""Largest part of the time that writing takes, and the seconds that it may take before."""
 
-
-class Stretches:
-    """Writes the iterations of a loop as runs of a few each, in the job's folder, and removes these when it has ended.
-
-    Where iterations are quick, some are left out, so that the loop takes hardly longer.
-    """
-
-    def __init__(self) -> None:
-        self._paths: list[Path] = []
-        self._first = self._end = 0  # of the newest file
-        self._began, self._spent = monotonic(), 0.0
-
-    def after_step(self, loop: Iterations) -> None:
-        """An iteration has ended."""
-        now = monotonic()
-        if self._spent <= SHARE * (now - self._began) + CREDIT:
-            try:
-                in_job(partial(self._write, loop))
-            except Exception as error:  # a problem of the file never becomes one of the loop
-                self._spent = math.inf
-                warn(f"the steps of a loop are not written while it runs: {error_text(error)}")
-            self._spent += monotonic() - now
-
-    def _write(self, loop: Iterations, folder: Path) -> None:
-        end = len(loop.starts)
-        if end - self._first > MOST_STEPS:
-            self._first = max(self._end, end - MOST_STEPS)
-        self._end, first = end, max(self._first, loop.first)
-        name = loop.name or name_of(loop)
-        path = folder / "runs" / f"{file_name(name)}-from-{first:06d}.rfrun"
-        path.parent.mkdir(exist_ok=True)
-        run = run_of(stretch(loop, first), loop.dims)
-        run.name = f"{name}, steps {first} … {end - 1}"
-        write_run_file(run, path, limit=None, states=options.trace_budget)
-        self._paths = [*dict.fromkeys([*self._paths, path])]
-        for old in self._paths[:-MOST_FILES]:
-            old.unlink(missing_ok=True)
-        del self._paths[:-MOST_FILES]
-
-    def end(self) -> None:
-        """The loop has ended, and its run is written as a whole."""
-        for path in self._paths:
-            path.unlink(missing_ok=True)
+def run_from(loop: Iterations, first: int) -> Run:
+    """The iterations from one on, or from the first one that was not forgotten, as a run."""
+    return run_of(stretch(loop, max(first, loop.first)), loop.dims)
 
 
 def stretch(loop: Iterations, first: int) -> Iterations:

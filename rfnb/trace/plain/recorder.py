@@ -11,6 +11,7 @@ import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from operator import attrgetter
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from rfnb.printable import error_text
 from rfnb.trace.pause import pauses
 from rfnb.trace.plain.events import Events, make_events
 from rfnb.trace.plain.hidden import Around, Hidden, Moment
-from rfnb.trace.plain.iterations import Iterations, Stretches
+from rfnb.trace.plain.iterations import Iterations, run_from
 from rfnb.trace.plain.log import Raised, Summary, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
 from rfnb.trace.plain.syntax import BEFORE, CodePlace, Outline, Use, outline
@@ -28,6 +29,7 @@ from rfnb.trace.plain.values import tensor_backend
 from rfnb.trace.plain.variables import LOOP, MOMENT, FrameVariables
 from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.job import JOB
+from rfnb.trace.run.stretches import Stretches
 
 if TYPE_CHECKING:
     from rfnb.trace.plain.syntax import LoopText
@@ -415,7 +417,7 @@ class FrameRecorder:
         if self._client_of(loop).stores:
             self._mark_ends()
             loop.stretches = loop.stretches or Stretches()
-            loop.stretches.after_step(loop)
+            loop.stretches.after_step(len(loop.starts), partial(run_from, loop))
 
     def _around(self, loop: Iterations) -> Around:
         values = self.variables.log.values

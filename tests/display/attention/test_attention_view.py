@@ -25,6 +25,7 @@ from rfnb.display.attention.view import best_path, shares
 from rfnb.display.kit import options
 from rfnb.display.show import show_attention
 from rfnb.errors import ViewError
+from tests.display.printed import to_html, to_text
 from tests.display.standins import Raw, batch_dim
 
 HOSTILE = "<script>alert(1)</script>"
@@ -93,15 +94,15 @@ def test_other_axes_are_heads():
 
 
 def test_text_names_the_strongest_columns():
-    text = attention_view.to_text(attention_view.describe(weights(), rows=dec, cols=words(), batch="x"))
+    text = to_text(attention_view.describe(weights(), rows=dec, cols=words(), batch="x"))
     assert text.splitlines()[0] == "att of 'x': {dec:2} attends to {enc:4}"
-    html = unescape(attention_view.to_html(attention_view.describe(weights(), rows=dec, cols=words(), batch="x")))
+    html = unescape(to_html(attention_view.describe(weights(), rows=dec, cols=words(), batch="x")))
     for line in text.splitlines()[1:]:
         assert line.split(maxsplit=1)[1] in html
 
 
 def test_hostile_labels_show_as_text():
-    html = attention_view.to_html(attention_view.describe(weights(), cols=words(), rows=[HOSTILE, '"'], batch=0))
+    html = to_html(attention_view.describe(weights(), cols=words(), rows=[HOSTILE, '"'], batch=0))
     assert "<script" not in html
 
 

@@ -15,7 +15,7 @@ import torch
 
 import rfnb as rf
 from rfnb.display.graph import view as view_of_graph
-from rfnb.display.graph.fold import _longest
+from rfnb.display.graph.fold import PERIOD, fewest, longest_repetition
 from rfnb.errors import ViewError
 from tests.display.graph.graph_models import (
     Block,
@@ -29,6 +29,7 @@ from tests.display.graph.graph_models import (
     model_graph,
     time,
 )
+from tests.display.printed import to_html, to_table, to_text
 
 
 def node(view: Any, name: str) -> Any:
@@ -86,7 +87,7 @@ def test_a_pattern_of_several_modules_is_one_box():
     ],
 )
 def test_what_is_repeated(keys, expected):
-    assert _longest(keys, 0) == expected
+    assert longest_repetition(keys, 0, PERIOD, fewest) == expected
 
 
 @pytest.mark.parametrize(("count", "boxes"), [(3, 3), (8, 1)])
@@ -306,10 +307,10 @@ def test_a_failing_call_is_drawn_up_to_the_failure():
 
 def test_the_failure_is_told_in_full():
     view = failing()
-    text = view_of_graph.to_text(view)
+    text = to_text(view)
     assert "failed in stack" in text and "DimError: add" in text and "got" in text
     assert "failed here" in text and "not reached" in text
-    html = view_of_graph.to_html(view)
+    html = to_html(view)
     assert "DimError: add" in html
     assert "DimError: add: no operand" in svg_words(view)
 
@@ -320,7 +321,7 @@ def test_the_failure_is_told_in_full():
 def test_a_torch_module_shows_shapes():
     net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
     view = view_of_graph.describe(rf.model_graph(net, torch.zeros(5, 4)))
-    text = view_of_graph.to_text(view)
+    text = to_text(view)
     assert "[5, 3]" in text and "[5, 2]" in text and "ReLU" in text
     assert "5 × 3" in svg_words(view)
 
@@ -346,15 +347,15 @@ def test_the_picture_has_all_that_the_text_has(make):
     view = make()
     svg = ET.fromstring(view_of_graph.to_svg(view))
     drawn = [g.get("data-node") for g in svg.iter() if g.get("data-node")]
-    assert len(drawn) == len(view_of_graph.to_table(view))
+    assert len(drawn) == len(to_table(view))
     words = svg_words(view)
-    for row in view_of_graph.to_table(view):
+    for row in to_table(view):
         name = row["node"].strip(" →←↻").partition(" ×")[0]
         assert name in words
 
 
 def test_the_html_needs_no_scripts():
-    html = view_of_graph.to_html(describe(Model(), time()))
+    html = to_html(describe(Model(), time()))
     assert "<svg" not in html and "<script" not in html and "<style" not in html
     uri = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
     assert uri is not None and base64.b64decode(uri[1]).startswith(b"<svg")
@@ -401,7 +402,7 @@ def test_scripts_of_a_huge_graph_stay_small():
     wide = Wide()
     view = view_of_graph.describe(rf.model_graph(wide, rf.zeros([wide.dims[0]])))
     scripts = view_of_graph.to_scripts(view)
-    assert len(json.dumps(scripts)) + len(view_of_graph.to_html(view)) < 300_000
+    assert len(json.dumps(scripts)) + len(to_html(view)) < 300_000
     known = set(scripts["bodies"])
     assert all(n["body"] in known for body in scripts["bodies"].values() for n in body["nodes"] if n["body"])
 
@@ -415,7 +416,7 @@ def test_names_are_escaped():
     run.__name__ = "<img onerror=alert(1)>"
     view = view_of_graph.describe(rf.model_graph(run, rf.zeros([bad])))
     bodies = view_of_graph.to_scripts(view)["bodies"].values()
-    for made in (view_of_graph.to_svg(view), view_of_graph.to_html(view), *(body["svg"] for body in bodies)):
+    for made in (view_of_graph.to_svg(view), to_html(view), *(body["svg"] for body in bodies)):
         assert "<script" not in made and "<img onerror" not in made
     ET.fromstring(view_of_graph.to_svg(view))
 
@@ -432,7 +433,7 @@ def test_repr_and_show_are_the_same_view():
 def test_golden(golden: Callable[[str, str], None], ending: str):
     view = describe(Model(count=2), time())
     if ending == "txt":
-        golden("graph.txt", view_of_graph.to_text(view) + "\n")
+        golden("graph.txt", to_text(view) + "\n")
     elif ending == "svg":
         svg = re.sub(r' data-rfnb-dim="[^"]*"', "", view_of_graph.to_svg(view))
         golden("graph.svg", svg.replace("><", ">\n<") + "\n")
@@ -506,7 +507,7 @@ def test_the_failure_in_the_title_of_an_open_box_is_cut_with_dots():
 
     model = rf.Sequential(rf.Linear(feat, feat), Broken())
     view = describe(model, open="1")
-    picture = str(view_of_graph.to_html(view))
+    picture = str(to_html(view))
     uris = re.findall(r"data:image/svg\+xml;base64,([\w+/=]+)", picture)
     drawn = picture + "".join(base64.b64decode(uri).decode() for uri in uris)
     assert "ValueError: the first words of a long …<" in drawn

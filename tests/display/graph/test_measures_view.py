@@ -15,6 +15,7 @@ from rfnb.core.graph.meter import NodeMeasure, NodeMeasures
 from rfnb.display.graph import view as view_of_graph
 from rfnb.display.graph.cards import FAILED_PAPER, HEAT, PAPER, tinted
 from tests.display.graph.graph_models import Model, Stack, batch, feat, time as time_dim
+from tests.display.printed import to_text
 
 
 def measured(model: Any, *dims: rf.Dim, show: str = "time", **more: Any) -> Any:
@@ -151,7 +152,7 @@ def test_the_first_nan_is_red():
     assert any("first NaN" in word for word in root["number"]["more"])
     assert not any("first" in word for word in exp["number"]["more"])
     assert "NaN, first in the result of sqrt" in view["measured"]["alarm"]
-    assert tinted(root, PAPER) == FAILED_PAPER and view["measured"]["alarm"] in view_of_graph.to_text(view)
+    assert tinted(root, PAPER) == FAILED_PAPER and view["measured"]["alarm"] in to_text(view)
     assert view["measured"]["rows"][0][2] == "NaN"
 
 
@@ -177,7 +178,7 @@ def test_a_box_without_a_number_says_why():
     assert "not called" not in (view["note"] or "")
     model = Stack(2)
     model.idle = rf.Linear(feat, feat)
-    assert "not called: idle" in view_of_graph.to_text(view_of_graph.describe(measured(model, show="memory")))
+    assert "not called: idle" in to_text(view_of_graph.describe(measured(model, show="memory")))
 
 
 def test_models_of_torch_and_rf_show_call_it_too():
@@ -208,7 +209,7 @@ def test_a_call_that_fails_shows_numbers_up_to_there():
 
     view = view_of_graph.describe(measured(model, show="memory"))
     assert named(view, "exp")["number"]["text"] == "48 B" and "number" not in named(view, "add")
-    assert "the call failed" in view_of_graph.to_text(view)
+    assert "the call failed" in to_text(view)
 
 
 def test_numbers_of_a_large_model_stay_in_bounds():

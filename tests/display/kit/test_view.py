@@ -15,10 +15,10 @@ import pytest
 from rfnb.core.ground import show as core_show
 from rfnb.core.ground.show import MODULES
 from rfnb.display.kit import page
-from rfnb.display.kit.blocks import note_page
+from rfnb.display.kit.blocks import Figure, Page, note_page
 from rfnb.display.kit.page import MIME
 from rfnb.display.kit.view import View, write_atomically
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import el
 from rfnb.display.register import VIEWS
 from rfnb.display.show import show
 from rfnb.errors import ViewError
@@ -82,10 +82,8 @@ class Enhanced:
     """A module of a view that scripts can enhance."""
 
     @staticmethod
-    def to_html(data: Any) -> Html:
-        return el("p", data["name"])
-
-    to_text = str
+    def page(data: Any) -> Page:
+        return Page("enhanced", data["name"], [Figure(el("p", data["name"]))])
 
     @staticmethod
     def to_scripts(data: Any) -> dict[str, Any]:
@@ -119,7 +117,7 @@ def test_a_saved_page_carries_scripts_that_cannot_end_their_element(built, enhan
     assert "<!--" not in text
     [data] = re.findall(r'<script type="application/json" id="rfnb-scripts">(.*?)</script>', text)
     assert json.loads(data) == {"kind": "enhanced", "words": "</script><b>"}
-    assert '<div id="rfnb-view"><p>&lt;/script&gt;&lt;b&gt;</p></div>' in text
+    assert '<div id="rfnb-view"><div style=' in text and "<p>&lt;/script&gt;&lt;b&gt;</p></div></div>" in text
     assert ".rfnb {}" in text
 
 

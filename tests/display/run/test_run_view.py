@@ -10,24 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from rfnb.display.kit import blocks
 from rfnb.display.kit.view import View
-from rfnb.display.markup.html import Html
 from rfnb.display.run import list_view, states, step, view as history_view
-from rfnb.display.run.schema import HistoryView
 from rfnb.display.run.step import spread
 from rfnb.errors import ViewError
+from tests.display.printed import to_html, to_text
 from tests.display.standins import SumRun, numbers
 
 HOSTILE = "<script>alert(1)</script>"
-
-
-def to_text(view: HistoryView) -> str:
-    return blocks.to_text(history_view.page(view))
-
-
-def to_html(view: HistoryView) -> Html:
-    return blocks.to_html(history_view.page(view))
 
 
 def a_run(steps: int = 5) -> SumRun:

@@ -15,36 +15,16 @@ from hypothesis.extra import numpy as arrays
 import rfnb as rf
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.display.kit import blocks, options
-from rfnb.display.kit.blocks import Table
+from rfnb.display.kit import options
 from rfnb.display.markup import style
-from rfnb.display.markup.html import Html
 from rfnb.display.tensor import view as tensor_view
-from rfnb.display.tensor.schema import TensorView
 from rfnb.errors import ViewError
 from tests.display.markup.test_png import pixels
+from tests.display.printed import to_html, to_repr, to_table, to_text
 from tests.display.standins import Raw, batch_dim, batch_of, numbers
 from tests.examples import examples
 
 HOSTILE = "<script>alert(1)</script>"
-
-
-def to_text(view: TensorView) -> str:
-    return blocks.to_text(tensor_view.page(view))
-
-
-def to_repr(view: TensorView) -> str:
-    return blocks.to_repr(tensor_view.page(view))
-
-
-def to_html(view: TensorView) -> Html:
-    return blocks.to_html(tensor_view.page(view))
-
-
-def to_table(view: TensorView) -> Table:
-    table = tensor_view.page(view).table
-    assert table is not None
-    return table
 
 
 def words_of(html: str) -> str:

@@ -1,5 +1,7 @@
 """`rf.diff`: what was added, removed, renamed and changed, and what follows; `rf.compare` of two nets."""
 
+import pytest
+
 import rfnb as rf
 from rfnb.netdict.code import diff as diff_module
 
@@ -51,6 +53,44 @@ network = {{"output": {{"class": "eval", "from": "data", "eval": function}}}}
         nets.append(rf.read_config(path).network())
     assert not rf.diff(nets[0], nets[1])
     assert rf.diff(nets[0], nets[2]).changed == ["output"]
+
+
+CALLED = """
+width = {1}
+
+def add(x):  # {3}
+    return x * {0} + width
+
+def transform(x):
+    return {2}
+
+called = "self.network.get_config().typed_value('transform')(source(0))"
+extern_data = {{"data": {{"dim": 5}}}}
+network = {{
+    "named": {{"class": "eval", "from": "data", "eval": called}},
+    "output": {{"class": "eval", "from": "named", "eval": lambda source, **_: transform(source(0))}},
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "values, lines",
+    [
+        ((1, 3, "add(x)", "other comment"), None),
+        ((2, 3, "add(x)", ""), ("return x * 1 + width", "return x * 2 + width")),
+        ((1, 4, "add(x)", ""), ("width = 3", "width = 4")),
+        ((1, 3, "x - add(x)", ""), ("return add(x)", "return x - add(x)")),
+    ],
+)
+def test_functions_that_functions_and_expressions_name_count_too(values, lines, tmp_path):
+    sides = []
+    for i, side in enumerate([(1, 3, "add(x)", ""), values]):
+        path = tmp_path / f"{i}.config"
+        path.write_text(CALLED.format(*side))
+        sides.append((rf.read_config(path), rf.Network.from_config(path)))
+    for a, b in zip(*sides, strict=True):
+        found = [(change.layer, change.option, change.before, change.after) for change in rf.diff(a, b).changes]
+        assert found == ([] if lines is None else [("named", "eval", *lines), ("output", "eval", *lines)])
 
 
 def test_what_follows_is_told_for_networks():

@@ -71,6 +71,7 @@ def test_a_conformer_in_torch_counts_its_true_lengths():
     for labels in (3, 7):  # the shortest sequence has 3 frames after the convolution: 7 labels have no alignment
         batch = {"data": data, "classes": (draw.integers(0, 2, (3, labels)), [labels, 2, labels - 1])}
         code = check_code_of(net, batch, "torch")
+    assert '{"output": lengths}' in code and "lengths = -(-data_lengths // 2)" in code
     for called in ("nn.LayerNorm(", "masked_moments(", "ctc_loss(", "masked_fill(~mask", "F.dropout(", "groups=8"):
         assert called in code
 
@@ -81,6 +82,15 @@ def test_a_difference_in_torch_is_an_error(monkeypatch):
     text = TorchWriter.text
     monkeypatch.setattr(TorchWriter, "text", lambda self: text(self).replace("(1, 2, 0, 3)", "(0, 1, 2, 3)"))
     with pytest.raises(NetworkError, match="computes something else"):
+        check_code_of(network(BLSTM), target="torch")
+
+
+def test_wrong_lengths_of_an_output_in_torch_are_an_error(monkeypatch):
+    from rfnb.netdict.code.torch_module import TorchWriter
+
+    text = TorchWriter.text
+    monkeypatch.setattr(TorchWriter, "text", lambda self: text(self).replace(": data_lengths}", ": data_lengths + 1}"))
+    with pytest.raises(NetworkError, match=": lengths output"):
         check_code_of(network(BLSTM), target="torch")
 
 

@@ -139,6 +139,27 @@ def test_what_is_not_to_be_had_is_said_with_a_way_out(said):
     assert (found.what, found.layers, found.behind) == (said, ("h",), 1) and found.way
 
 
+def test_a_search_that_reads_the_best_of_another_has_no_fault():
+    """What the first one finds is only known with a batch."""
+
+    def decoder(memory):
+        unit = {
+            "w": {"class": "reduce", "mode": "mean", "axis": "T", "from": f"base:{memory}"},
+            "p": softmax(["w", "prev:output"]),
+            "output": {"class": "choice", "from": "p", "target": "classes", "beam_size": 2, "initial_output": 0},
+            "end": {"class": "compare", "from": "output", "value": 0},
+        }
+        return {"class": "rec", "from": [], "target": "classes", "unit": unit, "max_seq_len": 5}
+
+    net = {
+        "first": decoder("data:data"),
+        "best": {"class": "decide", "from": "first"},
+        "memory": {"class": "linear", "n_out": 3, "from": "best"},
+        "output": decoder("memory"),
+    }
+    assert not network(net).report().of("search")
+
+
 def test_a_slice_whose_size_differs_by_step_stops_a_search_alone():
     """In training, the labels before are known, and it runs once for all steps."""
     unit = {
@@ -261,13 +282,14 @@ def test_keys_for_the_training_of_a_config(tmp_path):
     path = tmp_path / "net.config"
     path.write_text(
         "learning_rate = 0.01\nmax_seqs = 3\ntrain = {'class': 'HDFDataset'}\nnum_inputs, num_outputs = 4, 5\n"
-        f"network = {FINE!r}\n"
+        f"network = {FINE!r}\nlog = 'crnn.log'\nlogits = 'a name of its own'\n"
     )
     report = rf.Network.from_config(path).report()
     assert [found.what for found in report.of("training")] == [
         "optimizer: learning_rate = 0.01",
         "batches: max_seqs = 3",
         "data sets: train",
+        "devices and logs: log = 'crnn.log'",
     ]
     assert "lr=0.01" in report.of("training")[0].way
 

@@ -30,7 +30,7 @@ from rfnb.ops.dims import dim_match_priority_when_needed, last_frame_position_of
 from rfnb.ops.index import gather
 from rfnb.ops.math import add
 from rfnb.ops.random import dropout
-from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim
+from rfnb.ops.shape import expand_dim, replace_dim, replace_dim_v2, set_feature_dim
 from rfnb.ops.slice import reverse_sequence
 
 CELLS: dict[str, type[Cell]] = {}
@@ -68,7 +68,7 @@ class Cell:
         self.visible = [part for part in self.parts if part not in self.hidden]
         self.make(layer)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """A copy has no weights that the last call computed."""
         cell = copy(self.cell)
         computed = [name for name, x in vars(cell).items() if isinstance(x, Tensor) and not isinstance(x, Parameter)]
@@ -127,12 +127,18 @@ class Cell:
 
     def rows(self, *kernels: Tensor) -> tuple[Tensor, ...]:
         """The rows of kernels for the input, side by side, and for each kernel those for h."""
-        parts = []
-        for kernel in kernels:
-            rows, columns = kernel.dims
-            dims = [dim_match_priority_when_needed(dim, columns) for dim in (self.in_dim, self.out_dim)]
-            parts.append(split(kernel, axis=rows, out_dims=dims))
-        return parts[0][0] if len(parts) == 1 else _side_by_side(*(x for x, _ in parts)), *(h for _, h in parts)
+        columns = [kernel.dims[1].base for kernel in kernels]
+        dims = [Dim(dim.dimension, name="rows") if dim.base in columns else dim for dim in (self.in_dim, self.out_dim)]
+        parts = [split(kernel, axis=kernel.dims[0], out_dims=dims) for kernel in kernels]
+        x = parts[0][0] if len(parts) == 1 else _side_by_side(*(x for x, _ in parts))
+        return _of(x, self.in_dim), *(_of(h, self.out_dim) for _, h in parts)
+
+
+def _of(x: Tensor, dim: Dim) -> Tensor:
+    """The tensor with `dim` for its rows, or with a copy of it if that is the dim of the columns."""
+    rows, columns = x.dims
+    dim = dim_match_priority_when_needed(dim, columns)
+    return x if rows is dim else replace_dim_v2(x, in_dim=rows, out_dim=dim)
 
 
 class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmblockfused", "cudnnlstm"]):

@@ -72,7 +72,7 @@ class KenLm(SteppingLayer, layer_class="kenlm", can_leave=False):
         y = zeros(dims) if x.device == "meta" else raw_call(self._scores, history, out_dims=dims)
         return set_feature_dim(y, self.labels) if self.dense_output else y, new
 
-    def _scores(self, history: Any) -> Any:
+    def _scores(self, history: Any) -> object:
         """The scores for raw labels, {…, so far}."""
         backend = backend_of_raw(history)
         numbers = backend.to_numpy_raw(history)
