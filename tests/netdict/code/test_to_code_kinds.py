@@ -24,7 +24,6 @@ NOT_IN_TORCH = (
     """
 scores of every label at every frame; hdf alignment forced by fast_bw; slice_nd per beam
 lm of characters with a highway and labels drawn by rank
-loop with an axis of its own; lm of characters with a highway and labels drawn by rank
 """.strip()
     .replace("\n", "; ")
     .split("; ")
