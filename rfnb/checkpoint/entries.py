@@ -428,7 +428,7 @@ def _layout_by_module(state: Mapping[str, object], file: object) -> Callable[[st
     return layout
 
 
-def _place(tensor: torch.Tensor) -> Any:
+def _place(tensor: torch.Tensor) -> object:
     """The memory of a tensor. Two names with the same memory, as tied parameters have in torch, are one entry."""
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 

@@ -406,17 +406,17 @@ def _stacked(frames: Sequence[Tensor], first: Tensor, dim: Dim) -> Tensor:
     return stacked
 
 
-def _map(fn: Callable[[Any], object], tree: object) -> Any:
+def _map(fn: Callable[[Any], object], tree: object) -> object:
     return map_leaves(lambda leaf: None if leaf is None else fn(leaf), tree)
 
 
-def _in_order_of(x: Any, body: Any) -> Any:
+def _in_order_of(x: Any, body: Any) -> object:
     """`x`, which has the order of dims of the first state, with the order that the body gave it."""
     are_tensors = isinstance(x, Tensor) and isinstance(body, Tensor)
     return x.copy_transpose(body.dims) if are_tensors and x.dims_set == body.dims_set else x
 
 
-def _where(on: Tensor, new: Any, old: Any) -> Any:
+def _where(on: Tensor, new: Any, old: Any) -> object:
     return where(on, new, old) if isinstance(new, Tensor) and on.dims_set <= new.dims_set else new
 
 

@@ -386,7 +386,7 @@ class StateHolder:
 
     def __init__(self, loop_name: str):
         self._loop_name = loop_name
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, object] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

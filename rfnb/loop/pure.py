@@ -90,7 +90,7 @@ class References:
         self._cells: list[tuple[int, int, object]] = []  # function, number of the cell, content
         self._names: list[tuple[Mapping[Any, Any], Any, object]] = []
         self._others: list[tuple[CellType, object]] = []  # cells of other functions
-        self._lists: list[tuple[list[Any], tuple[Any, ...]]] = []
+        self._lists: list[tuple[list[object], tuple[object, ...]]] = []
         self._tensors: list[tuple[Tensor, object]] = []
         self.raws: dict[int, RawTensor] = {}
         codes = filter(None, map(_code, functions))
@@ -104,7 +104,7 @@ class References:
                 self._start(number, function)
         self.complete = len(self._seen) < MOST_REFERENCES
 
-    def _start(self, number: int, function: Callable[..., Any]) -> None:
+    def _start(self, number: int, function: Callable[..., object]) -> None:
         if type(function) is FunctionType:
             for place, cell in enumerate(function.__closure__ or ()):
                 self._cells.append((number, place, _content(cell)))
@@ -125,7 +125,7 @@ class References:
         self._names.append((names, name, names[name]))
         self._visit(names[name])
 
-    def _visit(self, value: Any) -> None:
+    def _visit(self, value: object) -> None:
         if isinstance(value, MethodType):  # each access makes another
             self._visit(value.__func__)
             value = value.__self__
@@ -176,7 +176,7 @@ class References:
                     if is_module or name in self._words:
                         self._name(vars(cls), name)
 
-    def same(self, functions: Sequence[Callable[..., Any]]) -> bool:
+    def same(self, functions: Sequence[Callable[..., object]]) -> bool:
         """Whether functions with the same code refer to the same."""
         if any(_owner(functions[number]) is not owner for number, owner in self._owners):
             return False
@@ -224,12 +224,12 @@ def _content(cell: CellType) -> object:
         return cell
 
 
-def _owner(function: Callable[..., Any]) -> object:
+def _owner(function: Callable[..., object]) -> object:
     """The object of a method; a module or another callable itself."""
     return getattr(function, "__self__", function)
 
 
-def _code(function: Callable[..., Any]) -> CodeType | None:
+def _code(function: Callable[..., object]) -> CodeType | None:
     """The code of a function, or of a module; None for others."""
     called = unwrap(getattr(function, "__func__", function))
     code = getattr(called, "__code__", None) or getattr(unwrap(type(called).__call__), "__code__", None)
@@ -285,7 +285,7 @@ class KeptStep:
     outputs: Any
     new: list[Sequence[Dim] | None]
 
-    def fits(self, functions: Sequence[Callable[..., Any]], initial: object, xs: object) -> bool:
+    def fits(self, functions: Sequence[Callable[..., object]], initial: object, xs: object) -> bool:
         """Whether a call with this key can run the step."""
         return (
             same_structure(initial, self.initial)
@@ -372,13 +372,13 @@ class KeptSteps:
         """A copy has no steps."""
         return KeptSteps, (self._most,)
 
-    def may_keep(self, key: Hashable, functions: Sequence[Callable[..., Any]]) -> bool:
+    def may_keep(self, key: Hashable, functions: Sequence[Callable[..., object]]) -> bool:
         """Whether the step for a call was not refused before."""
         refused = self._refused.get(key)
         return refused is None or not refused.same(functions)
 
     def find(
-        self, key: Hashable, functions: Sequence[Callable[..., Any] | None], initial: Any, xs: Any
+        self, key: Hashable, functions: Sequence[Callable[..., object] | None], initial: object, xs: object
     ) -> KeptStep | None:
         """The step for a call of a loop."""
         step = self._steps.get(key)
@@ -405,7 +405,7 @@ class KeptSteps:
         while len(table) > self._most:
             table.popitem(last=False)
 
-    def warn(self, function: Callable[..., Any], reason: str) -> None:
+    def warn(self, function: Callable[..., object], reason: str) -> None:
         """Tells once why the steps of a function are not kept."""
         if (code := _code(function)) is not None and code not in self._warned:
             self._warned.add(code)
@@ -416,7 +416,7 @@ kept_steps = KeptSteps()
 
 
 def key_of(
-    functions: Sequence[Callable[..., Any] | None], axis: Dim, name: str, how: Hashable, *trees: object
+    functions: Sequence[Callable[..., object] | None], axis: Dim, name: str, how: Hashable, *trees: object
 ) -> Hashable | None:
     """What a kept step depends on besides the references of the functions; None where no step is kept: some function is
     not marked, or the loop is observed, recorded or inside of another one.
@@ -500,7 +500,7 @@ class Keeping:
                 self.expects = steps.wait_for(key, self._references)
         self._generators = GlobalGenerators(selected(), look=self.expects)
 
-    def done(self, loop: Loop, stacked: Any, new: Any) -> None:
+    def done(self, loop: Loop, stacked: object, new: object) -> None:
         """The loop has run. new: the state as the functions gave it."""
         if not isinstance(loop, LoopToKeep) or loop.kept is None:
             return

@@ -415,7 +415,7 @@ def _with_final_dims(step: TracedStep, values: list[Any], steps: Size) -> list[A
         if isinstance(carry.before, Dim)
     }
 
-    def with_dims(old: Any, value: Any) -> Any:
+    def with_dims(old: Any, value: Any) -> object:
         if isinstance(old, Dim):
             return grown[old]
         dims = [grown.get(dim, dim) for dim in old.dims]

@@ -639,7 +639,7 @@ def inspecting(inspection: Inspection | None) -> AbstractContextManager[None]:
 # -- meters
 
 
-def _results_of(traced: Sequence[Traced]) -> dict[int, tuple[Node, Any, Any]]:
+def _results_of(traced: Sequence[Traced]) -> dict[int, tuple[Node, object, object]]:
     """The ops whose results are Vars, with the dims and lengths of these, by number of the Var."""
     results: dict[int, tuple[Node, Any, Any]] = {}
     for tensor in traced:

@@ -279,7 +279,7 @@ def _row(entry: Any, sparse_dim: Dim | None) -> np.ndarray:
 
 def _bind(
     backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None, made: Source | None
-) -> Any:
+) -> object:
     """Binds the dims to this batch. Returns `raw` without frames that are padding in all sequences."""
     shape = backend.get_shape_tuple_raw(raw)
     batch = dims[0]

@@ -27,7 +27,9 @@ dot = matmul
 
 
 @op(frames="any")
-def linear(source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim) -> Tensor:
+def linear(
+    source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim, use_mask: bool = False
+) -> Tensor:
     """source · weight + bias, in one kernel. {…, in_dim}, {in_dim, out_dim}, {out_dim} → {…, out_dim}
 
     A source that is sparse in `in_dim` counts as one-hot.
@@ -35,5 +37,8 @@ def linear(source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, 
     >>> feat, out = rf.Dim(3, name="feat"), rf.Dim(2, name="out")
     >>> rf.linear(rf.ones([feat]), rf.ones([feat, out]), rf.ones([out]), in_dim=feat, out_dim=out).raw_tensor.tolist()
     [4.0, 4.0]
+
+    use_mask: whether padding need not be computed: where that is faster, it becomes 0.
     """
-    return backend_of_raw(source._raw).linear(source, weight, bias, in_dim=in_dim, out_dim=out_dim)
+    backend = backend_of_raw(source._raw)
+    return backend.linear(source, weight, bias, in_dim=in_dim, out_dim=out_dim, use_mask=use_mask)

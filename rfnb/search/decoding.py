@@ -521,7 +521,7 @@ class Decoding:
             self.scorers.scales, "decode", why_not=NOT_REPLAYED,
             at_start=self._settled(self.initial.labels, empty=True) if at_start else {},
         )  # fmt: skip
-        data = {name: np.stack(parts) for name, parts in self.kept.items()}
+        data = {name: np.concatenate(x).reshape(len(x), *x[0].shape) for name, x in self.kept.items()}
         for name in [name for name in data if name in ("labels", "parents") or name.startswith("part ")]:
             data[f"pruned {name}"], data[name] = (
                 data[name][:, :, beam.size.max :],

@@ -78,6 +78,14 @@ def test_an_object_that_reorders_itself():
     assert found.nbest(4, text=False) == rf.search.decode(step, state, start=0, end=1, limit=6).nbest(4, text=False)
 
 
+@pytest.mark.parametrize("labels", [7, 40, 300])
+def test_of_equal_scores_the_lower_hypothesis_and_label_come_first(labels):
+    found = rf.search.decode(
+        lambda prev, state: (torch.zeros(len(prev), labels), state), batch=2, beam=4, start=0, end=None, limit=2
+    )
+    assert found.nbest(4, text=False) == [[(0, 0), (0, 1), (0, 2), (0, 3)]] * 2
+
+
 def test_pruned_candidates_are_the_next_best():
     net = Net(5, 1, 3)
     step, state = step_of(net)

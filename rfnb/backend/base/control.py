@@ -166,7 +166,7 @@ def lacking(name: str) -> Callable[..., object]:
 
     op = "loops" if name == "new_tape" else name.removesuffix("_raw")
 
-    def missing(cls: type[Backend], *_: object, **__: object) -> Any:
+    def missing(cls: type[Backend], *_: object, **__: object) -> object:
         raise BackendError(
             f"{op}: the {cls.name} backend does not support this",
             got=f"a {cls.RawTensorType.__name__}",

@@ -36,11 +36,20 @@ They are weakly keyed by the size, since graphs hold sizes but must not keep mas
 
 
 class Rows(NamedTuple):
-    """Rows of a raw tensor whose first `axes` axes are merged into one."""
+    """Rows of a raw tensor whose first `axes` axes are merged into one.
 
-    frames: Any
+    joined: the frames, and one row of padding. places: of each row, its place in `joined`.
+    """
+
     padding: RawTensor
+    joined: Any
+    places: RawTensor
     axes: int
+
+    @property
+    def frames(self) -> Any:
+        """The numbers of the rows that are frames."""
+        return self.joined[:-1]
 
 
 FEW = 8192
@@ -272,8 +281,10 @@ def _rows(
         return None
     mask = mask.transpose([*outer, *inner_axes]).reshape([mask.shape[axis] for axis in outer])
     flat = np.broadcast_to(mask, [shape[axis] for axis in outer]).ravel()
-    frames, padding = (backend.from_numpy_raw(np.flatnonzero(rows), device) for rows in (flat, ~flat))
-    return Rows(frames, padding, len(outer))
+    padding, places = np.flatnonzero(~flat), np.where(flat, flat.cumsum() - 1, flat.sum())
+    joined = np.append(np.flatnonzero(flat), padding[:1])
+    raws = [backend.from_numpy_raw(numbers, device) for numbers in (padding, joined, places)]
+    return Rows(raws[0], raws[1], raws[2], len(outer))
 
 
 def _count(backend: type[Backend], tensor: Tensor, dims: tuple[Dim, ...], axes: int | tuple[int, ...]) -> np.ndarray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rfnb.backend.base.mask import sized
+from rfnb.backend.base.mask import Rows, sized
 from rfnb.backend.base.require import axis_of, explain_dtypes, require_distinct, require_same_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
@@ -40,15 +41,24 @@ class LinearPlan:
     there: align.Move
     transpose: bool
     back: align.Move
+    axis: Dim
+    sizes: tuple[int, int]
     out: weakref.ref[Sig]
+
+
+LEAST_PADDING, LEAST_PRODUCTS = 32, 2_000_000
+"""A linear map of the frames alone is faster if its narrower side, times the share of padding, and the number of
+products in the padding are at least these."""
 
 
 class MatmulOps:
     """Raw part: `matmul_raw(a, b)`, `einsum_raw(a, axes_a, b, axes_b, axes_out)`,
-    `linear_raw(x, weight, bias, transpose)`.
+    `linear_raw(x, weight, bias, transpose)`; where a backend has it, `linear_of_rows_raw(…, *rows[1:])` with Rows,
+    which computes the frames only.
     """
 
     matmul_raw: Callable[[RawTensor, RawTensor], RawTensor]
+    linear_of_rows_raw: Any = None
     einsum_raw: Callable[[RawTensor, Sequence[int], RawTensor, Sequence[int], Sequence[int]], RawTensor]
     linear_raw: Callable[[RawTensor, RawTensor, RawTensor, bool], RawTensor]
 
@@ -95,7 +105,14 @@ class MatmulOps:
 
     @classmethod
     def linear(
-        cls: type[Backend], source: Tensor, weight: Tensor, bias: Tensor | None, *, in_dim: Dim, out_dim: Dim
+        cls: type[Backend],
+        source: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        *,
+        in_dim: Dim,
+        out_dim: Dim,
+        use_mask: bool = False,
     ) -> Tensor:
         """source · weight + bias. {…, in_dim}, {in_dim, out_dim}, {out_dim} → {…, out_dim}"""
         raw_bias, sig_bias = (None, None) if bias is None else (bias._raw, bias.sig.serial)
@@ -109,8 +126,12 @@ class MatmulOps:
             source.sig.keep(key, plan)
         source = cls.finite_operand(source)
         raw = source._raw if plan.there is None else cls.move_raw(source._raw, plan.there)
+        rows = _rows_for_linear(cls, source, plan) if use_mask and source.lengths.ragged else None
         try:
-            raw = cls.linear_raw(raw, weight._raw, raw_bias, plan.transpose)
+            if rows is None:
+                raw = cls.linear_raw(raw, weight._raw, raw_bias, plan.transpose)
+            else:
+                raw = cls.linear_of_rows_raw(raw, weight._raw, raw_bias, plan.transpose, *rows[1:])
         except RuntimeError as error:
             raise explain_dtypes(cls, "linear", error, source=source, weight=weight) from None
         return tensor_of(raw if plan.back is None else cls.move_raw(raw, plan.back), out, source.lengths)
@@ -140,6 +161,18 @@ def _linear_in_parts(
     return product if bias is None else backend.combine(product, "add", bias, allow_broadcast_all_sources=True)
 
 
+def _rows_for_linear(backend: type[Backend], source: Tensor, plan: LinearPlan) -> Rows | None:
+    """The frames of the source, if it is faster to compute no padding."""
+    if backend.linear_of_rows_raw is None or min(plan.sizes) <= LEAST_PADDING:
+        return None
+    rows = backend.rows_for(source, source.sig.dims, (plan.axis,))
+    if rows is None:
+        return None
+    padding, frames = (backend.get_shape_tuple_raw(numbers)[0] for numbers in rows[:2])
+    share = padding * min(plan.sizes) / (frames + padding)
+    return rows if share >= LEAST_PADDING and padding * math.prod(plan.sizes) >= LEAST_PRODUCTS else None
+
+
 def _plan_linear(
     source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
 ) -> tuple[Sig, LinearPlan]:
@@ -151,7 +184,8 @@ def _plan_linear(
     outer = [dim for dim in source.dims if dim is not axis]
     out = align.sig([*outer[:place], out_dim, *outer[place:]], None, out_dim)
     front, back = align.move(source.dims, [*outer, axis]), align.move([*outer, out_dim], out.dims)
-    return out, LinearPlan(front, weight.dims == (rows, out_dim), back, weakref.ref(out))
+    sizes = (axis.dimension or 0, out_dim.dimension or 0)
+    return out, LinearPlan(front, weight.dims == (rows, out_dim), back, axis, sizes, weakref.ref(out))
 
 
 def _dynamic(dims: Iterable[Dim]) -> tuple[Dim, ...]:

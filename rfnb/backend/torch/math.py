@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 from rfnb.backend.torch.data import dtype_of
@@ -183,3 +184,58 @@ class TorchMath:
     def linear_raw(raw: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, transpose: bool) -> torch.Tensor:
         """raw · weight + bias over the last axis; `transpose` if the weight is [in, out]."""
         return functional.linear(raw, weight.t() if transpose else weight, bias)
+
+    @staticmethod
+    def linear_of_rows_raw(
+        raw: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        transpose: bool,
+        rows: torch.Tensor,
+        places: torch.Tensor,
+        axes: int,
+    ) -> torch.Tensor:
+        """`linear_raw` of all `rows` but the last; then, for each row of the result, its place in these, on a CPU.
+
+        The last of `rows` stands for all padding, which becomes 0 and gets no gradient.
+        """
+        if not _takes_rows(raw, weight):
+            return TorchMath.linear_raw(raw, weight, bias, transpose)
+        weight = weight.t() if transpose else weight
+        result = _LinearOfRows.apply(raw.flatten(0, axes - 1), weight, bias, rows, places)
+        return result.unflatten(0, raw.shape[:axes])
+
+
+def _takes_rows(raw: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Whether `_LinearOfRows` can compute it, and is known to be faster."""
+    plain = raw.is_cpu and type(raw) is torch.Tensor and type(weight) in (torch.Tensor, torch.nn.Parameter)
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return plain and not (transformed or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling())
+
+
+class _LinearOfRows(torch.autograd.Function):
+    """It keeps no more than `linear`: the rows are taken from its argument again for the gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        raw: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        rows: torch.Tensor,
+        places: torch.Tensor,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(raw, weight, rows, places)
+        values = functional.linear(raw.index_select(0, rows), weight, bias)
+        values[-1] = 0
+        return values.index_select(0, places)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        raw, weight, rows, places = ctx.saved_tensors
+        of_raw, of_weight, of_bias = ctx.needs_input_grad[:3]
+        gradient = gradient.index_select(0, rows)
+        gradient[-1] = 0
+        for_raw = (gradient @ weight).index_select(0, places) if of_raw else None
+        for_weight = gradient.t() @ raw.index_select(0, rows) if of_weight else None
+        return for_raw, for_weight, gradient.sum(0) if of_bias else None, None, None

@@ -164,7 +164,7 @@ class ExpressionReader:
             raise self.error(node, "the index is out of range", expected=f"0 … {len(owner) - 1}")
         return owner[key]
 
-    def _whole(self, key: object) -> Any:
+    def _whole(self, key: object) -> object:
         """A whole number in a tensor of one entry as an int; others as they are."""
         raw = torch_ops.bare(key)
         return int(raw) if is_raw(raw) and raw.shape == () and "int" in str(raw.dtype) else key
@@ -175,7 +175,7 @@ class ExpressionReader:
             return owner[name]
         raise self._unknown(node, name, members)
 
-    def _entry(self, node: ast.AST, owner: dict[object, object], key: object) -> Any:
+    def _entry(self, node: ast.AST, owner: dict[object, object], key: object) -> object:
         if isinstance(key, str | int) and dict.__contains__(owner, key):
             return dict.__getitem__(owner, key)
         raise self._unknown(node, str(key), [str(entry) for entry in owner])
@@ -277,7 +277,7 @@ class ExpressionReader:
             raise self.error(node, "the result is not a real number")
         return result
 
-    def _unary(self, node: ast.UnaryOp) -> Any:
+    def _unary(self, node: ast.UnaryOp) -> object:
         value = self.read(node.operand)
         if isinstance(node.op, ast.Not):
             return self._logical(node, "logical_not", value) if _has_entries(value) else not self._truth(node, value)
@@ -292,7 +292,7 @@ class ExpressionReader:
             node, f"{torch_ops.article(value)} cannot be used in a calculation", expected="tensors and numbers"
         )
 
-    def _both(self, node: ast.BoolOp) -> Any:
+    def _both(self, node: ast.BoolOp) -> object:
         """Computes `and` and `or`, which work entry by entry on tensors."""
         every = isinstance(node.op, ast.And)
         result = self.read(node.values[0])
@@ -338,7 +338,7 @@ class ExpressionReader:
                 return how(left, right)
         raise self.error(node, f"{torch_ops.article(left)} and {torch_ops.article(right)} cannot be compared")
 
-    def _labels(self, node: ast.AST, value: object, other: object) -> Any:
+    def _labels(self, node: ast.AST, value: object, other: object) -> object:
         """Returns the number of a label that is compared with a tensor of labels; other values as they are."""
         if isinstance(value, str) and isinstance(other, Tensor):
             if other.vocab is None:

@@ -277,7 +277,7 @@ class _Likeness:
             self._graph.forms[node.number] = found
         return found
 
-    def _seen(self, local: dict[int, int], number: int) -> tuple[int, Any]:
+    def _seen(self, local: dict[int, int], number: int) -> tuple[int, object]:
         return local.setdefault(number, len(local)), self._kind(number)
 
     def _kind(self, number: int) -> Any:

@@ -342,7 +342,7 @@ def unary(
     name, slow = row.name, row.fn  # torch.compile traces these, but not the row
 
     @functools.wraps(slow)
-    def call(a: Any) -> Tensor:
+    def call(a: object) -> Tensor:
         try:
             if _listening:
                 return door(OPS[name], (a,), {})

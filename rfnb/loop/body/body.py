@@ -567,7 +567,7 @@ class GlobalGenerators:
         return list(self._used)
 
 
-def _numpy() -> tuple[Any, ...]:
+def _numpy() -> tuple[object, ...]:
     kind, keys, *numbers = np.random.get_state()
     return kind, keys.tobytes() if isinstance(keys, np.ndarray) else keys, *numbers
 

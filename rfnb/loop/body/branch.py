@@ -134,7 +134,7 @@ def _matched_leaves(body: Body, yes: object, no: object) -> list[tuple[object, o
     return [_pair(body, path, a, b) for (path, a), b in zip(named_leaves(yes), leaves(no), strict=True)]
 
 
-def _pair(body: Body, path: str, a: object, b: object) -> tuple[Any, Any]:
+def _pair(body: Body, path: str, a: object, b: object) -> tuple[object, object]:
     label = f"{body.loop.name}: cond: {path or 'the result'}"
     if not isinstance(a, Tensor) and not isinstance(b, Tensor) and (a is b or (type(a) is type(b) and a == b)):
         return a, a
@@ -178,7 +178,7 @@ def _shown(leaf: object) -> str:
     return leaf.describe_dims() if isinstance(leaf, Tensor) else repr(leaf)
 
 
-def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> Any:
+def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> object:
     """One leaf of the result on the traced frame, with the lengths of both sides joined."""
     if not isinstance(a, Tensor):
         return a

@@ -243,7 +243,7 @@ def _close_step(body: Body, limit: Size) -> _Ends:
     return _Ends(carried if body.condition is not None else new, carried, ended_now, last_places, tuple(sorted(free)))
 
 
-def _kept(body: Body, carry: Carried, value: Any, active: Tensor | None, active_before: Tensor | None) -> Any:
+def _kept(body: Body, carry: Carried, value: Any, active: Tensor | None, active_before: Tensor | None) -> object:
     """A carried value, unchanged for sequences that have ended. The states of hypotheses go on."""
     if carry.kind in ("ended", "lengths"):
         return value
@@ -330,7 +330,7 @@ def _device(body: Body) -> str | None:
     return next((carry.before.device for carry in body.carried if isinstance(carry.before, Tensor)), None)
 
 
-def _like_before(body: Body, name: str, old: Any, new: object) -> Any:
+def _like_before(body: Body, name: str, old: Any, new: object) -> object:
     """Checks a new state: it needs the dims of its initial value, in any order, and a dtype that fits."""
     kind = Dim if isinstance(old, Dim) else Tensor
     if not isinstance(new, kind):

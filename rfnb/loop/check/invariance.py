@@ -427,7 +427,7 @@ def _coarsest(events: Sequence[OpEvent]) -> list[float]:
 
 def _pairs(some: Sequence[OpEvent], others: Sequence[OpEvent]) -> list[tuple[int, OpEvent]]:
     """Pairs events of the same call: the same op on the same line, in order. Each pair is an index and an event."""
-    places: dict[Any, list[OpEvent]] = {}
+    places: dict[object, list[OpEvent]] = {}
     for event in reversed(others):
         places.setdefault((event.op, event.source, event.path, event.step), []).append(event)
     keys = [(event.op, event.source, event.path, event.step) for event in some]

@@ -191,7 +191,7 @@ def _edited(replay: Replay, run: Run, step: int, name: str, value: object) -> ob
     return replay.backend.snapshot_raw(_raw_of(replay, run, state, value))
 
 
-def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> Any:
+def _raw_of(replay: Replay, run: Run, state: Tensor, value: Any) -> object:
     """`value`, which may lack dims of the state, as a raw tensor like that of the state."""
     if isinstance(value, list | tuple):
         return _raw_of_list(replay, run, state, value)

@@ -200,7 +200,7 @@ def _arrived(replay: Replay, loss: object) -> dict[Any, Any]:
             expected=f"a Tensor computed from the results of the loop, with gradients on; {way}",
         )
     try:
-        gradients_by_var: dict[Any, Any] = replay.probe.gradients(loss)
+        gradients_by_var: dict[object, object] = replay.probe.gradients(loss)
     except RuntimeError as error:
         raise LoopError(
             f"{name}: the autograd graph of this loss has been freed",

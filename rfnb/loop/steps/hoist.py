@@ -98,7 +98,7 @@ class _Placing:
                     grown_vars |= op.makes
                     dims = [dim for tensor in tensors_in(op.call.result) for dim in tensor.dims]
                     roots |= {root for dim in dims for root in dim.roots if root > serial}  # made in the body: may grow
-        written: set[Any] = {External(i) for i, raw in enumerate(self.program.externals) if self.tape.is_kept(raw)}
+        written: set[object] = {External(i) for i, raw in enumerate(self.program.externals) if self.tape.is_kept(raw)}
         written |= {Var(n) for call in self.program.calls if id(call.node) not in self.owners for n in call.changes}
         if written:
             readers = [call for call in self.program.calls if not written.isdisjoint(call.reads)]

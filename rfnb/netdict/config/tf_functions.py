@@ -65,7 +65,7 @@ def _concat(values: Any, axis: Any, name: object = None) -> object:
     return concat_arrays(values, whole_number(axis))
 
 
-def _stack(values: Any, axis: int = 0, name: object = None) -> Any:
+def _stack(values: Any, axis: int = 0, name: object = None) -> object:
     if not any(isinstance(x, Array) and x.axes for x in values):
         return list(values)
     first = next(x for x in values if isinstance(x, Array))

@@ -55,7 +55,7 @@ class Linear(Module):
 
     def __call__(self, source: Tensor) -> Tensor:
         """{…, in_dim} → {…, out_dim}"""
-        return linear(source, self.weight, self.bias, in_dim=self.in_dim, out_dim=self.out_dim)
+        return linear(source, self.weight, self.bias, in_dim=self.in_dim, out_dim=self.out_dim, use_mask=True)
 
 
 def linear_with(weight: Parameter, in_dim: Dim, out_dim: Dim) -> Linear:

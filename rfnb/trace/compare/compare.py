@@ -628,7 +628,7 @@ def _relative(difference: float, *numbers: np.ndarray) -> float:
     return difference / float(max(sizes)) if max(sizes) else float("inf")
 
 
-def _entry(value: Entries | str, number: np.generic) -> Any:
+def _entry(value: Entries | str, number: np.generic) -> object:
     """The number of an entry, or the text of its label."""
     vocab = value.vocab if isinstance(value, Tensor) else None
     entry = number.item()

@@ -454,7 +454,7 @@ def copies_of(module: object) -> Copies:
     return copies
 
 
-_copies: weakref.WeakKeyDictionary[Any, tuple[Any, Copies]] = weakref.WeakKeyDictionary()
+_copies: weakref.WeakKeyDictionary[object, tuple[object, Copies]] = weakref.WeakKeyDictionary()
 
 
 def weights_of(module: object) -> Any:
@@ -484,7 +484,7 @@ def _address(tensor: Any) -> int:
         return id(tensor)
 
 
-def _modules(value: object) -> Iterator[Any]:
+def _modules(value: object) -> Iterator[object]:
     """The modules in a value."""
     if not isinstance(value, Kept):
         yield from [value] if role_of(type(value)) == MODULE else []

@@ -107,7 +107,7 @@ def write_variables(frame: FrameType, values: Mapping[str, object]) -> None:
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-def _changed(raw: RawTensor, new: object) -> Any:
+def _changed(raw: RawTensor, new: object) -> object:
     """The old tensor with the entries that differ in the new one."""
     backend, old = backend_of_raw(raw), plain_tensor(raw)
     before, after = backend.to_numpy_raw(raw), backend.to_numpy_raw(new)

@@ -89,7 +89,7 @@ def _nodes_of(text: str) -> Mapping[tuple[str, int], object]:
         tree = parsed(text)
     except (SyntaxError, ValueError):
         return {}
-    nodes: dict[tuple[str, int], Any] = {("<module>", 0): tree}
+    nodes: dict[tuple[str, int], object] = {("<module>", 0): tree}
     for node in ast.walk(tree):
         if isinstance(node, NAMED):
             nodes.setdefault((node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])), node)

@@ -316,7 +316,7 @@ def is_on_device(value: object, version: int | None) -> bool:
     return raw is not None and not backend_of(raw).is_on_host_raw(raw)
 
 
-def _raw_of(value: object, version: int | None) -> Any:
+def _raw_of(value: object, version: int | None) -> object:
     if version is not None:
         return value
     return next((part.raw for part in tensors_in(value) if part.backend is not None), None)

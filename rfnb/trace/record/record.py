@@ -375,7 +375,7 @@ class Recorder(Listener):
             yield
 
 
-def _apart(operands: list[Tensor], node: Node, leaf: Any) -> Any:
+def _apart(operands: list[Tensor], node: Node, leaf: Any) -> object:
     """A result that is an operand itself, as a value of its own if the user's line gives it a name."""
     is_operand = any(leaf is operand for operand in operands)
     return leaf.like(leaf._raw) if is_operand and node.source is not None and node.source.names() else leaf

@@ -129,3 +129,75 @@ def test_torch_parameters_are_the_trainable_ones(inp, out):
     model.bias.trainable = False
     assert rf.torch_parameters(model) == [model.weight.raw_tensor]
     assert rf.torch_parameters(model)[0] is model.weight.raw_tensor
+
+
+@pytest.fixture
+def ragged():
+    """A batch of which so much is padding that no padding is computed, its layer, and the dims."""
+    time, inp, out = rf.Dim(None, name="time"), rf.Dim(128, name="in"), rf.Dim(160, name="out")
+    raw = torch.randn(4, 60, 128, dtype=torch.float64, requires_grad=True)
+    x = rf.convert_to_tensor(raw, dims=[BATCH, time, inp], lengths=[60, 9, 20, 31])
+    linear = rf.Linear(inp, out)
+    for parameter in linear.parameters():
+        parameter.initial = rf.init.Normal(1.0)
+        parameter.raw_tensor.data = parameter.raw_tensor.data.double()
+    return raw, x, linear, time
+
+
+def padded(x, time):
+    return ~time.get_mask().raw_tensor.expand(x.raw_tensor.shape[:2])
+
+
+def test_padding_of_many_features_is_0_and_frames_are_as_in_torch(ragged):
+    raw, x, linear, time = ragged
+    y, expected, padding = linear(x).raw_tensor, twin(linear).double()(raw), padded(x, time)
+    assert (y[padding] == 0).all()
+    torch.testing.assert_close(y[~padding], expected[~padding])
+    turned = linear(x.copy_transpose([time, BATCH, linear.in_dim]))
+    torch.testing.assert_close(turned.raw_tensor.transpose(0, 1), y)
+
+
+def test_gradients_of_many_features_come_from_frames_only(ragged):
+    raw, x, linear, time = ragged
+    expected, padding = twin(linear).double(), padded(x, time)
+    factor = torch.randn(4, 60, 160, dtype=torch.float64)
+    (linear(x).raw_tensor * factor).sum().backward()
+    gradients = [raw.grad, linear.weight.raw_tensor.grad.T, linear.bias.raw_tensor.grad]
+    raw.grad = None
+    (expected(raw) * factor)[~padding].sum().backward()
+    for gradient, reference in zip(gradients, [raw.grad, *(p.grad for p in expected.parameters())], strict=True):
+        torch.testing.assert_close(gradient, reference)
+
+
+def test_gradients_of_many_features_have_gradients(ragged):
+    raw, x, linear, _ = ragged
+    inputs = raw[:, :, :2].detach().requires_grad_()
+
+    def function(part):
+        whole = rf.convert_to_tensor(
+            torch.cat([part, raw.detach()[:, :, 2:]], -1), dims=x.dims, lengths=[60, 9, 20, 31]
+        )
+        return linear(whole).raw_tensor[:, :, :2].tanh().sum()
+
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
+
+
+def test_torch_func_computes_many_features(ragged):
+    raw, x, linear, time = ragged
+
+    def loss(weight):
+        return rf.linear(x, x_weight.like(weight), None, in_dim=linear.in_dim, out_dim=linear.out_dim, use_mask=True)
+
+    x_weight = linear.weight
+    value = torch.func.grad(lambda weight: rf.reduce_sum(loss(weight), axis=loss(weight).dims).raw_tensor)
+    frames = raw.detach()[~padded(x, time)]
+    torch.testing.assert_close(value(linear.weight.raw_tensor.detach()), frames.sum(0)[:, None].expand(128, 160))
+
+
+def test_many_features_keep_no_copy_of_the_frames(ragged):
+    raw, x, linear, _ = ragged
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda saved: kept.append(saved) or saved, lambda saved: saved):
+        linear(x)
+    storages = {saved.untyped_storage().data_ptr() for saved in kept if saved.is_floating_point()}
+    assert storages == {raw.data_ptr(), linear.weight.raw_tensor.data_ptr()}
