@@ -200,9 +200,11 @@ def page(view: TensorView) -> Page:
         Line(name(view["name"]), quiet(kind), pills(view["dims"]), quiet(extras), look=style.HEAD),
         *about,
         _by_sequence(view),
-        Figure(_labels(view), labels),
-        None if view["values"] is None else Figure(_values(view), table_text(view["values"], view["dims"], tags)),
-        Figure(_picture(view)),
+        Figure(lambda: _labels(view), labels),
+        None
+        if view["values"] is None
+        else Figure(lambda: _values(view), table_text(view["values"], view["dims"], tags)),
+        Figure(lambda: _picture(view)),
         Note(view["note"]),
         lengths_fold(view),
     ]
