@@ -25,7 +25,7 @@ from rfnb.display.kit.data import Axis, dim_pill, read
 from rfnb.display.markup import png, style, svg
 from rfnb.display.markup.elements import chip, fold, quiet, wide
 from rfnb.display.markup.html import Html, el, join
-from rfnb.display.markup.numbers import plain, real, short
+from rfnb.display.markup.numbers import Number, plain, real, short
 from rfnb.display.markup.png import block_for
 from rfnb.display.tensor.describe import sequence
 from rfnb.display.tensor.entries import shown, tokens
@@ -389,7 +389,7 @@ def strongest_html(view: AttentionView) -> Html:
     return fold("strongest", lines, **STILL)
 
 
-def rounded(number: object) -> Any:
+def rounded(number: object) -> Number:
     """A number rounded to two digits."""
     return plain(round(real(number), 2))
 

@@ -49,7 +49,7 @@ from rfnb.display.kit.view import View
 from rfnb.display.markup import png, style
 from rfnb.display.markup.elements import table_html
 from rfnb.display.markup.html import bounded_in
-from rfnb.display.markup.numbers import plain, real, short, size
+from rfnb.display.markup.numbers import Number, plain, real, short, size
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp
 from rfnb.display.markup.svg import figure_class, literal
 from rfnb.display.tensor.entries import shown
@@ -313,7 +313,7 @@ def _several(view: AttentionView) -> str:
     return SEVERAL[view.get("unit", "head")]
 
 
-def _plain(matrix: np.ndarray) -> list[list[Any]]:
+def _plain(matrix: np.ndarray) -> list[list[Number]]:
     """Weights as numbers for JSON."""
     rounded_ = np.round(matrix.astype(np.float64), 5)
     if np.isfinite(rounded_).all():

@@ -53,7 +53,7 @@ from rfnb.printable import printable_name
 from rfnb.search.explain.keep import reason_against
 from rfnb.search.explain.where import Where
 from rfnb.search.found import Found
-from rfnb.search.trace import Node
+from rfnb.search.trace import Hypothesis, Node
 from rfnb.search.tree import Tree
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> B
     }
 
 
-def _hypothesis(hypothesis: Any, where: Where | None) -> BeamHypothesis:
+def _hypothesis(hypothesis: Hypothesis, where: Where | None) -> BeamHypothesis:
     return {
         "rank": hypothesis.rank,
         "place": hypothesis.place,
@@ -450,7 +450,7 @@ LABELS = 120
 NEAR = 8
 """Number of the last columns with pruned candidates, for which a step may have to be computed again."""
 
-_trees: WeakKeyDictionary[object, dict[int, Tree]] = WeakKeyDictionary()
+_trees: WeakKeyDictionary[Run, dict[int, Tree]] = WeakKeyDictionary()
 """The trees of each run that were asked for, with all that they have computed."""
 
 

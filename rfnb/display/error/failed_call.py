@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from types import CodeType, FrameType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
@@ -85,7 +85,7 @@ class Argument(NamedTuple):
 
     name: str
     text: str
-    value: Any
+    value: object
 
 
 class FailedCall(NamedTuple):
@@ -184,7 +184,7 @@ def _has_dims(value: object) -> bool:
     return isinstance(value, Tensor | Dim) or are_dims(value)
 
 
-def are_dims(value: object) -> bool:
+def are_dims(value: object) -> TypeGuard[Sequence[Dim]]:
     """Whether a value is a list of Dims."""
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(part, Dim) for part in value)
 
@@ -243,7 +243,7 @@ def _once(arguments: list[Argument]) -> list[Argument]:
     return unique
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     return a is b or (are_dims(a) and are_dims(b) and tuple(a) == tuple(b))
 
 

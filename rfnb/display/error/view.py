@@ -207,7 +207,7 @@ def _cell(cell: OperandCell, names: dict[int, str]) -> StripCell:
 
 def _origins(cells: Sequence[OperandCell], names: dict[int, str]) -> list[DimOrigin]:
     """The origin of each dim, first of dims that do not fit; two origins for a dim with two lengths."""
-    origins: dict[object, DimOrigin] = {}
+    origins: dict[tuple[int, str | None], DimOrigin] = {}
     for cell in cells:
         if cell.dim is not None and cell.lengths is not None:
             bound = cell.size.made if cell.spelled and cell.size is not None else None

@@ -6,10 +6,10 @@ Repetitions of neighbouring nodes become one box, and very many boxes are divide
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from rfnb.core.graph.graph import ModuleFacts, Node, Value
 from rfnb.core.graph.model_graph import ModelGraph
@@ -134,7 +134,7 @@ class EqualLayers:
         groups: list[list[Node]] = []
         start = 0
         while start < len(nodes):
-            period, times = _longest(keys, start)
+            period, times = longest_repetition(keys, start, PERIOD, fewest)
             if times < SIDE_BY_SIDE and not self._follow(nodes[start : start + period * times], period):
                 period, times = 1, 1  # query, key and value are three boxes
             end = start + period * times
@@ -169,17 +169,30 @@ def _keys(reads: Sequence[dict[int, None]]) -> set[int]:
     return {number for numbers in reads for number in numbers}
 
 
-def _longest(keys: Sequence[object], start: int) -> tuple[int, int]:
-    """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated."""
+def fewest(unit: Sequence[object]) -> float:
+    """How often a sequence of boxes must be repeated to become one box; ops alone, whose keys are strings, never do."""
+    return math.inf if all(isinstance(key, str) for key in unit) else 2 if len(unit) == 1 else TIMES
+
+
+K = TypeVar("K")
+
+
+def longest_repetition(
+    keys: Sequence[K], start: int, most: int, fewest: Callable[[Sequence[K]], float]
+) -> tuple[int, int]:
+    """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated.
+
+    Args:
+        most: the longest period.
+        fewest: from the keys of a unit, how often it must be repeated.
+    """
     best = (1, 1)
-    for period in range(1, min(PERIOD, (len(keys) - start) // 2) + 1):
-        if all(isinstance(key, str) for key in keys[start : start + period]):
-            continue
+    for period in range(1, min(most, (len(keys) - start) // 2) + 1):
         end = start + period
         while end < len(keys) and keys[end] == keys[end - period]:
             end += 1
         times = (end - start) // period
-        if times >= (2 if period == 1 else TIMES) and period * times > best[0] * best[1]:
+        if period * times > best[0] * best[1] and 1 < times >= fewest(keys[start : start + period]):
             best = period, times
     return best
 

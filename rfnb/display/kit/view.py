@@ -7,14 +7,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing, unwritable
 from rfnb.core.ground.show import MODULES, kind_of
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit import blocks, page
-from rfnb.display.kit.blocks import Page, Table, note_page, reason, to_html, to_text
+from rfnb.display.kit import page
+from rfnb.display.kit.blocks import Page, Table, note_page, reason, to_data, to_html, to_repr, to_text
 from rfnb.display.kit.page import MIME
 from rfnb.display.markup.html import Html, bounded_in, el, visible_in
 from rfnb.errors import ViewError
@@ -71,7 +72,7 @@ OWN_VIEWS: dict[str, Callable[..., Page]] = {}
 """By kind, the functions that users registered."""
 
 
-def module_of(kind: str) -> tuple[Any, str]:
+def module_of(kind: str) -> tuple[ModuleType, str]:
     """The module that shows a kind of object, and the name of its function. Raises ViewError for an unknown kind."""
     kind = FORMER_KINDS.get(kind, kind)
     if kind not in MODULES:
@@ -85,13 +86,16 @@ def maker(kind: str) -> Callable[..., Any]:
     return OWN_VIEWS[kind] if kind in OWN_VIEWS else getattr(*module_of(kind))
 
 
+T = TypeVar("T")
+
+
 class View:
     """What `rf.show` gives: `.data` is plain JSON, `.save("x.html")` writes a page that needs nothing else.
 
     It is made of a page, or of the JSON of a kind whose module has the function `page`.
     """
 
-    def __init__(self, shown: Any):
+    def __init__(self, shown: Page | Mapping[str, object]):
         self._shown = shown
 
     @property
@@ -103,7 +107,7 @@ class View:
     @cached_property
     def data(self) -> Any:
         """The view as plain JSON."""
-        return blocks.to_data(self._shown) if isinstance(self._shown, Page) else self._shown
+        return to_data(self._shown) if isinstance(self._shown, Page) else self._shown
 
     @cached_property
     def page(self) -> Page:
@@ -111,10 +115,9 @@ class View:
         if isinstance(self._shown, Page):
             return self._shown
         try:
-            page: Page = module_of(self.kind)[0].page(self._bounded())
+            return module_of(self.kind)[0].page(self._bounded())
         except Exception as error:
             return note_page(self.kind, f"no view: {reason(error)}")
-        return page
 
     @guarded
     def has(self, name: str) -> bool:
@@ -126,7 +129,7 @@ class View:
         return self._optional(name) is not None
 
     @property
-    def _drawing(self) -> Any:
+    def _drawing(self) -> View | None:
         """The view whose picture this one has; None for most."""
         return self._shown.drawing if isinstance(self._shown, Page) else None
 
@@ -138,12 +141,12 @@ class View:
     @property
     def full_text(self) -> str:
         """The view as text in all characters, as `save` writes it."""
-        return visible(self._made("to_text", str))
+        return visible(self._made(to_text, str))
 
     @property
     def html(self) -> Html:
         """The view as HTML, complete without scripts and style sheets."""
-        return self._made("to_html", lambda words: el("pre", words))
+        return self._made(to_html, lambda words: el("pre", words))
 
     @property
     def scripts(self) -> dict[str, Any]:
@@ -228,12 +231,11 @@ class View:
     def _optional(self, name: str) -> Callable[[Any], Any] | None:
         """A function that only some view modules have: `to_scripts`, `to_svg`, `to_dot`, `to_figure`."""
         module = None if isinstance(self._shown, Page) else module_of(self.kind)[0]
-        function: Callable[[Any], object] | None = getattr(module, name, None)
-        return function
+        return getattr(module, name, None)
 
-    def _made(self, how: str, otherwise: Callable[[str], object]) -> Any:
+    def _made(self, printer: Callable[[Page], T], otherwise: Callable[[str], T]) -> T:
         try:
-            return getattr(blocks, how)(self.page)
+            return printer(self.page)
         except Exception as error:
             return otherwise(f"(no view: {reason(error)})")
 
@@ -248,7 +250,7 @@ class ReprView(View):
     """The view of an object that is the result of a cell; it has a short `repr`."""
 
     def __repr__(self) -> str:
-        return encodable(visible(self._made("to_repr", str)))
+        return encodable(visible(self._made(to_repr, str)))
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
@@ -278,4 +280,4 @@ def view_of(shown: object) -> View:
     try:
         return ReprView(describe(shown))
     except Exception as error:
-        return ReprView(blocks.note_page(type(shown).__name__, f"no view: {reason(error)}"))
+        return ReprView(note_page(type(shown).__name__, f"no view: {reason(error)}"))

@@ -1,4 +1,4 @@
-"""Elements that views share: quiet words, chips, folds, notes, rows; and tables as `view.table()` returns them."""
+"""Elements that views share: quiet words, chips, folds, notes; and tables as `view.table()` returns them."""
 
 from __future__ import annotations
 
@@ -33,19 +33,9 @@ def wide(inside: Child, **attrs: object) -> Html:
     return el("div", inside, style="overflow-x:auto;max-width:100%", **attrs)
 
 
-def row(*cells: Child, look: str = style.LEFT_CELL, tag: str = "td") -> Html:
-    """A row of a table; `tag` is "th" for the header."""
-    return el("tr", [el(tag, cell, style=look) for cell in cells], style=style.PLAIN_ROW)
-
-
 def note_html(note: str | None) -> Html | None:
     """What is left out of a view, and why."""
     return quiet(f"({note})", tag="div") if note else None
-
-
-def note_text(note: str | None, indent: str = "  ") -> list[str]:
-    """The note as a list of one line; an empty list if there is none."""
-    return [f"{indent}({note})"] if note else []
 
 
 @dataclass(frozen=True)
@@ -92,7 +82,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def table_html(table: Table) -> Html:
     """The table as HTML, with a header of column names."""
     rows = [el("tr", [_cell(_word(cell)) for cell in cells], style=style.PLAIN_ROW) for cells in table.rows]
-    head = el("thead", row(*map(bounded, table.columns), tag="th"))
+    names = [el("th", bounded(name), style=style.LEFT_CELL) for name in table.columns]
+    head = el("thead", el("tr", names, style=style.PLAIN_ROW))
     return wide(el("table", head, el("tbody", rows), style=style.TABLE))
 
 

@@ -85,7 +85,7 @@ PARTS = 8
 """Number of parts of a list that a watch shows."""
 Magnitudes = tuple[list[Number], bool]
 
-_magnitudes_by_run: WeakKeyDictionary[object, dict[tuple[object, ...], Magnitudes]] = WeakKeyDictionary()
+_magnitudes_by_run: WeakKeyDictionary[Run, dict[tuple[object, ...], Magnitudes]] = WeakKeyDictionary()
 
 
 def describe_step(

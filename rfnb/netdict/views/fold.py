@@ -16,6 +16,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Value
 from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.display.graph.fold import longest_repetition
 from rfnb.display.graph.names import Values, signature
 from rfnb.display.graph.schema import GraphBody, GraphNode, GraphValue
 from rfnb.netdict.inner_net import UNIT
@@ -132,11 +133,11 @@ def _place(part: NetworkBox, places: Mapping[str, str], loops: Mapping[str, obje
 def folded(parts: Sequence[NetworkBox], signs: Mapping[str, object]) -> list[NetworkBox]:
     """The parts, with repetitions as one."""
     place = {path: i for i, part in enumerate(parts) for path in part.makes}
-    keys = [_key(part, i, place, signs) for i, part in enumerate(parts)]
+    keys = [(_key(part, i, place, signs), bool(part.inner)) for i, part in enumerate(parts)]
     boxes: list[NetworkBox] = []
     start = 0
     while start < len(parts):
-        period, times = _longest(keys, start, [bool(part.inner) for part in parts])
+        period, times = longest_repetition(keys, start, PERIOD, _fewest)
         if times > 1:
             start, times = _named(parts, boxes, keys, start, period, times)
             blocks = [list(parts[i : i + period]) for i in range(start, start + period * times, period)]
@@ -157,23 +158,9 @@ def _key(part: NetworkBox, i: int, place: Mapping[str, int], signs: Mapping[str,
     return part.place, reads, tuple((entry.path.removeprefix(part.path), signs[entry.path]) for entry in part.entries)
 
 
-def _longest(keys: Sequence[object], start: int, large: Sequence[bool]) -> tuple[int, int]:
-    """Period and count of the longest repetition from `start` on; (1, 1) if nothing is repeated.
-
-    large: which of the parts have a net inside: two of these are enough.
-    """
-    best = (1, 1)
-    for period in range(1, min(PERIOD, (len(keys) - start) // 2) + 1):
-        if keys[start] != keys[start + period]:
-            continue
-        end = start + period
-        while end < len(keys) and keys[end] == keys[end - period]:
-            end += 1
-        times = (end - start) // period
-        enough = 2 if period > 2 or any(large[start : start + period]) else 3
-        if times >= enough and period * times > best[0] * best[1]:
-            best = period, times
-    return best
+def _fewest(unit: Sequence[tuple[object, bool]]) -> int:
+    """How often a sequence of boxes must be repeated to become one; twice if it is long, or a box has a net inside."""
+    return 2 if len(unit) > 2 or any(inner for _, inner in unit) else 3
 
 
 def _named(

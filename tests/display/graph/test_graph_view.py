@@ -15,7 +15,7 @@ import torch
 
 import rfnb as rf
 from rfnb.display.graph import view as view_of_graph
-from rfnb.display.graph.fold import _longest
+from rfnb.display.graph.fold import PERIOD, fewest, longest_repetition
 from rfnb.errors import ViewError
 from tests.display.graph.graph_models import (
     Block,
@@ -87,7 +87,7 @@ def test_a_pattern_of_several_modules_is_one_box():
     ],
 )
 def test_what_is_repeated(keys, expected):
-    assert _longest(keys, 0) == expected
+    assert longest_repetition(keys, 0, PERIOD, fewest) == expected
 
 
 @pytest.mark.parametrize(("count", "boxes"), [(3, 3), (8, 1)])
