@@ -1,4 +1,7 @@
-"""The contract of a backend: raw functions that each backend must provide, and ops on Tensors that all share."""
+"""The contract of a backend: raw functions that each backend must provide, and ops on Tensors that all share.
+
+An op that the contract does not name stands in `ops` alone, unless it shares parts with one here.
+"""
 
 from __future__ import annotations
 

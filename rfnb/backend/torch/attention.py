@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rfnb.backend.base.attention import RawAttention, RawStep
 from rfnb.backend.torch.module_state import uncompiled
 from rfnb.backend.torch.random import TorchRandom
+from rfnb.core.graph.call_recorder import paths_below
 from rfnb.core.ground.scope import random_stream
 from rfnb.errors import ViewError
 
@@ -150,7 +151,7 @@ class AttentionMode(TorchDispatchMode):
     def __init__(self, see: See, model: torch.nn.Module | None):
         super().__init__()
         self._see, self._model = see, model
-        self._names = {} if model is None else _names_below(model, "")  # modules by id
+        self._names = {} if model is None else paths_below(model)  # modules by id
         self._own = frozenset(self._names)
         self._inside: list[tuple[torch.nn.Module, str]] = []
         self._calls = 0  # of outermost modules
@@ -195,7 +196,7 @@ class AttentionMode(TorchDispatchMode):
     def _enter_module(self, module: torch.nn.Module, args: object) -> None:
         if self._inside or self._model is None or id(module) in self._own:
             if not self._inside and self._model is None:
-                self._names = _names_below(module, type(module).__name__)
+                self._names = paths_below(module, type(module).__name__)
             outer = self._inside[-1][1] if self._inside else ""
             self._calls += not self._inside
             name = self._names.get(id(module), f"{outer}.{type(module).__name__}".lstrip("."))
@@ -395,10 +396,6 @@ def _kept(*raws: torch.Tensor) -> Callable[[], tuple[torch.Tensor, ...]]:
 
 def _version(raw: torch.Tensor) -> int:
     return 0 if raw.is_inference() or raw.is_nested else raw._version
-
-
-def _names_below(module: torch.nn.Module, root: str) -> dict[int, str]:
-    return {id(m): ".".join(filter(None, (root, name))) for name, m in module.named_modules()}
 
 
 def _heads_of(module: torch.nn.Module | None) -> int:

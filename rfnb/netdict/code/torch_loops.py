@@ -22,14 +22,19 @@ class For:
     """A loop.
 
     Attributes:
-        axis: that it steps along. states: by name and part, the variable, and its axes and type.
-        stacks: by id of a result, the list of its frames. kept: the states that are read after the loop.
+        axis: that it steps along. most: the number of steps, if a step decides whether it is the last one.
+        lengths, ended: then the variables with the lengths so far, and with which sequences have ended.
+        states: by name and part, the variable, and its axes and type. stacks: by id of a result, the list of frames.
+        kept: the states that are read after the loop.
         step: the variable of the position. start: the line of the loop; indent: its place. before: the variables there.
         grown: the axes of states that are longer after each step, as the first value has them.
         inner: those for lengths that only a step knows. updates: the states, and what they are set to.
     """
 
     axis: Dim
+    most: Any = None
+    lengths: str = ""
+    ended: str = ""
     states: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)
     stacks: dict[int, str] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
@@ -60,7 +65,7 @@ class TorchLoops(TorchBody):
         if call.kind == "loop":
             if call.kwargs["axis"] is None:
                 raise unwritten(call.owner, "a loop without an axis")
-            self.fors[id(call.result)] = For(call.kwargs["axis"])
+            self.fors[id(call.result)] = For(call.kwargs["axis"], call.kwargs["max_seq_len"])
         elif call.kind == "with":
             with self.inside(call):
                 self.write(call.body)
@@ -83,17 +88,22 @@ class TorchLoops(TorchBody):
         of = self.fors[id(call.loop)]
         if any(line.name == "choice" for line in call.body):
             raise unwritten(call.owner, "a search has no form in plain torch", hint='rf.to_code(net, target="rf")')
-        if any(line.name == "end" for line in call.body):
-            raise unwritten(call.owner, "a loop with an end that it computes has no form in plain torch")
-        of.kept = call.kwargs["kept"]
+        of.kept, ends = call.kwargs["kept"], [line for line in call.body if line.name == "end"]
+        if ends and (not isinstance(of.most, int) or of.kept):
+            raise unwritten(call.owner, "a loop with an end has no fixed limit, or its states are read after it")
         held = Counter(dict.fromkeys(self.place.values, 1))  # each step needs what is there before
         self.left.update(held)
         for line in call.body:
             if line.kind == "method" and line.name == "stack":
                 name = identifier(line.kwargs.get("name") or line.owner.rpartition("/")[2], "frames")
-                of.stacks[id(line.result)] = self.place.names.new(name if name[-1] == "s" else f"{name}s")
+                plural = name if name[-1] == "s" else identifier(f"{name}s")  # "is" and "as" are no names
+                of.stacks[id(line.result)] = self.place.names.new(plural)
                 self.line(f"{of.stacks[id(line.result)]} = []")
-        size = self.size(of.axis)
+        if ends:
+            of.lengths, of.ended = map(self.place.names.new, ("lengths", "ended"))
+            for name, dtype in ((of.lengths, "int64"), (of.ended, "bool")):
+                self.line(f"{name} = torch.zeros({self.size(batch_dim)}, dtype=torch.{dtype}{self.device()})")
+        size = str(of.most) if ends else self.size(of.axis)
         of.step, of.start, of.indent = self.place.names.new("t"), len(self.place.lines), self.indent
         of.before = dict(self.current)
         self.line(f"for {of.step} in range({size}):")
@@ -103,6 +113,9 @@ class TorchLoops(TorchBody):
         for text in at_once(of.updates):
             self.line(text)
         of.updates = []
+        if ends:
+            self.line(f"if {of.ended}.all():")
+            self.line("    break")
         self.open.pop()
         self.indent = of.indent
         self.release(held)
@@ -113,7 +126,10 @@ class TorchLoops(TorchBody):
         for line in call.body:
             if id(line.result) in of.stacks and self.uses[id(line.result)] > 0:
                 place = position(axes_of(line.result), of.axis)
-                self.line(f"{self.target(line.result)} = torch.stack({of.stacks[id(line.result)]}, {place})")
+                cut = f"[{':, ' * place}: {of.lengths}.max()]" if ends and not ends[0].kwargs["include_eos"] else ""
+                self.line(f"{self.target(line.result)} = torch.stack({of.stacks[id(line.result)]}, {place}){cut}")
+        if ends:
+            self.give_lengths(of.axis, of.lengths)
 
     def shared(self, name: str, text: Callable[[], str]) -> str:
         """A variable that is computed before all loops, if it can be."""
@@ -161,6 +177,16 @@ class TorchLoops(TorchBody):
         of = self.fors[id(call.loop)]
         order = [dim for dim in axes_of(call.result) if dim is not of.axis]
         self.line(f"{of.stacks[id(call.result)]}.append({self.moved(call.args[0], order)})")
+        self.release(uses_of([call], ()))
+
+    def loop_end(self, call: Call, following: Call | None) -> None:
+        """Ends sequences."""
+        of, end = self.fors[id(call.loop)], call.args[0]
+        if axes_of(end) != (batch_dim,):
+            raise unwritten(call.owner, "the end of a loop is not one of each sequence", got=end.describe_dims())
+        lines = [f"{of.lengths} = {of.lengths} + ~{of.ended}", f"{of.ended} = {of.ended} | {self.atom(end)}"]
+        for line in lines if call.kwargs["include_eos"] else reversed(lines):
+            self.line(line)
         self.release(uses_of([call], ()))
 
     def loop_iter_idx(self, call: Call, following: Call | None) -> None:

@@ -21,6 +21,7 @@ from rfnb.backend.base.attention import RawAttention, RawStep
 from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.call_recorder import paths_below
 from rfnb.core.graph.graph import BodyGraph, ModuleFacts, Node
 from rfnb.core.ground.raw import BACKENDS, backend_of_raw
 from rfnb.core.ground.scope import modules_described_by
@@ -147,7 +148,7 @@ class AttentionFinder(Listener):
     def __init__(self, model: object, add: Callable[[Seen], None], outer: Listener | None):
         self.calls = 0
         self.outside = 0  # softmaxes and attention that do not count: no module of `model` was running
-        self._names = {} if model is None else names_below(model)
+        self._names = {} if model is None else paths_below(model)
         self._own = set(self._names)
         self._model, self._add, self.outer = model, add, outer
         self._inside: list[tuple[str, Source | None]] = []  # the running modules: path, and the calling line
@@ -177,10 +178,10 @@ class AttentionFinder(Listener):
     ) -> object:
         """Runs a module; attention inside gets its path."""
         if not self._inside and self._model is None:
-            self._names = names_below(module, type(module).__name__)
+            self._names = paths_below(module, type(module).__name__)
         original = getattr(module, "_stands_for", None)
         if original is not None and (root := self._names.get(id(original()))) is not None:
-            self._names |= names_below(module, root)
+            self._names |= paths_below(module, root)
             self._own |= self._names.keys()
         if not self._inside and self._model is not None and id(module) not in self._own:
             return super().call_module(module, forward, args, kwargs)
@@ -294,11 +295,6 @@ class AttentionFinder(Listener):
         place = OpPlace.of(self._inside, user_source())
         count = sum(backend_of_raw(x._raw).nbytes_raw(x._raw) for x in (query, keys, *added))
         self._add(Seen(*place, rows, axis, axes, count, make))
-
-
-def names_below(model: Any, root: str = "") -> dict[int, str]:
-    """The paths of the modules in a model, such as "encoder.layers.0", by id; `root` is the prefix."""
-    return {id(module): ".".join(filter(None, (root, name))) for name, module in model.named_modules()}
 
 
 class OpPlace(NamedTuple):

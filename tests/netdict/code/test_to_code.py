@@ -4,6 +4,7 @@ import ast
 
 import numpy as np
 import pytest
+import torch
 
 import rfnb as rf
 from rfnb.errors import NetworkError
@@ -137,6 +138,26 @@ def test_an_attention_decoder_in_torch_is_a_loop_with_a_cell():
     assert "nn.LSTMCell(8, 4)" in code.replace("in_dim, out_dim", "8, 4") and "self.output.s(" in loop
     assert "prev_b, prev_a = " in loop or "prev_a, prev_b = " in loop
     assert code.index("mask = frame_mask(") < code.index("for t in range(")
+
+
+@pytest.mark.parametrize("include_eos, lengths", [(True, [3, 2]), (False, [2, 1])])
+def test_a_loop_in_torch_that_ends_gives_the_lengths_of_its_outputs(include_eos, lengths):
+    unit = {
+        "i": {"class": "combine", "kind": "add", "from": ["prev:i", "base:sum"]},
+        "end": {"class": "compare", "kind": "greater_equal", "from": "i", "value": 6.0},
+        "output": {"class": "copy", "from": "i"},
+    }
+    layers = {
+        "sum": {"class": "reduce", "mode": "sum", "axes": ["T", "F"], "from": "data"},
+        "output": {"class": "rec", "from": [], "max_seq_len": 9, "include_eos": include_eos, "unit": unit},
+    }
+    x = np.zeros((2, 3, 1), "float32")
+    x[:, 0, 0] = [2.0, 3.0]
+    code = check_code_of(network(layers, {"data": {"dim": 1}}), {"data": (x, [3, 2])}, "torch")
+    namespace = {}
+    exec(code, namespace)
+    outputs, _, found = namespace["Net"]()(torch.as_tensor(x), torch.tensor([3, 2]))
+    assert found["output"].tolist() == lengths and outputs["output"].shape == (2, lengths[0])
 
 
 def test_a_wrong_step_of_a_loop_in_torch_is_an_error(monkeypatch):

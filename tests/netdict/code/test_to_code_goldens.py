@@ -26,11 +26,9 @@ UNWRITTEN = """
 """.split()
 """Cases without a form as code."""
 NOT_IN_TORCH = """
-    config_loop_with_an_axis_of_its_own config_scores_of_every_label_at_every_frame concat_time edit_distance
-    own_axis_end_last own_axis_end_per_seq pool_out_spatial_dims_same postfix_in_time_layer random_shape_of_data
-    range_from_length rec_sub_end_eos_noopt rec_sub_end_eos_opt rec_sub_end_noeos_noopt rec_sub_end_noeos_opt
-    rec_sub_window_state repeat_layer scatter_nd self_attention_rel_pos_in_loop slice_nd slice_nd_size_layer
-    slice_nd_size_none top_k
+    config_scores_of_every_label_at_every_frame concat_time edit_distance pool_out_spatial_dims_same
+    postfix_in_time_layer random_shape_of_data range_from_length rec_sub_window_state repeat_layer scatter_nd
+    self_attention_rel_pos_in_loop slice_nd slice_nd_size_layer slice_nd_size_none top_k
 """.split()
 """Cases without a search that have no form in plain torch."""
 
@@ -62,4 +60,4 @@ def test_the_code_computes_the_same_or_has_no_form(file):
 
 def test_most_cases_have_a_form():
     """The numbers only fall, unless cases are added."""
-    assert len(UNWRITTEN) <= 48 and len(NOT_IN_TORCH) <= 22 and len(CASES) >= 487
+    assert len(UNWRITTEN) <= 48 and len(NOT_IN_TORCH) <= 15 and len(CASES) >= 487

@@ -23,7 +23,7 @@ tim dims in tuple of lists and size target; hybrid focal with sequence weights a
 NOT_IN_TORCH = (
     """
 scores of every label at every frame; hdf alignment forced by fast_bw; slice_nd per beam
-loop with an axis of its own; lm of characters with a highway and labels drawn by rank
+lm of characters with a highway and labels drawn by rank
 """.strip()
     .replace("\n", "; ")
     .split("; ")
