@@ -16,7 +16,7 @@ from tests.netdict.test_network_configs_kinds import CONFIGS
 
 def drawn(number):
     """What stands for the size of the n-th dim: the same for every other one, much more for the rest."""
-    return 90_000 - 7 * number if number % 2 else 1_000
+    return 2_500 - 7 * number if number % 2 else 1_000
 
 
 class Description:
