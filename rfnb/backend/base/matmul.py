@@ -163,9 +163,8 @@ def _linear_in_parts(
 
 def _rows_for_linear(backend: type[Backend], source: Tensor, plan: LinearPlan) -> Rows | None:
     """The frames of the source, if it is faster to compute no padding."""
-    if backend.linear_of_rows_raw is None or min(plan.sizes) <= LEAST_PADDING:
-        return None
-    rows = backend.rows_for(source, source.sig.dims, (plan.axis,))
+    large = min(plan.sizes) > LEAST_PADDING
+    rows = backend.rows_for(source, source.sig.dims, (plan.axis,)) if large else None
     if rows is None:
         return None
     padding, frames = (backend.get_shape_tuple_raw(numbers)[0] for numbers in rows[:2])

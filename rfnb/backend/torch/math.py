@@ -231,11 +231,12 @@ class _LinearOfRows(torch.autograd.Function):
         return values.index_select(0, places)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, gradient: Any) -> Any:
         raw, weight, rows, places = ctx.saved_tensors
         of_raw, of_weight, of_bias = ctx.needs_input_grad[:3]
         gradient = gradient.index_select(0, rows)
         gradient[-1] = 0
-        for_raw = (gradient @ weight).index_select(0, places) if of_raw else None
+        for_bias = gradient.sum(0) if of_bias else None
         for_weight = gradient.t() @ raw.index_select(0, rows) if of_weight else None
-        return for_raw, for_weight, gradient.sum(0) if of_bias else None, None, None
+        gradient = gradient @ weight if of_raw else None  # frees the other
+        return None if gradient is None else gradient.index_select(0, places), for_weight, for_bias, None, None

@@ -191,6 +191,7 @@ def page(view: TensorView) -> Page:
     scalar = view["values"] is not None and not view["dims"] and not _many(stats)
     number = f" {cell_text(view['values'])}" if scalar else ""
     labels = [] if view["labels"] is None else [f"  {line}" for line in labels_text(view["labels"], tags)]
+    numbers = [] if view["values"] is None else table_text(view["values"], view["dims"], tags)
     about: list[Block] = [
         None if view["unknown"] is None else Line(chip(bad_text(view["unknown"]), style.ALARM), indent=2),
         Line(statistics(view, stats), indent=2) if _many(stats) else None,
@@ -200,9 +201,9 @@ def page(view: TensorView) -> Page:
         Line(name(view["name"]), quiet(kind), pills(view["dims"]), quiet(extras), look=style.HEAD),
         *about,
         _by_sequence(view),
-        Figure(_labels(view), labels),
-        None if view["values"] is None else Figure(_values(view), table_text(view["values"], view["dims"], tags)),
-        Figure(_picture(view)),
+        Figure(lambda: _labels(view), labels),
+        Figure(lambda: _values(view), numbers),
+        Figure(lambda: _picture(view)),
         Note(view["note"]),
         lengths_fold(view),
     ]
