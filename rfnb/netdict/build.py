@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size, symbolic_values
 from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.ground.text import did_you_mean
@@ -31,6 +33,7 @@ from rfnb.netdict.losses import LayerLoss
 from rfnb.netdict.resolve import EXTRA, Scope, names_of_operands, names_of_sources, places_of
 from rfnb.netdict.spec import COMMON, IGNORED, CommonOptions
 from rfnb.netdict.versions import holds
+from rfnb.ops.create import zeros
 
 if TYPE_CHECKING:
     from rfnb.netdict.builder import Builder
@@ -211,34 +214,26 @@ def ends_of(layers: Mapping[str, object], *, search: bool = False, evaluate: boo
     return sorted(ends)
 
 
-BATCH, FRAMES = 3, 23
-"""The made-up sizes of templates, on which nothing may depend: what does is a check of the batch."""
-
-
 def template_of(data: DataKey) -> Tensor:
-    """The template of a data key, with made-up lengths."""
-    shape, lengths = [], {}
-    for axis, dim in enumerate(data.dims):
-        if dim.is_batch_dim():
-            shape.append(BATCH)
-        elif dim.dimension is None:
-            sizes = made_up(dim)
-            shape.append(max(sizes))
-            if any(d.is_batch_dim() for d in data.dims):
-                lengths[axis] = sizes
-        else:
-            shape.append(dim.dimension)
-    return without_numbers(data.tensor((np.zeros(shape, data.dtype), lengths or None)))
+    """The template of a data key, whose lengths are symbols."""
+    give_symbols(data.dims)
+    with on_meta():
+        return zeros(data.dims, dtype=data.dtype, sparse_dim=data.sparse_dim, feature_dim=data.feature_dim)
 
 
-def made_up(dim: Dim) -> list[int]:
-    """The lengths of the sequences of a template along a dim."""
-    return [FRAMES - i for i in range(BATCH)]
+def give_symbols(dims: Sequence[Dim]) -> None:
+    """Gives dims sizes that come with the batch: reading one raises, so that no template depends on them."""
+    owners = [dim for dim in dims if dim.is_batch_dim() or is_beam(dim)]
+    for root in dict.fromkeys(root for dim in (*owners, *dims) for root in dim.roots.values()):
+        if root.dimension is None:
+            of = () if root in owners else owners
+            raw = zeros(of, dtype="int64", device="meta")._raw
+            root.bind(Size(of, symbolic_values(raw, symbol(root))))
 
 
-def without_numbers(x: Tensor) -> Tensor:
-    """The tensor on the meta device."""
-    return x.like(backend_of_raw(x._raw).without_numbers_raw(x._raw))
+def symbol(dim: Dim) -> int:
+    """What stands for the size of a dim in the shapes of tensors without numbers: for each dim another large number."""
+    return 1000 + dim.serial * 7919 % 1009
 
 
 @contextmanager

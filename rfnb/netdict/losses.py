@@ -324,8 +324,10 @@ def on_frames_of(target: Tensor, output: Tensor) -> Tensor:
     frames, target_frames = time_of(output), time_of(target)
     if frames is None or target_frames is None or target_frames is frames or target_frames in output.sig.index:
         return target
+    if output.device == "meta":
+        return with_dim(target, target_frames, frames)
     expected, got = output.size_of(frames).values.ravel(), target.size_of(target_frames).values.ravel()
-    if output.device != "meta" and (len(expected) != len(got) or (expected != got).any()):
+    if len(expected) != len(got) or (expected != got).any():
         wrong = next((i for i, (a, b) in enumerate(zip(expected, got, strict=False)) if a != b), 0)
         raise DimError(
             f"the target has another length than the output in sequence {wrong}",

@@ -15,7 +15,7 @@ from rfnb.backend.base.sizes import bound, constant, derived, fitted, ragged, si
 from rfnb.core.dims import align, dim_math
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Size, frame_numbers
+from rfnb.core.dims.lengths import Size, frame_numbers, longest_of
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import op
@@ -264,7 +264,7 @@ def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) 
     size = size_in(values, axis)
     dims = [dim for dim in repeats.dims if dim is not axis]
     dims += [dim for dim in size.dims if dim not in dims]
-    raw = backend.to_numpy_raw(backend.fill_padding(backend.with_numbers(repeats, 1), 0)).astype(np.int64)
+    raw = backend.numbers(repeats.like(backend.fill_padding(repeats, 0)), 1).astype(np.int64)
     counts = align.apply(align.move(repeats.dims, [*dims, axis], trailing=False), raw)
     frames = size.frames(dims)
     counts = np.where(frames, counts, 0)
@@ -275,6 +275,8 @@ def _counts(backend: type[Backend], values: Tensor, repeats: Tensor, axis: Dim) 
 
 def _positions(counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Each position repeated as often as its count: [… , frames] → [… , longest]"""
+    if not isinstance(counts, np.ndarray):  # without numbers
+        return np.broadcast_to(sizes[..., None], (*sizes.shape, longest_of(sizes)))
     frames = np.broadcast_to(np.arange(counts.shape[-1]), counts.shape)
     positions = np.zeros((*sizes.shape, int(sizes.max(initial=0))), np.int64)
     positions[np.arange(positions.shape[-1]) < sizes[..., None]] = np.repeat(frames.reshape(-1), counts.reshape(-1))

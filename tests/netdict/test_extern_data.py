@@ -193,7 +193,7 @@ def test_dims_are_the_same_in_a_chain(order):
     for dim in (first, second, third):
         net = rf.Network(extern_data=extern)
         net.construct_from_dict({"output": {"class": "reduce", "mode": "sum", "axis": dim, "from": "data:b"}})
-        assert net.template("output").describe_dims() == "{batch:3, b:5}"
+        assert net.template("output").describe_dims() == "{batch:?, b:5}"
 
 
 def test_a_dim_without_a_size_may_be_that_of_the_features():

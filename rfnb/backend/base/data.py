@@ -60,9 +60,9 @@ class DataOps:
         return False
 
     @classmethod
-    def with_numbers(cls: type[Backend], tensor: Tensor, largest: float) -> Tensor:
-        """The tensor, whose numbers decide on a size; without numbers, one with `largest` for each."""
-        return tensor
+    def numbers(cls: type[Backend], tensor: Tensor, largest: int) -> np.ndarray:
+        """The numbers of a tensor, which decide on a size; without numbers, `largest` for each, or symbols."""
+        return cls.to_numpy_raw(tensor._raw)
 
     @classmethod
     def without_numbers_raw(cls: type[Backend], raw_tensor: RawTensor) -> RawTensor:

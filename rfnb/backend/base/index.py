@@ -292,7 +292,7 @@ def _with_their_lengths(backend: type[Backend], found: Tensor, source: Tensor, i
         if size is not None and axis in size.dims:
             raw = backend.from_numpy_raw(size.values, backend.device_key_raw(indices._raw))
             picked = backend.gather(tensor_of(raw, align.sig(size.dims), source.lengths), indices=indices, axis=axis)
-            sizes[dim] = Size(picked.dims, backend.to_numpy_raw(backend.with_numbers(picked, size.max)._raw))
+            sizes[dim] = Size(picked.dims, backend.numbers(picked, size.max))
     return backend.resized(found, sizes)
 
 
@@ -460,7 +460,7 @@ def _count(backend: type[Backend], source: Tensor, places: Sequence[int], k: int
     """How many entries are selected, which differs between sequences for a Tensor."""
     if isinstance(k, Tensor):
         entries = math.prod(backend.get_shape_tuple_raw(source._raw)[place] for place in places)
-        size = Size(k.dims, backend.to_numpy_raw(backend.with_numbers(k, entries)._raw))
+        size = Size(k.dims, backend.numbers(k, entries))
     else:
         size = Size((), k)
     if size.min < 0:

@@ -19,7 +19,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths, Size, frames_mask
+from rfnb.core.dims.lengths import Lengths, Size, frames_mask, longest_of
 from rfnb.core.ground.scope import within
 from rfnb.core.tensor.listener import takes_kernels
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
@@ -321,7 +321,7 @@ class MaskedOps:
         """
         _check_mask("masked_select", mask, dims)
         batch = [d for d in mask.dims if d not in dims]
-        numbers = cls.to_numpy_raw(cls.fill_padding(cls.with_numbers(mask, True), False))
+        numbers = cls.numbers(mask.like(cls.fill_padding(mask, False)), True)
         holds = align.apply(align.move(mask.dims, [*batch, *dims]), numbers)
         return _select(cls, tensor, holds, batch, dims, join(tensor, mask), out_dim, "masked_select")
 
@@ -423,11 +423,11 @@ def _owners(what: str, source: Tensor, lengths: Lengths, dims: Sequence[Dim]) ->
 def _frames(lengths: Lengths, dims: Sequence[Dim]) -> np.ndarray:
     """Whether a position of `dims` is a valid frame."""
     sizes = [lengths[dim] for dim in dims]
-    frames = np.ones([size.max for size in sizes], dtype=bool)
+    frames = np.ones([1] * len(dims), dtype=bool)
     for dim, size in zip(dims, sizes, strict=True):
         if size.ragged:
-            frames &= align.apply(align.move((*size.dims, dim), dims), size.frames(size.dims))
-    return frames
+            frames = frames & align.apply(align.move((*size.dims, dim), dims), size.frames(size.dims))
+    return np.broadcast_to(frames, [size.max for size in sizes])
 
 
 def _select(
@@ -444,7 +444,7 @@ def _select(
     start, features = len(batch), [d for d in tensor.dims if d not in dims and d not in batch]
     flat = holds.reshape(*holds.shape[:start], math.prod(holds.shape[start:]))
     counts = flat.sum(-1)
-    positions = np.argsort(~flat, axis=-1, kind="stable")[..., : counts.max(initial=0)]
+    positions = np.argsort(~flat, axis=-1, kind="stable")[..., : longest_of(counts)]
     out_dim = Dim(None, name=what) if out_dim is None else out_dim
     sizes = _sizes(tensor, holds, positions, batch, dims, out_dim)
     lengths = bound(lengths, out_dim, Size(batch, counts), what)
@@ -495,9 +495,7 @@ def _same_lengths(
         current = found.size_of(dim)
         base = backup.lengths.size(dim) if backup is not None else None
         over = [*current.dims, *(d for d in (base.dims if base else ()) if d not in current.dims)]
-        mask = align.apply(
-            align.move(holds.dims, over, trailing=False), backend.to_numpy_raw(backend.with_numbers(holds, True)._raw)
-        )
+        mask = align.apply(align.move(holds.dims, over, trailing=False), backend.numbers(holds, True))
         sizes[dim] = Size(over, np.where(mask, current.over(over), 0 if base is None else base.over(over)))
     if not sizes:
         return found, backup

@@ -18,7 +18,7 @@ from rfnb.core.advice.similar_dims import mark_replaced
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.dims.lengths import Lengths, Size, within
+from rfnb.core.dims.lengths import Lengths, Size, longest_of, within
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -206,7 +206,7 @@ class ShapeOps:
         counts = _counts(source, axis, size, step, open_dim, pad_to_multiples)
         uneven = bool((size.values < counts * step).any())
         raw = cls.fill_padding(source, pad_value or 0, (axis,)) if uneven else source._raw
-        shape[open_dim] = int(counts.max(initial=0))
+        shape[open_dim] = longest_of(counts)
         total = shape[open_dim] * step
         if total > size.max:
             raw = cls.pad_raw(raw, {place: (0, total - size.max)}, pad_value or 0)

@@ -69,7 +69,7 @@ def bound(lengths: Lengths, dim: Dim, size: Size, by: str) -> Lengths:
     if entry is None:
         lengths = lengths.bind({root: root.size for root in dim.roots.values() if lengths.size(root) is None})
     stored = lengths.size(dim)
-    if stored is not None and stored.capacity is not None and stored.agrees(size):
+    if stored is not None and (size.unknown or (stored.capacity is not None and stored.agrees(size))):
         return lengths
     if stored is None or stored.max != size.max or (dim.dimension is not None and size.ragged):
         raise DimError(f"{by}: {dim.name} has a different size", got=size, expected=stored)
@@ -117,7 +117,7 @@ def trimmed(backend: type[Backend], x: Tensor) -> Tensor:
     for place, dim in enumerate(x.dims):
         longest = x.size_of(dim).max
         missing = longest - backend.get_shape_tuple_raw(raw)[place]
-        if dim.dimension is None and missing:
+        if missing:
             cut = missing < 0
             raw = (
                 backend.slice_raw(raw, place, 0, longest, 1) if cut else backend.pad_raw(raw, {place: (0, missing)}, 0)

@@ -87,7 +87,9 @@ class SliceOps:
             return fitted(cls, tensor_of(cls.gather_raw(source._raw, positions, place, 1), out, lengths), out_dim)
         stop = begin + longest * every
         whole = not limit.traced and (begin, longest, every) == (0, limit.max, 1)
-        cut = None if whole else (begin, stop if limit.traced else min(stop, limit.max), every)
+        if not limit.traced or limit.unknown:
+            begin, stop = min(begin, limit.max), min(stop, limit.max)
+        cut = None if whole else (begin, stop, every)
         raw = source._raw if cut is None else cls.slice_raw(source._raw, place, *cut)
         if axis in lengths.owners:
             at = range(begin, stop, every)
@@ -95,7 +97,8 @@ class SliceOps:
             return trimmed(cls, tensor_of(raw, out, lengths))
         if axis.dimension is not None and out_dim.dimension is not None:
             signature.keep(key, SlicePlan(place, cut, weakref.ref(out)))
-        return fitted(cls, tensor_of(raw, out, lengths), out_dim)
+        y = tensor_of(raw, out, lengths)
+        return trimmed(cls, y) if limit.traced else fitted(cls, y, out_dim)
 
 
 def slice_frames(n: np.ndarray, start: object, end: object, step: Any, count: object) -> tuple[np.ndarray, np.ndarray]:
@@ -177,8 +180,8 @@ def _slice_by_tensors(
         if tape is not None and tape.differs(bound_._raw, axis):
             raw = np.full(backend.get_shape_tuple_raw(bound_._raw), unknown)
         else:
-            numbers = backend.with_numbers(bound_, unknown)
-            raw = backend.to_numpy_raw(backend.fill_padding(numbers, padding)).astype(np.int64)
+            numbers = bound_.like(backend.fill_padding(bound_, padding))
+            raw = backend.numbers(numbers, unknown).astype(np.int64)
         return align.apply(align.move(bound_.dims, dims, trailing=False), raw)
 
     n, step = limit.over(dims), 1 if step is None else values(step, 1, unknown=1)
@@ -187,7 +190,7 @@ def _slice_by_tensors(
     shape = np.broadcast_shapes(n.shape, np.shape(step), first.shape, length.shape)
     dtype = size.dtype if isinstance(size, Tensor) else None
     lengths = bound(lengths, out_dim, Size(dims, np.broadcast_to(length, shape), dtype=dtype), "slice")
-    positions = _steps(np.broadcast_to(first, shape), int(length.max(initial=0)), step, limit.max)
+    positions = _steps(np.broadcast_to(first, shape), longest_of(length), step, limit.max)
     raw = backend.from_numpy_raw(positions, backend.device_key_raw(source._raw))
     at = fitted(backend, tensor_of(raw, align.sig([*dims, out_dim]), lengths), out_dim)
     return _at(backend, source, at, axis, out_dim)

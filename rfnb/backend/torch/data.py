@@ -15,6 +15,7 @@ from rfnb.backend.base.data import Magnitude
 from rfnb.backend.base.tape import untaped
 from rfnb.backend.torch.module_state import without_numbers
 from rfnb.backend.torch.shapes import shapes_only
+from rfnb.core.dims.lengths import symbolic_values
 from rfnb.core.ground.source import public_function
 from rfnb.errors import BackendError, DtypeError
 
@@ -133,10 +134,14 @@ class TorchData:
             return raw if device in _CPU else raw.to(device_of(device))
 
     @classmethod
-    def with_numbers(cls, tensor: Tensor, largest: float) -> Tensor:
-        """The tensor, whose numbers decide on a size; on the meta device, one with `largest` for each."""
+    def numbers(cls, tensor: Tensor, largest: int) -> Any:
+        """The numbers of a tensor, which decide on a size; on the meta device `largest` for each, or symbols if the
+        lengths are symbols too."""
         raw = tensor._raw
-        return tensor.like(torch.full(raw.shape, largest, dtype=raw.dtype)) if raw.is_meta else tensor
+        if not raw.is_meta:
+            return cls.to_numpy_raw(raw)
+        symbolic = any(size.traced for size in tensor.lengths.sizes.values())
+        return symbolic_values(raw, largest) if symbolic else np.full(raw.shape, largest)
 
     @staticmethod
     def to_numpy_raw(raw_tensor: torch.Tensor) -> np.ndarray:

@@ -55,8 +55,8 @@ _CACHED = 512  # derived sizes and masks kept per Lengths
 _NUMBERS = (int, list, np.ndarray)
 _DTYPES = ("int32", "int64")
 
-symbolic_values: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_values", by="nn.bridge.symbolic")
-"""Wraps the values of a size that is not a number yet, because torch is tracing."""
+symbolic_values: Hook[..., Any] = Hook("core.dims.lengths.symbolic_values", by="nn.bridge.symbolic")
+"""Wraps the values of a size that is not a number yet, because torch is tracing, or there is no batch."""
 symbolic_range: Hook[[Any], Any] = Hook("core.dims.lengths.symbolic_range", by="nn.bridge.symbolic")
 """The positions on an axis whose size is not a number yet."""
 
@@ -120,6 +120,11 @@ class Size:
         if capacity is not None and not self.traced:
             self.max = max(self.max, capacity)
             self.ragged = self.min != self.max
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it comes with a batch, and there is none."""
+        return self.traced and bool(self.values.is_meta)
 
     def within_capacity(self, dim: Dim) -> Size:
         """This size, with the capacity of `dim` if it has one. Raises DimError if a sequence is longer."""
@@ -187,6 +192,8 @@ class Size:
 
     def span(self) -> str:
         """The lengths in one word: "5", or "2–5" if the sequences differ."""
+        if self.unknown:
+            return "?"
         longest = self.max if self.capacity is None or self.traced else int(self.values.max(initial=0))
         span = str(longest) if self.min == longest or not (self.ragged or self.capacity) else f"{self.min}–{longest}"
         return span if self.capacity is None else f"{span} of {self.capacity}"
@@ -199,7 +206,7 @@ class Size:
         return Size(owners, self.values.take(index, self.dims.index(owner)), made=self.made)
 
     def __repr__(self) -> str:
-        return str(self.values.tolist())
+        return self.span() if self.traced else str(self.values.tolist())
 
 
 class Lengths:

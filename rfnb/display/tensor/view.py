@@ -261,8 +261,8 @@ def _grad_text(grad: GradView | None) -> str | None:
 def _values(view: TensorView) -> Html | None:
     if view["values"] is None:
         return None
-    masked = view["stats"] is not None and view["stats"]["masked"] > 0
-    return table_html(view["values"], view["dims"], view["tags"], masked=masked)
+    stats = view["stats"]
+    return table_html(view["values"], view["dims"], view["tags"], masked=bool(stats and stats["masked"]))
 
 
 def _labels(view: TensorView) -> Html | None:

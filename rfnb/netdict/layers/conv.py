@@ -21,7 +21,6 @@ from rfnb.netdict.layers.activations import Activation, activation_of, initial_v
 from rfnb.netdict.options import REQUIRED, layer, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.conv import conv, make_conv_out_spatial_dims, pool, transposed_conv
-from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import ones_like, range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
@@ -113,15 +112,15 @@ class Sliding(Spatial, without_effect="use_channel_first auto_use_channel_first 
     def _span(self, i: int, n: Any) -> Any:
         """How many entries the windows along the i-th axis cover, for `n` frames: these, and the zeros around."""
         positions = (n + self.steps[i] - 1) // self.steps[i]
-        return np.maximum((positions - 1) * self.steps[i] + (self.sizes[i] - 1) * self.dilations[i] + 1, n) * (n > 0)
+        span = (positions - 1) * self.steps[i] + (self.sizes[i] - 1) * self.dilations[i] + 1
+        return np.where(n > 0, np.maximum(span, n), 0)
 
     def _with_own_zeros(self, x: Tensor, i: int, size: Size) -> tuple[Tensor, Dim, Tensor]:
         dim, spans = self.spatial[i], self._span(i, size.values)
         padded = Dim(None, name=dim.name, kind="spatial")
         padded.bind(Size(size.dims, spans))
-        margin = convert_to_tensor((spans - size.values) // 2, dims=size.dims, device=x.device)
-        places = range_over_dim(padded, dtype="int64", device=x.device) - margin
-        length = cast(get_size_tensor(dim, device=x.device), "int64")
+        length, span = (cast(get_size_tensor(axis, device=x.device), "int64") for axis in (dim, padded))
+        places = range_over_dim(padded, dtype="int64", device=x.device) - (span - length) // 2
         mask = logical_and(compare_bc(places, "greater_equal", 0), compare_bc(places, "less", length))
         frames = gather(x, indices=minimum(maximum(places, 0), size.max - 1), axis=dim)
         return where(mask, frames, 0.0), padded, mask

@@ -11,8 +11,6 @@ from contextlib import nullcontext
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim, batch_dim
@@ -24,20 +22,18 @@ from rfnb.errors import LayerNotFound, NetworkError
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import (
     NetNode,
+    give_symbols,
     is_trainable,
     join,
     known_options,
-    made_up,
     on_meta,
     set_options,
     variable_scope,
-    without_numbers,
 )
 from rfnb.netdict.layer_call import ErrorsOf, named_after
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import circle_through, ends_of_steps, put_in_order
 from rfnb.netdict.resolve import STEP, Scope, names_of_operands, names_of_sources, size_in, size_told
-from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
@@ -488,7 +484,7 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
     rec.spoken = None if not isinstance(common.target, str) or own else _time_of_target(builder, rec, common.target)
     rec.axis = layer.axis if own else Dim(None, name=rec.scope.name, kind="spatial")
     builder.axes.name(rec.axis, f"dyn-time:{rec.path}")
-    give_made_up_lengths(rec)
+    give_symbols([batch_dim, *([] if rec.beam is None else [rec.beam]), rec.axis])
 
 
 def _is_there(builder: Builder, axis: Dim) -> bool:
@@ -496,20 +492,6 @@ def _is_there(builder: Builder, axis: Dim) -> bool:
     data = (dim for key in builder.extern.data.values() for dim in key.dims)
     values = (dim for node in builder.nodes.values() if node.loop is None for dim in node.template.dims)
     return any(dim is axis or axis in dim.roots.values() for dim in (*data, *values))
-
-
-def give_made_up_lengths(rec: RecNet) -> None:
-    """Gives a new axis the lengths of templates, those of hypotheses in a search."""
-    dims, lengths = [batch_dim, rec.axis], np.array(made_up(rec.axis))
-    sizes = [len(lengths), max(lengths)]
-    if rec.beam is not None:
-        count = rec.beam.get_dim_value()
-        dims.insert(1, rec.beam)
-        sizes.insert(1, count)
-        by_beam = convert_to_tensor(np.tile(lengths[:, None], (1, count)), dims=[batch_dim, rec.beam])
-        without_numbers(convert_to_tensor(np.zeros(sizes), dims=dims, lengths={rec.axis: by_beam}))
-        return
-    without_numbers(convert_to_tensor(np.zeros(sizes), dims=dims, lengths={rec.axis: lengths.tolist()}))
 
 
 def choices(unit: Mapping[str, object]) -> dict[str, Mapping[str, Any]]:

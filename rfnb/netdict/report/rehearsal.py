@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from rfnb.core.dims.lengths import Size
 from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
@@ -20,7 +21,12 @@ from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.losses import LayerLoss
 from rfnb.netdict.report.outline import OutlineEntry
 from rfnb.netdict.resolve import Scope
+from rfnb.nn.bridge.symbolic import sizes_restored
+from rfnb.ops.create import zeros
 from rfnb.trace.run.options import recording
+
+FRAMES = [23, 22, 21]
+"""The lengths of sequences with which a network is run without numbers."""
 
 
 def rehearse(
@@ -30,14 +36,15 @@ def rehearse(
 
     train: whether this is training. losses: whether they are computed too.
     """
-    values = {path: node.template for path, node in nodes.items() if path.startswith("data:")}
+    templates = {path: node.template for path, node in nodes.items() if path.startswith("data:")}
     with (
+        sizes_restored(),
         entered(get_run_ctx().again()),
         results_kept(nodes),
         get_run_ctx().train_flag_ctx(train),
         recording(False),
-        sizes_of(values.values(), [node.template for node in nodes.values()]),
     ):
+        values = {path: example_of(template) for path, template in templates.items()}
         for item in order:
             members = [part for part in item.inside if isinstance(part, NetNode)] if isinstance(item, RecNet) else []
             from_outside = [name for part in members for name in part.needs if name in nodes and not nodes[name].loop]
@@ -77,24 +84,14 @@ def results_kept(nodes: Mapping[str, NetNode]) -> Iterator[None]:
             vars(layer).update(results)
 
 
-@contextmanager
-def sizes_of(given: Iterable[Tensor], others: Iterable[Tensor]) -> Iterator[None]:
-    """Inside the block, dims have the sizes that they have in the given tensors; afterwards those of before again.
-
-    others: tensors with further dims, to which the block may give sizes.
-    """
-    given = list(given)
-    roots = dict.fromkeys(root for x in (*given, *others) for dim in x.dims for root in dim.roots.values())
-    bindings = [(root, root.bound, root.given) for root in roots]
-    try:
-        for x in given:
-            for dim in x.dims:
-                for root in dim.roots.values():
-                    root.bind_to(x.lengths, root.given)
-        yield
-    finally:
-        for root, lengths, by in bindings:
-            root.bind_to(lengths, by)
+def example_of(template: Tensor) -> Tensor:
+    """Data without numbers, in sequences of known lengths."""
+    dims = template.dims
+    batch = [dim for dim in dims if dim.is_batch_dim()]
+    for root in dict.fromkeys(root for dim in dims for root in dim.roots.values() if root.dimension is None):
+        root.bind(Size((), len(FRAMES)) if root in batch else Size(batch, FRAMES if batch else FRAMES[0]))
+    with on_meta():
+        return zeros(dims, dtype=template.dtype, sparse_dim=template.sparse_dim, feature_dim=template.feature_dim)
 
 
 def looks_at_numbers(error: Exception) -> bool:

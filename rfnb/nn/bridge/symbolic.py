@@ -1,4 +1,4 @@
-"""Sizes that are not numbers yet, because torch is tracing (`torch.compile`, `torch.export`)."""
+"""Sizes that are not numbers yet: torch is tracing (`torch.compile`, `torch.export`), or there is no batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
     symbolic number.
 
     longest: the size of the padded axis. Each operation is applied to both, which is right for increasing functions.
-        None for masks and positions.
+        None for masks and positions. On the device "meta" it only stands for a size: any two differ.
     """
 
     __slots__ = ("longest", "raw")
@@ -41,6 +41,11 @@ class SymbolicValues(NDArrayOperatorsMixin):
         return tuple(self.raw.shape) if isinstance(self.raw, torch.Tensor) else ()
 
     @property
+    def is_meta(self) -> bool:
+        """Whether these are lengths of no batch, on torch's device "meta"."""
+        return isinstance(self.raw, torch.Tensor) and self.raw.is_meta
+
+    @property
     def tensor(self) -> torch.Tensor:
         """The values as a torch tensor."""
         return _raw(self.raw)
@@ -56,11 +61,35 @@ class SymbolicValues(NDArrayOperatorsMixin):
         """The sum over axes."""
         if axis is None:
             raise not_traced("the sum of all lengths")
-        return SymbolicValues(self.tensor.sum(axis), None)
+        return SymbolicValues(self.tensor.sum(axis), self.shape[-1] if self.is_meta and axis == -1 else None)
+
+    def min(self, initial: int = 0) -> int:
+        """The smallest value that there may be."""
+        return 0
+
+    def max(self, axis: int | tuple[int, ...] | None = None, initial: int = 0) -> Any:
+        """The largest along axes; of all, the size of the padded axis."""
+        return self.longest if axis is None else SymbolicValues(self.tensor.amax(axis), self.longest)
+
+    def take(self, index: Any, axis: int) -> SymbolicValues:
+        """The values at one place of an axis, or at several that follow each other."""
+        if isinstance(index, int):
+            return SymbolicValues(self.tensor.select(axis, index), self.longest)
+        if list(index) != list(range(index[0], index[0] + len(index))):
+            raise not_traced("`take` of lengths")
+        return SymbolicValues(self.tensor.narrow(axis, index[0], len(index)), self.longest)
+
+    def astype(self, dtype: object) -> SymbolicValues:
+        """The values, which are whole numbers."""
+        return self
+
+    def reshape(self, *shape: int) -> SymbolicValues:
+        """The values with other axes."""
+        return SymbolicValues(self.tensor.reshape(shape), self.longest)
 
     def any(self) -> bool:
-        """Whether one of the values may be true."""
-        return True
+        """Whether one of the values may be true; without a batch none is, as checks are made when there is one."""
+        return not self.is_meta
 
     def all(self) -> bool:
         """Whether all values are known to be true."""
@@ -72,6 +101,8 @@ class SymbolicValues(NDArrayOperatorsMixin):
 
     def agrees(self, other: object) -> bool:
         """Whether both are the same, as far as that is known while tracing."""
+        if self.is_meta and isinstance(other, SymbolicValues):
+            return self.longest is not None and self.longest == other.longest
         if not isinstance(other, SymbolicValues) or self.ndim or other.ndim:
             return self.raw is getattr(other, "raw", None)
         return bool(self.raw == other.raw)
@@ -81,7 +112,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
         if function is None or method != "__call__" or options:
             raise not_traced(f"{ufunc.__name__} of lengths")
         raws = [x.raw if isinstance(x, SymbolicValues) else _operand(x) for x in inputs]
-        longest = [x.longest if isinstance(x, SymbolicValues) else _largest(x) for x in inputs]
+        longest = list(map(_longest, inputs))
         known = ufunc.__name__ in _INCREASING and None not in longest
         return SymbolicValues(function(*raws), function(*longest) if known else None)
 
@@ -108,13 +139,19 @@ def _operand(x: object) -> object:
 
 
 def _largest(x: Any) -> Any:
-    return x if isinstance(x, bool | torch.SymInt) else int(np.max(x))
+    return x if isinstance(x, bool | torch.SymInt) else int(np.max(x)) if np.size(x) else 0
+
+
+def _longest(x: Any) -> Any:
+    return x.longest if isinstance(x, SymbolicValues) else _largest(x)
 
 
 def _raw(x: Any) -> torch.Tensor:
     x = x.raw if isinstance(x, SymbolicValues) else x
     is_number = isinstance(x, int | torch.SymInt)
-    return torch.scalar_tensor(x, dtype=torch.int64) if is_number else torch.as_tensor(x)
+    if is_number:
+        return torch.scalar_tensor(x, dtype=torch.int64)
+    return torch.as_tensor(x.copy() if isinstance(x, np.ndarray) else x)
 
 
 def _either(of_numbers: Callable[..., object], of_tensors: Callable[..., object]) -> Callable[..., object]:
@@ -141,6 +178,7 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
     "greater": operator.gt,
     "greater_equal": operator.ge,
     "equal": operator.eq,
+    "not_equal": operator.ne,
     "bitwise_and": operator.and_,
     "bitwise_or": operator.or_,
     "bitwise_xor": operator.xor,
@@ -152,7 +190,10 @@ _INCREASING = frozenset({"add", "subtract", "multiply", "floor_divide", "negativ
 
 def _where(condition: object, x: object, y: object) -> Any:
     if isinstance(condition, SymbolicValues):
-        return SymbolicValues(torch.where(condition.tensor, _raw(x), _raw(y)), None)
+        longest = [n for n in map(_longest, (x, y)) if n is not None] if condition.is_meta else []
+        return SymbolicValues(torch.where(condition.tensor, _raw(x), _raw(y)), max(longest, default=None))
+    if isinstance(condition, np.ndarray) and condition.size > 1:
+        return SymbolicValues(torch.where(_raw(condition), _raw(x), _raw(y)), None)
     return x if condition else y
 
 
@@ -164,6 +205,30 @@ def _concatenate(parts: Sequence[object], axis: int) -> SymbolicValues:
     return SymbolicValues(torch.cat([_raw(part) for part in parts], axis), None)
 
 
+def _expanded(x: Any, shape: Sequence[int]) -> Any:
+    return SymbolicValues(_raw(x).expand(shape), _longest(x))
+
+
+def _taken(x: Any, at: Any, axis: int) -> SymbolicValues:
+    raw, index = _raw(x), _raw(at)
+    device = "meta" if raw.is_meta or index.is_meta else raw.device
+    return SymbolicValues(torch.take_along_dim(raw.to(device), index.to(device), axis), _longest(x))
+
+
+def _padded(x: SymbolicValues, widths: Sequence[tuple[int, int]]) -> SymbolicValues:
+    if not x.is_meta:
+        raise not_traced("`pad` of lengths")
+    sizes = [size + before + after for size, (before, after) in zip(x.shape, widths, strict=True)]
+    return SymbolicValues(x.tensor.new_empty(sizes), x.longest)
+
+
+def _broadcast(*arrays: Any) -> list[Any]:
+    if not any(isinstance(x, SymbolicValues) and x.is_meta for x in arrays):
+        return list(arrays)
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    return [_expanded(array, shape) for array in arrays]
+
+
 def _argsort(x: SymbolicValues, axis: int, kind: str) -> SymbolicValues:
     return SymbolicValues(torch.argsort(x.tensor, dim=axis, stable=kind == "stable"), None)
 
@@ -173,15 +238,17 @@ _ARRAY_FUNCTIONS: dict[str, Callable[..., object]] = {
     "clip": _clip,
     "concatenate": _concatenate,
     "argsort": _argsort,
-    "broadcast_arrays": lambda *arrays: arrays,
-    "broadcast_to": lambda array, shape: SymbolicValues(_raw(array).expand(shape), None),
+    "pad": _padded,
+    "take_along_axis": _taken,
+    "broadcast_arrays": _broadcast,
+    "broadcast_to": _expanded,
 }
 
 
 def not_traced(what: str) -> BackendError:
     """The error for an operation that cannot be part of a graph that serves all batches."""
     return BackendError(
-        f"to_torch: the model is traced, or called by torch.vmap with lengths, but needs {what}",
+        f"to_torch: the model is traced or called by torch.vmap with lengths, or there is no batch, but needs {what}",
         expected="ops whose sizes follow from those of their arguments",
         hint="compile only parts that do not need it: rf.from_torch(torch.compile(rf.to_torch(part, in_dims=…)), …, "
         'lengths="lengths")',
@@ -189,8 +256,8 @@ def not_traced(what: str) -> BackendError:
 
 
 @symbolic_values.register
-def _values_of(size: object) -> SymbolicValues:
-    return size if isinstance(size, SymbolicValues) else SymbolicValues(size, size)
+def _values_of(size: object, longest: object = None) -> SymbolicValues:
+    return size if isinstance(size, SymbolicValues) else SymbolicValues(size, size if longest is None else longest)
 
 
 @symbolic_range.register
