@@ -9,6 +9,7 @@ from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder, is_marked_time, mark_time
 from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.dims.lengths import Size, symbolic_values
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError
@@ -56,7 +57,7 @@ class NetworkDims:
         self._made: set[Dim] = set()
         self._names: dict[Dim, list[str]] = {}
         self._same: dict[Dim, Dim] = {}
-        self.merged: dict[tuple[Dim, ...], Dim] = {}  # for axes that an expression merges: the axis that they become
+        self.merged: dict[tuple[Dim | int, ...], Dim] = {}  # for axes that an expression merges, and cuts: the result
         self.made_of: dict[Dim, tuple[Any, ...]] = {}  # for dims that layers merged or cut: what undoes it
 
     def feature(self, size: int | Dim, taken: Iterable[Dim] = ()) -> Dim:
@@ -317,6 +318,16 @@ def with_padding(x: Tensor, dim: Dim) -> tuple[Tensor, Dim]:
     """The tensor with an axis in which padding counts as frames, and that axis. {…, dim} → {…, new}"""
     empty = zeros([NOTHING], dtype=x.dtype, device=x.device, sparse_dim=x.sparse_dim)
     return concat((x, dim), (empty, NOTHING), allow_broadcast=True, handle_dynamic_dims=False)
+
+
+def unknown_size(dim: Dim, of: Sequence[Dim] = ()) -> Size:
+    """A size that comes with the batch, for each entry of other dims; reading it raises."""
+    return Size(of, symbolic_values(zeros(of, dtype="int64", device="meta")._raw, symbol(dim)))
+
+
+def symbol(dim: Dim) -> int:
+    """What stands for the size of a dim in the shapes of tensors without numbers: for each dim another large number."""
+    return 1000 + dim.serial * 7919 % 1009
 
 
 def with_dim(x: Tensor, old: Dim, new: Dim) -> Tensor:

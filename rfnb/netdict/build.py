@@ -15,7 +15,6 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Size, symbolic_values
 from rfnb.core.ground.default import set_default_device_ctx
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.ground.text import did_you_mean
@@ -25,7 +24,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError, ParameterError
 from rfnb.netdict import options as _options
-from rfnb.netdict.axes import NetworkDims, broadcast
+from rfnb.netdict.axes import NetworkDims, broadcast, unknown_size
 from rfnb.netdict.extern_data import DataKey
 from rfnb.netdict.layer import Layer, SteppingLayer, layer_by_class, nets_inside
 from rfnb.netdict.layer_call import with_priorities
@@ -226,14 +225,7 @@ def give_symbols(dims: Sequence[Dim]) -> None:
     owners = [dim for dim in dims if dim.is_batch_dim() or is_beam(dim)]
     for root in dict.fromkeys(root for dim in (*owners, *dims) for root in dim.roots.values()):
         if root.dimension is None:
-            of = () if root in owners else owners
-            raw = zeros(of, dtype="int64", device="meta")._raw
-            root.bind(Size(of, symbolic_values(raw, symbol(root))))
-
-
-def symbol(dim: Dim) -> int:
-    """What stands for the size of a dim in the shapes of tensors without numbers: for each dim another large number."""
-    return 1000 + dim.serial * 7919 % 1009
+            root.bind(unknown_size(root, () if root in owners else owners))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import BackendError
-from rfnb.netdict import build
+from rfnb.netdict import axes
 from rfnb.netdict.build import NetNode, every_node
 from rfnb.netdict.layer import Layer
 from tests.netdict.test_goldens import CASES, Case
@@ -66,7 +66,7 @@ def twice(monkeypatch):
 
     def construct_twice(construct):
         first, numbers = construct(), {}
-        monkeypatch.setattr(build, "symbol", lambda dim: drawn(numbers.setdefault(dim, len(numbers))))
+        monkeypatch.setattr(axes, "symbol", lambda dim: drawn(numbers.setdefault(dim, len(numbers))))
         return first, construct()
 
     return construct_twice

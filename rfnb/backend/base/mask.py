@@ -322,6 +322,8 @@ class MaskedOps:
         _check_mask("masked_select", mask, dims)
         batch = [d for d in mask.dims if d not in dims]
         numbers = cls.numbers(mask.like(cls.fill_padding(mask, False)), True)
+        if isinstance(numbers, np.ndarray):  # without numbers, padding is not filled
+            numbers = numbers & _frames(mask.lengths, mask.dims)
         holds = align.apply(align.move(mask.dims, [*batch, *dims]), numbers)
         return _select(cls, tensor, holds, batch, dims, join(tensor, mask), out_dim, "masked_select")
 

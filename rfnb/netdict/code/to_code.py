@@ -14,6 +14,7 @@ from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
+from rfnb.errors import RfError
 from rfnb.netdict.code.check import check_code
 from rfnb.netdict.code.module import ModuleWriter
 from rfnb.netdict.code.torch_module import TorchWriter
@@ -69,7 +70,10 @@ def writer_of(net: Network, batch: Mapping[str, object] | None = None, target: s
     with _untouched(net):
         traces = [trace_of(net, tensors, train=mode, steps=steps) for mode in modes]
         smaller = other_batch(net, tensors)
-        smaller_traces = [trace_of(net, smaller, train=mode, steps=steps) for mode in modes]
+        try:
+            smaller_traces = [trace_of(net, smaller, train=mode, steps=steps) for mode in modes]
+        except RfError as error:
+            raise unwritten("", "it cannot compute shorter sequences", got=error.what) from error
         net.extern_data.tensors(tensors)  # dims have their sizes again
     if len(traces) == 2 and (
         _written(kind(net), [without_dropout(traces[0])]).text() == _written(kind(net), traces[1:]).text()

@@ -293,6 +293,8 @@ class Expressions:
             else:
                 self.limits.weigh(left, right)
                 holds = COMPARE[type(op)](left, right)
+                if isinstance(holds, Array):  # of sizes that are not known
+                    return holds
             if not holds:
                 return False
             left = right

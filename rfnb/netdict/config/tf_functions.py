@@ -10,7 +10,7 @@ from typing import Any
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.axes import with_dim, with_padding
+from rfnb.netdict.axes import unknown_size, with_dim, with_padding
 from rfnb.netdict.config.modules import ConfigModule
 from rfnb.netdict.config.tf_names import (
     DTYPES,
@@ -28,7 +28,7 @@ from rfnb.netdict.config.tf_names import (
 )
 from rfnb.netdict.config.values import Known
 from rfnb.ops.convert import convert_to_tensor
-from rfnb.ops.create import full, range_over_dim, zeros_like
+from rfnb.ops.create import full, range_over_dim, zeros, zeros_like
 from rfnb.ops.index import gather, top_k
 from rfnb.ops.math import cast, combine_bc
 from rfnb.ops.matmul import matmul
@@ -149,8 +149,9 @@ def _reshape(tensor: Any, shape: Any, name: object = None) -> Array:
     y = reduce(squeeze, singles, plain(x.x))
     old = [dim for dim in x.axes if dim is not None and dim.dimension != 1]
     there = [x.size(dim) for dim in old]
-    known = reduce(mul, (size for size in sizes if size != -1), 1)
+    known = reduce(mul, (int(size) for size in sizes if size != -1), 1)
     unknown = reduce(mul, there, 1) // max(known, 1)
+    at_rest = sizes.index(-1) if -1 in sizes else None
     sizes = [size if size != -1 else AxisLength(unknown, None, _left_over(sizes, old)) for size in sizes]
     axes: list[Dim | None] = [None] * len(sizes)
     places = [i for i, size in enumerate(sizes) if size != 1 or _comes_with_data(size)]
@@ -162,12 +163,18 @@ def _reshape(tensor: Any, shape: Any, name: object = None) -> Array:
             wholes += [old.pop(0) for _ in factors[1:]]
         elif merged and tuple(getattr(sizes[i], "dim", None) for i in (*parts, *places)[: len(merged)]) == merged:
             parts += [places.pop(0) for _ in merged[1:]]
+        elif parts[0] == at_rest and any(dim.dimension is None for dim in (*wholes, *old)):
+            stay = 0
+            while stay < min(len(places), len(old)) and _is_size_of(sizes[places[~stay]], old[~stay]):
+                stay += 1
+            parts += [places.pop(0) for _ in places[stay:]]
+            wholes += [old.pop(0) for _ in old[stay:]]
         else:
             product, total = int(sizes[parts[0]]), x.size(wholes[0])
             while product != total and (places if product < total else old):
                 if product < total:
                     parts.append(places.pop(0))
-                    product *= sizes[parts[-1]]
+                    product *= int(sizes[parts[-1]])
                 else:
                     wholes.append(old.pop(0))
                     total *= x.size(wholes[-1])
@@ -190,6 +197,10 @@ def _comes_with_data(size: int) -> bool:
     return dim is not None and dim.dimension is None
 
 
+def _is_size_of(size: int, dim: Dim) -> bool:
+    return getattr(size, "dim", None) is dim or dim.dimension == size
+
+
 def _left_over(sizes: Sequence[int], old: Sequence[Dim]) -> tuple[Dim | None, ...]:
     """The axes that stand for the size -1, if all others stay as they are."""
     at, dims = sizes.index(-1), list(old)
@@ -197,7 +208,7 @@ def _left_over(sizes: Sequence[int], old: Sequence[Dim]) -> tuple[Dim | None, ..
         for size in part:
             if size == 1 and not _comes_with_data(size):
                 continue
-            if not dims or (getattr(size, "dim", None) is not dims[step] and dims[step].dimension != size):
+            if not dims or not _is_size_of(size, dims[step]):
                 return ()
             dims.pop(step)
     return tuple(dims)
@@ -214,10 +225,23 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
         return merge_dims(y, dims=old, out_dim=merged)[0], [merged]
     used = [dim for dim in y.dims if dim not in old]
     new: list[Dim] = []
+    rest = None
     dims: list[Dim | None] = [getattr(size, "dim", None) for size in sizes]
     for size, wanted in zip(sizes, dims, strict=True):
-        new.append(wanted if wanted is not None and wanted.is_batch_dim() else x.pool.static(int(size), [*used, *new]))
-    y = reshape(y, old, new)
+        if wanted is not None and wanted.is_batch_dim():
+            new.append(wanted)
+        elif wanted is None and isinstance(size, AxisLength) and any(dim.dimension is None for dim in old):
+            others = tuple(int(other) for other in sizes if other is not size)  # known: the rest comes with the data
+            name = f"{'*'.join(dim.name for dim in key)}/{'*'.join(map(str, others))}"
+            rest = x.pool.merged.setdefault((*key, *others), Dim(None, name=name))
+            new.append(rest)
+        else:
+            new.append(x.pool.static(int(size), [*used, *new]))
+    if rest is not None and y.device == "meta":
+        rest.define(unknown_size(rest), "split_dims")
+        y = zeros([*used, *new], dtype=y.dtype, device="meta")
+    else:
+        y = reshape(y, old, new)
     for i, wanted in enumerate(dims):
         if wanted is not None and wanted is not new[i] and wanted not in y.sig.index:
             y, new[i] = with_dim(y, new[i], wanted), wanted

@@ -59,17 +59,22 @@ class AxisLength(int):
 
     dim: Dim | None
     factors: tuple[Dim | None, ...]
+    is_symbol: bool
+    most: tuple[Dim | None, int] | None
 
-    def __new__(cls, size: int, dim: Dim | None, factors: tuple[Dim | None, ...] = ()) -> AxisLength:
-        """The size, and the axis if it is one of a Tensor. factors: the axes whose sizes were multiplied."""
+    def __new__(
+        cls, size: int, dim: Dim | None, factors: tuple[Dim | None, ...] = (), *, is_symbol: bool = False
+    ) -> AxisLength:
+        """The size, and the axis if it is one of a Tensor.
+
+        Args:
+            factors: the axes whose sizes were multiplied.
+            is_symbol: whether the number only stands for the size, as there is no batch.
+        """
         length = super().__new__(cls, size)
-        length.dim, length.factors = dim, factors or (dim,)
+        length.dim, length.factors, length.is_symbol = dim, factors or (dim,), is_symbol
+        length.most = None  # of the smaller one of a size and a number: that axis, and that number
         return length
-
-    def __mul__(self, other: Any) -> Any:
-        if not isinstance(other, AxisLength):
-            return int(self) * other
-        return AxisLength(int(self) * int(other), None, (*self.factors, *other.factors))
 
 
 class Shape(tuple[Any, ...]):
@@ -109,6 +114,10 @@ class Array:
         """The size of an axis in this batch."""
         return 1 if axis is None else axis.dimension or self.x.size_of(axis).max
 
+    def length(self, axis: Dim | None) -> AxisLength:
+        """The size, which knows its axis, and whether there is a batch."""
+        return AxisLength(self.size(axis), axis, is_symbol=axis is not None and follows_data(self.x, axis))
+
     def members(self) -> dict[str, Any]:
         """What an expression may read of it, by name."""
         x, axes = self.x, self.axes
@@ -134,7 +143,7 @@ class Array:
             "have_batch_axis": lambda: batch is not None,
             "have_time_axis": lambda: time_of(self.ordered()) is not None,
             "have_feature_axis": lambda: x.feature_dim is not None,
-            "time_dimension": lambda: AxisLength(self.size(time_of(self.ordered())), time_of(self.ordered())),
+            "time_dimension": lambda: self.length(time_of(self.ordered())),
             "get_sequence_lengths": lambda: self.lengths(time_of(self.ordered())),
             "get_dynamic_size": lambda axis: self.lengths(axes[self.at(axis)]),
             "get_sequence_mask": lambda: self.mask(full_rank=False),
@@ -217,8 +226,9 @@ class Array:
         limits = (part.start, part.stop, part.step)
         part = slice(*(None if number is None else whole_number(number) for number in limits))
         if dim.dimension is None:
-            fixed = part.stop is not None and part.stop >= 0 <= (part.start or 0)
-            length = self.pool.static(len(range(part.stop)[part]), x.dims) if fixed else None
+            part = slice(part.start, _end(part.stop, limits[1], dim), part.step)
+            single = part.stop is not None and part.stop - 1 == (part.start or 0) >= 0  # else some may be shorter
+            length = self.pool.static(1, x.dims) if single else None
             return slice_(x, axis=dim, start=part.start, end=part.stop, step=part.step, out_dim=length)
         new = self.pool.instead(dim, len(range(dim.dimension)[part]), x)
         return slice_(x, axis=dim, start=part.start, end=part.stop, step=part.step, out_dim=new)
@@ -247,7 +257,7 @@ def together(*given: object) -> tuple[list[object], tuple[Dim | None, ...], Netw
             raise TypeError(f"{type(array).__name__} is neither a tensor nor a number")
     if len(arrays) == 1:
         [only] = arrays
-        return [plain(array.x) if array is only else array for array in given], only.axes, only.pool
+        return [plain(array.x) if array is only else _number(array) for array in given], only.axes, only.pool
     rank = max((len(array.axes) for array in arrays), default=0)
     tensors = {id(array): plain(array.x) for array in arrays}
     axes: list[Dim | None] = [None] * rank
@@ -275,7 +285,7 @@ def together(*given: object) -> tuple[list[object], tuple[Dim | None, ...], Netw
             else:
                 x = with_dim(x, dim, axis)
             tensors[id(array)] = x
-    results = [tensors[id(array)] if isinstance(array, Array) else array for array in given]
+    results = [tensors[id(array)] if isinstance(array, Array) else _number(array) for array in given]
     return results, tuple(axes), arrays[0].pool if arrays else None
 
 
@@ -313,18 +323,51 @@ def binary(kind: str) -> Callable[..., Any]:
     builtins: Any = {"maximum": max, "minimum": min}
     numbers = builtins.get(kind) or getattr(operator, names.get(kind, ""), operator.sub)
 
-    def call(a: object, b: object) -> Any:
-        return apply(a, b) if isinstance(a, Array) or isinstance(b, Array) else numbers(a, b)
+    def call(a: Any, b: Any) -> Any:
+        if isinstance(a, Array) or isinstance(b, Array):
+            return apply(a, b)
+        lengths = [size for size in (a, b) if isinstance(size, AxisLength)]
+        if not lengths:
+            return numbers(a, b)
+        is_symbol, result = any(size.is_symbol for size in lengths), numbers(_number(a), _number(b))
+        if isinstance(result, bool):
+            return _unknown() if is_symbol else result
+        if not isinstance(result, int):
+            return result
+        factors = tuple(dim for size in lengths for dim in size.factors) if kind == "mul" and len(lengths) == 2 else ()
+        size = AxisLength(result, None, factors, is_symbol=is_symbol)
+        if kind == "minimum" and len(lengths) == 1:
+            size.most = lengths[0].dim, _number(b if lengths[0] is a else a)
+        return size
 
     return call
+
+
+def _end(number: int | None, size: object, dim: Dim) -> int | None:
+    """The end of a slice of an axis that has other sizes in other batches; None for the whole axis."""
+    if not isinstance(size, AxisLength):
+        return number
+    if size.dim is not dim and (size.most is None or size.most[0] is not dim):
+        raise TypeError("the end of a slice depends on the sizes of the batch; use a layer of the class slice_nd")
+    return None if size.most is None else size.most[1]
+
+
+def _number(size: Any) -> Any:
+    return int(size) if isinstance(size, AxisLength) else size
+
+
+def _unknown() -> Array:
+    """A condition on the size of a batch while there is none."""
+    return Array(full(dims=[], fill_value=False, dtype="bool", device="meta"), [], POOL.get())
 
 
 for _name, _kind in {**_KINDS, **_COMPARED}.items():
     _call = binary(_kind)
     _dunder = _name.strip("_")
-    setattr(Array, f"__{_dunder}__", _call)
-    if _name in _KINDS:
-        setattr(Array, f"__r{_dunder}__", (lambda call: lambda self, other: call(other, self))(_call))
+    for _class in (Array,) if _name in ("eq", "ne") else (Array, AxisLength):  # sizes are compared with -1, and 1
+        setattr(_class, f"__{_dunder}__", _call)
+        if _name in _KINDS:
+            setattr(_class, f"__r{_dunder}__", (lambda call: lambda self, other: call(other, self))(_call))
 
 
 DTYPES = {name: name for name in "float16 float32 float64 int8 int16 int32 int64 uint8 bool".split()}
@@ -434,7 +477,7 @@ def _transpose(x: Array, perm: Sequence[int] | None = None, name: object = None)
 
 
 def _shape(x: Array, name: object = None, out_type: object = None) -> Shape:
-    return Shape(AxisLength(x.size(dim), dim) for dim in x.axes)
+    return Shape(map(x.length, x.axes))
 
 
 def concat_arrays(values: Sequence[Array], axis: int) -> Array:
@@ -502,7 +545,7 @@ def _uniform(
     shape: object, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
-    high = 1 if maxval is None else maxval
+    minval, high = _number(minval), 1 if maxval is None else _number(maxval)
     if isinstance(minval, Number) and isinstance(high, Number):
         return Array(random_uniform(dims, minval=minval, maxval=high, dtype=dtype, seed=seed), axes, POOL.get())
     y = binary("mul")(Array(random_uniform(dims, seed=seed), axes, POOL.get()), cast_to(binary("sub")(high, minval)))

@@ -114,6 +114,8 @@ class SymbolicValues(NDArrayOperatorsMixin):
         raws = [x.raw if isinstance(x, SymbolicValues) else _operand(x) for x in inputs]
         longest = list(map(_longest, inputs))
         known = ufunc.__name__ in _INCREASING and None not in longest
+        if any(isinstance(x, SymbolicValues) and x.is_meta for x in inputs):
+            return SymbolicValues(_without_numbers(ufunc, raws), function(*longest) if known else None)
         return SymbolicValues(function(*raws), function(*longest) if known else None)
 
     def __array_function__(self, function: Callable[..., object], types: object, args: Any, kwargs: Any) -> Any:
@@ -140,6 +142,13 @@ def _operand(x: object) -> object:
 
 def _largest(x: Any) -> Any:
     return x if isinstance(x, bool | torch.SymInt) else int(np.max(x)) if np.size(x) else 0
+
+
+def _without_numbers(ufunc: np.ufunc, raws: Sequence[Any]) -> torch.Tensor:
+    """What a function of lengths without numbers gives: torch's own functions of these load its compiler."""
+    tensors = [raw for raw in raws if isinstance(raw, torch.Tensor)]
+    dtype = torch.bool if "ll->?" in ufunc.types else tensors[0].dtype
+    return torch.empty(np.broadcast_shapes(*(raw.shape for raw in tensors)), dtype=dtype, device="meta")
 
 
 def _longest(x: Any) -> Any:

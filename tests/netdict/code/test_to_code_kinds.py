@@ -15,6 +15,7 @@ upsampled twice, cut to the targets; upsampled and joined with the frames before
 upsampled by repeat, cut to the targets; durations of a text to speech net; window and shift
 masks of time by a function with numpy; frames cut to the shorter of two streams; SpecAugment with while loop
 tim dims in tuple of lists and size target; hybrid focal with sequence weights and prior tuples
+frames cropped and stacked by functions
 """.strip()
     .replace("\n", "; ")
     .split("; ")

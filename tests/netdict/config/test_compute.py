@@ -111,6 +111,38 @@ def test_an_expression(text, tmp_path):
     np.testing.assert_allclose(found, EXPRESSIONS[text], rtol=1e-4, atol=1e-5)
 
 
+SIZES = {
+    "source(0)[:, :4]": lambda x: x[:, :4],
+    "source(0)[:, 1:4000]": lambda x: x[:, 1:],
+    "source(0)[:, :tf.minimum(tf.shape(source(0))[1], 4)]": lambda x: x[:, :4],
+    "source(0)[:, :tf.minimum(4, tf.shape(source(0))[1])]": lambda x: x[:, :4],
+    "source(0)[:, :tf.shape(source(0))[1]]": lambda x: x,
+    "tf.cond(tf.shape(source(0))[1] > 4, lambda: source(0) * 2, lambda: source(0))": lambda x: (
+        x * (1 + (x.shape[1] > 4))
+    ),
+    "tf.cond(tf.equal(tf.shape(source(0))[1] // 2, 1), lambda: source(0) * 2, lambda: source(0))": lambda x: (
+        x * (1 + (x.shape[1] // 2 == 1))
+    ),
+    "source(0) / tf.cast(tf.maximum(tf.shape(source(0))[1] - 1, 1), 'float32')": lambda x: x / max(x.shape[1] - 1, 1),
+    "tf.reshape(source(0), [tf.shape(source(0))[0], -1, 2])": lambda x: x.reshape(2, -1, 2),
+}
+
+
+@pytest.mark.parametrize("text", SIZES)
+def test_the_size_of_each_batch_decides(text, tmp_path):
+    net = net_of(f"{{'class': 'eval', 'eval': {text!r}, 'from': 'data'}}", tmp_path)
+    assert all(dim.size.unknown for dim in net.template("output").dims if dim.dimension is None)
+    for frames in (3, 6, 1):
+        x = DRAW.normal(size=(2, frames, 4)).astype("float32")
+        out = net.forward({"data": x})["output"]
+        np.testing.assert_allclose(out.raw_tensor.numpy(), SIZES[text](x), rtol=1e-6)
+
+
+def test_a_slice_up_to_another_size_of_the_batch_is_refused(tmp_path):
+    with pytest.raises(NetworkError, match="the end of a slice depends on the sizes of the batch"):
+        net_of("{'class': 'eval', 'eval': 'source(0)[:, :tf.shape(source(0))[1] - 1]', 'from': 'data'}", tmp_path)
+
+
 def test_the_axes_of_a_tensor_may_be_in_another_order(tmp_path):
     layer = "{'class': 'eval', 'eval': 'source(0)[:, :, 1] - tf.reduce_sum(source(0), axis=2)', 'from': 'data'}"
     net = net_of(layer, tmp_path)
