@@ -149,12 +149,13 @@ def _reshape(tensor: Any, shape: Any, name: object = None) -> Array:
     y = reduce(squeeze, singles, plain(x.x))
     old = [dim for dim in x.axes if dim is not None and dim.dimension != 1]
     there = [x.size(dim) for dim in old]
-    known = reduce(mul, (int(size) for size in sizes if size != -1), 1)
-    unknown = reduce(mul, there, 1) // max(known, 1)
-    at_rest = sizes.index(-1) if -1 in sizes else None
+    unknown = reduce(mul, there, 1) // max(reduce(mul, (int(size) for size in sizes if size != -1), 1), 1)
+    computed = [i for i, size in enumerate(sizes) if size == -1 or getattr(size, "factors", ()) == (None,)]
+    at_rest = computed[0] if len(computed) == 1 else None
+    rest_size = None if at_rest is None else sizes[at_rest]
     sizes = [size if size != -1 else AxisLength(unknown, None, _left_over(sizes, old)) for size in sizes]
     axes: list[Dim | None] = [None] * len(sizes)
-    places = [i for i, size in enumerate(sizes) if size != 1 or _comes_with_data(size)]
+    places = [i for i, size in enumerate(sizes) if size != 1 or i == at_rest or _comes_with_data(size)]
     while places and old:
         parts, wholes = [places.pop(0)], [old.pop(0)]
         factors = getattr(sizes[parts[0]], "factors", ())
@@ -186,9 +187,11 @@ def _reshape(tensor: Any, shape: Any, name: object = None) -> Array:
         y, new = _regrouped(y, wholes, [sizes[i] for i in parts], x)
         for place, dim in zip(parts, new, strict=True):
             axes[place] = dim
-    if places or old:
+    result = x.like(y, axes)
+    known = isinstance(rest_size, AxisLength) and not rest_size.is_symbol
+    if places or old or (known and result.size(axes[at_rest or 0]) != rest_size):
         raise TypeError(f"reshape: a tensor of the sizes {there} has no place in {[int(n) for n in sizes]}")
-    return x.like(y, axes)
+    return result
 
 
 def _comes_with_data(size: int) -> bool:

@@ -114,9 +114,9 @@ class Array:
         """The size of an axis in this batch."""
         return 1 if axis is None else axis.dimension or self.x.size_of(axis).max
 
-    def length(self, axis: Dim | None) -> AxisLength:
-        """The size, which knows its axis, and whether there is a batch."""
-        return AxisLength(self.size(axis), axis, is_symbol=axis is not None and follows_data(self.x, axis))
+    def length(self, axis: Dim | None) -> int:
+        """The size, which knows its axis, if there is one, and whether there is a batch."""
+        return 1 if axis is None else AxisLength(self.size(axis), axis, is_symbol=follows_data(self.x, axis))
 
     def members(self) -> dict[str, Any]:
         """What an expression may read of it, by name."""

@@ -125,6 +125,7 @@ SIZES = {
     ),
     "source(0) / tf.cast(tf.maximum(tf.shape(source(0))[1] - 1, 1), 'float32')": lambda x: x / max(x.shape[1] - 1, 1),
     "tf.reshape(source(0), [tf.shape(source(0))[0], -1, 2])": lambda x: x.reshape(2, -1, 2),
+    "tf.reshape(source(0), [tf.shape(source(0))[0], tf.shape(source(0))[1] * 2, 2])": lambda x: x.reshape(2, -1, 2),
 }
 
 
@@ -136,6 +137,20 @@ def test_the_size_of_each_batch_decides(text, tmp_path):
         x = DRAW.normal(size=(2, frames, 4)).astype("float32")
         out = net.forward({"data": x})["output"]
         np.testing.assert_allclose(out.raw_tensor.numpy(), SIZES[text](x), rtol=1e-6)
+
+
+def test_frames_are_stacked_in_batches_that_fit(tmp_path):
+    text = "tf.reshape(source(0), [tf.shape(source(0))[0], tf.shape(source(0))[1] // 2, 8])"
+    net = net_of(f"{{'class': 'eval', 'eval': {text!r}, 'from': 'data'}}", tmp_path)
+    for frames in (6, 2):
+        x = DRAW.normal(size=(2, frames, 4)).astype("float32")
+        np.testing.assert_array_equal(net.forward({"data": x})["output"].raw_tensor.numpy(), x.reshape(2, -1, 8))
+    with pytest.raises(RfError, match="reshape"):
+        net.forward({"data": X})
+    text = text.replace("// 2", "// 3")
+    net = net_of(f"{{'class': 'eval', 'eval': {text!r}, 'from': 'data'}}", tmp_path)
+    with pytest.raises(RfError, match="no place"):
+        net.forward({"data": x})
 
 
 def test_a_slice_up_to_another_size_of_the_batch_is_refused(tmp_path):
