@@ -181,6 +181,7 @@ def test_steps_come_while_a_cell_runs_and_those_of_user_code_after_it(open_noteb
     notebook = open_notebook(cells=[DATA, LOOP, USER_CODE])
     panel = Panel(notebook.page).open()
     notebook.run_all()
+    panel.group("user code").wait_for()  # the list is whole, so that a click meets the run that it is for
     panel.choose("running sum")
     notebook.write(0, until(tmp_path / "go"))
     notebook.start_cell(0)
