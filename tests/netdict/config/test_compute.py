@@ -5,6 +5,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import NetworkError, RfError
+from rfnb.netdict import axes
 
 DRAW = np.random.default_rng(1)
 X = DRAW.normal(size=(2, 3, 4)).astype("float32")
@@ -136,7 +137,21 @@ def test_the_size_of_each_batch_decides(text, tmp_path):
     for frames in (3, 6, 1):
         x = DRAW.normal(size=(2, frames, 4)).astype("float32")
         out = net.forward({"data": x})["output"]
+        assert out.dims == net.template("output").dims
         np.testing.assert_allclose(out.raw_tensor.numpy(), SIZES[text](x), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "condition", ["tf.shape(x)[1] > 1500", "1500 >= tf.shape(x)[1] // 2", "tf.equal(tf.shape(x)[1], 1000)"]
+)
+def test_what_stands_for_a_size_decides_no_condition(condition, tmp_path, monkeypatch):
+    more = f"def f(x):\n    return tf.cond({condition}, lambda: x[:, :1], lambda: x)"
+    layer = "{'class': 'eval', 'eval': \"self.network.get_config().typed_value('f')(source(0))\", 'from': 'data'}"
+    sizes = []
+    for size in (1000, 4000):
+        monkeypatch.setattr(axes, "symbol", lambda dim, size=size: size)
+        sizes.append([dim.dimension for dim in net_of(layer, tmp_path, more).template("output").dims])
+    assert sizes[0] == sizes[1]
 
 
 def test_frames_are_stacked_in_batches_that_fit(tmp_path):
