@@ -142,8 +142,8 @@ def _while_traced(cond: Callable[[S], object], body: Callable[[S], S], initial: 
     key = None if first else key_of((cond, body), NO_AXIS, "while_loop", None, initial)
     states = {"s": initial}
     if key is not None and (step := kept_steps.find(key, (cond, body), states, None)) is not None:
-        kept: S = step.run(states, None)[1]["s"]
-        return kept
+        final_state: S = step.run(states, None)[1]["s"]
+        return final_state
     keeping = None if key is None else Keeping(key, (cond, body), states, None)
     loop = loop_to_keep(keeping, max_seq_len=FOREVER, name="while_loop")
     loop.state.s = initial

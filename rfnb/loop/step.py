@@ -470,7 +470,7 @@ class PausePoint(Protocol):
     """Decides where a running loop pauses."""
 
     def most_steps(self) -> int:
-        """After how many steps `after_steps` has to be called; 0 for now and then."""
+        """After how many steps `after_steps` has to be called; 0 sets no limit."""
 
     def after_steps(self, outcome: Outcome) -> None:
         """May hold the loop. If it edits the states of the outcome, it replaces `outcome.kept`."""

@@ -394,10 +394,10 @@ def search_sorted(
     if padding is not None:
         raw = backend.masked_fill_raw(raw, padding, backend.highest_raw(raw))
     raw = align.apply(align.move(sorted_seq.dims, [*batch, axis]), raw)
-    wanted = align.apply(align.move(queries.dims, [*batch, *inner], trailing=False), queries._raw)
-    shape = backend.get_shape_tuple_raw(wanted)[len(batch) :]
-    wanted = backend.broadcast_raw(wanted, [*backend.get_shape_tuple_raw(raw)[:-1], *shape])
-    index = backend.search_sorted_raw(raw, wanted, side == "right")
+    query_raw = align.apply(align.move(queries.dims, [*batch, *inner], trailing=False), queries._raw)
+    shape = backend.get_shape_tuple_raw(query_raw)[len(batch) :]
+    query_raw = backend.broadcast_raw(query_raw, [*backend.get_shape_tuple_raw(raw)[:-1], *shape])
+    index = backend.search_sorted_raw(raw, query_raw, side == "right")
     place = tensor_of(backend.cast_raw(index, out_dtype), align.sig([*batch, *inner], axis), lengths)
     if padding is None:
         return place

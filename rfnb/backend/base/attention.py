@@ -1,4 +1,4 @@
-"""Attention on raw tensors, and what is told of attention that other code computes."""
+"""Attention on raw tensors, and the events that report attention which other code computes."""
 
 from __future__ import annotations
 

@@ -295,8 +295,8 @@ def since(replay: Replay, step: int) -> Replay:
     """The steps from one on, or from the nearest one before it whose states are kept, as those of a loop that begins
     there.
     """
-    kept = max(step - replay.start, 0) // replay.every
-    first, bindings = replay.start + kept * replay.every, replay.bindings
+    place = max(step - replay.start, 0) // replay.every
+    first, bindings = replay.start + place * replay.every, replay.bindings
     later, size = copy(replay), bindings.frames_size
     later.origin, later.probe, later.edits = None, None, ()
     later.start, later._compiled, later._latest = 0, {}, None
@@ -309,7 +309,7 @@ def since(replay: Replay, step: int) -> Replay:
         given={n - first: values for n, values in bindings.given.items() if n >= first},
     )
     later._free_steps = replay.schedule.free_steps(later.bindings.limit)
-    later.steps, later.kept, later.size = replay.steps - first, replay.kept[kept:], _later(replay.size, first)
+    later.steps, later.kept, later.size = replay.steps - first, replay.kept[place:], _later(replay.size, first)
     for name in ("search_steps", "parents", "lineages"):
         later.__dict__.pop(name, None)
     return later

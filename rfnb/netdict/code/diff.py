@@ -247,18 +247,18 @@ def _equal(a: object, b: object) -> bool:
         return repr(a) == repr(b)
 
 
-def lines_of(function: Function, known: set[str] | None = None) -> list[str]:
+def lines_of(function: Function, written: set[str] | None = None) -> list[str]:
     """The lines of a function, without comments, and of functions and plain values of the config that it names."""
-    known = {function.name} if known is None else known
+    written = {function.name} if written is None else written
     lines = ast.unparse(function.node).split("\n")
     for name in dict.fromkeys(node.id for node in ast.walk(function.node) if isinstance(node, ast.Name)):
         frame: Frame | None = function.frame
         while frame is not None and name not in frame.names:
             frame = frame.parent
-        value = None if frame is None or name in known else frame.names[name]
-        known.add(name)
+        value = None if frame is None or name in written else frame.names[name]
+        written.add(name)
         if isinstance(value, Function):
-            lines += lines_of(value, known)
+            lines += lines_of(value, written)
         elif isinstance(value, bool | int | float | str | tuple | list):
             lines.append(f"{name} = {value!r}")
     return lines

@@ -96,7 +96,7 @@ class TorchLoops(TorchBody):
         for line in call.body:
             if line.kind == "method" and line.name == "stack":
                 name = identifier(line.kwargs.get("name") or line.owner.rpartition("/")[2], "frames")
-                plural = name if name[-1] == "s" else identifier(f"{name}s")  # "is" and "as" are no names
+                plural = name if name[-1] == "s" else identifier(f"{name}s")  # "is" and "as" are not names
                 of.stacks[id(line.result)] = self.place.names.new(plural)
                 self.line(f"{of.stacks[id(line.result)]} = []")
         if ends:
@@ -120,9 +120,9 @@ class TorchLoops(TorchBody):
         self.indent = of.indent
         self.release(held)
         self.current = {name: x for name, x in self.current.items() if name in of.before}
-        for known in (self.masks, self.of_dims):
-            for key in [key for key, name in known.items() if name in of.inner]:
-                del known[key]
+        for names in (self.masks, self.of_dims):
+            for key in [key for key, name in names.items() if name in of.inner]:
+                del names[key]
         for line in call.body:
             if id(line.result) in of.stacks and self.uses[id(line.result)] > 0:
                 place = position(axes_of(line.result), of.axis)
@@ -168,8 +168,8 @@ class TorchLoops(TorchBody):
         x, of = call.args[0], self.fors[id(call.loop)]
         axis = call.kwargs.get("axis") or of.axis
         place = position(axes_of(x), axis)
-        rest = [dim for dim in axes_of(x) if dim is not axis]
-        text = self.permuted(f"{self.atom(x)}[{':, ' * place}{of.step}]", rest, axes_of(call.result))
+        other_axes = [dim for dim in axes_of(x) if dim is not axis]
+        text = self.permuted(f"{self.atom(x)}[{':, ' * place}{of.step}]", other_axes, axes_of(call.result))
         self.assign(call, text, ATOM, following)
 
     def loop_stack(self, call: Call, following: Call | None) -> None:

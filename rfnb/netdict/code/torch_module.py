@@ -322,8 +322,8 @@ def with_steps(calls: list[Call], alone: frozenset[int]) -> list[Call]:
 def fits_torch(call: Call, alone: frozenset[int]) -> bool:
     """Whether a module of torch computes what a cell does."""
     weights = {name: call.weights.get(name) for name in ("ff_weight", "rec_weight", "bias")}
-    given = [id(x) for x in weights.values() if x is not None]
-    if call.name not in ("VanillaLSTM", "BasicLSTM") or weights["ff_weight"] is None or not alone.issuperset(given):
+    ids = [id(x) for x in weights.values() if x is not None]
+    if call.name not in ("VanillaLSTM", "BasicLSTM") or weights["ff_weight"] is None or not alone.issuperset(ids):
         return False
     if weights["bias"] is None and call.name == "BasicLSTM":  # the constant of its forget gate has no place
         return False
@@ -345,12 +345,12 @@ def arranged(calls: list[Call]) -> list[Call]:
 
 def with_cross_entropy(calls: list[Call], finals: list[Tensor]) -> list[Call]:
     """The calls, where log softmax, the score of the label, and the sign before it are one."""
-    uses, made = uses_of(calls, finals), {id(call.result): call for call in calls}
+    uses, call_of = uses_of(calls, finals), {id(call.result): call for call in calls}
     gone: set[int] = set()
     lines: dict[int, Call] = {}
     for call in calls:
-        chosen = made.get(id(call.args[0])) if call.name == "neg" else None
-        scores = made.get(id(chosen.args[0])) if chosen is not None and chosen.name == "gather" else None
+        chosen = call_of.get(id(call.args[0])) if call.name == "neg" else None
+        scores = call_of.get(id(chosen.args[0])) if chosen is not None and chosen.name == "gather" else None
         if chosen is None or scores is None or scores.name != "log_softmax":
             continue
         x, axis, labels = scores.args[0], scores.kwargs["axis"], chosen.kwargs["indices"]

@@ -420,24 +420,24 @@ class TorchOps(TorchLoops):
             kwargs["in_spatial_dims"],
         )
         sizes = [dim.get_dim_value() for dim in kwargs["filter_size"]]
-        rest = [dim for dim in axes_of(x) if dim not in axes and dim is not feature]
+        batch_axes = [dim for dim in axes_of(x) if dim not in axes and dim is not feature]
         text, binds = self.filled(x, axes, "0") if kwargs["use_mask"] is not False else self.bound(x)
-        moved, _ = self.moved_bound(x, [*rest, feature, *axes], (text, binds))
+        moved, _ = self.moved_bound(x, [*batch_axes, feature, *axes], (text, binds))
         spread = spreads(
             call.name, sizes, *(kwargs[n] for n in ("strides", "padding", "remove_padding", "output_padding"))
         )
-        more = [one.stride + one.more + 2 * one.left - one.size for one in spread]
-        if len(rest) != 1 or any(n >= one.stride for n, one in zip(more, spread, strict=True)):
+        more = [extent.stride + extent.more + 2 * extent.left - extent.size for extent in spread]
+        if len(batch_axes) != 1 or any(n >= extent.stride for n, extent in zip(more, spread, strict=True)):
             raise unwritten(call.owner, "a transposed convolution of a kind that torch lacks")
-        given = {"padding": [one.left for one in spread], "output_padding": [max(n, 0) for n in more]}
-        more_options = f", stride={one_or_all([one.stride for one in spread])}"
-        more_options += "".join(f", {name}={one_or_all(numbers)}" for name, numbers in given.items() if any(numbers))
+        padding = {"padding": [extent.left for extent in spread], "output_padding": [max(n, 0) for n in more]}
+        more_options = f", stride={one_or_all([extent.stride for extent in spread])}"
+        more_options += "".join(f", {name}={one_or_all(numbers)}" for name, numbers in padding.items() if any(numbers))
         kernel = self.moved(weight, [weight.dims[matrix_axis(weight, feature)], out_dim, *kwargs["filter_size"]])
         kernel += "" if kwargs["bias"] is None else f", {self.value(kwargs['bias'])}"
         text = f"F.conv_transpose{len(sizes)}d({moved}, {kernel}{more_options})"
         if any(n < 0 for n in more):
             text += f"[..., {', '.join(f':{n}' if n < 0 else ':' for n in more)}]"
-        return self.permuted(text, [*rest, out_dim, *call.result[1]], axes_of(call.result[0]))
+        return self.permuted(text, [*batch_axes, out_dim, *call.result[1]], axes_of(call.result[0]))
 
     def plain_zeros(self, call: Call, spatial: Sequence[Dim]) -> list[int] | None:
         """The zeros at both ends of each axis, if they are as many and do not depend on a size."""
@@ -474,9 +474,9 @@ class TorchOps(TorchLoops):
             layout: Layout = {id(weight): ("weight", axes, None)}
             layout |= {} if bias is None else {id(bias): ("bias", None, None)}
             features = f"{self.of.size(kwargs['in_dim'])}, {self.of.size(kwargs['out_dim'])}"
-            made = f"{features}, {one_or_all([self.of.size(dim) for dim in kwargs['filter_size']])}{more}"
-            made += "" if bias is not None else ", bias=False"
-            return f"{self.of.module('conv', f'nn.Conv{count}d({made})', layout)}({{}})"
+            arguments = f"{features}, {one_or_all([self.of.size(dim) for dim in kwargs['filter_size']])}{more}"
+            arguments += "" if bias is not None else ", bias=False"
+            return f"{self.of.module('conv', f'nn.Conv{count}d({arguments})', layout)}({{}})"
         kernel = f"{self.atom(weight)}.permute({', '.join(map(str, axes))})"
         kernel += f", {self.value(bias)}" if bias is not None else ""
         return f"F.conv{count}d({{}}, {kernel}{more})"
@@ -662,35 +662,35 @@ class TorchOps(TorchLoops):
                 gates_first = len(weight.dims) == 1 or weight.dims[0] is cell.gate_dim
                 layout[id(weight)] = where + "_l0" * (not step), None if gates_first else (1, 0), order
         more = ("" if step else ", batch_first=True") + ("" if call.weights.get("bias") is not None else ", bias=False")
-        made = f"nn.LSTM{'Cell' * step}({self.of.size(in_dim)}, {self.of.size(out_dim)}{more})"
-        module = self.of.module("lstm", made, layout)
+        constructor = f"nn.LSTM{'Cell' * step}({self.of.size(in_dim)}, {self.of.size(out_dim)}{more})"
+        module = self.of.module("lstm", constructor, layout)
         if call.weights.get("bias") is not None:
             self.of.no_second_bias(f"{module}.bias_hh{'_l0' * (not step)}", module, cell.forget_bias)
         text = self.atom(x)
         dims = [*axes_of(x), *([in_dim] if x.sparse_dim is in_dim else [])]
         if x.sparse_dim is in_dim:
             text = f"F.one_hot({text}.long(), {self.size(in_dim)}).float()"
-        rest = [dim for dim in dims if dim not in (axis, in_dim)]
-        back = [*rest, *([] if step else [axis]), out_dim]
+        batch_axes = [dim for dim in dims if dim not in (axis, in_dim)]
+        back = [*batch_axes, *([] if step else [axis]), out_dim]
         moved = self.permuted(text, dims, [*back[:-1], in_dim])
         output, after = call.result
-        given = self.state_of(call, state, rest[0], out_dim, step)
+        initial = self.state_of(call, state, batch_axes[0], out_dim, step)
         used = [name for name in ("h", "c") if self.uses[id(after[name])] > 0]
         lengths = None if step else self.lengths(x, axis)
         self.release(uses_of([call], ()))
         name, c = self.target(output), self.target(after["c"])
         h = "_" if step else self.target(after["h"])
         if step:
-            self.line(f"{name}, {c} = {module}({moved}{given})")
+            self.line(f"{name}, {c} = {module}({moved}{initial})")
             self.know(after["h"], name)
         elif lengths is None:
-            self.line(f"{name}, _ = {module}({moved}{given})")
+            self.line(f"{name}, _ = {module}({moved}{initial})")
         else:
-            self.line(f"{name}, {h}, {c} = run_lstm({module}, {moved}, {lengths}{given})")
+            self.line(f"{name}, {h}, {c} = run_lstm({module}, {moved}, {lengths}{initial})")
         if [*axes_of(output)] != back and name != "_":
             self.line(f"{name} = {self.permuted(name, back, axes_of(output))}")
         for part in used:
-            if axes_of(after[part]) != (rest[0], out_dim):
+            if axes_of(after[part]) != (batch_axes[0], out_dim):
                 raise unwritten(call.owner, "a state whose axes are in another order")
 
     def state_of(self, call: Call, state: Any, batch: Dim, out_dim: Dim, step: bool) -> str:

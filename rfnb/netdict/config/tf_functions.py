@@ -228,7 +228,7 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
         return merge_dims(y, dims=old, out_dim=merged)[0], [merged]
     used = [dim for dim in y.dims if dim not in old]
     new: list[Dim] = []
-    rest = None
+    rest_dim = None
     dims: list[Dim | None] = [getattr(size, "dim", None) for size in sizes]
     for size, wanted in zip(sizes, dims, strict=True):
         if wanted is not None and wanted.is_batch_dim():
@@ -236,12 +236,12 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
         elif wanted is None and isinstance(size, AxisLength) and any(dim.dimension is None for dim in old):
             others = tuple(int(other) for other in sizes if other is not size)  # known: the rest comes with the data
             name = f"{'*'.join(dim.name for dim in key)}/{'*'.join(map(str, others))}"
-            rest = x.pool.merged.setdefault((*key, *others), Dim(None, name=name))
-            new.append(rest)
+            rest_dim = x.pool.merged.setdefault((*key, *others), Dim(None, name=name))
+            new.append(rest_dim)
         else:
             new.append(x.pool.static(int(size), [*used, *new]))
-    if rest is not None and y.device == "meta":
-        rest.define(unknown_size(rest), "split_dims")
+    if rest_dim is not None and y.device == "meta":
+        rest_dim.define(unknown_size(rest_dim), "split_dims")
         y = zeros([*used, *new], dtype=y.dtype, device="meta")
     else:
         y = reshape(y, old, new)

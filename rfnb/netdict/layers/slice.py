@@ -128,7 +128,7 @@ class SliceNd(Layer, layer_class="slice_nd"):
             if isinstance(start, Traced) or isinstance(size, Traced):
                 fault, way = (
                     "slice_nd: the number of frames differs at each step",
-                    '"size": a number (0 behind the end)',
+                    '"size": a number (0 after the end)',
                 )
                 raise NetworkError(fault, got=f'"size": {self.size!r:.40}', expected=way)
             begin = cast(full(dims=[], fill_value=self.start, dtype="int64") if start is None else start, "int64")
@@ -143,7 +143,7 @@ class SliceNd(Layer, layer_class="slice_nd"):
         y = slice_(x, axis=frames, start=offset, size=self.sliced)[0]
         places = range_over_dim(self.sliced, dtype="int64", device=x.device) + offset
         valid = compare_bc(places, "less", get_size_tensor(frames, device=x.device))
-        return where(valid, y, cast_number(0, x))  # 0 behind the end of a sequence
+        return where(valid, y, cast_number(0, x))  # 0 after the end of a sequence
 
     def names_of_dims(self) -> dict[Dim, str]:
         """sliced-time:name."""
