@@ -8,12 +8,14 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.chromium import BROWSERS, FLAGS, find_browser
 from tests.browser.lab_page import LabPage
 from tests.browser.lab_server import EXTENSION, ROOT, LabServer, forking, running
 from tests.browser.notebook_page import NotebookPage, made_of
 
+expect.set_options(timeout=30_000)  # as long as clicks wait: a busy machine is no fault
 report = pytest.StashKey[pytest.TestReport]()
 
 
