@@ -58,7 +58,7 @@ def _cond(
     return (true_fn or fn1)() if holds is not False else other
 
 
-def _concat(values: Any, axis: Any, name: object = None) -> object:
+def _concat(values: Any, axis: object, name: object = None) -> object:
     """Tensors one behind the other along an axis; shapes one behind the other."""
     if not any(isinstance(x, Array) and x.axes for x in values):
         return [entry for x in values for entry in (x if isinstance(x, list | tuple) else [x])]
@@ -390,7 +390,7 @@ def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> object:
     return type(result)(map(outer, result)) if isinstance(result, list | tuple) else outer(result)
 
 
-def _dropout(x: Array, keep_prob: Any = None, noise_shape: Any = None, seed: Any = None, name: object = None,
+def _dropout(x: Array, keep_prob: Any = None, noise_shape: Any = None, seed: object = None, name: object = None,
              rate: Any = None) -> Array:  # fmt: skip
     drops = rate if rate is not None else 1.0 - (1.0 if keep_prob is None else keep_prob)
     kept = None if noise_shape is None else [size == 1 for size in noise_shape]

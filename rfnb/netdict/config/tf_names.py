@@ -82,7 +82,7 @@ class Shape(tuple[Any, ...]):
 
     ndims = rank = property(len)
 
-    def as_list(self) -> list[Any]:
+    def as_list(self) -> list[object]:
         """The sizes."""
         return list(self)
 
@@ -118,7 +118,7 @@ class Array:
         """The size, which knows its axis, if there is one, and whether there is a batch."""
         return 1 if axis is None else AxisLength(self.size(axis), axis, is_symbol=follows_data(self.x, axis))
 
-    def members(self) -> dict[str, Any]:
+    def members(self) -> dict[str, object]:
         """What an expression may read of it, by name."""
         x, axes = self.x, self.axes
         places: dict[Dim | None, int] = {dim: i for i, dim in enumerate(axes) if dim is not None}
@@ -323,7 +323,7 @@ def binary(kind: str) -> Callable[..., Any]:
     builtins: Any = {"maximum": max, "minimum": min}
     numbers = builtins.get(kind) or getattr(operator, names.get(kind, ""), operator.sub)
 
-    def call(a: Any, b: Any) -> Any:
+    def call(a: object, b: object) -> Any:
         if isinstance(a, Array) or isinstance(b, Array):
             return apply(a, b)
         lengths = [size for size in (a, b) if isinstance(size, AxisLength)]
@@ -542,7 +542,7 @@ def _filled(shape: object, value: float, dtype: str = "float32", name: object = 
 
 
 def _uniform(
-    shape: object, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
+    shape: object, minval: Any = 0, maxval: object = None, dtype: str = "float32", seed: Any = None, name: object = None
 ) -> Array:
     axes, dims = of_shape(shape)
     minval, high = _number(minval), 1 if maxval is None else _number(maxval)
@@ -614,8 +614,8 @@ def functions() -> dict[str, Any]:
     return names
 
 
-def _like(number: int) -> Callable[..., Any]:
-    def call(x: Any, dtype: Any = None, name: object = None, optimize: bool = True) -> Any:
+def _like(number: int) -> Callable[..., object]:
+    def call(x: Any, dtype: Any = None, name: object = None, optimize: bool = True) -> object:
         if not isinstance(x, Array):
             return number
         make = zeros_like if number == 0 else ones_like

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rfnb.core.dims.dim import batch_dim
 from rfnb.core.tensor.tensor import Tensor
