@@ -120,8 +120,10 @@ class Frame:
 class Function:
     """A function of a config. A call interprets its body."""
 
-    def __init__(self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[Any],
-                 keywords: dict[str, object], run: Callable[[Function, tuple[object, ...], dict[str, object]], object]):  # fmt: skip
+    def __init__(
+        self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[object], keywords: dict[str, object],
+        run: Callable[..., object],
+    ):  # fmt: skip
         self.node, self.frame, self.defaults, self.keywords, self._run = node, frame, defaults, keywords, run
         self.name = getattr(node, "name", "<lambda>")
         self.line = node.lineno
