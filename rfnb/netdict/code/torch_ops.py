@@ -579,7 +579,7 @@ class TorchOps(TorchLoops):
     def op_window(self, call: Call, source: Tensor, spatial_dim: Dim, window_dim: Dim) -> str:
         """The frames around each frame."""
         x, axis, window, out, kwargs = source, spatial_dim, window_dim, call.result[1], call.kwargs
-        width, left, right = window.dimension, kwargs["window_left"], kwargs["window_right"]
+        width, left, right = window.get_dim_value(), kwargs["window_left"], kwargs["window_right"]
         value = literal(kwargs["pad_value"] or 0)
         text, binds = self.bound(x) if kwargs["use_mask"] is False else self.filled(x, [axis], str(value))
         place = position(axes_of(x), axis)
