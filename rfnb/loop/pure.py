@@ -88,7 +88,7 @@ class References:
         self.has_own_code = False
         self._owners: list[tuple[int, object]] = []  # functions that are methods or modules, and what they belong to
         self._cells: list[tuple[int, int, object]] = []  # function, number of the cell, content
-        self._names: list[tuple[Mapping[Any, Any], Any, object]] = []
+        self._names: list[tuple[Mapping[Any, object], Hashable, object]] = []
         self._others: list[tuple[CellType, object]] = []  # cells of other functions
         self._lists: list[tuple[list[object], tuple[object, ...]]] = []
         self._tensors: list[tuple[Tensor, object]] = []
@@ -97,7 +97,7 @@ class References:
         self._words = {word for code in codes for word in _words(code)}
         count = -1
         while count < len(self._words):  # methods of objects add words
-            count, self._seen = len(self._words), dict[int, Any]()
+            count, self._seen = len(self._words), dict[int, object]()
             for part in (self._owners, self._cells, self._names, self._others, self._lists, self._tensors, self.raws):
                 part.clear()
             for number, function in enumerate(functions):
@@ -121,7 +121,7 @@ class References:
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._visit(default)
 
-    def _name(self, names: Mapping[Any, Any], name: Any) -> None:
+    def _name(self, names: Mapping[Any, object], name: Hashable) -> None:
         self._names.append((names, name, names[name]))
         self._visit(names[name])
 
@@ -281,7 +281,7 @@ class KeptStep:
     references: References
     externals: list[tuple[RawTensor, bool, int | None]]
     initial: Any
-    xs: Any
+    xs: object
     outputs: Any
     new: list[Sequence[Dim] | None]
 
@@ -485,7 +485,7 @@ class Keeping:
         key: Hashable,
         functions: Sequence[Callable[..., Any] | None],
         initial: dict[str, Any],
-        xs: Any,
+        xs: object,
         steps: KeptSteps = kept_steps,
     ):
         self.functions = [function for function in functions if function is not None]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from rfnb.backend.base.tape import Call, External, Stream, Tape, Var, current_tape, untaped
+from rfnb.backend.base.tape import Call, External, Reference, Stream, Tape, Var, current_tape, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size, frame_numbers
@@ -449,7 +449,7 @@ def execute(
 
 def _recomputed(
     backend: type[Backend], first: Compiled, again: Compiled, part: range, states: Sequence[RawTensor],
-    inputs: Sequence[RawTensor], outputs: Sequence[Callable[[RawTensor], None]], over: Any, keep: Any,
+    inputs: Sequence[RawTensor], outputs: Sequence[Callable[[RawTensor], None]], over: object, keep: object,
 ) -> tuple[object, ...]:  # fmt: skip
     """`first.run(part, …)`, whose values `again` computes again in the backward pass."""
     runs, count = [partial(first.run, keep=keep)], len(outputs)
@@ -681,7 +681,7 @@ def _measured(
 def one_step(calls: Sequence[Call], values: Sequence[RawTensor], externals: Sequence[RawTensor]) -> None:
     """Computes calls on the traced frame."""
 
-    def value(read: Var | External | Stream) -> RawTensor:
+    def value(read: Reference) -> RawTensor:
         return read if type(read) is Stream else (values if type(read) is Var else externals)[read.number]
 
     with untaped():

@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 entered: ContextVar[tuple[Body, ...]] = ContextVar("rfnb_entered", default=())
 """The bodies that are being traced, outermost first."""
-_made: WeakKeyDictionary[Any, dict[Hashable, object]] = WeakKeyDictionary()  # per outermost body
+_made: WeakKeyDictionary[Body, dict[Hashable, object]] = WeakKeyDictionary()  # per outermost body
 
 
 @contextmanager

@@ -330,7 +330,7 @@ def _device(body: Body) -> str | None:
     return next((carry.before.device for carry in body.carried if isinstance(carry.before, Tensor)), None)
 
 
-def _like_before(body: Body, name: str, old: Any, new: object) -> object:
+def _like_before(body: Body, name: str, old: Any, new: object) -> Any:
     """Checks a new state: it needs the dims of its initial value, in any order, and a dtype that fits."""
     kind = Dim if isinstance(old, Dim) else Tensor
     if not isinstance(new, kind):

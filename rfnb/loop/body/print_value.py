@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LINES = 100
 """Largest number of lines that one `watch` prints in one run."""
 
-Steps = Collection[int] | Callable[[Tensor], Any] | None
+Steps = Collection[int] | Callable[[Tensor], object] | None
 
 
 @guarded

@@ -9,7 +9,7 @@ import dis
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -137,7 +137,7 @@ class RecordedSteps:
         """Takes the steps from `start` on from `outcome`."""
         self.start, self.bindings, self.seed = start, bindings, bindings.seed
         self._free_steps = self.schedule.free_steps(bindings.limit)
-        self._compiled: dict[Any, Any] = {}
+        self._compiled: dict[Hashable, Any] = {}
         self._latest: tuple[int, Sequence[RawTensor]] | None = None
         self.advance(outcome)
 
@@ -649,7 +649,7 @@ class EnclosingCall:
     module: str
     code: CodeType
     lasti: int
-    given: Mapping[str, Any]
+    given: Mapping[str, object]
     dims: tuple[tuple[Dim, Lengths], ...]
     ctx: RunCtx
 

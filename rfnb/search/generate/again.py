@@ -19,7 +19,7 @@ from rfnb.trace.capture.generate import GenerateWatch, Searches, replaced
 
 if TYPE_CHECKING:
     from rfnb.search.trace import Sums
-    from rfnb.search.tree import Tree
+    from rfnb.search.tree import Node, Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,8 @@ class ModelAgain:
         beams = self.settings.beams > 1
 
         def forced_pass(
-            model: object, input_ids: Any, *, logits_processor: Any, generation_config: object, **keywords: object
-        ) -> Any:
+            model: object, input_ids: RawTensor, *, logits_processor: Any, generation_config: object, **keywords: object
+        ) -> RawTensor:
             for at, logits in enumerate(_logits_before(model, input_ids, keywords, labels)):
                 logits = logits.float().log_softmax(-1) if beams else logits.float()
                 logits = logits_processor(_followed(input_ids, labels[:at]), logits)[0]
@@ -145,7 +145,7 @@ AFTER = {
 """Inputs with an entry for each label of a prompt: the n-th one after it is last * factor + first + n * step."""
 
 
-def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Sequence[int]) -> Iterator[Any]:
+def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Sequence[int]) -> Iterator[RawTensor]:
     """The logits from which each of some labels follows, raw tensors [rows, labels].
 
     One pass of the model gives all of them. Where that is impossible, each has its own: XLNet changes the labels so
@@ -194,7 +194,7 @@ def _joined(raw: RawTensor, more: RawTensor) -> RawTensor:
     return whole
 
 
-def _goes_on(node: Any) -> tuple[bool, float]:
+def _goes_on(node: Node) -> tuple[bool, float]:
     return not (node.ended or node.ends), node.compared
 
 
@@ -263,7 +263,7 @@ def _living(trace: Trace) -> int:
     return int(trace.labels.shape[2]) if trace.living is None else trace.living
 
 
-def _copy(arrays: dict[str, Any], row: int, since: int, places: np.ndarray, until: int) -> None:
+def _copy(arrays: dict[str, np.ndarray], row: int, since: int, places: np.ndarray, until: int) -> None:
     """Copies final hypotheses to later steps."""
     for at in range(since, until):
         arrays["scores"][at, row, places] = arrays["scores"][at - 1, row, places]

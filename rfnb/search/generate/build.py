@@ -97,7 +97,7 @@ def from_generate(
 
     def forcing(model: Any, inputs: Mapping[str, object]) -> ModelAgain:
         inputs = generate_keywords | {**inputs}
-        mixin: Any = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", ())
+        mixin = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", ())
         parts = model.modules() if callable(getattr(model, "modules", None)) else ()
         model = next((module for module in parts if isinstance(module, mixin)), model)
         if not isinstance(model, mixin):
