@@ -255,8 +255,8 @@ def frozen(body: Body, active: Tensor | None, new: Any, before: Any, active_befo
     if not shared and active.dims:
         return new
     hypotheses = [dim for dim in active.dims if dim not in shared]
-    some = reduce_any(active, axis=hypotheses) if hypotheses else active
-    return where(some, new, old).copy_transpose(old.dims)
+    any_active = reduce_any(active, axis=hypotheses) if hypotheses else active
+    return where(any_active, new, old).copy_transpose(old.dims)
 
 
 def frozen_by_length(body: Body, new: Any, old: Any) -> object:
@@ -462,8 +462,8 @@ def steps_begun(replay: Replay) -> Size:
 
 def reasons_of_ends(replay: Replay) -> list[str]:
     """Why each sequence ended, in words; a single reason if all end together."""
-    taken = _of_sequences(replay, replay.size.values, np.max)
-    return [_reason(replay, i, int(n)) for i, n in enumerate(taken.reshape(-1))]
+    counts = _of_sequences(replay, replay.size.values, np.max)
+    return [_reason(replay, i, int(n)) for i, n in enumerate(counts.reshape(-1))]
 
 
 def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., object]) -> np.ndarray:

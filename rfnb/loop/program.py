@@ -259,7 +259,7 @@ class Program:
         loop_positions = [position for position in positions if position not in once]
         for position, over in zip(loop_positions, self._last_reads(loop_positions, targets), strict=True):
             lines.call(self.calls[position], position, over)
-        return lines, before, {*targets, *(read for position in loop_positions for read in self.calls[position].reads)}
+        return lines, before, {*targets, *(ref for position in loop_positions for ref in self.calls[position].reads)}
 
     def _last_reads(self, positions: Sequence[int], targets: Sequence[Var | External]) -> list[list[int]]:
         """For each of these calls, the Vars that no later call reads: they are freed after it."""

@@ -299,7 +299,7 @@ class KeptStep:
 
     def run(self, initial: dict[str, Any], xs: object) -> tuple[Any, dict[str, Any]]:
         """The stacked outputs and the last states."""
-        kept, axis, states = self.step, self.step.axis, [leaf for leaf in leaves(initial) if leaf is not None]
+        template, axis, states = self.step, self.step.axis, [leaf for leaf in leaves(initial) if leaf is not None]
         sources = [leaf for leaf in leaves(xs) if leaf is not None]
         loop = copy(self.loop)
         loop._state = StateHolder(loop.name)
@@ -310,22 +310,22 @@ class KeptStep:
         raws, frames = iter(states), iter(sources)
         step: TracedStep = object.__new__(TracedStep)  # quicker than `replace`
         step.__dict__.update(
-            kept.__dict__,
+            template.__dict__,
             program=_fresh(self.program),
-            carried=tuple([replace(c, initial=next(raws)._raw) if c.kind == "state" else c for c in kept.carried]),
+            carried=tuple([replace(c, initial=next(raws)._raw) if c.kind == "state" else c for c in template.carried]),
             frames=tuple(
-                [f._replace(source=next(frames)) if isinstance(f.kind, Unstacked) else f for f in kept.frames]
+                [f._replace(source=next(frames)) if isinstance(f.kind, Unstacked) else f for f in template.frames]
             ),
             size=size if sources else None,
             frames_size=size,
-            limit=size or kept.limit,
+            limit=size or template.limit,
             originals=loop._state._values,
-            outputs=tuple([(traced, _pending(like)) for traced, like in kept.outputs]),
-            unstacked=tuple([(x, traced) for x, (_, traced) in zip(sources, kept.unstacked, strict=True)]),
-            recorder=copy(kept.recorder),
+            outputs=tuple([(traced, _pending(like)) for traced, like in template.outputs]),
+            unstacked=tuple([(x, traced) for x, (_, traced) in zip(sources, template.unstacked, strict=True)]),
+            recorder=copy(template.recorder),
         )
-        step.recorder.tape = copy(kept.tape)
-        step.tape.values = [*kept.tape.values]
+        step.recorder.tape = copy(template.tape)
+        step.tape.values = [*template.tape.values]
         step.backend.uncompiled(BodyRun(loop, step, forgets=False).run)
         stacked = map_leaves(lambda n: None if n is None else step.outputs[n][1], self.outputs)
         if not states:
@@ -518,7 +518,7 @@ class Keeping:
         template = copy(loop)
         template.__class__ = Loop  # type: ignore[assignment]
         template._state, template.kept, template._explanation_data = StateHolder(loop.name), None, None
-        kept = replace(
+        closed = replace(
             step,
             carried=tuple(replace(c, initial=None) if c.kind == "state" else c for c in step.carried),
             frames=tuple(f._replace(source=None) if isinstance(f.kind, Unstacked) else f for f in step.frames),
@@ -534,7 +534,7 @@ class Keeping:
         version = step.backend.counted_version_raw
         externals = [(raw, raw.requires_grad, version(raw) if folded else None) for raw in program.externals]
         self._steps.add(self._key, KeptStep(
-            template, kept, program, self._references, externals, without(self._initial), without(self._xs), outputs,
+            template, closed, program, self._references, externals, without(self._initial), without(self._xs), outputs,
             dims,
         ))  # fmt: skip
 

@@ -194,8 +194,8 @@ def first_frame(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool 
 
 def without_axis(lengths: Lengths, axis: Dim) -> Lengths:
     """The lengths of the other dims."""
-    others = Lengths({serial: size for serial, size in lengths.sizes.items() if serial != axis.serial})
-    return others if lengths.finite else others.infinite()
+    remaining = Lengths({serial: size for serial, size in lengths.sizes.items() if serial != axis.serial})
+    return remaining if lengths.finite else remaining.infinite()
 
 
 class Unstacked(NamedTuple):
@@ -487,8 +487,8 @@ class Pace:
         """Adapts `steps` to how long the last ones took."""
         clock = time.monotonic()
         took, self._since = clock - self._since, clock
-        more, fewer = took < self._shortest, took > self._longest
-        self.steps = max(1, self.steps * 2 if more else self.steps // 2 if fewer else self.steps)
+        longer, fewer = took < self._shortest, took > self._longest
+        self.steps = max(1, self.steps * 2 if longer else self.steps // 2 if fewer else self.steps)
 
 
 def _phases(schedule: Schedule, limit: Size, start: int, given: Iterable[int]) -> list[tuple[range, tuple[Var, ...]]]:

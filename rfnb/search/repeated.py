@@ -54,9 +54,9 @@ class Injection:
         order, matches = np.arange(len(labels)), np.flatnonzero(fits & (parents == self.parent))
         if self.place is None or not len(matches):
             return order
-        others = np.delete(order, [self.place, matches[0]])
-        behind = np.insert(others[beam - 1 :], 0, self.place)
-        return np.concatenate([np.insert(others[: beam - 1], self.place, matches[0]), behind])
+        order_without = np.delete(order, [self.place, matches[0]])
+        behind = np.insert(order_without[beam - 1 :], 0, self.place)
+        return np.concatenate([np.insert(order_without[: beam - 1], self.place, matches[0]), behind])
 
 
 injected: ContextVar[tuple[Injection, ...]] = ContextVar("injected", default=())
@@ -146,11 +146,11 @@ class Repeated:
             for b, labels in rows.items():
                 tree = result.tree[b]
                 best = tree.best
-                whole = best is not None and best.complete and best.labels[: len(labels)] in (
+                is_reference = best is not None and best.complete and best.labels[: len(labels)] in (
                     tuple(labels), tuple(labels[:-1])
                 )  # fmt: skip
                 sums[b][i] = [-np.inf] * len(labels)
-                if best is not None and whole:
+                if best is not None and is_reference:
                     after = tree.scores[np.arange(tree.steps), best.places]
                     sums[b][i] = [*after[: len(labels) - 1].tolist(), best.sum]
         return sums

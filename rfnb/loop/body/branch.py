@@ -55,7 +55,7 @@ def cond(
     raws = [x._raw for x in results if isinstance(x, Tensor)]
     choice = _Choice(body, reads, [yes.calls, no.calls], columns)
     calls = [*yes.calls, *no.calls]
-    outer = {read.number for read in reads if isinstance(read, Var)}
+    outer = {ref.number for ref in reads if isinstance(ref, Var)}
     tape.calls.append(
         Call(
             choice,
@@ -193,7 +193,7 @@ def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[
 
 
 def _tensors_of(recorder: Recorder | None, reads: Iterable[Reference]) -> list[Tensor]:
-    numbers, tensors = {read.number for read in reads if isinstance(read, Var)}, []
+    numbers, tensors = {ref.number for ref in reads if isinstance(ref, Var)}, []
     while recorder is not None:
         for traced in recorder.traced():
             var = recorder.tape.find(traced.plain._raw)
@@ -214,9 +214,9 @@ def _outside_reads(sides: Sequence[list[Call]], columns: Sequence[Sequence[Refer
     reads: dict[Reference, None] = {}
     for calls, results in zip(sides, columns, strict=True):
         numbers = {number for call in calls for number in call.made}
-        for read in (*(read for call in calls for read in call.reads), *results):
-            if not (isinstance(read, Var) and read.number in numbers):
-                reads[read] = None
+        for ref in (*(ref for call in calls for ref in call.reads), *results):
+            if not (isinstance(ref, Var) and ref.number in numbers):
+                reads[ref] = None
     return list(reads)
 
 
@@ -227,8 +227,8 @@ class _Choice:
         self, body: Body, reads: Sequence[Reference], sides: Sequence[list[Call]], values: Sequence[Sequence[object]]
     ):
         self._holds = body.backend.all_true_raw
-        inputs = {read: read if isinstance(read, Var) else body.tape.number_input(0) for read in reads}
-        outer = {read.number for read in reads if isinstance(read, Var)}
+        inputs = {ref: ref if isinstance(ref, Var) else body.tape.number_input(0) for ref in reads}
+        outer = {ref.number for ref in reads if isinstance(ref, Var)}
         named = [_writes_named(body, calls, outer) for calls in sides]
         self._programs = [_program(body, calls, inputs) for calls, _ in named]
         self._wanted = [

@@ -132,7 +132,7 @@ def _reads(body: Body) -> frozenset[int] | None:
         return None
     graph, tape = body.recorder.graph, body.tape
     numbers = {number for node in graph.all_nodes() for number in node.inputs}
-    called = {read for call in tape.calls for read in call.reads}
+    called = {ref for call in tape.calls for ref in call.reads}
     numbers |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
     numbers |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}
     if body.condition is not None:

@@ -91,7 +91,7 @@ def _changes(step: TracedStep) -> str | None:
         return None
 
     def reads_written(reads: Iterable[object]) -> bool:
-        return any(type(read) is External and read.number in written for read in reads)
+        return any(type(ref) is External and ref.number in written for ref in reads)
 
     schedule = step.schedule
     results = [*schedule.kept, *schedule.outputs, *([] if schedule.ended is None else [schedule.ended])]
@@ -387,8 +387,8 @@ class Replay(RecordedSteps):
         with inspecting(inspection):
             raws = self.compute(step, [of_loop.vars[value.number] for value in computable])
         raws_by_number = {value.number: raw for value, raw in zip(computable, raws, strict=True)}
-        inside = inspection.values
-        raws_by_number |= {number: inside[var] for number, var in of_loop.in_branches.items() if var in inside}
+        inner = inspection.values
+        raws_by_number |= {number: inner[var] for number, var in of_loop.in_branches.items() if var in inner}
         return [
             (value, self._tensor(self.name_of(value), raws_by_number[number], *recorder.templates[number], step))
             for value in values

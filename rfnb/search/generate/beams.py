@@ -53,10 +53,10 @@ class FullScores:
         looked = self.looked
         if looked < scores.shape[1] and (scores[:, :looked] == scores[:, 1 : looked + 1]).any():
             exact = total.topk(looked, dim=-1).indices.cpu().numpy()
-            rest = [
+            tails = [
                 [place for place in row if place not in set(first)] for row, first in zip(places, exact, strict=True)
             ]
-            places = np.array([[*first, *row][: places.shape[1]] for first, row in zip(exact, rest, strict=True)])
+            places = np.array([[*first, *row][: places.shape[1]] for first, row in zip(exact, tails, strict=True)])
         return Best(scores, places // count, places % count)
 
     def order(self, scores: np.ndarray, most: int) -> np.ndarray:
@@ -77,16 +77,16 @@ class KeptSteps:
 
     def best(self, step: int, running: np.ndarray, most: int) -> Best:
         """See `Source`."""
-        kept, (batch, beams) = self.kept[step], running.shape
+        entry, (batch, beams) = self.kept[step], running.shape
         shape = batch, beams, -1
-        total = (kept.scores.reshape(shape) + running[:, :, None]).reshape(batch, -1)
-        labels = kept.labels.reshape(batch, -1)
-        parents = np.broadcast_to(np.arange(beams).repeat(kept.labels.shape[1]), labels.shape)
+        total = (entry.scores.reshape(shape) + running[:, :, None]).reshape(batch, -1)
+        labels = entry.labels.reshape(batch, -1)
+        parents = np.broadcast_to(np.arange(beams).repeat(entry.labels.shape[1]), labels.shape)
         turns = np.full(labels.shape, beams)
-        if kept.parents is not None and kept.taken is not None:
-            rows, taken = kept.parents.reshape(batch, beams) % beams, kept.taken.reshape(batch, beams)
-            same = (parents[:, :, None] == rows[:, None]) & (labels[:, :, None] == taken[:, None])
-            turns = np.where(same.any(axis=2), same.argmax(axis=2), beams)
+        if entry.parents is not None and entry.taken is not None:
+            rows, chosen_labels = entry.parents.reshape(batch, beams) % beams, entry.taken.reshape(batch, beams)
+            matches = (parents[:, :, None] == rows[:, None]) & (labels[:, :, None] == chosen_labels[:, None])
+            turns = np.where(matches.any(axis=2), matches.argmax(axis=2), beams)
         if self.drawn:
             first = self.drawn[step]
             pairs = (parents[:, :, None] == first.parents[:, None]) & (labels[:, :, None] == first.labels[:, None])

@@ -126,8 +126,8 @@ def check_sizes(out: Output, settings: Settings) -> int:
         fits = bool(((first < 0) | (first // beams == owners)).all())
     if not fits:
         sequences = results // (settings.returned or 1)
-        whole = out.beams and sequences and not rows % sequences
-        raise contradiction("num_beams", beams, rows // sequences if whole else None)
+        divisible = out.beams and sequences and not rows % sequences
+        raise contradiction("num_beams", beams, rows // sequences if divisible else None)
     if settings.returned not in (None, results // batch):
         raise contradiction("num_return_sequences", settings.returned, results // batch)
     return batch
