@@ -514,7 +514,7 @@ class Builder:
             # the steps of a loop name the dims themselves, and are kept from call to call
             return parameter if layer.loop is not None else shared_here(parameter, name, dims)
 
-        def shared_here(parameter: Tensor, name: str, dims: Any) -> Tensor:
+        def shared_here(parameter: Tensor, name: str, dims: Sequence[Dim]) -> Tensor:
             own = with_priorities(dims)
             if any(a != b for a, b in zip(parameter.dims, own, strict=True) if a not in dims):
                 changes.shared[name] = renaming(parameter, dims)

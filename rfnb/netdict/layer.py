@@ -30,7 +30,12 @@ from rfnb.ops.shape import set_feature_dim
 
 if TYPE_CHECKING:
     from rfnb.netdict.build import NetNode
+    from rfnb.netdict.builder import Builder
+    from rfnb.netdict.inner_net import InnerNet
+    from rfnb.netdict.layers.wrap import Branches
     from rfnb.netdict.loops.net import RecNet
+    from rfnb.netdict.loops.search import StepsOfSearch
+    from rfnb.netdict.resolve import Scope
 
 
 CLASSES = {
@@ -164,7 +169,7 @@ class Layer(Module):
         return self.spec.pool
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """What a net dict gives, with the references to other layers where all classes have them."""
         return described
 
@@ -374,11 +379,11 @@ class SteppingLayer(Layer):
 class ChoosingLayer(Layer, in_search=True):
     """A layer that has another output in a step of a search."""
 
-    def choose(self, steps: Any, *sources: Any, **inputs: Any) -> Tensor:
+    def choose(self, steps: StepsOfSearch, *sources: Any, **inputs: Any) -> Tensor:
         """The output in a step of a search."""
         raise NotImplementedError(f"{type(self).__name__} has no choose")
 
-    def choose_step(self, steps: object, *sources: Tensor, **inputs: Tensor) -> Tensor:
+    def choose_step(self, steps: StepsOfSearch, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output in a step of a search, from sources as they are."""
         return self.finished(self.choose(steps, *self.prepared(*sources), **inputs))
 
@@ -388,13 +393,13 @@ class LayerOfNets(Layer):
 
     @classmethod
     def net_inside(
-        cls, builder: object, scope: object, path: str, described: Mapping[str, object]
-    ) -> tuple[Any, dict[str, str]]:
+        cls, builder: Builder, scope: Scope, path: str, described: Mapping[str, object]
+    ) -> tuple[InnerNet | Branches | None, dict[str, str]]:
         """The nets, or None; and the values that they need, by names of inputs."""
         return None, {}
 
     @property
-    def nets_inside(self) -> list[Any]:
+    def nets_inside(self) -> list[InnerNet]:
         """The nets."""
         return []
 
@@ -415,7 +420,7 @@ class LayerOfNets(Layer):
         raise NotImplementedError(f"{type(self).__name__} has no losses inside")
 
 
-def nets_inside(layer: Layer | None) -> list[Any]:
+def nets_inside(layer: Layer | None) -> list[InnerNet]:
     """The nets that a layer computes itself."""
     return layer.nets_inside if isinstance(layer, LayerOfNets) else []
 

@@ -11,6 +11,7 @@ from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.netdict.layer import Layer
 from rfnb.netdict.losses import LayerLoss, as_axis, feature, log_of, loss_by_name, on_frames_of
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros
@@ -44,7 +45,7 @@ class SampledLoss(LayerLoss, loss="sampling_loss"):
     With `nce_loss`, the target is told from the random labels (Gutmann and Hyvärinen 2010).
     """
 
-    own: ClassVar[dict[str, Any]] = {
+    own: ClassVar[dict[str, object]] = {
         "num_sampled": 128,
         "num_splits": 1,
         "sampler": "log_uniform",
@@ -120,7 +121,7 @@ class ViaLayer(LayerLoss, loss="via_layer"):
 
     needs_target = has_error = False
     layers = ("error_signal_layer", "align_layer")
-    own: ClassVar[dict[str, Any]] = {"error_signal_layer": None, "align_layer": None, "loss_wrt_to_act_in": False}
+    own: ClassVar[dict[str, object]] = {"error_signal_layer": None, "align_layer": None, "loss_wrt_to_act_in": False}
 
     def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
@@ -151,7 +152,7 @@ class ExpectedLoss(LayerLoss, loss="expected_loss"):
     """
 
     has_error = by_frame = False
-    own: ClassVar[dict[str, Any]] = {
+    own: ClassVar[dict[str, object]] = {
         "loss": None,
         "loss_kind": None,
         "norm_scores": True,
@@ -197,7 +198,7 @@ class FastBaumWelch(LayerLoss, loss="fast_bw"):
     """Raises NetworkError: its automata come from an external program."""
 
     needs_target = False
-    own: ClassVar[dict[str, Any]] = {"sprint_opts": None, "tdp_scale": 1.0}
+    own: ClassVar[dict[str, object]] = {"sprint_opts": None, "tdp_scale": 1.0}
 
     def __init__(self, **given: object):
         raise NetworkError(
@@ -206,7 +207,7 @@ class FastBaumWelch(LayerLoss, loss="fast_bw"):
         )
 
 
-def scores_of_search(layer: Any, output: Tensor) -> tuple[Tensor, Dim]:
+def scores_of_search(layer: Layer, output: Tensor) -> tuple[Tensor, Dim]:
     """The scores of the hypotheses of the search that an output comes from, and the beam. → {batch, beam}
 
     Raises NetworkError if it comes from no search.

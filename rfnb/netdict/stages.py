@@ -73,7 +73,7 @@ class Stage:
     def __repr__(self) -> str:
         return f"Stage {self.number} of {self.name}: {count_of(len(self.net_dict), 'layer')}"
 
-    def described(self) -> dict[str, Mapping[str, Any]]:
+    def described(self) -> dict[str, Mapping[str, object]]:
         """The layers by path, also those inside of others."""
         return dict(layers_by_path(self.net_dict))
 
@@ -102,7 +102,7 @@ class StageChanges:
     def __init__(self, old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]]):
         self.added = [path for path in new if path not in old and not _is_inside(path, {*new} - {*old})]
         self.gone = [path for path in old if path not in new and not _is_inside(path, {*old} - {*new})]
-        self.resized: dict[str, tuple[Any, Any]] = {}
+        self.resized: dict[str, tuple[object, object]] = {}
         self.frozen, self.freed, self.changed = list[str](), list[str](), list[str]()
         for path in (path for path in new if path in old):
             a, b = old[path], new[path]

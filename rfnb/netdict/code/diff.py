@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
@@ -38,8 +37,8 @@ class OptionChange:
 
     layer: str
     option: str
-    before: Any
-    after: Any
+    before: object
+    after: object
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class _Side:
     """
 
     name: str
-    layers: dict[str, dict[str, Any]]
+    layers: dict[str, dict[str, object]]
     net: Network | None = None
     note: str = ""
     functions: Mapping[str, object] = field(default_factory=dict)

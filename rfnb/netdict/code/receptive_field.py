@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode
@@ -50,7 +49,7 @@ def receptive_field(net: Network, path: str) -> ReceptiveField:
 
 def _through(node: NetNode, field: ReceptiveField, net: Network) -> ReceptiveField:
     """The field of a layer, from that of its source."""
-    layer: Any = node.layer
+    layer = node.layer
     kind = (layer.layer_class or "").partition(":")[0] if layer is not None else ""
     if kind == "reduce" or kind == "softmax_over_spatial":
         source = net._nodes[node.sources[0]].template if node.sources else None

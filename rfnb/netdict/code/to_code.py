@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -136,7 +136,7 @@ def other_batch(net: Network, tensors: Mapping[str, Tensor]) -> dict[str, object
 def _first_difference(a: Trace, b: Trace) -> str:
     """The layer of the first call that differs in more than its tensors and dims; "" if there is none."""
 
-    def plain(call: Call) -> tuple[Any, ...]:
+    def plain(call: Call) -> tuple[object, ...]:
         found = [x for x in leaves((call.args, call.kwargs)) if not isinstance(x, Tensor | Dim)]
         return call.name, *([] if call.windows else map(repr, found))
 

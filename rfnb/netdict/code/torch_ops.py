@@ -439,7 +439,9 @@ class TorchOps(TorchLoops):
             for dim, window, (a, b) in zip(spatial, windows, call.kwargs["padding"], strict=True)
         ]  # fmt: skip
 
-    def convolution(self, call: Call, sizes: Any, strides: Any, dilations: Any, padding: str) -> str:
+    def convolution(
+        self, call: Call, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str
+    ) -> str:
         """The module of a convolution, or the function, with a place for its argument."""
         kwargs = call.kwargs
         weight, bias, groups = kwargs["filter"], kwargs["bias"], kwargs["groups"] or 1

@@ -23,6 +23,7 @@ from rfnb.netdict.config.tf_names import (
     functions,
     of_shape,
     plain,
+    reduction,
     truth,
     whole_number,
     without_padding,
@@ -39,7 +40,7 @@ from rfnb.ops.shape import expand_dim, merge_dims, reshape, squeeze
 from rfnb.ops.slice import cumsum, pad
 
 
-def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> object:
+def _while_loop(cond: Function, body: Function, loop_vars: Iterable[object], **_: object) -> object:
     """As often as the condition holds; without numbers, once."""
     variables = tuple(loop_vars)
     while (holds := truth(cond(*variables))) is not False:
@@ -50,21 +51,21 @@ def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> object:
     return variables if len(variables) > 1 else variables[0]
 
 
-def _cond(pred: object, true_fn: Any, false_fn: Any) -> object:
+def _cond(pred: object, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> object:
     """The side that the condition chooses; without numbers, both are computed."""
     holds = truth(pred)
     other = false_fn() if holds is not True else None
     return true_fn() if holds is not False else other
 
 
-def _concat(values: Any, axis: Any) -> object:
+def _concat(values: Sequence[Any], axis: object) -> object:
     """Tensors one behind the other along an axis; shapes one behind the other."""
     if not any(isinstance(x, Array) and x.axes for x in values):
         return [entry for x in values for entry in (x if isinstance(x, list | tuple) else [x])]
     return concat_arrays(values, whole_number(axis))
 
 
-def _stack(values: Any, axis: int = 0) -> object:
+def _stack(values: Sequence[Any], axis: int = 0) -> object:
     if not any(isinstance(x, Array) and x.axes for x in values):
         return list(values)
     first = next(x for x in values if isinstance(x, Array))
@@ -76,7 +77,7 @@ def _expanded(x: Array, at: int) -> Array:
     return x.like(x.x, [*x.axes[:at], None, *x.axes[at:]])
 
 
-def _unstack(value: Any, num: Any = None, axis: int = 0) -> list[object]:
+def _unstack(value: Array | Sequence[object], num: int | None = None, axis: int = 0) -> list[object]:
     if isinstance(value, list | tuple):
         return list(value)
     at = value.at(axis)
@@ -102,7 +103,7 @@ def _sequence_mask(lengths: Array, maxlen: object = None, dtype: str = "bool") -
     """Which frames are before the end of their sequence. {batch} → {batch, frames}"""
     if maxlen is None and lengths.counted is not None:
         maxlen = AxisLength(0, lengths.counted)
-    frames = of_shape([functions()["reduce_max"](lengths) if maxlen is None else maxlen])[0]
+    frames = of_shape([reduction("max")(lengths) if maxlen is None else maxlen])[0]
     dim = frames[0]
     if dim is None:
         mask = binary("less")(0, lengths)
@@ -250,7 +251,9 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
     return y, new
 
 
-def _pad(tensor: Array, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0) -> Array:
+def _pad(
+    tensor: Array, paddings: Sequence[tuple[object, object]], mode: str = "CONSTANT", constant_values: float = 0
+) -> Array:
     """Numbers before and after the entries along axes; those after a sequence stand behind its end."""
     if mode.upper() != "CONSTANT":
         raise TypeError(f"pad: the mode {mode} is not known here")
@@ -285,7 +288,7 @@ def _gather(
     return params.like(y, [*before, *new, *params.axes[at + 1 :]])
 
 
-def _einsum(equation: str, *inputs: Any) -> Array:
+def _einsum(equation: str, *inputs: Array) -> Array:
     """Products of tensors whose axes have letters, summed over the letters that the result does not have."""
     given, _, wanted = equation.replace(" ", "").partition("->")
     terms = given.split(",")
@@ -315,7 +318,7 @@ def _einsum(equation: str, *inputs: Any) -> Array:
     return inputs[0].like(y, [dims.get(letter) for letter in wanted])
 
 
-def _reverse(tensor: Array, axis: Any) -> Array:
+def _reverse(tensor: Array, axis: int | Sequence[int]) -> Array:
     """The entries along axes of a fixed size in the opposite order."""
     for place in [axis] if isinstance(axis, int) else axis:
         at = tensor.at(whole_number(place))
@@ -364,7 +367,7 @@ def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = F
     return _einsum(f"{names[0]}{first},{names[1]}{second}->{batch}mk", a, b)
 
 
-def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> object:
+def _map_fn(fn: Callable[[Any], object], elems: Any, *_: object, **__: object) -> object:
     """The function for each entry along the first axis: for all at once, as it does not see that axis."""
     arrays = list(elems) if isinstance(elems, list | tuple) else [elems]
     axis = arrays[0].axes[0]
@@ -383,7 +386,11 @@ def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> object:
 
 
 def _dropout(
-    x: Array, keep_prob: float = 1.0, noise_shape: Any = None, seed: Any = None, rate: float | None = None
+    x: Array,
+    keep_prob: float = 1.0,
+    noise_shape: Sequence[object] | None = None,
+    seed: object = None,
+    rate: float | None = None,
 ) -> Array:
     drops = 1.0 - keep_prob if rate is None else rate
     kept = None if noise_shape is None else [size == 1 for size in noise_shape]
@@ -437,7 +444,7 @@ def tensorflow() -> dict[str, ConfigModule]:
         "cumsum": _cumsum, "vectorized_map": _map_fn, "dropout": _dropout, "Print": lambda input_, *_, **__: input_,
     }  # fmt: skip
 
-    def module(name: str, names: Mapping[str, Any]) -> ConfigModule:
+    def module(name: str, names: Mapping[str, Callable[..., object]]) -> ConfigModule:
         return ConfigModule(name, {key: Known(f"{name}.{key}", _called(function)) for key, function in names.items()})
 
     tf = module("tensorflow", table)

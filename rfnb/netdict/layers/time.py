@@ -243,7 +243,7 @@ class TimeUnchunking(Layer, layer_class="time_unchunking"):
     places: object = layer(REQUIRED)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The places of the frames are a part of the chunking layer."""
         return {**described, "places": f"{described.get('chunking_layer')}/places"}
 

@@ -107,8 +107,8 @@ class Loops:
 
     def _find_end(self, rec: RecNet) -> None:
         rec.end = self.builder.layer(rec.scope, "end")
-        end: Any = self.builder.nodes[rec.end]
-        if (got := end.template.dtype) != "bool":
+        end = self.builder.nodes[rec.end]
+        if (got := end.template.dtype) != "bool" and end.layer is not None:
             error = NetworkError("the end of sequences is not bool", got=got, expected='"class": "compare"')
             raise named_after(end.layer, error)
 
@@ -456,7 +456,7 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
 
     Raises NetworkError if the loop has no end.
     """
-    layer: Any = rec.layer
+    layer = rec.layer
     unit, common = rec.scope.layers, rec.layer.spec.common
     frames = None if rec.source is None else time_of(rec.source)
     cheats = any(described.get("cheating") for described in choices(unit).values()) or layer.cheating
@@ -528,7 +528,7 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
 
     max_seq_len: a number, or an expression with `max_len_from("base:layer")`, the length of the longest sequence.
     """
-    layer: Any = rec.layer
+    layer = rec.layer
     if rec.known or rec.follows is not None:
         return None
     if "max_seq_len_via" in rec.inputs:

@@ -215,7 +215,7 @@ class RecRun:
 
     def __init__(self, rec: RecNet, values: Values, nodes: Mapping[str, NetNode]):
         self.rec, self.outside, self.nodes = rec, values, nodes
-        layer: Any = rec.layer
+        layer = rec.layer
         sources = [values[path] for path in rec.sources]
         self.source = layer.prepared(*sources)[0] if sources else None
         if not rec.known:

@@ -21,6 +21,7 @@ from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.math import cast, maximum, minimum, where
 from rfnb.ops.reduce import reduce_max
 from rfnb.ops.shape import set_feature_dim
+from rfnb.search.found import Found
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop
@@ -40,7 +41,7 @@ class SearchChoices:
     beam_dim: Dim
     beam_scores: Tensor
     lengths: Tensor
-    found: Any
+    found: Found
 
     @property
     def src_beams(self) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.netdict.build import NetNode, every_node
 from rfnb.netdict.config.values import Function, Unknown
@@ -52,7 +53,7 @@ def ignored_options(described: Mapping[str, object]) -> Iterator[str]:
             yield f"loss_opts['ctc_opts'][{name!r}]"
 
 
-def differences(node: NetNode, template: Any, *, evaluates: bool, inside: bool) -> Iterator[tuple[str, str]]:
+def differences(node: NetNode, template: Tensor | None, *, evaluates: bool, inside: bool) -> Iterator[tuple[str, str]]:
     """What differs, and what to do, for a constructed layer.
 
     template: of its first source. evaluates: losses too. inside: whether it is in the unit of another layer.

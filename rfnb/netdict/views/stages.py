@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph import view as graph_view
 from rfnb.display.graph.cards import amount
-from rfnb.display.kit.blocks import Figure, Grid, Line, Note, Page, name, quiet
+from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Page, name, quiet
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, el
@@ -30,7 +28,7 @@ PICTURE = "flex:none;width:min(320px, 90vw)"
 
 def describe(stages: Stages, *, depth: int = 0) -> Page:
     """The strip and the rows. depth: how many levels of the networks are open in their pictures."""
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     pictures = []
     colours: Colours = {}
     for stage, changes in zip(stages, stages.changes(), strict=True):
@@ -40,7 +38,7 @@ def describe(stages: Stages, *, depth: int = 0) -> Page:
         rows.append([stage.number, stage.epochs, len(stage.described()), params, words])
         if stage.number < MOST:
             pictures.append(_picture(stage, net, words, depth, colours))
-    blocks: list[Any] = [
+    blocks: list[Block] = [
         Line(name(stages.name), quiet(f" {count_of(len(stages), 'stage')}"), look=style.HEAD),
         Figure(el("div", pictures, style=STRIP)),
         Grid(rows, COLUMNS, [style.LEFT_CELL] * 4 + [CELL]),
