@@ -340,7 +340,7 @@ def error_of(layer: Layer, error: Exception) -> Exception:
 def name_layer(error: RfError, path: str, described: Mapping[str, object]) -> None:
     """Lets an error say at which layer it arose, and at which line of the config; the innermost one, if several."""
     if not getattr(error, "at_layer", None):
-        _name(error, path, described["class"], getattr(described, "line", None))
+        _name(error, path, str(described["class"]), getattr(described, "line", None))
 
 
 def named_after(layer: Layer, error: RfError) -> RfError:

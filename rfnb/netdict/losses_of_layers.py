@@ -215,7 +215,7 @@ def scores_of_search(layer: Layer, output: Tensor) -> tuple[Tensor, Dim]:
     search = next(
         (rec for rec in layer.spec.nets.values() if rec.beam is not None and rec.beam in output.sig.index), None
     )
-    if search is None:
+    if search is None or search.beam is None:
         fault = f"the loss {layer.spec.common.loss} needs the hypotheses of a search"
         raise NetworkError(fault, got=output.describe_dims(), hint="rf.Network(…, train_flag=True, search_flag=True)")
     if search.choices is None:  # a template

@@ -212,7 +212,7 @@ class Builtins:
             return args[0] in owner
         if name.startswith("iter"):
             name = name[4:]
-        result: object = getattr(owner, name)(*args, **kwargs)
+        result: Any = getattr(owner, name)(*args, **kwargs)
         return [*result] if type(result) in VIEWS else limits.made(result)
 
     def _over(self, function: Callable[..., object]) -> Callable[..., object]:
@@ -356,12 +356,7 @@ class _DimClass(ConfigModule):
     """The class of dims, which a config may also call by its older name."""
 
     def __call__(
-        self,
-        dimension: object = None,
-        kind: object = None,
-        description: str | None = None,
-        name: str | None = None,
-        **_: object,
+        self, dimension: object = None, kind: object = None, description: str = "", name: str = "", **_: object
     ) -> Dim:
         """A new dim. Where it was made, and whether it is for a batch only, changes nothing."""
         size = dimension if isinstance(dimension, int) else None
@@ -375,7 +370,7 @@ def _dims() -> dict[str, object]:
         return lambda description=None, dimension=None, **_: made(dimension, kind=kind, description=description)
 
     kinds = {"Spatial": "spatial", "Time": "spatial", "Feature": "feature", "Batch": "batch", "Unspecified": None}
-    made = _DimClass("Dim", {"Types": ConfigModule("Dim.Types", kinds)})
+    made = _DimClass("Dim", {"Types": ConfigModule("Dim.Types", {**kinds})})
     return {
         "Dim": made, "DimensionTag": made, "SpatialDim": of_kind("spatial"), "FeatureDim": of_kind("feature"),
         "batch_dim": batch_dim, "single_step_dim": single_step_dim,
@@ -564,7 +559,7 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
         "json": ConfigModule("json", {"loads": lambda text, **_: limits.made(json.loads(text)),
                                       "dumps": lambda value, **_: limits.made(json.dumps(value))}),
         "abc": ConfigModule("abc", {"ABC": object, "abstractmethod": lambda f: f}),
-        "itertools": ConfigModule("itertools", bounded),
+        "itertools": ConfigModule("itertools", {**bounded}),
         "collections": ConfigModule("collections", {
             "OrderedDict": _ordered(limits), "defaultdict": collections.defaultdict,
             "namedtuple": lambda name, fields, **_: collections.namedtuple(name, fields)}),

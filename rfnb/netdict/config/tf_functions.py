@@ -40,7 +40,9 @@ from rfnb.ops.shape import expand_dim, merge_dims, reshape, squeeze
 from rfnb.ops.slice import cumsum, pad
 
 
-def _while_loop(cond: Function, body: Function, loop_vars: Iterable[object], **_: object) -> object:
+def _while_loop(
+    cond: Callable[..., object], body: Callable[..., object], loop_vars: Iterable[object], **_: object
+) -> object:
     """As often as the condition holds; without numbers, once."""
     variables = tuple(loop_vars)
     while (holds := truth(cond(*variables))) is not False:
@@ -78,7 +80,7 @@ def _expanded(x: Array, at: int) -> Array:
 
 
 def _unstack(value: Array | Sequence[object], num: int | None = None, axis: int = 0) -> list[object]:
-    if isinstance(value, list | tuple):
+    if not isinstance(value, Array):
         return list(value)
     at = value.at(axis)
     return [value[(*[slice(None)] * at, i)] for i in range(num or value.size(value.axes[at]))]
@@ -251,9 +253,7 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
     return y, new
 
 
-def _pad(
-    tensor: Array, paddings: Sequence[tuple[object, object]], mode: str = "CONSTANT", constant_values: float = 0
-) -> Array:
+def _pad(tensor: Array, paddings: Sequence[Any], mode: str = "CONSTANT", constant_values: float = 0) -> Array:
     """Numbers before and after the entries along axes; those after a sequence stand behind its end."""
     if mode.upper() != "CONSTANT":
         raise TypeError(f"pad: the mode {mode} is not known here")
@@ -386,15 +386,11 @@ def _map_fn(fn: Callable[[Any], object], elems: Any, *_: object, **__: object) -
 
 
 def _dropout(
-    x: Array,
-    keep_prob: float = 1.0,
-    noise_shape: Sequence[object] | None = None,
-    seed: object = None,
-    rate: float | None = None,
+    x: Array, keep_prob: float = 1.0, noise_shape: Sequence[object] = (), seed: object = None, rate: float | None = None
 ) -> Array:
     drops = 1.0 - keep_prob if rate is None else rate
-    kept = None if noise_shape is None else [size == 1 for size in noise_shape]
-    dims = [dim for i, dim in enumerate(x.axes) if dim is not None and not (kept and kept[i])]
+    shared = [size == 1 for size in noise_shape]
+    dims = [dim for i, dim in enumerate(x.axes) if dim is not None and not (shared and shared[i])]
     return x.like(dropout(x.x, drops, axis=dims, on_forward=True))
 
 

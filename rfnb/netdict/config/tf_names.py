@@ -385,6 +385,7 @@ def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | 
 
 
 def reduction(mode: str) -> Callable[..., object]:
+    """A reduction over axes: the function `reduce_{mode}`, or `mode` itself if it begins with arg."""
     reduce = getattr(reductions, f"reduce_{mode}")
 
     def call(x: Any, axis: Any = None, keepdims: bool = False, output_type: Any = "int64") -> Any:
@@ -539,9 +540,7 @@ def _uniform(shape: object, minval: Any = 0, maxval: Any = 1, dtype: str = "floa
     return y if isinstance(y, Array) else Array(y, axes, POOL.get())
 
 
-def _normal(
-    shape: object, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: int | None = None
-) -> Array:
+def _normal(shape: object, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None) -> Array:
     axes, dims = of_shape(shape)
     return Array(random_normal(dims, mean=mean, stddev=stddev, dtype=dtype, seed=seed), axes, POOL.get())
 

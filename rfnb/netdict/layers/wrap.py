@@ -113,7 +113,7 @@ class RecSubnet(
 
     unit: object = value(None, dict)
     axis: object = value(None)
-    max_seq_len: object = value(None, int, str)
+    max_seq_len: int | str | None = value(None, int, str)
     max_seq_len_via: object = layer()
     include_eos: bool = value(False, bool)
     cheating: object = value(None)

@@ -482,7 +482,7 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
         raise NetworkError("the loop may have no end", expected='"max_seq_len": 100')
     rec.known = False
     rec.spoken = None if not isinstance(common.target, str) or own else _time_of_target(builder, rec, common.target)
-    rec.axis = layer.axis if own else Dim(None, name=rec.scope.name, kind="spatial")
+    rec.axis = layer.axis if isinstance(layer.axis, Dim) and own else Dim(None, name=rec.scope.name, kind="spatial")
     builder.axes.name(rec.axis, f"dyn-time:{rec.path}")
     give_symbols([batch_dim, *([] if rec.beam is None else [rec.beam]), rec.axis])
 
@@ -534,7 +534,7 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
     if "max_seq_len_via" in rec.inputs:
         return max(0, int(values[rec.inputs["max_seq_len_via"]].item()))
     if not isinstance(layer.max_seq_len, str):
-        return max(0, int(layer.max_seq_len))
+        return max(0, int(layer.max_seq_len or 0))
 
     def max_len_from(reference: str) -> int | Tensor:
         x = values[rec.inputs[f"max_len_from {reference}"]]

@@ -47,6 +47,7 @@ class SearchChoices:
     def src_beams(self) -> Tensor:
         """Which hypothesis of the step before each one extends in the last step. → {batch, beam}"""
         parents = self.found.trace.parents[-1]
+        assert isinstance(self.found.lengths, Tensor)
         dims = self.found.lengths.copy_transpose([*self.beam_scores.dims]).dims
         return convert_to_tensor(np.asarray(parents, "int32").reshape(parents.shape), dims=dims)
 

@@ -243,8 +243,9 @@ def _inner_ends(inner: Mapping[str, object]) -> list[str]:
     """The layers of an inner net that are computed for their own sake."""
     ends = ["output"] if "output" in inner else []
     for name, described in inner.items():
-        is_layer = isinstance(described, Mapping) and name != "output" and not str(name).startswith("#")
-        if is_layer and (name == "end" or described.get("loss") or described.get("is_output_layer")):
+        if not isinstance(described, Mapping) or name == "output" or str(name).startswith("#"):
+            continue
+        if name == "end" or described.get("loss") or described.get("is_output_layer"):
             ends.append(name)
     return ends
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from rfnb.core.dims.lengths import Size
 from rfnb.core.run_ctx import entered, get_run_ctx
@@ -21,7 +22,6 @@ from rfnb.netdict.losses import LayerLoss
 from rfnb.netdict.report.outline import OutlineEntry
 from rfnb.netdict.resolve import Scope
 from rfnb.nn.bridge.symbolic import sizes_restored
-from rfnb.nn.module.module import Module
 from rfnb.ops.create import zeros
 from rfnb.trace.run.options import recording
 
@@ -30,7 +30,7 @@ FRAMES = [23, 22, 21]
 
 
 def rehearse(
-    net: Module, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], *, train: bool, losses: bool
+    net: Any, nodes: Mapping[str, NetNode], order: Sequence[NetNode | RecNet], *, train: bool, losses: bool
 ) -> Iterator[tuple[str, str, Exception]]:
     """What fails: the path of the layer, "layer" or "loss", and the error. Layers that need a failed one are left out.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph import view as graph_view
 from rfnb.display.graph.cards import amount
@@ -28,7 +30,7 @@ PICTURE = "flex:none;width:min(320px, 90vw)"
 
 def describe(stages: Stages, *, depth: int = 0) -> Page:
     """The strip and the rows. depth: how many levels of the networks are open in their pictures."""
-    rows: list[list[object]] = []
+    rows: list[list[Any]] = []
     pictures = []
     colours: Colours = {}
     for stage, changes in zip(stages, stages.changes(), strict=True):

@@ -70,7 +70,7 @@ class MaskedComputation(
         cls, builder: Builder, scope: Scope, path: str, described: Mapping[str, object]
     ) -> tuple[InnerNet, dict[str, str]]:
         """The unit. Outside of loops, values with the axis of the mask are packed."""
-        where = builder.find(scope, described["mask"], path)
+        where = builder.find(scope, str(described["mask"]), path)
         mask = builder.seen(where, scope)
         if mask.dtype != "bool":
             raise NetworkError("the mask is not bool", got=f"{where}: {mask.dtype}", expected='"class": "compare"')
