@@ -138,7 +138,7 @@ class Layer(Module):
     def __init__(self, spec: LayerSpec):
         self.spec, self.last = spec, LastCall()
         own = {name: option.default for name, option in self.options.items() if option is not COMMON.get(name)}
-        vars(self).update({name: None if given is REQUIRED else given for name, given in own.items()})
+        vars(self).update({name: None if default is REQUIRED else default for name, default in own.items()})
 
     def __getstate__(self) -> dict[str, object]:
         """A copy has nothing of the last call."""
@@ -234,9 +234,9 @@ class Layer(Module):
             return
         skipped = [feature for _, feature in sources] if self.traits.joins else []
         axes = [[dim for dim in dims if not is_beam(dim) and dim not in skipped] for dims, _ in sources]
-        ones = broadcast(sources)
-        every = {dim for dims, unit in zip(axes, ones, strict=True) for dim in dims if dim not in unit}
-        if all(len(every.difference(dims)) > len(unit) for dims, unit in zip(axes, ones, strict=True)):
+        units = broadcast(sources)
+        every = {dim for dims, unit in zip(axes, units, strict=True) for dim in dims if dim not in unit}
+        if all(len(every.difference(dims)) > len(unit) for dims, unit in zip(axes, units, strict=True)):
             raise NetworkError(
                 "all sources need broadcasting, as each lacks an axis of another one",
                 got="; ".join(show_dims(dims) for dims, _ in sources),

@@ -64,18 +64,18 @@ class SampledLoss(LayerLoss, loss="sampling_loss"):
         every = cast(set_sparse_dim(range_over_dim(axis, device=output.device), None), "int32")
         is_target = compare_bc(every, "equal", labels)
         if self.opts["use_full_softmax"]:
-            drawn = compare_bc(every, "greater_equal", 0)
+            sampled = compare_bc(every, "greater_equal", 0)
         else:
-            drawn, log_count = self._drawn(axis, output.device)
+            sampled, log_count = self._drawn(axis, output.device)
             logits = logits - log_count
         at_target = gather(logits, indices=set_sparse_dim(target, axis), axis=axis)
         hits = self.opts["remove_accidental_hits"]
-        others = logical_and(drawn, logical_not(is_target)) if (not nce if hits is None else hits) else drawn
+        negatives = logical_and(sampled, logical_not(is_target)) if (not nce if hits is None else hits) else sampled
         if not nce:
-            among = where(logical_or(others, is_target), logits, NEVER)
+            among = where(logical_or(negatives, is_target), logits, NEVER)
             return reduce_logsumexp(among, axis=axis) - at_target
         shift = self.opts["nce_log_norm_term"]
-        noise = reduce_sum(where(others, softplus(logits - shift), 0.0), axis=axis)
+        noise = reduce_sum(where(negatives, softplus(logits - shift), 0.0), axis=axis)
         return softplus(shift - at_target) + noise
 
     def _drawn(self, axis: Dim, device: str | None) -> tuple[Tensor, Tensor]:
@@ -90,10 +90,10 @@ class SampledLoss(LayerLoss, loss="sampling_loss"):
         p = convert_to_tensor(self._probabilities(axis.get_dim_value()), dims=[axis], device=device)
         clocks = -log(maximum(random_uniform([axis], device=device), 1e-30)) / p
         first, _, drawn_dim = top_k(-clocks, axis=axis, k_dim=Dim(count, name="drawn"))
-        last = -reduce_min(first, axis=drawn_dim)
-        drawn = compare_bc(clocks, "less_equal", last)
-        attempts = count + reduce_sum(where(drawn, p * (last - clocks), 0.0), axis=axis)
-        return drawn, log(-expm1(attempts * log1p(-p)))
+        end = -reduce_min(first, axis=drawn_dim)
+        sampled = compare_bc(clocks, "less_equal", end)
+        attempts = count + reduce_sum(where(sampled, p * (end - clocks), 0.0), axis=axis)
+        return sampled, log(-expm1(attempts * log1p(-p)))
 
     def _probabilities(self, size: int) -> np.ndarray:
         """How probable each label is in an attempt."""
@@ -126,13 +126,13 @@ class ViaLayer(LayerLoss, loss="via_layer"):
     def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         axis, direct = feature(output), bool(self.opts["loss_wrt_to_act_in"])
-        given = [as_axis(stop_gradient(self.inputs[name]), axis) for name in self.layers if name in self.inputs]
-        if len(given) != 1:
+        signals = [as_axis(stop_gradient(self.inputs[name]), axis) for name in self.layers if name in self.inputs]
+        if len(signals) != 1:
             expected = '"loss_opts": {"align_layer": "…"}, or error_signal_layer'
-            raise NetworkError("via_layer takes one of two layers", got=f"{len(given)} layers", expected=expected)
+            raise NetworkError("via_layer takes one of two layers", got=f"{len(signals)} layers", expected=expected)
         if "error_signal_layer" in self.inputs:
-            return reduce_sum((logits if direct and logits is not None else output) * given[0], axis=axis)
-        return -reduce_sum(given[0] * log_of(output, logits), axis=axis)
+            return reduce_sum((logits if direct and logits is not None else output) * signals[0], axis=axis)
+        return -reduce_sum(signals[0] * log_of(output, logits), axis=axis)
 
 
 class SearchScore(LayerLoss, loss="search_score"):

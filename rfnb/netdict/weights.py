@@ -217,7 +217,7 @@ def _common(new: Sequence[int], old: Sequence[int]) -> tuple[list[int], list[int
     into: list[int] = []
     out_of: list[int] = []
     start, old_start = 0, 0
-    for size, old_size in zip(new, old, strict=True):
+    for size, old_size in zip(new, old, strict=False):
         shared = range(min(size, old_size))
         into += [start + i for i in shared]
         out_of += [old_start + i for i in shared]

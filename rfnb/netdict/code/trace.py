@@ -114,9 +114,9 @@ class Tracer(Listener):
 
     def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Computes an op, and adds it; ops inside of it are not added."""
-        with self.quiet() as first:
+        with self.quiet() as is_outer:
             result = super().call(row, args, kwargs)
-        if first:
+        if is_outer:
             call = self.add("op", row.name, row.fn, args, kwargs, result)
             layer: Any = self.layers[-1] if self.layers else None
             if row.name in ("conv", "pool") and _is_a(layer, "conv", "pool") and layer.same:

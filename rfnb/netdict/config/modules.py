@@ -367,12 +367,12 @@ def _dims() -> dict[str, object]:
     """What a config imports to describe axes."""
 
     def of_kind(kind: str) -> Callable[..., Dim]:
-        return lambda description=None, dimension=None, **_: made(dimension, kind=kind, description=description)
+        return lambda description=None, dimension=None, **_: dim_class(dimension, kind=kind, description=description)
 
     kinds = {"Spatial": "spatial", "Time": "spatial", "Feature": "feature", "Batch": "batch", "Unspecified": None}
-    made = _DimClass("Dim", {"Types": ConfigModule("Dim.Types", {**kinds})})
+    dim_class = _DimClass("Dim", {"Types": ConfigModule("Dim.Types", {**kinds})})
     return {
-        "Dim": made, "DimensionTag": made, "SpatialDim": of_kind("spatial"), "FeatureDim": of_kind("feature"),
+        "Dim": dim_class, "DimensionTag": dim_class, "SpatialDim": of_kind("spatial"), "FeatureDim": of_kind("feature"),
         "batch_dim": batch_dim, "single_step_dim": single_step_dim,
     }  # fmt: skip
 

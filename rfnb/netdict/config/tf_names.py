@@ -166,8 +166,8 @@ class Array:
 
     def sizes(self) -> dict[int, Array]:
         """The lengths of all axes that have some, by their places without the batch."""
-        others = [dim for dim in self.axes if dim is None or not dim.is_batch_dim()]
-        return {i: self.lengths(dim) for i, dim in enumerate(others) if dim is not None and dim.dimension is None}
+        dims = [dim for dim in self.axes if dim is None or not dim.is_batch_dim()]
+        return {i: self.lengths(dim) for i, dim in enumerate(dims) if dim is not None and dim.dimension is None}
 
     def mask(self, *, full_rank: bool) -> Array:
         """Which frames count. {…} → {batch, time} bool, with axes of size 1 for the others if `full_rank`"""
@@ -179,8 +179,8 @@ class Array:
 
     def major(self, kind: str) -> Array:
         """The tensor with the batch, or the time, as the first axis."""
-        first = time_of(self.ordered()) if kind == "time" else None
-        order = [dim for dim in self.axes if dim is not None and (dim is first or (not first and dim.is_batch_dim()))]
+        time = time_of(self.ordered()) if kind == "time" else None
+        order = [dim for dim in self.axes if dim is not None and (dim is time or (not time and dim.is_batch_dim()))]
         return self.like(self.x, [*order, *(dim for dim in self.axes if dim not in order)])
 
     def ordered(self) -> Tensor:
@@ -436,9 +436,9 @@ def _where(condition: object, x: object = None, y: object = None) -> object:
         return x if condition else y
     if x is None or y is None:
         raise TypeError("where needs two values")
-    several = max((array for array in (x, y) if isinstance(array, Array)), key=lambda a: len(a.axes), default=condition)
-    if len(condition.axes) == 1 and len(several.axes) > 1 and condition.axes[0] is several.axes[0]:
-        condition = condition.like(condition.x, [*condition.axes, *[None] * (len(several.axes) - 1)])
+    widest = max((array for array in (x, y) if isinstance(array, Array)), key=lambda a: len(a.axes), default=condition)
+    if len(condition.axes) == 1 and len(widest.axes) > 1 and condition.axes[0] is widest.axes[0]:
+        condition = condition.like(condition.x, [*condition.axes, *[None] * (len(widest.axes) - 1)])
     return elementwise(lambda c, a, b: math.where(c, a, b, allow_broadcast_all_sources=True))(condition, x, y)
 
 

@@ -94,8 +94,8 @@ class Cond(LayerOfNets, layer_class="cond", sourceless=True, joins=False, can_le
     def compute(self, *sources: Tensor, condition: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → {…}"""
         if condition.device == "meta":
-            first, _ = (self._side(side, inputs) for side in SIDES)
-            return first
+            template, _ = (self._side(side, inputs) for side in SIDES)
+            return template
         return cond(condition, *(partial(self._side, side, inputs) for side in SIDES))
 
     def _side(self, side: str, inputs: dict[str, Tensor]) -> Tensor:

@@ -219,11 +219,11 @@ def of_losses(node: NetNode) -> Iterator[tuple[str, Tensor]]:
 def give_back(node: NetNode, name: str, x: Tensor) -> None:
     """Gives the value of all steps to the layer."""
     assert node.layer is not None
-    last = node.layer.last
+    call = node.layer.last
     if name == LOGITS:
-        last.logits = x
+        call.logits = x
     else:
-        last.for_penalties = (x, x) if name == BEFORE or last.for_penalties is None else (last.for_penalties[0], x)
+        call.for_penalties = (x, x) if name == BEFORE or call.for_penalties is None else (call.for_penalties[0], x)
 
 
 def forget_penalties(item: NetNode | RecNet) -> None:

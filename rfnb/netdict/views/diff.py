@@ -32,16 +32,18 @@ def describe_diff(shown: NetDiff) -> Page:
     rows += [["gone", path, "", "", ""] for path in shown.gone]
     rows += [["renamed", new, "", old, new] for old, new in shown.renamed.items()]
     rows += [["changed", x.layer, x.option, _short(x.before), _short(x.after)] for x in shown.changes]
-    after = [[x.layer or "all", x.what, x.before, x.after] for x in shown.consequences]
+    effects = [[x.layer or "all", x.what, x.before, x.after] for x in shown.consequences]
     blocks: list[Block] = [
         Line(Span(words, text=f"{a} → {b}: {text}"), look=style.HEAD),
         Figure(_strip(shown)),
         Grid(rows[:MOST], ["", "layer", "option", "before", "after"]) if rows else None,
-        Fold("what follows", [Grid(after[:MOST], ["layer", "", "before", "after"])], is_open=True) if after else None,
+        Fold("what follows", [Grid(effects[:MOST], ["layer", "", "before", "after"])], is_open=True)
+        if effects
+        else None,
         Note(f"{len(rows) - MOST} more rows" if len(rows) > MOST else None),
         *(Note(note) for note in shown.notes),
     ]
-    table = Table(["what", "layer", "option", "before", "after"], [*rows, *(["follows", *row] for row in after)])
+    table = Table(["what", "layer", "option", "before", "after"], [*rows, *(["follows", *row] for row in effects)])
     return Page("net_diff", f"{a} → {b}", blocks, table)
 
 
@@ -55,15 +57,15 @@ def _strip(shown: NetDiff) -> Html:
     kinds |= dict.fromkeys(shown.changed, "changed")
     kinds = dict.fromkeys(shown.renamed.values(), "renamed") | kinds
     boxes: list[Html] = []
-    same = 0
+    equal = 0
     for path in [*shown.layers[:MOST], None]:
         kind = "" if path is None else kinds.get(path, "")
         if path is not None and not kind:
-            same += 1
+            equal += 1
             continue
-        if same:
-            boxes.append(_box(f"{same} equal", style.GREY, ""))
-            same = 0
+        if equal:
+            boxes.append(_box(f"{equal} equal", style.GREY, ""))
+            equal = 0
         if path is not None:
             boxes.append(_box(path, COLOURS[kind], ";text-decoration:line-through" if kind == "gone" else ""))
     return el("div", join(boxes), style="display:flex;flex-wrap:wrap;gap:4px;margin:6px 0;font-size:12px")

@@ -163,9 +163,9 @@ def taken_blocks(view: TakenFrames) -> list[Block]:
         signs = "".join("█" if part == 1 else "▒" if part else "·" for part in row["cells"])
         strip = Span(_strip(row, cell), text=f"{signs:<{view['width']}}")
         rows.append([row["name"], strip, f"{row['frames']} → {row['taken']}"])
-    more = Line(quiet(f"… {count_of(view['more'], 'sequence')} more"), indent=2) if view["more"] else None
+    tail = Line(quiet(f"… {count_of(view['more'], 'sequence')} more"), indent=2) if view["more"] else None
     head = Line(quiet(f"frames of {view['axis']} in the last batch; those taken are filled"))
-    return [head, Grid(rows, looks=[style.LABEL_CELL, style.LEFT_CELL, style.LABEL_CELL]), more]
+    return [head, Grid(rows, looks=[style.LABEL_CELL, style.LEFT_CELL, style.LABEL_CELL]), tail]
 
 
 def _strip(row: TakenRow, width: float) -> list[Html]:

@@ -188,21 +188,34 @@ class Basic(Cell, names=["basiclstm", "standardlstm"]):
     """kernel {in + n, 4n}, bias {4n}; gates i, j, f, o."""
 
     cls: ClassVar[type[RecCell]] = BasicLSTM
-    parts = ("c", "h")
+    parts: ClassVar[Sequence[str]] = ("c", "h")
+    gates: ClassVar[int] = 4
+
+    def scope(self, layer: Rec) -> str:
+        """What stands before the names of the parameters."""
+        return "basic_lstm_cell" if str(layer.unit).lower().startswith("basic") else "lstm_cell"
 
     def make(self, layer: Rec) -> None:
         """Makes the parameters."""
-        scope = "basic_lstm_cell" if str(layer.unit).lower().startswith("basic") else "lstm_cell"
-        self.names = [f"{scope}/kernel", f"{scope}/bias"]
-        gates = 4 * self.out_dim
-        layer.parameter(self.names[0], [self.in_dim + self.out_dim, gates], self.init["forward"])
-        layer.parameter(self.names[1], [gates], self.init["bias"])
+        self.names = [f"{self.scope(layer)}/{name}" for name in ("kernel", "bias")]
+        columns = self.gates * self.out_dim
+        layer.parameter(self.names[0], [self.in_dim + self.out_dim, columns], self.init["forward"])
+        layer.parameter(self.names[1], [columns], self.init["bias"])
 
     def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives them to the cell."""
-        kernel, bias = (params[name] for name in self.names)
+        kernel, self.cell.bias = (params[name] for name in self.names)
         self.cell.ff_weight, self.cell.rec_weight = self.rows(kernel)
-        self.cell.bias = bias
+
+
+class Rnn(Basic, names=["basicrnn", "rnn"]):
+    """kernel {in + n, n}, bias {n}."""
+
+    cls, parts, gates = BasicRNN, ("h",), 1
+
+    def scope(self, layer: Rec) -> str:
+        """The name of the cell."""
+        return "basic_rnn_cell"
 
 
 class LayerNormLstm(Cell, names=["layernormvariantslstm"]):
@@ -284,23 +297,6 @@ def _side_by_side(a: Tensor, b: Tensor) -> Tensor:
     return concat((a, a.dims[-1]), (b, b.dims[-1]), out_dim=a.dims[-1] + b.dims[-1])[0]
 
 
-class Rnn(Cell, names=["basicrnn", "rnn"]):
-    """kernel {in + n, n}, bias {n}."""
-
-    cls = BasicRNN
-
-    def make(self, layer: Rec) -> None:
-        """Makes the parameters."""
-        layer.parameter("basic_rnn_cell/kernel", [self.in_dim + self.out_dim, self.out_dim], self.init["forward"])
-        layer.parameter("basic_rnn_cell/bias", [self.out_dim], self.init["bias"])
-
-    def fill(self, params: Mapping[str, Tensor]) -> None:
-        """Gives them to the cell."""
-        kernel = params["basic_rnn_cell/kernel"]
-        self.cell.ff_weight, self.cell.rec_weight = self.rows(kernel)
-        self.cell.bias = params["basic_rnn_cell/bias"]
-
-
 class Rhn(Cell, names=["rhn"]):
     """W {in, 2n}, b {2n}, and a matrix {n, 2n} for each depth."""
 
@@ -351,7 +347,7 @@ class Rec(
         required(self.out_dim, fault, expected=N_OUT)
         self.kind = self.unit_name()
         weights = {"forward": self.forward_weights_init, "recurrent": self.recurrent_weights_init}
-        init = {name: initial_values(given) for name, given in {**weights, "bias": self.bias_init}.items()}
+        init = {name: initial_values(setting) for name, setting in {**weights, "bias": self.bias_init}.items()}
         self.cell = CELLS[self.kind](self, self.in_dim, self.out_dim, dict(self.unit_opts or {}), init)
         self.initial = self._initial()
         for part, initial in self.initial.items():
