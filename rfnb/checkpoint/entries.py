@@ -9,7 +9,7 @@ import json
 import os
 import pickle
 import zipfile
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,7 +223,7 @@ def is_npz(path: Path) -> bool:
 
 
 def _add(
-    entries: dict[str, StoredEntry], apart: dict[str, StoredEntry], name: str, shape: Any, dtype: np.dtype[Any]
+    entries: dict[str, StoredEntry], apart: dict[str, StoredEntry], name: str, shape: Iterable[int], dtype: np.dtype
 ) -> None:
     numbers = dtype.kind in "fiubc" and dtype.itemsize <= 16 and dtype != np.longdouble
     (entries if numbers else apart)[name] = StoredEntry(name, tuple(map(int, shape)), dtype.name)
@@ -242,7 +242,7 @@ def _separator(names: Mapping[str, object]) -> str:
 
 # -- any source
 
-Source = str | os.PathLike[str] | Mapping[str, Any]
+Source = str | os.PathLike[str] | Mapping[str, object]
 
 
 @contextmanager
@@ -352,7 +352,7 @@ def _of_safetensors(file: Any, path: Path) -> Checkpoint:
     return Checkpoint(str(path), entries, read, metadata, "safetensors", layout=_layout_by_dims(lambda _: layout))
 
 
-def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
+def table(metadata: Mapping[str, str], name: str) -> dict[str, object]:
     """One of the tables that `save` writes. Raises CheckpointError if it cannot be read."""
     try:
         content = json.loads(metadata.get(name, "{}"))
@@ -365,11 +365,11 @@ def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
     return content
 
 
-def _stored(key: str, entry: Any, dims: Any) -> StoredEntry:
+def _stored(key: str, entry: Any, dims: object) -> StoredEntry:
     shape = tuple(entry.get_shape())
-    named = isinstance(dims, list) and len(dims) == len(shape)
+    names = tuple(map(str, dims)) if isinstance(dims, list) and len(dims) == len(shape) else None
     dtype = entry.get_dtype()
-    return StoredEntry(key, shape, _DTYPES.get(dtype, dtype), tuple(map(str, dims)) if named else None)
+    return StoredEntry(key, shape, _DTYPES.get(dtype, dtype), names)
 
 
 def _of_tensors(tensors: object, name: str, kind: str = "tensors by name") -> Checkpoint:
@@ -380,7 +380,7 @@ def _of_tensors(tensors: object, name: str, kind: str = "tensors by name") -> Ch
             got = "no values, on the meta device" if value.is_meta else value.layout
             raise CheckpointError(f"{public_function()}: {key} in {name} is not a plain tensor", got=got)
     dims = {key: tuple(d.name for d in value.dims) for key, value in state.items() if isinstance(value, Tensor)}
-    keys: dict[Any, str] = {}
+    keys: dict[Hashable, str] = {}
     entries = {
         key: StoredEntry(
             keys.setdefault(_place(value) if value.numel() else key, key),

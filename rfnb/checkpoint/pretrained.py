@@ -23,7 +23,9 @@ _WEIGHTS, _CONFIG, _CLASS = "model.safetensors", "config.json", "$class"
 
 
 @guarded
-def save_pretrained(module: Module, folder: str | os.PathLike[str], *, config: Mapping[str, Any] | None = None) -> Path:
+def save_pretrained(
+    module: Module, folder: str | os.PathLike[str], *, config: Mapping[str, object] | None = None
+) -> Path:
     """Writes a model to a folder, so that `rf.load_pretrained` makes it again. Returns the folder.
 
     >>> model = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"), with_bias=False)
@@ -118,7 +120,7 @@ def _named(value: object) -> Any:
         ) from error
 
 
-def _found(value: object) -> Any:
+def _found(value: object) -> object:
     """The options with the classes and functions of these names, which must be imported already."""
     if isinstance(value, dict):
         return _class(value[_CLASS]) if list(value) == [_CLASS] else {key: _found(part) for key, part in value.items()}

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from rfnb.printable import terminal_text
 
 INPUT = "data"
 """The name of the input."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Layout:
     tags: list[str]
 
 
-def opened(path: Path) -> object:
+def opened(path: Path) -> Any:
     """The open file. Raises DataError if it cannot be opened, or if h5py is missing."""
     try:
         import h5py
@@ -69,7 +72,7 @@ def layout_of(file: object, path: Path) -> Layout:
     return _reading(path, lambda: _layout(file, path))
 
 
-def _reading(path: Path, read: Callable[[], object]) -> Any:
+def _reading(path: Path, read: Callable[[], T]) -> T:
     """Turns errors of h5py into a DataError about the file."""
     try:
         return read()
@@ -158,8 +161,7 @@ def _starts(path: Path, name: str, stream: DataStream, lengths: np.ndarray, tags
 
 def frames_of(file: Any, path: Path, stream: DataStream, start: int, end: int) -> np.ndarray:
     """Some frames of a stream."""
-    array: np.ndarray = _reading(path, lambda: np.asarray(file[stream.place][start:end]))
-    return array
+    return _reading(path, lambda: np.asarray(file[stream.place][start:end]))
 
 
 def _text(given: object) -> str:
@@ -188,7 +190,7 @@ class HdfDataset:
         self.tags = [tag for layout in self._layouts for tag in layout.tags]
         self._ends = np.cumsum([len(layout.tags) for layout in self._layouts]).tolist()
 
-    def _common(self, keys: Sequence[str] | None) -> dict[str, Any]:
+    def _common(self, keys: Sequence[str] | None) -> dict[str, DataStream]:
         first = self._layouts[0].streams
         for key in keys or ():
             if key not in first:
@@ -239,9 +241,9 @@ class HdfDataset:
             raise DataError(f"lengths: there is no stream {key!r}", expected=", ".join(self.streams), hint=hint)
         return np.concatenate([np.diff(layout.starts[key]) for layout in self._layouts])
 
-    def extern_data(self) -> dict[str, dict[str, Any]]:
+    def extern_data(self) -> dict[str, dict[str, object]]:
         """The streams as `rf.ExternData` takes them."""
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, dict[str, object]] = {}
         for name, stream in self.streams.items():
             dim = stream.dim if stream.dim is not None else (stream.shape[-1] if len(stream.shape) > 1 else None)
             found[name] = {"dim": dim, "sparse": True} if stream.sparse else {"dim": dim}
@@ -429,8 +431,7 @@ class HdfWriter:
         self.path = Path(path)
         self.dims = {INPUT: dim, **dict(sorted(streams.items()))}
         self._labels = labels
-        self._text = h5py.string_dtype()
-        self._h5py: Any = h5py
+        self._text, self._open = h5py.string_dtype(), h5py.File
         self._tags: list[str] = []
         self._lengths: list[list[int]] = []
         self._stack: ExitStack | None = None
@@ -441,7 +442,7 @@ class HdfWriter:
             raise DataError(f"HdfWriter: the folder {self.path.parent} does not exist")
         self._stack = ExitStack()
         unfinished = self._stack.enter_context(replacing(self.path))
-        self._file = self._stack.enter_context(self._h5py.File(unfinished, "w"))
+        self._file = self._stack.enter_context(self._open(unfinished, "w"))
         return self
 
     def __exit__(

@@ -19,7 +19,7 @@ from typing import Any
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Page, bold, chip, mono, quiet, reason
+from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Page, Words, bold, chip, mono, quiet, reason
 from rfnb.display.kit.view import View
 from rfnb.display.markup import style
 from rfnb.display.training.schema import ProgressView
@@ -293,7 +293,7 @@ def describe(job: Job) -> Page:
     return Page("job", job.folder.name, blocks)
 
 
-def _state(process: JobProcess) -> Any:
+def _state(process: JobProcess) -> Words:
     if process.error:
         return chip("failed", style.ALARM)
     if process.ended:

@@ -29,6 +29,7 @@ FIRST, LATER = "first values", "later values"
 """Stand for the lines that read values, among the names of a script: before, and after, classes of the notebook."""
 BEGIN = "process = Process(__file__)"
 """A line that each script has."""
+Arguments = tuple[tuple[object, ...], dict[str, object]]
 LITERALS = (int, float, complex, str, bytes, bool, type(None), type(...))
 
 
@@ -85,7 +86,7 @@ class Script:
     Raises LaunchError for what cannot go along.
     """
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, Any]):
+    def __init__(self, function: Callable[..., object], arguments: Arguments):
         self.name = _name_of(function)
         self._globals = inspect.unwrap(function).__globals__
         self._modules: dict[str, str] = {}  # the line that imports each name
@@ -164,7 +165,7 @@ class Script:
 
     # -- values
 
-    def _pickle(self, arguments: Any) -> None:
+    def _pickle(self, arguments: Arguments) -> None:
         """Pickles the values and arguments: values of classes of the notebook, and arguments, apart from others, which
         default values and attributes of these classes may need.
         """
@@ -269,7 +270,7 @@ class Pickling(ModuleType):
     def __init__(self) -> None:
         super().__init__("pickle")
         self.__dict__.update(vars(pickle))
-        self.names, self.objects, self.known = set[str](), list[Any](), dict[int, int]()
+        self.names, self.objects, self.known = set[str](), list[object](), dict[int, int]()
         module = self
 
         class Pickler(pickle.Pickler):
@@ -293,7 +294,7 @@ class Pickling(ModuleType):
         return file.getvalue()
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: Callable[..., object]) -> str:
     """The name of the function to run. Raises LaunchError if it is not one."""
     name = getattr(function, "__name__", "")
     if (

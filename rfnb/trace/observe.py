@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -88,7 +87,7 @@ class Observer(Listener):
         self._see = report
         self.calls = PlainCalls(report)
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Computes an op and reports it."""
         with self.calls.inside_op(seen=row.name == "raw_call"):
             result = super().call(row, args, kwargs)

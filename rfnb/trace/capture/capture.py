@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from rfnb.backend.base.attention import RawAttention, RawStep
 from rfnb.backend.base.tape import is_trial, untaped
@@ -157,7 +157,7 @@ class AttentionFinder(Listener):
 
     # -- calls
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
         """Runs an op, and checks whether it is part of attention."""
         result = super().call(row, args, kwargs)
         if is_trial():
@@ -232,9 +232,9 @@ class AttentionFinder(Listener):
         key = id(tensor._raw)
         self._marks[key] = weakref.ref(tensor._raw, lambda _: self._marks.pop(key, None)), mark
 
-    def _mark_of(self, leaf: Any) -> _Weights | None:
-        entry = self._marks.get(id(leaf._raw)) if isinstance(leaf, Tensor) else None
-        return entry[1] if entry is not None and entry[0]() is leaf._raw else None
+    def _mark_of(self, tensor: Tensor) -> _Weights | None:
+        entry = self._marks.get(id(tensor._raw))
+        return entry[1] if entry is not None and entry[0]() is tensor._raw else None
 
     def _follow(self, op: str, args: tuple[object, ...], kwargs: dict[str, object], result: object) -> None:
         if not self._marks:
@@ -482,7 +482,7 @@ class Captured(Shown):
             item.name = name if item.call == 1 else f"{name}#{item.call}"
 
 
-def _number(which: Any) -> int:
+def _number(which: SupportsIndex) -> int:
     try:
         return index(which)
     except TypeError:

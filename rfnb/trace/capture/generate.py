@@ -18,6 +18,8 @@ import numpy as np
 from rfnb.core.ground.hook import Hook
 from rfnb.errors import ViewError
 
+Call = Callable[..., object]
+
 
 @dataclass(eq=False)
 class Generated:
@@ -61,7 +63,7 @@ class Decoded:
     outer: int | None = None
 
 
-keep_candidates: Hook[[Any], object] = Hook("trace.capture.generate.keep_candidates", by="search.register")
+keep_candidates: Hook[[object], object] = Hook("trace.capture.generate.keep_candidates", by="search.register")
 """A logits processor that keeps the candidates of a call of `generate`, for its complete configuration."""
 make_search: Hook[[KeptSearch], object] = Hook("trace.capture.generate.make_search", by="search.register")
 """The search as `rf.search.from_generate` makes it."""
@@ -75,7 +77,7 @@ class Searches(Sequence[Any]):
 
     def __init__(self, kept: list[KeptSearch]):
         self.kept = kept
-        self._made: dict[int, Any] = {}
+        self._made: dict[int, object] = {}
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -107,7 +109,7 @@ class GenerateWatch:
     now: the call of the model that is running. searches: of each call, if they are kept.
     """
 
-    def __init__(self, counts: Callable[[Any], bool], *, search: bool = False):
+    def __init__(self, counts: Callable[[object], bool], *, search: bool = False):
         self.now: Decoded | None = None
         self.searches: list[KeptSearch] = []
         self._search = search
@@ -143,7 +145,7 @@ class GenerateWatch:
         finally:
             mixin.generate = generate
 
-    def _generate(self, model: Any, generate: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+    def _generate(self, model: Any, generate: Call, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
         generated = None
         with suppress(Exception):  # an error here must not stop the model
             generated = _generated(model, args, kwargs)
@@ -169,7 +171,7 @@ class GenerateWatch:
                 every.append(processor)
             return every
 
-        def continuations(*args: Any, **kwargs: Any) -> object:
+        def continuations(*args: object, **kwargs: Any) -> object:
             scores, sequences, rows = drawn = continue_with(*args, **kwargs)
             with suppress(Exception):
                 at, first = kwargs["cur_len"], kwargs["decoder_prompt_len"]

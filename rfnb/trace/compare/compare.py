@@ -360,7 +360,7 @@ def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return result
 
 
-OTHERS: dict[type, Callable[..., Any]] = {}
+OTHERS: dict[type, Callable[..., object]] = {}
 """What compares two results that are not runs, such as searches, by their class; ranks above register it."""
 
 

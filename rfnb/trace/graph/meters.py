@@ -58,7 +58,7 @@ class TimeMeter(Meter):
         """The time in seconds, without that of the measuring itself."""
         return perf_counter() - self.lost
 
-    def whole(self, call: Callable[[], object]) -> Any:
+    def whole(self, call: Callable[[], object]) -> object:
         """Calls the model, and measures the whole call."""
         self.lost, began = 0.0, perf_counter()
         self._last = began
@@ -106,12 +106,12 @@ class TimeMeter(Meter):
 
     # -- loops
 
-    def timed(self, fn: Callable[..., object], node: Node) -> Callable[..., Any]:
+    def timed(self, fn: Callable[..., object], node: Node) -> Callable[..., object]:
         """The function of a raw call in the steps of a loop; its time is added to that of `node`."""
         sample, wait, (outer, inner) = self.sample(node), self._wait, self.call
         calls, sample.place = 0, sample.place or "steps"
 
-        def run(*args: object, **kwargs: object) -> Any:
+        def run(*args: object, **kwargs: object) -> object:
             nonlocal calls
             began = perf_counter() - self.lost
             result = fn(*args, **kwargs)
@@ -381,7 +381,7 @@ class GradientMeter(_MagnitudeMeter):
         """The function of a raw call in the steps of a loop, whose results are watched."""
         steps = 0
 
-        def call(*args: object, **kwargs: object) -> Any:
+        def call(*args: object, **kwargs: object) -> object:
             nonlocal steps
             result = fn(*args, **kwargs)
             for position, (node, sig, lengths) in seen.items():

@@ -293,7 +293,7 @@ class Restorer(Listener):
     def __init__(self, assigned: Callable[[Parameter], None]):
         self._assigned = assigned
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Computes an op."""
         for leaf in (*args, *kwargs.values()):
             if isinstance(leaf, Parameter) and (leaf.auxiliary or row.effect):
@@ -363,7 +363,7 @@ def model_graph(
 def graph_of_call(
     model: Any,
     args: tuple[object, ...],
-    kwargs: dict[str, Any],
+    kwargs: dict[str, object],
     *,
     meta: bool = False,
     show: Show | None = None,
@@ -438,7 +438,7 @@ def _plain(model: object, args: tuple[object, ...], kwargs: dict[str, Any], **ho
 def _traced(
     model: Any,
     args: tuple[object, ...],
-    kwargs: dict[str, Any],
+    kwargs: dict[str, object],
     *,
     meta: bool,
     meter: Meter | None = None,

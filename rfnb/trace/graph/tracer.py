@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.call_recorder import CallRecorder, ModuleTable, below
@@ -244,7 +243,7 @@ class ModelTracer(CallRecorder, Listener):
         at, self._loops.failed_at = self._loops.failed_at, None
         return super().fail(error, at or node)
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Runs an op and records it, with the ops inside it as its body."""
         with self._apart():
             node = self.begin(row.name, self.numbers(args, kwargs))
@@ -272,7 +271,7 @@ class ModelTracer(CallRecorder, Listener):
                 return result
         return forward(module, *args, **kwargs)
 
-    def cond(self, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> Any:
+    def cond(self, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> object:
         """Runs the side of a branch that is taken, and records the other as a ghost; without numbers, runs both."""
         with self._apart():
             node = self.begin("cond", self.numbers(pred), "cond")

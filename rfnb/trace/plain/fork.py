@@ -15,7 +15,7 @@ from rfnb.core.ground.source import parsed
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.events import Busy
-from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Copies, role_of, set_numbers, weights_of
+from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Copies, Weights, role_of, set_numbers, weights_of
 from rfnb.trace.plain.iterations import CLOCKS, Iterations, difference, has_other_devices
 from rfnb.trace.plain.log import Entry, Log, Summary
 from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_lost, reason_missing
@@ -476,7 +476,7 @@ def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Ent
         yield targets
 
 
-def _source(node: Any, loop: Iterations, step: int, rebuilder: Rebuilder) -> Iterator[object]:
+def _source(node: ast.AST, loop: Iterations, step: int, rebuilder: Rebuilder) -> Iterator[object]:
     """The iterator of the fork from which both the header and other lines take items; an empty one if there is none."""
     part = getattr(node, "iter", None)
     while isinstance(part, ast.Call) and part.args and ast.unparse(part.func).endswith(("steps", "enumerate")):
@@ -506,7 +506,7 @@ class _Items:
     ):
         self._loop, self._step, self._items, self._rebuilder, self._around = loop, step, items, rebuilder, around
         self._clock, self._source = clock, source
-        self.target: Any = None
+        self.target: ast.expr | None = None
 
     def __iter__(self) -> Iterator[object]:
         for number, entries in enumerate(self._items, self._step):
@@ -572,7 +572,7 @@ def _attributes(
     """The attributes of modules that the loop changes: the module, the name, and the value that it had."""
     before, attributes = loop.before(step), {}
     for state in loop.moments[step].modules.values():
-        owner, kept = state.owner.object, state.kept
+        owner, kept = state.owner.original, state.kept
         if kept is None:
             raise LoopError(f"fork: the attributes of the {state.owner.value.kind} are no longer kept")
         entries = {name: Entry(name, 0, item) for name, item in zip(kept.value.keys, kept.value.items, strict=True)}
@@ -597,7 +597,7 @@ def _notes(loop: Iterations, step: int, seed: int | None, attributes: Container[
         yield "with other random numbers"
 
 
-def _changed_modules(around: Around) -> dict[Any, Any]:
+def _changed_modules(around: Around) -> dict[object, Weights]:
     """The modules with other weights or modes than at the time, and what they had."""
     modules = [(module(), before) for _, module, before in around.modules]
     return {module: before for module, before in modules if module is not None and weights_of(module) != before}

@@ -22,7 +22,7 @@ HEAD = object.__basicsize__
 WORDS = 625
 """Numbers of 32 bits in the state of a Mersenne Twister: 624, and the place of the next one."""
 
-OtherNumbers = tuple[Any, Any]
+OtherNumbers = tuple[Any, object]
 
 
 def other_numbers() -> OtherNumbers:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.trace.plain.containers import MISSING, PLAIN, SEQUENCES, attributes_in, namespaces_of, slots_of
 from rfnb.trace.plain.generators import (
     ITERATORS,
@@ -117,7 +117,9 @@ class Moment(NamedTuple):
 NO_MOMENT = Moment(Numbers((), None), {}, {})
 """Stands for the beginning of an iteration that was forgotten."""
 
-Copies = list[tuple[Any, Any]]
+Weights = tuple[tuple[list[tuple[int, int]], dict[str, tuple[int, int]]], list[bool]]
+"""The memory and versions of the parameters of a module, and of its buffers by name; whether its parts train."""
+Copies = list[tuple[weakref.ref[RawTensor], RawTensor]]
 """References to tensors of a module, each with a copy."""
 
 
@@ -132,7 +134,7 @@ class Around:
     def __init__(self, names: dict[str, object], modes: dict[str, object]):
         self.names, self.modes = names, modes
         self.outside: dict[str, Kept] = {}  # the variables of the module that it reads
-        self.modules: list[tuple[str, Any, Any]] = []  # a variable, a reference to a module in it, and its weights
+        self.modules: list[tuple[str, Callable[[], object], Weights]] = []  # a variable, a module in it, its weights
         self.others: OtherNumbers | None = None  # the generators of Python and numpy, where steps do not have them
         self.trained: list[str] = []  # the variables with modules that the loop has changed
         self.held: dict[object, Copies] = {}  # small modules that the loop has not changed, so that it can be continued
@@ -157,7 +159,8 @@ class Hidden:
         self._modules: ModuleStates | None = None
         self._all = any(map(_draws, words := [*words_of(code)], map(names.get, words)))
         self._numbers, self._last = Numbers((), None), [b""]
-        self._place, self._memory = torch_memory(), None
+        self._place = torch_memory()
+        self._memory: bytes | None = None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
         self._objects: dict[int, ObjectState] = {}
         self._is_first = True  # before the first iteration
@@ -170,7 +173,7 @@ class Hidden:
         """The states of the generators now."""
         global _newest
         generators = self._generators()
-        memory: Any = None if self._place is None or len(generators) > 1 else self._place.raw
+        memory: bytes | None = None if self._place is None or len(generators) > 1 else self._place.raw
         if memory is None or memory != self._memory:
             newest = _newest
             if memory is None or memory != newest[0]:
@@ -233,7 +236,7 @@ class Hidden:
         self._too_many, changed = set(), False
         while todo:
             part = todo.pop()
-            value = part.object
+            value = part.original
             if value is None or id(part) in objects:
                 continue
             state = states.get(id(value))
@@ -245,7 +248,7 @@ class Hidden:
                 if old is None:  # another value has the object, or the same one, if nothing can refer to it weakly
                     last = last or {state.identity: state for state in self._objects.values()}
                     old = last.get(id(value))
-                    if old is not None and isinstance(old.owner.origin, weakref.ref) and old.owner.object is not value:
+                    if old is not None and isinstance(old.owner.origin, weakref.ref) and not old.owner.is_of(value):
                         old = None
                 state = states[id(value)] = self._state(part, value, old)
                 changed = changed or state is not self._objects.get(id(part))
@@ -318,7 +321,7 @@ class Hidden:
             modules: dict[int, object] = {}  # modules that lines of the loop assigned
             for value in others:
                 if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
-                    modules[id(value.object)] = value.object
+                    modules[id(value.original)] = value.original
             for module in modules.values():
                 if module is not None and all(reference() is not module for _, reference, _ in around.modules):
                     around.modules.append(("", weakref.ref(module), weights_of(module)))
@@ -457,7 +460,7 @@ def copies_of(module: object) -> Copies:
 _copies: weakref.WeakKeyDictionary[object, tuple[object, Copies]] = weakref.WeakKeyDictionary()
 
 
-def weights_of(module: object) -> Any:
+def weights_of(module: object) -> Weights:
     """The memory and the versions of the parameters and buffers of a module, these by name, and its modes."""
     kind, version = sys.modules["torch"].nn.Module, tensor_backend().version_raw
     parameters = [(_address(tensor), version(tensor)) for tensor in kind.parameters(module)]
@@ -465,7 +468,7 @@ def weights_of(module: object) -> Any:
     return (parameters, buffers), [part.training for part in kind.modules(module)]
 
 
-def _is_trained(name: str, module: Any, before: Any, followed: Container[str]) -> bool:
+def _is_trained(name: str, module: object, before: Weights, followed: Container[str]) -> bool:
     """Whether other tensors than buffers that are followed have changed."""
     (parameters, buffers), (now, now_buffers) = before[0], weights_of(module)[0]
     changed = (path for path in buffers | now_buffers if buffers.get(path) != now_buffers.get(path))
@@ -477,7 +480,7 @@ def _bytes_of(module: object) -> int:
     return sum(tensor.nbytes for tensor in (*kind.parameters(module), *kind.buffers(module)))
 
 
-def _address(tensor: Any) -> int:
+def _address(tensor: RawTensor) -> int:
     try:
         return int(tensor.data_ptr())
     except (RuntimeError, ValueError):  # of tensors that have no memory of their own, or not yet
@@ -491,7 +494,7 @@ def _modules(value: object) -> Iterator[object]:
         return
     for part in objects_in(value):
         if isinstance(part.value, Opaque) and role_of(part.value.type) == MODULE:
-            yield part.object
+            yield part.original
 
 
 def set_numbers(numbers: Numbers, around: Around, seed: int | None = None) -> None:
@@ -517,7 +520,7 @@ def set_numbers(numbers: Numbers, around: Around, seed: int | None = None) -> No
         NUMPY.set_state(state)
 
 
-def contents_of(value: Any, part: Kept) -> Any:
+def contents_of(value: Any, part: Kept) -> object:
     """What is in an object now: a dict, or something that can be compared; None if it cannot be read."""
     if part.gradient == 1:
         return {"grad": getattr(value, "grad", None)}
@@ -535,7 +538,7 @@ def contents_of(value: Any, part: Kept) -> Any:
     return attributes_in(value) if role == OBJECT else None
 
 
-def _contents_kept(contents: dict[str, Any], copied: bool, before: object) -> Kept:
+def _contents_kept(contents: dict[str, object], copied: bool, before: object) -> Kept:
     """What is in an object, as it is now: what is the same as before is the same `Kept`. copied: all tensors.
 
     A tensor that has changed in place is copied from then on.

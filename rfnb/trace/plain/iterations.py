@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from types import CodeType, FrameType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -332,7 +332,7 @@ def has_other_devices(loop: Iterations, step: int) -> bool:
     return any(part.backend is not None and part.backend.get_device_raw(part.raw) != "cpu" for part in parts)
 
 
-def is_equal(a: Any, b: Any, compared: dict[tuple[int, int], int]) -> bool:
+def is_equal(a: object, b: object, compared: dict[tuple[int, int], int]) -> bool:
     """Whether two values are the same bit for bit, as far as both are kept.
 
     compared: by the `id` of two containers, or of what values of lists that grow share, how many first parts are the
@@ -359,8 +359,8 @@ def is_equal(a: Any, b: Any, compared: dict[tuple[int, int], int]) -> bool:
         return same
     if type(a) is not type(b):
         return False
-    if isinstance(a, np.ndarray):
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.shape == b.shape and a.dtype == b.dtype and (a.dtype.hasobject or a.tobytes() == b.tobytes())
-    if isinstance(a, float):
+    if isinstance(a, float) and isinstance(b, float):
         return a == b or (math.isnan(a) and math.isnan(b))
     return isinstance(a, type) or bool(a == b) or bool(a != a)

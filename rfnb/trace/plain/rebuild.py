@@ -108,7 +108,7 @@ class Rebuilder:
     def copy_of(self, kept: Any) -> object:
         """What was made in place of an object; None if nothing was, or if it is as it is today."""
         value = self._by_identity.get(kept.identity) if isinstance(kept, Kept) else None
-        return None if value is None or value is kept.object else value
+        return None if value is None or value is kept.original else value
 
     def _has(self, value: object) -> bool:
         """Whether an object is one with which the fork began."""
@@ -215,7 +215,7 @@ class Rebuilder:
         return "some of its keys no longer exist" if any(key.origin() is None for key in odd) else None
 
     def _reason_of_object(self, kept: Kept) -> str | None:
-        opaque, today = kept.value, kept.object
+        opaque, today = kept.value, kept.original
         role, state = role_of(opaque.type), self._objects.get(id(kept))
         if role == LOST:
             return f"the state of {opaque.kind} objects is not kept"
@@ -290,7 +290,7 @@ class Rebuilder:
     def _object(self, name: str, kept: Kept, depth: int) -> object:
         """An object as it is today, or as it was, if it has changed."""
         opaque = kept.value
-        role, today, state = role_of(opaque.type), kept.object, self._objects.get(id(kept))
+        role, today, state = role_of(opaque.type), kept.original, self._objects.get(id(kept))
         if opaque.inside is not None:
             return self._function(name, kept, depth)
         if role == RANDOM and state is not None and state.kept is not None:
@@ -328,8 +328,8 @@ class Rebuilder:
         unset = [free for free, cell in cells.items() if cell is None]
         function = FunctionType(code, names, label, defaults, tuple(cell or CellType() for cell in cells.values()))
         function.__kwdefaults__ = keywords
-        if kept.object is not None:
-            function.__dict__.update(kept.object.__dict__)
+        if kept.original is not None:
+            function.__dict__.update(kept.original.__dict__)
         self._by_identity[kept.identity] = function
         contents = self._inside(kept)
         for cell, (free, item) in zip(function.__closure__ or (), contents.named(), strict=True):
@@ -343,7 +343,7 @@ def _different(objects: Mapping[int, ObjectState], changing: set[int]) -> set[in
     holders: dict[int, list[int]] = {}
     todo: list[int] = []
     for state in {id(state): state for state in objects.values()}.values():
-        today = state.owner.object
+        today = state.owner.original
         for part in state.inside:
             if (inner := objects.get(id(part))) is not None:
                 holders.setdefault(inner.identity, []).append(state.identity)

@@ -19,6 +19,7 @@ from rfnb.trace.plain.containers import Path, path_of
 from rfnb.trace.plain.user_code import ChangedText, text_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+Loop = ast.For | ast.AsyncFor | ast.While
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
@@ -537,14 +538,15 @@ SIMPLE = (
 )
 
 
-def _own_end(node: Any) -> int:
+def _own_end(node: ast.stmt) -> int:
     """The last line of a statement, without the statements inside it."""
     parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
     is_simple = isinstance(node, SIMPLE) or not hasattr(node, "body")
-    return int(node.end_lineno if is_simple else max([node.lineno, *(getattr(p, "end_lineno", 0) or 0 for p in parts)]))
+    lines = [node.end_lineno] if is_simple else [node.lineno, *(getattr(part, "end_lineno", 0) for part in parts)]
+    return max(line or 0 for line in lines)
 
 
-def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+def _groups(nodes: Sequence[ast.stmt]) -> tuple[tuple[int, ...], ...]:
     """For each statement, those that run with it before the next line begins: they begin in the line where it ends."""
     groups = []
     for number, node in enumerate(nodes):
@@ -558,7 +560,7 @@ def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
     return tuple(groups)
 
 
-def _own_nodes(node: Any) -> Iterator[ast.AST]:
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a statement, without the statements inside it and without the insides of other scopes."""
     if isinstance(node, FUNCTIONS):
         yield from _read_by_scope(node)
@@ -587,7 +589,7 @@ def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
             yield inner.target if isinstance(inner, ast.NamedExpr) else inner
 
 
-def _statement(node: Any, loops: tuple[int, ...], expressions: Sequence[Any]) -> Statement:
+def _statement(node: ast.stmt, loops: tuple[int, ...], expressions: Sequence[ast.AST]) -> Statement:
     assigned = dict.fromkeys(n.id for n in expressions if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     for handler in getattr(node, "handlers", ()):
         assigned |= {handler.name: None} if handler.name else {}
@@ -611,7 +613,7 @@ def _statement(node: Any, loops: tuple[int, ...], expressions: Sequence[Any]) ->
     )
 
 
-def _loop(loop: Any, around: tuple[int, ...], paths: Mapping[str, Path], short: bool) -> LoopText:
+def _loop(loop: Loop, around: tuple[int, ...], paths: Mapping[str, Path], short: bool) -> LoopText:
     order: dict[str, bool | None] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
         _first_uses(part, order, paths)  # the iterable is evaluated before the steps
@@ -662,13 +664,13 @@ def _roots(node: object) -> Iterator[str]:
         yield node.id
 
 
-def _for(loop: Any) -> str:
+def _for(loop: ast.For | ast.AsyncFor) -> str:
     targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
     target = ", ".join(map(ast.unparse, targets)) if len(targets) > 1 else ast.unparse(loop.target)
     return f"for {target} in {ast.unparse(loop.iter)}"
 
 
-def _first_uses(node: Any, order: dict[str, bool | None], paths: Container[str]) -> None:
+def _first_uses(node: ast.AST, order: dict[str, bool | None], paths: Container[str]) -> None:
     """Notes, for each variable, whether the first use in the order of execution reads it.
 
     None if it does not read it, but may not have been reached.
@@ -705,7 +707,7 @@ def _use(name: str, reads: bool | None, order: dict[str, bool | None]) -> None:
         order[name] = reads
 
 
-def _in_order(node: ast.AST) -> list[object]:
+def _in_order(node: ast.AST) -> list[ast.AST]:
     """The parts of a statement or expression, in the order of execution."""
     if isinstance(node, ast.For | ast.AsyncFor):
         return [node.iter, node.target, *node.body, *node.orelse]

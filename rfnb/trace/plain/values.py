@@ -115,10 +115,10 @@ class Growth(Grown):
                 members += look(part)
                 numbers += repeat(number, len(members) - len(numbers))
         for part in new:
-            if part.object is None:
+            if part.original is None:
                 self._is_watched = False
             elif isinstance(part.origin, weakref.ref):
-                self._watched.append(weakref.ref(part.object, self._died.append))
+                self._watched.append(weakref.ref(part.original, self._died.append))
         if value is not None and not is_known:  # equal numbers may be other objects, which nothing keeps
             is_known = all(type(part) is Kept or part is item for part, item in zip(self.parts, value, strict=True))
         self._places = places_in(value, len(self.parts)) if value is not None and is_known else b""
@@ -220,7 +220,7 @@ class Parts:
             self._opened = [part for item in self.items for part in _opened(item)]
         return self._opened
 
-    def named(self) -> Iterator[tuple[str, Any]]:
+    def named(self) -> Iterator[tuple[str, object]]:
         """The parts with their names."""
         keys = range(len(self.items)) if self.keys is None else self.keys
         yield from ((str(key), item) for key, item in zip(keys, self.items, strict=True))
@@ -276,15 +276,15 @@ class Kept:
         return kept
 
     @property
-    def object(self) -> Any:
+    def original(self) -> Any:
         """The object that was kept; None if it no longer exists."""
         return self.value if self.origin is None else self.origin()
 
-    def is_of(self, value: Any) -> bool:
+    def is_of(self, value: object) -> bool:
         """Whether a value is the object that was kept; None is not an object that no longer exists."""
-        return self.object is value and (value is not None or self.origin is None)
+        return self.original is value and (value is not None or self.origin is None)
 
-    def is_as_it_was(self, value: Any, raw_kind: type) -> bool:
+    def is_as_it_was(self, value: object, raw_kind: type) -> bool:
         """Whether a value is the object that was kept, which cannot have changed; False also if that is not plain.
 
         raw_kind: the type of tensors that can be asked for their version by any code.
@@ -294,10 +294,10 @@ class Kept:
         kind = type(self.value)
         return kind is Opaque or (kind is raw_kind and self.version is not None and not self.changed())
 
-    def grown(self, value: list[Any]) -> Kept | None:
+    def grown(self, value: list[object]) -> Kept | None:
         """The value of a list that has only got more items; None for others, and if a closer look is needed."""
         parts, growth = self.value, growth_of(self)
-        if growth is None or len(growth.parts) != parts.length or parts.skipped or self.object is not value:
+        if growth is None or len(growth.parts) != parts.length or parts.skipped or self.original is not value:
             return None
         if not parts.length < len(value) or not growth.is_plain or not growth.begins(value, parts.length):
             return None
@@ -319,7 +319,7 @@ class Kept:
 
     def was_written(self) -> bool:
         """Whether the memory of the object was written after it was kept, also if a copy was taken before."""
-        value = self.object
+        value = self.original
         if self.copied_at is None or value is None:
             return self.changed()
         return bool(self.backend.version_raw(value._raw if isinstance(value, Tensor) else value) != self.copied_at)
@@ -346,10 +346,10 @@ class Kept:
         """Compares a container of many parts, which may have been left out; the value is marked if it has changed."""
         parts = self.value
         if isinstance(parts, Parts) and parts.skipped:
-            value = self.object
+            value = self.original
             self.mark(value is not None and _same_parts(value, parts, MEDIUM, False), value)
 
-    def mark(self, same: bool, value: Any) -> None:
+    def mark(self, same: bool, value: object) -> None:
         """Takes whether a container of many parts is the same now; if not, it may have changed when it was left out."""
         parts, growth = self.value, self.value.growth
         if parts.skipped and not same and not (type(value) is list and _has_grown(parts, value, MEDIUM)):
@@ -361,7 +361,7 @@ class Kept:
             growth.unsure, growth.compared = [], growth.compared + 1
             growth.to_skip = parts.to_skip if growth.compared > COMPARED else 0
 
-    def continues(self, value: list[Any]) -> bool:
+    def continues(self, value: list[object]) -> bool:
         """Whether a list that has grown, of which the first objects are the same, is not compared with them."""
         parts = self.value
         if self.note or parts.is_flat or parts.total <= FEW_HUNDRED or parts.skipped >= parts.to_skip:
@@ -388,7 +388,7 @@ class Kept:
 
     def _is_small(self) -> bool:
         """Whether it is an object that holds no others, such as a device."""
-        return isinstance(self.value, Opaque) and not gc.is_tracked(self.object)
+        return isinstance(self.value, Opaque) and not gc.is_tracked(self.original)
 
     @property
     def bytes(self) -> int:
@@ -482,7 +482,7 @@ def is_opaque(value: object) -> bool:
     return not issubclass(kind, (Tensor, np.ndarray, dict, *SEQUENCES))
 
 
-def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) -> bool:
+def is_same(value: Any, kept: object, limit: int = SMALL, closely: bool = False) -> bool:
     """Whether a variable still has the value that was kept of it: a `Kept`, or a value that cannot change.
 
     limit: the bytes of values that are compared, if nothing counts their changes. closely: in containers of many parts,
@@ -491,8 +491,7 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
     the limit MEDIUM, at the beginning of iterations, only those of a few hundred parts are left out; those of tensors,
     numbers and texts alone never are.
     """
-    parts = kept.value if isinstance(kept, Kept) else None
-    if not isinstance(parts, Parts) or closely:
+    if not isinstance(kept, Kept) or not isinstance(parts := kept.value, Parts) or closely:
         return _is_same(value, kept, limit, closely)
     if not kept.is_of(value):
         return False
@@ -513,7 +512,7 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
     return is_equal
 
 
-def _is_same(value: Any, kept: Any, limit: int, closely: bool) -> bool:
+def _is_same(value: Any, kept: object, limit: int, closely: bool) -> bool:
     if not isinstance(kept, Kept):
         return type(kept) is type(value) and (kept is value or bool(kept == value))
     if not kept.is_of(value):
@@ -654,7 +653,7 @@ SHARED: tuple[object, ...] = (random._inst, np.random.mtrand._rand)
 """The generators that functions of Python and numpy draw from, which are methods of them."""
 
 
-def _kept_raw(value: Any, raw: RawTensor, backend: Any, copied: bool) -> Kept:
+def _kept_raw(value: RawTensor, raw: RawTensor, backend: Any, copied: bool) -> Kept:
     """A raw tensor, or the Tensor that has it; of sparse ones, and inside of transforms, only the type is kept."""
     if not backend.is_readable_raw(raw):
         return Kept(Opaque(value), reference(value))

@@ -381,7 +381,7 @@ class FrameVariables:
         """From now on, lines may change tensors so that nothing counts it."""
         self.hides, self._plain_version = True, lambda value: None
 
-    def value(self, name: str, names: Mapping[str, object]) -> Any:
+    def value(self, name: str, names: Mapping[str, object]) -> object:
         """The value of a variable or attribute; MISSING if there is none."""
         path = self._paths.get(name)
         value = names.get(name, MISSING) if path is None else path.value(names)
@@ -467,7 +467,7 @@ class FrameVariables:
                         continue
                 elif always and whole:
                     is_new = type(old) is not Kept or (
-                        type(old.value) is raw_kind and old.object is not value and name not in self._kept
+                        type(old.value) is raw_kind and old.original is not value and name not in self._kept
                     )
                     if is_new and self._add_plain(name, use, value):
                         continue
@@ -715,7 +715,7 @@ class FrameVariables:
             if raw is None and type(value) is Kept and value.version is not None:
                 raw = value.raw
             elif raw is None and type(value) is Kept and value.copied_at is not None:
-                raw = getattr(value.object, "_raw", value.object)
+                raw = getattr(value.original, "_raw", value.original)
             self._memories[at] = None if raw is None else backend_of(raw).storage_raw(raw)[0]
         return self._memories[at]
 

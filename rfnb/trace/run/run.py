@@ -25,6 +25,7 @@ from rfnb.trace.run.file.save import write
 from rfnb.trace.run.find import Where, search, steps_begun
 from rfnb.trace.run.stacked import stacked
 from rfnb.trace.run.step import Replayable, RunStep
+from rfnb.trace.run.variables import VariableSteps
 
 
 class TrainingOfRun(Protocol):
@@ -328,7 +329,7 @@ class Run(Shown):
 
         Raises LoopError if they fit none of the values, or if the axes have dims already, as in an `rf.Loop`.
         """
-        if not hasattr(self.replay, "name_axes"):
+        if not isinstance(self.replay, VariableSteps):
             raise LoopError(f"name_axes: the axes of {self.name} have dims", hint="rf.Dim(…, name=…) names them")
         try:
             self.replay.name_axes(variable, axes)

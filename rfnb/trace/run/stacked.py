@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from rfnb.trace.run.step import is_lost
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.variables import VariableSteps
 
 
 class Lineage(NamedTuple):
@@ -79,10 +80,10 @@ def stacked(run: Run, text: str, resolve: bool = True) -> Tensor:
     return (by_hypothesis(result, run.axis, run.replay.lineages) if resolve else result).with_name(text)
 
 
-def stacked_variable(replay: Any, name: str) -> Tensor:
+def stacked_variable(replay: VariableSteps, name: str, steps: int) -> Tensor:
     """A variable of plain Python after each step, stacked. → {axis, …}"""
     tensors: list[Tensor] = []
-    for step in range(replay.begun.max):
+    for step in range(steps):
         value = replay.state(name, step + 1)
         if step < replay.kept_from and is_lost(value):
             raise LoopError(
