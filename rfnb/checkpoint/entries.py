@@ -187,7 +187,8 @@ def of_npz(path: Path, files: ExitStack) -> Checkpoint:
     def read(key: str) -> torch.Tensor:
         return _as_torch(opened[key], key, path)
 
-    return Checkpoint(str(path), entries, read, kind="npz", apart=apart, separator=_separator(entries))
+    separator = "/" if any("/" in name for name in entries) else "."
+    return Checkpoint(str(path), entries, read, kind="npz", apart=apart, separator=separator)
 
 
 def of_hdf(path: Path, files: ExitStack) -> Checkpoint:
@@ -234,10 +235,6 @@ def _as_torch(array: object, key: str, path: Path) -> torch.Tensor:
     if array.dtype.kind not in "fiubc":
         raise CheckpointError(f"{public_function()}: {key} in {path} has no numbers", got=array.dtype)
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
-
-
-def _separator(names: Mapping[str, object]) -> str:
-    return "/" if any("/" in name for name in names) else "."
 
 
 # -- any source

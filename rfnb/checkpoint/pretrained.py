@@ -23,9 +23,7 @@ _WEIGHTS, _CONFIG, _CLASS = "model.safetensors", "config.json", "$class"
 
 
 @guarded
-def save_pretrained(
-    module: Module, folder: str | os.PathLike[str], *, config: Mapping[str, object] | None = None
-) -> Path:
+def save_pretrained(module: Module, folder: str | os.PathLike[str], *, config: Mapping[str, Any] | None = None) -> Path:
     """Writes a model to a folder, so that `rf.load_pretrained` makes it again. Returns the folder.
 
     >>> model = rf.Linear(rf.Dim(3, name="in"), rf.Dim(2, name="out"), with_bias=False)

@@ -101,7 +101,6 @@ def _value(data: object, dims: DimReader, tensor: Callable[[str], torch.Tensor] 
         return all_of(data)
     if not isinstance(data, dict):
         return data
-    kind: str
     content: Any
     kind, content = next(iter(data.items()), ("", None))
     if kind == "$tuple":

@@ -25,9 +25,8 @@ from rfnb.display.run.schema import LineValue, OpRow, OpsView, OpView, StateRow,
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import axis_of_weights, describe_value, in_words, magnitude, one_entry, sampled
 from rfnb.errors import ViewError
-from rfnb.trace.run.names import reads_states_after
+from rfnb.trace.run.names import is_variable, reads_states_after
 from rfnb.trace.run.step import AGREES, KEPT
-from rfnb.trace.run.variables import is_variable
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim

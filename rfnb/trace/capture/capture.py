@@ -35,7 +35,7 @@ from rfnb.ops.attention import attention_weights
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.shape import replace_dim_v2
 from rfnb.trace.capture.generate import Decoded, GenerateWatch, Searches
-from rfnb.trace.capture.steps import Joined, Labels, joined
+from rfnb.trace.capture.steps import Labels, joined
 from rfnb.trace.record.record import current_recorder
 from rfnb.trace.run import session
 from rfnb.trace.run.run import Run
@@ -99,13 +99,6 @@ class Seen(Shown):
         """
         with listening(None):
             return self.make().with_name(self.name)
-
-    def take(self, steps: Joined, count: int) -> None:
-        """Becomes the attention of all steps. count: the size of their tensors."""
-        self.axes, self.make, self.labels = steps.axes, steps.make, steps.labels
-        self.rows, self.cols = self.dims[-2:]
-        self.bytes, self.note, self.tokenizer = count, steps.note, steps.tokenizer
-        self.step = self.decoded = None
 
     @property
     def place(self) -> str:

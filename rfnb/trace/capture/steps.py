@@ -7,8 +7,8 @@ the keys say it (`backend.torch.attention`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,39 +48,22 @@ class _Step:
     items: dict[Hashable, Seen] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Joined:
-    """Weights over all steps.
-
-    dims, sizes: [batch, heads, rows, columns]. labels: of rows and columns, where they are known. note: what is not
-    known for sure.
-    """
-
-    axes: tuple[tuple[Dim, int], ...]
-    make: Callable[[], Tensor]
-    labels: tuple[Labels | None, Labels | None]
-    tokenizer: object
-    note: str | None
-
-
 def joined(items: list[Seen]) -> Iterator[Seen]:
     """The items in order, with those of decoding steps joined into one for each layer."""
-    done: dict[int, Seen | None] = {}  # by id of an item: what stands for it
+    stands_for: dict[int, Seen | None] = {}  # by id of an item: what stands for it
     for steps in _runs(_steps(items)):
         generated = steps[0].decoded.generated if steps[0].decoded is not None else None
         for place in dict.fromkeys(place for step in steps for place in step.items):
-            parts = [(number, step.items[place]) for number, step in enumerate(steps) if place in step.items]
+            parts = {number: step.items[place] for number, step in enumerate(steps) if place in step.items}
             if len(parts) < 2 and len(parts) < len(steps):
                 continue
-            result = _of_generate(generated, steps, place) if generated is not None else _of_loop(steps, place)
+            result = _of_generate(generated, steps, parts) if generated is not None else _of_loop(steps, parts)
             if result is not None:
-                first = parts[0][1]
-                first.take(result, sum(item.bytes for _, item in parts))
-                done |= {id(item): None for _, item in parts} | {id(first): first}
+                ids = [*map(id, parts.values())]
+                stands_for |= {**dict.fromkeys(ids), ids[0]: result}
     for item in items:
-        kept = done.get(id(item), item)
-        if kept is not None:
-            yield kept
+        if (result := stands_for.get(id(item), item)) is not None:
+            yield result
 
 
 def _steps(items: list[Seen]) -> Iterator[_Step]:
@@ -146,11 +129,10 @@ def _call(step: _Step) -> int:
 # -- which rows belong to a hypothesis
 
 
-def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joined | None:
+def _of_generate(generated: Generated, steps: list[_Step], parts: dict[int, Seen]) -> Seen | None:
     """Weights for the sequences that `generate` returned."""
     if generated.sequences is None:
         return None
-    parts = {number: step.items[place] for number, step in enumerate(steps) if place in step.items}
     table: dict[tuple[int, int, bytes], _Cell] = {}
     for number, item in parts.items():
         decoded = steps[number].decoded
@@ -201,12 +183,9 @@ def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joi
     return _join(parts, rows, cols, offsets, is_self, labels_given, generated.tokenizer, None)
 
 
-def _of_loop(steps: list[_Step], place: object) -> Joined | None:
+def _of_loop(steps: list[_Step], parts: dict[int, Seen]) -> Seen | None:
     """Weights for the batch of the last step."""
-    if len(steps) < 2:
-        return None
-    parts = {number: step.items[place] for number, step in enumerate(steps) if place in step.items}
-    if len(parts) < len(steps):
+    if len(parts) < max(len(steps), 2):
         return None
     kinds = {item.step.keys for item in parts.values() if item.step is not None}
     is_self = bool(kinds & OWN_KEYS)
@@ -295,8 +274,9 @@ def _join(
     labels: tuple[Labels | None, Labels | None],
     tokenizer: object,
     note: str | None,
-) -> Joined:
-    """offsets: how many columns the weights of a step lack on the left."""
+) -> Seen:
+    """Weights over all steps. offsets: how many columns those of a step lack on the left. note: what is not known for
+    sure."""
     heads = [(dim, size) for dim, size in next(iter(parts.values())).axes if dim.name == "head"]
     batch = Dim(len(rows), name="batch", kind="batch")
     steps = _dim("step", [len(cells) for cells in rows], batch)
@@ -324,7 +304,10 @@ def _join(
             shaped = weights if heads else weights[:, 0]
             return convert_to_tensor(shaped, dims=[dim for dim, _ in axes])
 
-    return Joined(axes, make, labels, tokenizer, note)
+    return replace(
+        next(iter(parts.values())), rows=steps, cols=keys, axes=axes, bytes=sum(item.bytes for item in parts.values()),
+        make=make, step=None, decoded=None, labels=labels, tokenizer=tokenizer, note=note,
+    )  # fmt: skip
 
 
 def _dim(name: str, lengths: Sequence[int], batch: Dim) -> Dim:

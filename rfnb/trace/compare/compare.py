@@ -138,10 +138,11 @@ class Pairs:
             sides = [[(run.replay.name_of(value), _code(value)) for value in values]
                      for run, values in zip(self.runs, (mine, theirs), strict=True)]  # fmt: skip
             positions = match_values(*sides)
+            from_file = [isinstance(run.replay, StoredReplay) for run in self.runs]
             for side, values in enumerate(sides if not self._matches else ()):
                 paired = {pair[side] for pair in positions}
                 extra = [i for i in range(len(values)) if i not in paired]
-                hidden = {i for i in extra if _inside((mine, theirs)[side][i])} if self._from_file(1 - side) else set()
+                hidden = {i for i in extra if _inside((mine, theirs)[side][i])} if from_file[1 - side] else set()
                 self.only[side].extend(values[i][0] for i in extra if i not in hidden)
                 self._note_hidden(side, len(hidden))
             lines = [(_line(mine[i]), _line(theirs[j])) for i, j in positions]
@@ -158,9 +159,6 @@ class Pairs:
             key = name, line_pair, counts[name, line_pair]
             matches.append((self.values.setdefault(key, Compared(name, line_pair)), i, j))
         return matches
-
-    def _from_file(self, side: int) -> bool:
-        return isinstance(self.runs[side].replay, StoredReplay)
 
     def _note_hidden(self, side: int, count: int) -> None:
         """Adds a note on values that are missing in a file because it has none of modules and functions."""

@@ -53,7 +53,7 @@ class Forked(Iterations):
         self.forked_at, self.first, self.inputs = at, parent.first, parent.inputs if at else {}
         self.name, self.around = parent.name, parent.around
         cut, ran = parent.starts[at], parent.ran[at]
-        self.log.extend(parent.log, cut, ran)
+        self.log.extend(parent.log, slice(cut), slice(ran))
         self.starts, self.ran, self.moments = parent.starts[:at], parent.ran[:at], parent.moments[:at]
         self.places = parent.places
         self.inner = [inner for inner in parent.inner if inner.end <= cut]

@@ -136,11 +136,7 @@ PLAIN = (
     *(type(iter(numbers)) for numbers in (range(1), range(2**70))),
     *(type(iter("é")), type(reversed([])), type(iter(int, 1))),
     *(enumerate, filter, map, reversed, zip),
-    *(
-        operator.attrgetter,
-        operator.itemgetter,
-        operator.methodcaller,
-    ),  # which are no iterators, but made in the same way
+    *(operator.attrgetter, operator.itemgetter, operator.methodcaller),  # no iterators, but made in the same way
 )
 LAZY = (
     *(itertools.accumulate, itertools.chain, itertools.combinations, itertools.compress, itertools.count),

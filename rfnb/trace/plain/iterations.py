@@ -254,10 +254,7 @@ def stretch(loop: Iterations, first: int) -> Iterations:
         part.places[name] = len(log)
         log.add(Use(name, BEFORE, entry.line, True, False), entry.value, entry.version)
     start, ran, before = loop.starts[first], loop.ran[first], len(log)
-    log.uses += loop.log.uses[start:]
-    log.values += loop.log.values[start:]
-    log.versions += loop.log.versions[start:]
-    log.statements += loop.log.statements[ran:]
+    log.extend(loop.log, slice(start, None), slice(ran, None))
     part.log, part.around, part.name = log, loop.around, loop.name
     part.starts = [at - start + before for at in loop.starts[first:]]
     part.ran = [at - ran for at in loop.ran[first:]]

@@ -112,12 +112,12 @@ class Log:
         self.values.append(value)
         self.versions.append(version)
 
-    def extend(self, other: Log, end: int | None = None, statements: int | None = None) -> None:
-        """Adds the entries and statements of another log, up to a place in it and to a number of statements."""
-        self.uses += other.uses[:end]
-        self.values += other.values[:end]
-        self.versions += other.versions[:end]
-        self.statements += other.statements[:statements]
+    def extend(self, other: Log, entries: slice = slice(None), statements: slice = slice(None)) -> None:
+        """Adds entries and statements of another log."""
+        self.uses += other.uses[entries]
+        self.values += other.values[entries]
+        self.versions += other.versions[entries]
+        self.statements += other.statements[statements]
 
     def places(self) -> dict[str, list[int]]:
         """By variable, where its values are."""

@@ -522,19 +522,8 @@ def _last_inside(nodes: Sequence[ast.AST], number: int) -> int:
 
 
 SIMPLE = (
-    ast.Assign,
-    ast.AugAssign,
-    ast.AnnAssign,
-    ast.Expr,
-    ast.Return,
-    ast.Delete,
-    ast.Raise,
-    ast.Assert,
-    ast.Pass,
-    ast.Break,
-    ast.Continue,
-    ast.Import,
-    ast.ImportFrom,
+    *(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Delete, ast.Raise, ast.Assert, ast.Pass),
+    *(ast.Break, ast.Continue, ast.Import, ast.ImportFrom),
 )
 
 

@@ -151,19 +151,7 @@ class Parts:
     has_tensors: whether there are tensors or arrays inside.
     """
 
-    __slots__ = (
-        "_is_flat",
-        "_items",
-        "_opened",
-        "extra",
-        "has_tensors",
-        "keys",
-        "kind",
-        "length",
-        "skipped",
-        "to_skip",
-        "total",
-    )
+    __slots__ = tuple("_is_flat _items _opened extra has_tensors keys kind length skipped to_skip total".split())
 
     def __init__(
         self,
@@ -238,19 +226,8 @@ class Kept:
     that needs a gradient (1), or the result of something that does (2).
     """
 
-    __slots__ = (
-        "__weakref__",
-        "backend",
-        "compared",
-        "copied_at",
-        "gradient",
-        "holders",
-        "identity",
-        "layout",
-        "note",
-        "origin",
-        "value",
-        "version",
+    __slots__ = tuple(
+        "__weakref__ backend compared copied_at gradient holders identity layout note origin value version".split()
     )
 
     def __init__(
