@@ -180,8 +180,8 @@ def of_npz(path: Path, files: ExitStack) -> Checkpoint:
             name = member.removesuffix(".npy")
             with members.open(member) as file:
                 form = np.lib.format
-                first = form.read_magic(file) == (1, 0)
-                shape, _, dtype = (form.read_array_header_1_0 if first else form.read_array_header_2_0)(file)
+                head = form.read_magic(file) == (1, 0)
+                shape, _, dtype = (form.read_array_header_1_0 if head else form.read_array_header_2_0)(file)
             _add(entries, apart, name, shape, dtype)
 
     def read(key: str) -> torch.Tensor:

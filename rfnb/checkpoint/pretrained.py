@@ -127,7 +127,7 @@ def _found(value: object) -> object:
 
 def _class(name: str, kind: type | None = None) -> Any:
     try:
-        found = class_of_name(str(name))
+        value = class_of_name(str(name))
     except ParameterError as error:
         package = str(name).rpartition(".")[0]
         raise CheckpointError(
@@ -135,9 +135,9 @@ def _class(name: str, kind: type | None = None) -> Any:
             expected="one of rfnb, or one that this process has imported: no file imports anything",
             hint=f"import {package}" if package and package != "__main__" else None,
         ) from error
-    if kind is not None and not (isinstance(found, type) and issubclass(found, kind)):
+    if kind is not None and not (isinstance(value, type) and issubclass(value, kind)):
         raise CheckpointError(f"load_pretrained: {name} is not a model", expected="a subclass of rf.Module")
-    return found
+    return value
 
 
 def _folder(folder: str | os.PathLike[str]) -> Path:

@@ -237,8 +237,8 @@ class AttentionFinder(Listener):
         if weights is None or mark is None or not isinstance(result, Tensor):
             return
         softmax = weights if mark.softmax is None else mark.softmax
-        others = {dim for x in tensors if x is not weights for dim in x.dims}
-        step = mark.after(op, {*weights.dims}, others, {*result.dims})
+        other_dims = {dim for x in tensors if x is not weights for dim in x.dims}
+        step = mark.after(op, {*weights.dims}, other_dims, {*result.dims})
         if isinstance(step, tuple):
             self._weighted(softmax, mark.place, *step)
         elif step is not None and self._mark_of(result) is None:
@@ -246,8 +246,8 @@ class AttentionFinder(Listener):
 
     def _weighted(self, weights: Tensor, place: OpPlace, axis: Dim, queries: list[Dim]) -> None:
         """Adds attention for a softmax, and removes its marks: each softmax counts once."""
-        for key, (_, other) in list(self._marks.items()):
-            if key == id(weights._raw) or (other.softmax is not None and other.softmax._raw is weights._raw):
+        for key, (_, mark) in list(self._marks.items()):
+            if key == id(weights._raw) or (mark.softmax is not None and mark.softmax._raw is weights._raw):
                 self._marks.pop(key, None)
         plain = backend_of_raw(weights._raw).stop_gradient(weights)
         self._add(found_of(plain, axis, queries, place, _kept(plain)))
@@ -489,13 +489,13 @@ def _merged(items: list[Seen]) -> Iterator[Seen]:
         key = id(item) if item.rows is not None else (item.path, item.source, item.cols, frozenset(item.dims))
         groups.setdefault(key, []).append(item)
     for group in groups.values():
-        first = group[0]
-        if first.rows is None:
-            first.rows = Dim(len(group), name="step")
-            first.axes = ((first.rows, len(group)), *first.axes)
-            first.bytes = sum(item.bytes for item in group)
-            first.make = _over([item.make for item in group], first.rows)
-        yield first
+        head = group[0]
+        if head.rows is None:
+            head.rows = Dim(len(group), name="step")
+            head.axes = ((head.rows, len(group)), *head.axes)
+            head.bytes = sum(item.bytes for item in group)
+            head.make = _over([item.make for item in group], head.rows)
+        yield head
 
 
 def _over(makes: list[Callable[[], Tensor]], steps: Dim) -> Callable[[], Tensor]:
@@ -597,8 +597,8 @@ def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Seen], lis
     count = min(run.steps, run.size.max)  # without include_eos, the last step has no frame
     if not entries or not count:
         return items, left_out
-    last = run.replay.computed(count - 1, {entry.number for entry in entries})  # the largest step, if sizes grow
-    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in last}
+    largest = run.replay.computed(count - 1, {entry.number for entry in entries})  # the largest step, if sizes grow
+    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in largest}
     for entry in entries:
         if entry.number not in sizes:
             continue
@@ -645,11 +645,11 @@ def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
         if at is None or not node.outputs:
             continue
         mark = marks[node.inputs[at]]
-        others = set().union(*(operand_dims for i, operand_dims in enumerate(dims) if i != at))
-        step = mark.after(node.op, dims[at], others, {*graph.values[node.outputs[0]].dims})
+        other_dims = set().union(*(operand_dims for i, operand_dims in enumerate(dims) if i != at))
+        step = mark.after(node.op, dims[at], other_dims, {*graph.values[node.outputs[0]].dims})
         if isinstance(step, tuple):
             yield _InStep(mark.softmax, *step, mark.place)
-            marks = {n: other for n, other in marks.items() if other.softmax != mark.softmax}
+            marks = {n: weights for n, weights in marks.items() if weights.softmax != mark.softmax}
         elif step is not None:
             marks[node.outputs[0]] = replace(mark, with_values=step)
 

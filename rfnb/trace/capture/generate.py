@@ -149,10 +149,10 @@ class GenerateWatch:
         generated = None
         with suppress(Exception):  # an error here must not stop the model
             generated = _generated(model, args, kwargs)
-        before, self.now = self.now, None
+        outer, self.now = self.now, None
         prepare, processors_of = model.prepare_inputs_for_generation, model._get_logits_processor
         continue_with: Any = getattr(model, "_get_top_k_continuations", None)
-        kept: list[KeptSearch] = []
+        searches: list[KeptSearch] = []
 
         @functools.wraps(prepare)
         def prepared(labels: object, /, *args: object, **kwargs: object) -> object:  # a Trainer has `labels` of its own
@@ -167,16 +167,16 @@ class GenerateWatch:
                 processor = keep_candidates(generation_config)
                 settings = {name: kwargs[name] for name in OTHERS if kwargs.get(name)}
                 settings["logits_processor"] = kwargs.get("logits_processor") or []
-                kept.append(KeptSearch(processor, copy.copy(generation_config), settings, kwargs.get("tokenizer")))
+                searches.append(KeptSearch(processor, copy.copy(generation_config), settings, kwargs.get("tokenizer")))
                 every.append(processor)
             return every
 
         def continuations(*args: object, **kwargs: Any) -> object:
-            scores, sequences, rows = drawn = continue_with(*args, **kwargs)
+            scores, sequences, rows = candidates = continue_with(*args, **kwargs)
             with suppress(Exception):
-                at, first = kwargs["cur_len"], kwargs["decoder_prompt_len"]
-                kept[-1].processor.draw(scores, rows[:, :, at - first], sequences[:, :, at])
-            return drawn
+                at, start = kwargs["cur_len"], kwargs["decoder_prompt_len"]
+                searches[-1].processor.draw(scores, rows[:, :, at - start], sequences[:, :, at])
+            return candidates
 
         methods: dict[str, object] = {"prepare_inputs_for_generation": prepared}
         if self._search:
@@ -186,10 +186,10 @@ class GenerateWatch:
             with replaced(model, methods):
                 result = generate(model, *args, **kwargs)
         finally:
-            self.now = before
+            self.now = outer
         with suppress(Exception):
             sequences = getattr(result, "sequences", result)
-            for search in kept[-1:]:
+            for search in searches[-1:]:
                 search.sequences = sequences
                 self.searches.append(search)
             if generated is not None:

@@ -77,13 +77,13 @@ def _steps(items: list[Seen]) -> Iterator[_Step]:
             continue
         place = item.path, item.source, item.variable
         if step is None or place in step.items or item.decoded is not step.decoded:
-            begun = {} if step is None or item.decoded is not step.decoded else _of_call(step, item.step.call)
-            if place in begun:  # the same call comes to a place twice
-                begun = {}
+            call_items = {} if step is None or item.decoded is not step.decoded else _of_call(step, item.step.call)
+            if place in call_items:  # the same call comes to a place twice
+                call_items = {}
             if step is not None:
-                step.items = {key: old for key, old in step.items.items() if key not in begun}
+                step.items = {key: old for key, old in step.items.items() if key not in call_items}
                 yield step
-            step = _Step(item.decoded, begun)
+            step = _Step(item.decoded, call_items)
         step.items[place] = item
     if step is not None:
         yield step
@@ -106,11 +106,11 @@ def _runs(steps: Iterator[_Step]) -> Iterator[list[_Step]]:
 
 
 def _continues(run: list[_Step], step: _Step) -> bool:
-    before = run[-1]
-    new, old = step.decoded, before.decoded
+    last_step = run[-1]
+    new, old = step.decoded, last_step.decoded
     if new is not None or old is not None:
         return new is not None and old is not None and new.generated is old.generated
-    shared = [item for place, item in step.items.items() if place in before.items]
+    shared = [item for place, item in step.items.items() if place in last_step.items]
     kinds = {item.step.keys for item in shared if item.step is not None}
     if not shared or len(shared) < len(step.items) or "new" in kinds:
         return False
@@ -141,9 +141,9 @@ def _of_generate(generated: Generated, steps: list[_Step], parts: dict[int, Seen
         count, queries = labels.shape[1], item.shape[0]
         if _batch(item) != len(labels) or queries > count:
             return None
-        first = count - 1 if queries == count and number else count - queries
+        query = count - 1 if queries == count and number else count - queries
         for row, written in enumerate(labels):
-            for position in range(first, count):
+            for position in range(query, count):
                 key = row * generated.count // len(labels), position, written[: position + 1].tobytes()
                 table.setdefault(key, _Cell(number, row, position - count + queries))
     keys = [(item.shape[1], _labels(steps[number]).shape[1]) for number, item in parts.items()]
@@ -190,21 +190,21 @@ def _of_loop(steps: list[_Step], parts: dict[int, Seen]) -> Seen | None:
     kinds = {item.step.keys for item in parts.values() if item.step is not None}
     is_self = bool(kinds & OWN_KEYS)
     firsts = _positions(steps)
-    last = len(steps) - 1
-    count = firsts[last] + parts[last].shape[0]
+    end = len(steps) - 1
+    count = firsts[end] + parts[end].shape[0]
     rows: list[list[_Cell]] = []
-    for row in range(_batch(parts[last])):
+    for row in range(_batch(parts[end])):
         cells: list[_Cell | None] = [None] * count
         at = row
-        for number in range(last, -1, -1):
+        for number in range(end, -1, -1):
             for query in range(parts[number].shape[0]):
                 if cells[firsts[number] + query] is None:
                     cells[firsts[number] + query] = _Cell(number, at, query)
             at = _parents(steps[number], at)
         rows.append([cell for cell in cells if cell is not None])
-    width = count if is_self else parts[last].shape[1]
+    width = count if is_self else parts[end].shape[1]
     if "slid" not in kinds:
-        width = min(width, parts[last].shape[1])
+        width = min(width, parts[end].shape[1])
     cols = [[*range(width)] for _ in rows]
     ends = {number: firsts[number] + item.shape[0] if is_self else 0 for number, item in parts.items()}
     offsets = {number: max(0, ends[number] - item.shape[1]) for number, item in parts.items()}
@@ -220,9 +220,9 @@ def _positions(steps: list[_Step]) -> list[int]:
             item for item in step.items.values() if item.step is not None and item.step.keys in ("more", "again")
         ]
         rows = next(iter(growing or step.items.values())).shape[0]
-        first = growing[0].shape[1] - rows if growing else count
-        firsts.append(first)
-        count = first + rows
+        position = growing[0].shape[1] - rows if growing else count
+        firsts.append(position)
+        count = position + rows
     return firsts
 
 
@@ -295,8 +295,8 @@ def _join(
                 columns = np.array(cols[row], np.int64) - offsets[number]
                 valid = (columns >= 0) & (columns < raw.shape[-1])
                 if len(at):
-                    taken = [(cells[i].place, cells[i].query) for i in at]
-                    values = raw[[place for place, _ in taken], :, [query for _, query in taken]]
+                    places = [(cells[i].place, cells[i].query) for i in at]
+                    values = raw[[place for place, _ in places], :, [query for _, query in places]]
                     weights[row, :, at[:, None], np.flatnonzero(valid)[None]] = np.moveaxis(
                         values[:, :, columns[valid]], 1, 2
                     )

@@ -84,9 +84,9 @@ class TimeMeter(Meter):
 
     def resume(self) -> None:
         """The clock goes on."""
-        now = perf_counter()
-        self.lost += now - self._paused + self.event[0]
-        self._last = now - self.lost
+        time = perf_counter()
+        self.lost += time - self._paused + self.event[0]
+        self._last = time - self.lost
 
     def enter(self, node: Node) -> None:
         """The work of a node begins."""
@@ -170,11 +170,11 @@ def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -
         took: list[float] = []
 
         def many(x: Any) -> None:
-            now = perf_counter if meter is None else meter.now
-            began = now()
+            clock = perf_counter if meter is None else meter.now
+            began = clock()
             for _ in range(EVENTS):
                 abs(x)
-            took.append(now() - began)
+            took.append(clock() - began)
 
         run(many, meter)
         inner = 0.0 if meter is None else sum(sample.amount for sample in meter.samples.values())

@@ -130,12 +130,12 @@ class _DrawnBody:
         """The node at which the body stopped: the op, or the node around it if that op completed."""
         nodes, outer = self._record.recorder.graph.nodes, None
         while nodes:
-            last = nodes[-1]
-            if last.kind not in WITH_BODY:
-                return outer if id(last) in self._calls or last.outputs else self._drawer.nodes.get(id(last))
-            if last.outputs:
+            node = nodes[-1]
+            if node.kind not in WITH_BODY:
+                return outer if id(node) in self._calls or node.outputs else self._drawer.nodes.get(id(node))
+            if node.outputs:
                 break
-            nodes, outer = last.body, self._drawer.nodes.get(id(last))
+            nodes, outer = node.body, self._drawer.nodes.get(id(node))
         return outer
 
     # -- values
@@ -291,11 +291,11 @@ class ModelTracer(CallRecorder, Listener):
             side = self.begin(facts.name, (), "side", facts)
             if not facts.taken:
                 return None
-            first = len(self.graph.values)
+            count = len(self.graph.values)
             with self.open(side):
                 result = fn()
             self.made(side, result)
-            side.inputs = tuple(number for number in side.outputs if number < first)
+            side.inputs = tuple(number for number in side.outputs if number < count)
         return result
 
     def attention(

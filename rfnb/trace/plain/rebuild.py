@@ -100,8 +100,8 @@ class Rebuilder:
                     once[value.identity or id(value)] = part, value
                 elif name not in anew and (reason := self._reason(value)) is not None:
                     raise _lost(name, reason)
-        for name, kept in once.values():
-            if (reason := self._reason(kept)) is not None:
+        for name, snapshot in once.values():
+            if (reason := self._reason(snapshot)) is not None:
                 raise _lost(name, reason)
         return once
 
@@ -146,8 +146,8 @@ class Rebuilder:
         if self._has(value):
             return
         if self._stays(value):
-            inside = objects_in(self._inside(value))
-            yield from ((name, part) for part in inside if self._stays(part) is None)
+            objects = objects_in(self._inside(value))
+            yield from ((name, part) for part in objects if self._stays(part) is None)
             return
         if _is_tensor(value) and (grad := self._objects.get(id(value))) is not None:
             yield from self._parts(f"{name}.grad", grad.kept)
@@ -176,17 +176,17 @@ class Rebuilder:
 
     def _share(self, once: Mapping[int, tuple[str, Kept]]) -> None:
         """Copies the tensors and arrays, in memory as it was."""
-        backend: Any = next((kept.backend for _, kept in once.values() if kept.backend is not None), None)
-        layouts = [kept.layout or backend.layout_raw(kept.raw) for _, kept in once.values()]
-        raws = [kept.raw for _, kept in once.values()]
+        backend: Any = next((snapshot.backend for _, snapshot in once.values() if snapshot.backend is not None), None)
+        layouts = [snapshot.layout or backend.layout_raw(snapshot.raw) for _, snapshot in once.values()]
+        raws = [snapshot.raw for _, snapshot in once.values()]
         try:
             copies = (backend or tensor_backend()).copies_raw(list(zip(raws, layouts, strict=True)))
         except BackendError as error:
             raise LoopError(f"fork: {error}", got=", ".join(dict.fromkeys(name for name, _ in once.values()))) from None
-        for (identity, (_, kept)), twin in zip(once.items(), copies, strict=True):
-            self._by_identity[identity], self._origins[identity] = self._with_gradient(kept, twin), kept.origin
-        for identity, (name, kept) in once.items():
-            if (state := self._objects.get(id(kept))) is not None and isinstance(state.kept, Kept):
+        for (identity, (_, snapshot)), twin in zip(once.items(), copies, strict=True):
+            self._by_identity[identity], self._origins[identity] = self._with_gradient(snapshot, twin), snapshot.origin
+        for identity, (name, snapshot) in once.items():
+            if (state := self._objects.get(id(snapshot))) is not None and isinstance(state.kept, Kept):
                 self._by_identity[identity].grad = self._items(name, state.kept.value, 0)[0]
 
     def _with_gradient(self, kept: Kept, copy: Any) -> object:
@@ -350,13 +350,13 @@ def _different(objects: Mapping[int, ObjectState], changing: set[int]) -> set[in
         is_same = state.kept is None or is_same_state(contents_of(today, state.owner), state.kept)
         if state.identity in changing or today is None or not is_same:
             todo.append(state.identity)
-    different: set[int] = set()
+    identities: set[int] = set()
     while todo:
         identity = todo.pop()
-        if identity not in different:
-            different.add(identity)
+        if identity not in identities:
+            identities.add(identity)
             todo += holders.get(identity, ())
-    return different
+    return identities
 
 
 def _can_be_copied(kind: type) -> bool:
@@ -437,7 +437,7 @@ def generator_of(kind: Any, state: Any, today: Any) -> object:
         else:
             generator.bit_generator.state = state
         return generator
-    if any(today is other for other in (torch.default_generator, *torch.cuda.default_generators)):
+    if any(today is shared for shared in (torch.default_generator, *torch.cuda.default_generators)):
         return today
     device = "cuda" if today is None and len(state) < 100 else "cpu" if today is None else today.device
     generator = torch.Generator(device=device)

@@ -139,31 +139,31 @@ class Remembered(VariableSteps):
         """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
         if name not in self._initial and name not in self._places:
             raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self.variable_names()))
-        kept = self._before(name, step)
-        return None if kept is MISSING else self._tensor(name, kept)
+        snapshot = self._before(name, step)
+        return None if snapshot is MISSING else self._tensor(name, snapshot)
 
     def variable(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable before or after `step`, as code has it: a raw tensor, array, number or text, or a list or dict.
 
         A Tensor if its axes have names. Raises KeyError if there was none, and NoValue if it was not kept.
         """
-        kept = self._before(name, step, after)
-        if kept is MISSING:
+        snapshot = self._before(name, step, after)
+        if snapshot is MISSING:
             raise KeyError(name)
-        return self._as_code(name, kept)
+        return self._as_code(name, snapshot)
 
     def shown(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable as `variable` has it, but tensors, arrays, numbers and lists of numbers as Tensors.
 
         Words for what is not kept.
         """
-        kept = self._before(name, step, after)
-        if kept is MISSING:
+        snapshot = self._before(name, step, after)
+        if snapshot is MISSING:
             raise KeyError(name)
-        if not _is_array(kept):
+        if not _is_array(snapshot):
             with suppress(NoValue):
-                return _plain(name, kept)
-        return self._tensor(name, kept)
+                return _plain(name, snapshot)
+        return self._tensor(name, snapshot)
 
     # -- for files
 
@@ -194,8 +194,8 @@ class Remembered(VariableSteps):
 
     def odd_names(self, step: int) -> list[str]:
         """The variables whose value after a step that assigned them is not that of their last row."""
-        last = {entry.name: entry for entry in self.iterations.entries(step)}
-        odd = (name for name, entry in last.items() if not self._has_numbers(entry))
+        entries = {entry.name: entry for entry in self.iterations.entries(step)}
+        odd = (name for name, entry in entries.items() if not self._has_numbers(entry))
         return [name for name in odd if not self._is_as_in_row(name, self._before(name, step, after=True))]
 
     def _is_as_in_row(self, name: str, kept: object) -> bool:
@@ -212,12 +212,12 @@ class Remembered(VariableSteps):
 
     def kept_value(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable before or after `step`, as `run/variables.py` says. Raises KeyError if there is none."""
-        kept = self._before(name, step, after)
-        if kept is MISSING:
+        snapshot = self._before(name, step, after)
+        if snapshot is MISSING:
             raise KeyError(name)
-        if name in self.names.of and _is_shown_as_tensor(kept):
-            return Leaf(self._tensor(name, kept), _kind(kept))
-        return self._described(name, kept)
+        if name in self.names.of and _is_shown_as_tensor(snapshot):
+            return Leaf(self._tensor(name, snapshot), _kind(snapshot))
+        return self._described(name, snapshot)
 
     def _described(self, name: str, kept: object) -> object:
         if (lost := _lost(kept)) is not None:
@@ -276,10 +276,10 @@ class Remembered(VariableSteps):
     def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:
         """Names the axes of a variable at all steps. Raises LoopError if they fit none of its values."""
         entries = [self._initial[name]] if name in self._initial else []  # also of one that no step assigns
-        first = (row for entry in entries for row in self._values(entry) if type(row) is StepValue)
+        initial = (row for entry in entries for row in self._values(entry) if type(row) is StepValue)
         rows = (row for step in range(len(self.iterations.starts)) for row in self.values(step)[0])
         self._grown.clear()
-        self.names.rename(name, axes, (row.tensor for row in chain(first, rows) if row.name == name))
+        self.names.rename(name, axes, (row.tensor for row in chain(initial, rows) if row.name == name))
 
     def lost(self, step: int) -> list[LostValue]:
         """The values that a step assigned, and that are no longer kept."""
@@ -346,15 +346,15 @@ class Remembered(VariableSteps):
                 tensor = tensor_of(value.detach(), *self._form(name, value))
                 tensor.name = name
                 return tensor
-            kept = value if version is None else Kept.of_raw(value, version)
-            if isinstance(kept, Kept) and (kept.changed() or kept.note):
-                return self._mark(kept)
-            whole = kept.value if isinstance(kept, Kept) else kept
-            raw = None if isinstance(whole, Tensor) else _array(kept)
-        if isinstance(whole, Tensor):
-            tensor = tensor_of(whole._raw, whole.sig, whole.lengths)
+            snapshot = value if version is None else Kept.of_raw(value, version)
+            if isinstance(snapshot, Kept) and (snapshot.changed() or snapshot.note):
+                return self._mark(snapshot)
+            content = snapshot.value if isinstance(snapshot, Kept) else snapshot
+            raw = None if isinstance(content, Tensor) else _array(snapshot)
+        if isinstance(content, Tensor):
+            tensor = tensor_of(content._raw, content.sig, content.lengths)
         elif raw is None:
-            return printable(_words(kept))
+            return printable(_words(snapshot))
         else:
             tensor = tensor_of(raw, *self._form(name, raw))
         tensor.name = name
@@ -405,11 +405,11 @@ class Remembered(VariableSteps):
     def flags(self) -> list[str]:
         """Whether a variable of the last step is NaN; in a step that failed, also whether one is infinite."""
         steps = len(self.iterations.starts)
-        last = self.values(steps - 1)[0] if steps else []
+        values = self.values(steps - 1)[0] if steps else []
         bad = np.isnan if self.failed is None else bad_entries  # masks of good runs are infinite
         words = None if self.failed is None else self.failed.text if self.raised_in is None else "raised, not recorded"
         failed = [] if words is None else [words]
-        return [*failed, *(["not finite"] if any(_has(bad, value) for value in last) else []), *self.iterations.notes]
+        return [*failed, *(["not finite"] if any(_has(bad, value) for value in values) else []), *self.iterations.notes]
 
     @property
     def forgotten(self) -> int:
@@ -506,17 +506,17 @@ def run_of(
     assert isinstance(replay, Remembered)
     replay.also = also
     replay.sequences = replay.sequences if parent is None else parent.replay.sequences
-    done = len(iterations.starts) - (replay.failed is not None)
-    size = Size([], done)
+    count = len(iterations.starts) - (replay.failed is not None)
+    size = Size([], count)
     if run is not None:
         replay.look_again()
         run.states = replay.state_names()
-        run._take(replay, done, size, replay.failed)
+        run._take(replay, count, size, replay.failed)
         return run
     block = text or block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
-        steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed, parent=parent,
+        steps=count, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed, parent=parent,
         forked_at=iterations.forked_at,
     )  # fmt: skip
 

@@ -248,9 +248,9 @@ class Kept:
     def of_raw(cls, raw: RawTensor, version: int) -> Kept:
         """A raw tensor with the version that it had; no autograd graph is kept."""
         backend = backend_of(raw)
-        kept = cls(backend.alias_raw(raw), weakref.ref(raw), version, backend)
-        kept.identity = id(raw)
-        return kept
+        snapshot = cls(backend.alias_raw(raw), weakref.ref(raw), version, backend)
+        snapshot.identity = id(raw)
+        return snapshot
 
     @property
     def original(self) -> Any:
@@ -281,9 +281,9 @@ class Kept:
         spare = MOST_PARTS - len(value) + parts.length
         if spare < 0 or len(value) > MOST_GROWN:
             return None
-        kept = _grown(value, growth, parts.length, 0, [spare], False)
-        kept.identity, self.origin = id(value), _gone
-        return kept
+        snapshot = _grown(value, growth, parts.length, 0, [spare], False)
+        snapshot.identity, self.origin = id(value), _gone
+        return snapshot
 
     @property
     def raw(self) -> RawTensor:
@@ -330,10 +330,10 @@ class Kept:
         """Takes whether a container of many parts is the same now; if not, it may have changed when it was left out."""
         parts, growth = self.value, self.value.growth
         if parts.skipped and not same and not (type(value) is list and _has_grown(parts, value, MEDIUM)):
-            for kept in (self, *(growth.unsure if growth is not None else ())):
-                kept.note = MAY
-        most = MOST_SKIPPED if growth is None else max(MOST_SKIPPED, parts.total // MORE_SKIPPED)
-        parts.skipped, parts.to_skip = 0, min(2 * parts.to_skip + 1, most)
+            for snapshot in (self, *(growth.unsure if growth is not None else ())):
+                snapshot.note = MAY
+        limit = MOST_SKIPPED if growth is None else max(MOST_SKIPPED, parts.total // MORE_SKIPPED)
+        parts.skipped, parts.to_skip = 0, min(2 * parts.to_skip + 1, limit)
         if growth is not None:
             growth.unsure, growth.compared = [], growth.compared + 1
             growth.to_skip = parts.to_skip if growth.compared > COMPARED else 0
@@ -519,9 +519,9 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _kept(value: object, depth: int, spare: list[int], copied: bool, before: object = None) -> Kept:
-    kept = _new(value, depth, spare, copied, before)
-    kept.identity = id(value)
-    return kept
+    snapshot = _new(value, depth, spare, copied, before)
+    snapshot.identity = id(value)
+    return snapshot
 
 
 def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) -> Kept:
@@ -531,9 +531,9 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
     if issubclass(kind, np.ndarray):
         shared = value.nbytes > LARGE
         copy = value.view() if shared else value.copy()
-        kept = Kept(copy, reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
-        kept.layout = value.__array_interface__["data"][0], value.strides
-        return kept
+        snapshot = Kept(copy, reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
+        snapshot.layout = value.__array_interface__["data"][0], value.strides
+        return snapshot
     if issubclass(kind, Traced | Pending):  # of an `rf.Loop`, whose numbers differ at every step
         return Kept(Opaque(value), reference(value))
     raw = value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value
@@ -541,28 +541,28 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
     if backend is not None:
         return _kept_raw(value, raw, backend, copied)
     origin = reference(value)
-    last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
-    new = len(value) - (last.length if last is not None and last.growth is not None else 0) if kind is list else 0
+    past = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
+    new = len(value) - (past.length if past is not None and past.growth is not None else 0) if kind is list else 0
     is_long = kind is list and (new > spare[0] or len(value) > MOST_GROWN)
-    if kind is list and last is not None and last.kind is list and not is_long and last.length <= len(value):
-        growth = last.growth
-        is_known = growth is not None and growth.begins(value, last.length)
+    if kind is list and past is not None and past.kind is list and not is_long and past.length <= len(value):
+        growth = past.growth
+        is_known = growth is not None and growth.begins(value, past.length)
         is_sure = growth is not None and growth.is_plain and is_known
-        if growth is not None and last.length == len(value):
-            if is_sure or _begins_with(tuple(value), last, SMALL, False):  # as it was since it has grown
-                return Kept(Parts(list, None, growth, last.length), origin)
+        if growth is not None and past.length == len(value):
+            if is_sure or _begins_with(tuple(value), past, SMALL, False):  # as it was since it has grown
+                return Kept(Parts(list, None, growth, past.length), origin)
             is_known = is_sure = False
         continues = is_known and not is_sure and depth == 0 and before.continues(value)
-        if is_sure or continues or _has_grown(last, value, MEDIUM if last.skipped else SMALL):
+        if is_sure or continues or _has_grown(past, value, MEDIUM if past.skipped else SMALL):
             spare[0] -= new
             if growth is not None and not is_sure and not continues and depth == 0:
                 before.mark(True, value)
-            if growth is None or len(growth.parts) > last.length:
-                growth, is_known = Growth(last.items), False
-            kept = _grown(value, growth, last.length, depth, spare, copied, is_known)
+            if growth is None or len(growth.parts) > past.length:
+                growth, is_known = Growth(past.items), False
+            snapshot = _grown(value, growth, past.length, depth, spare, copied, is_known)
             if continues:
-                before.pass_on(kept)
-            return kept
+                before.pass_on(snapshot)
+            return snapshot
     is_long = is_long or (kind is list and len(value) > spare[0])
     parts = ((), value) if is_long else parts_of(value) if depth < DEEPEST else None
     if parts is None:
@@ -571,7 +571,7 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
     spare[0] -= len(items)
     if is_long or spare[0] < 0:
         return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
-    old = () if last is None else last.items
+    old = () if past is None else past.items
     new_items = tuple(
         item
         if is_atom(item)
@@ -639,10 +639,10 @@ def _kept_raw(value: RawTensor, raw: RawTensor, backend: Any, copied: bool) -> K
     shared = version is not None or size > LARGE
     copy = backend.alias_raw(raw) if shared else backend.snapshot_raw(raw)
     copy = copy if value is raw else tensor_of(copy, value.sig, value.lengths)
-    kept = Kept(copy, reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
-    kept.layout = None if shared else backend.layout_raw(raw)
-    kept.gradient = backend.needs_gradient_raw(raw) and 2 - backend.is_leaf_raw(raw)
-    return kept
+    snapshot = Kept(copy, reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
+    snapshot.layout = None if shared else backend.layout_raw(raw)
+    snapshot.gradient = backend.needs_gradient_raw(raw) and 2 - backend.is_leaf_raw(raw)
+    return snapshot
 
 
 _by_type = raw_registry.table_by_type()
@@ -694,8 +694,8 @@ def _opened(item: object) -> Iterator[object]:
 def _begins_with(items: tuple[object, ...], parts: Parts, limit: int, closely: bool) -> bool:
     """Whether the first items are those that were kept."""
     originals = parts.items
-    others = [*compress(zip(items, originals, strict=False), map(is_not, items, originals))]
-    if not others:
+    pairs = [*compress(zip(items, originals, strict=False), map(is_not, items, originals))]
+    if not pairs:
         return True
     if len(originals) > LONG and not closely:  # without a loop of Python
         try:
@@ -706,7 +706,7 @@ def _begins_with(items: tuple[object, ...], parts: Parts, limit: int, closely: b
     return all(
         (type(original) is Kept and _is_same(item, original, limit, closely))
         or (type(item) is type(original) and type(item) in PLAIN and item == original)
-        for item, original in others
+        for item, original in pairs
     )
 
 

@@ -142,15 +142,15 @@ class Probe(Shown):
             return None
         numbers = {name: _measure(name, value) for name, value in measures.items()}
         modules = modules_of(self.fn)
-        first, sharded = rank() == 0, is_sharded(modules)
-        if not first and not sharded:
+        is_first, sharded = rank() == 0, is_sharded(modules)
+        if not is_first and not sharded:
             return None
         try:
             with beside_training(modules, self.trained, self._numbers):
                 if sharded:  # a replay in one process would wait for the others
                     note = "only the result is kept of a model that is distributed over processes"
                     result = self.fn()
-                    return self._kept(self._material(numbers, result, note=note)) if first else None
+                    return self._kept(self._material(numbers, result, note=note)) if is_first else None
                 loop_runs: list[Run] = []
                 with redirecting_runs(loop_runs.append), capture() as captured:
                     result = self.fn()

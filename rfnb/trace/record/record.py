@@ -149,8 +149,8 @@ class Recorder(Listener):
         names = place.names() if place is not None else ()
         if place is None or len(names) != len(values):
             return
-        for before in self._named.get(place, ()):
-            before.name = ""
+        for old in self._named.get(place, ()):
+            old.name = ""
         self._named[place] = tuple(values)
         for value, name in zip(values, names, strict=True):
             value.name = name

@@ -266,15 +266,15 @@ class Run(Shown):
         >>> loop.run.previous(rf.when.changes("n")), loop.run.previous(rf.when.changes("n"), before=2)
         (4, 1)
         """
-        last = steps_begun(self) if before is None else min(before, steps_begun(self))
-        return next(search(self, where, reversed(range(last))), None)
+        end = steps_begun(self) if before is None else min(before, steps_begun(self))
+        return next(search(self, where, reversed(range(end))), None)
 
     def __getitem__(self, step: int) -> RunStep:
         step = index(step)
         if self.failed is None or step != self.failed.step:
             if not -self.steps <= step < self.steps:
-                last = steps_begun(self) - 1
-                expected = f"0 … {last}" if last >= 0 else "none: the run has no steps"
+                end = steps_begun(self) - 1
+                expected = f"0 … {end}" if end >= 0 else "none: the run has no steps"
                 raise LoopError(f"{self.name}: there is no step {step}", expected=expected)
             step %= self.steps
         run_step = self._in_use.get(step)

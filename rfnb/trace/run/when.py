@@ -145,10 +145,10 @@ def ends(*, batch: int | str | None = None) -> Condition:
     """
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        last = at.run.size.values == at.step + 1
+        is_last = at.run.size.values == at.step + 1
         if sequence is not None and at.run.sequence_dim in at.run.size.dims:
-            last = last.take(sequence, at.run.size.dims.index(at.run.sequence_dim))
-        return bool(last.any())
+            is_last = is_last.take(sequence, at.run.size.dims.index(at.run.sequence_dim))
+        return bool(is_last.any())
 
     return Condition("a sequence ends", holds, batch)
 
@@ -228,11 +228,11 @@ def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
             except NoValue:
                 return None
             return None if pair[0] is None or pair[1] is None else pair
-    if at.step == 0 or not is_kept(before := at.run[at.step - 1]):
+    if at.step == 0 or not is_kept(earlier := at.run[at.step - 1]):
         return None
     if not isinstance(name, AtLine):
-        return before[name], at[name]
-    values = before._latest(name), at._latest(name)
+        return earlier[name], at[name]
+    values = earlier._latest(name), at._latest(name)
     return (values[0][-1], values[1][-1]) if all(values) else None
 
 

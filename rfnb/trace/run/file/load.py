@@ -63,20 +63,20 @@ def _with_one_list_of_rows(run: Any, variables: Any) -> None:
                 table.append(text)
             order.setdefault(step, []).append(-len(table) if isinstance(text, list) else -1 - text)
     run["orders"], run["order"] = [*order.values()], [[step, at] for at, step in enumerate(order)]
-    codes, kept = get(variables, "values", dict), list[object]()
+    codes, tensors = get(variables, "values", dict), list[object]()
     kinds = {series["name"]: series["op"] for series in run["values"]}
-    before: dict[str, object] = {name: {"lost": ABSENT} for name in variables["initial"]}
+    initial: dict[str, object] = {name: {"lost": ABSENT} for name in variables["initial"]}
     for state in run["states"]:
         for series in filter(None, (state.get("series"), *state.get("more", ()))):
             steps = range(run["steps"] + 1) if series.get("steps") is None else series["steps"]
             if 0 in steps:
-                kept.append({**series, "count": len(steps)})
-                before[state["name"]] = {"tensor": [-len(kept), steps.index(0), kinds.get(state["name"], "")]}
-    for name, code in before.items():
+                tensors.append({**series, "count": len(steps)})
+                initial[state["name"]] = {"tensor": [-len(tensors), steps.index(0), kinds.get(state["name"], "")]}
+    for name, code in initial.items():
         codes[name] = [[-1, code], *codes.get(name, ())]
     run["states"] = [{"name": state["name"], "sizes": [], "empty": [], "series": None} for state in run["states"]]
     run["variables"] = {
-        "values": codes, "rows": table, "grown": [], "lists": variables.get("lists", []), "kept": kept,
+        "values": codes, "rows": table, "grown": [], "lists": variables.get("lists", []), "kept": tensors,
         "forgotten": variables.get("forgotten", 0), "kept_from": variables.get("kept_from", 0),
     }  # fmt: skip
 
@@ -125,9 +125,9 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
     checks = [chosen(words, int(number), "checks") for [number] in file.numbers(data["checks"], 1).tolist()]
     steps = len(checks) - (failed is not None)  # a number in the JSON could be arbitrarily large
     size = file.size_or_none(get(data, "size", int))
-    begun, sequences = (file.size_or_none(data.get(name)) for name in ("begun", "sequences"))
+    counts, sequences = (file.size_or_none(data.get(name)) for name in ("begun", "sequences"))
     fits = steps == get(data, "steps", int) and (failed is None or failed.step == steps)
-    if not fits or size is None or size.max > steps or (begun is not None and begun.max > len(checks)):
+    if not fits or size is None or size.max > steps or (counts is not None and counts.max > len(checks)):
         raise RunFileError("the number of steps in the file does not fit the rest")
     within(0 if sequences is None else sequences.max, MOST, "sequences")
     graph, axis = read_graph(get(data, "graph", dict), file), file.dim(data["axis"])
@@ -152,7 +152,7 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
         flags=get(data, "flags", list[str]),
         sequences=(file.dim_or_none(data.get("sequence_dim")), sequences),
         note=get(data, "note", str | None),
-        begun=begun or size,
+        begun=counts or size,
         why=get(data, "ends", list[str]) if data.get("ends") is not None else None,
         lineages=[_lineage(entry, file, steps) for entry in data.get("lineages") or ()],
         searched=_found(data.get("found"), file),

@@ -154,10 +154,10 @@ class SavedVariables(SavedValues):
     def collect(self) -> list[str]:
         """Collects all steps, and all values of variables that the series do not have."""
         checks = super().collect()
-        first = self._replay.forgotten
+        start = self._replay.forgotten
         for name in self._codes:
-            self._add_code(name, first, after=False)
-        for step in range(first, len(checks)):
+            self._add_code(name, start, after=False)
+        for step in range(start, len(checks)):
             for name in self._replay.odd_names(step):
                 self._add_code(name, step, after=True)
         for entry, row in zip(self._grown, self._growing, strict=True):

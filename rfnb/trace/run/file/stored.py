@@ -310,12 +310,12 @@ class StoredVariables(StoredReplay, VariableSteps):
             values += [self._shown_tensor(name, self._value(code)) for code in inputs]
             yield from (value for value in values if value is not None)
 
-        before = [(series, series.sig, series.lengths) for series in all_series]
+        originals = [(series, series.sig, series.lengths) for series in all_series]
         try:
             self.names.rename(name, axes, named())
             deque(named(), maxlen=0)  # also those after the first that fits
         except Exception:
-            for series, sig, lengths in before:
+            for series, sig, lengths in originals:
                 series.sig, series.lengths = sig, lengths
             raise
 
@@ -399,13 +399,13 @@ class StoredVariables(StoredReplay, VariableSteps):
 
     def kept_value(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable before or after a step, as `run/variables.py` says. Raises KeyError if there is none."""
-        last = step if after else step - 1
-        if last < self.forgotten - 1:
+        end = step if after else step - 1
+        if end < self.forgotten - 1:
             return FORGOTTEN
         if name not in self._steps:
             steps = {at for series in self.series if series.name == name for at in series.steps}
             self._steps[name] = sorted(steps | {*self.codes[name]})
-        number = bisect_right(self._steps[name], last)
+        number = bisect_right(self._steps[name], end)
         if not number:
             raise KeyError(name)
         at = self._steps[name][number - 1]
@@ -520,16 +520,16 @@ def read_variables(data: object, file: Reader, steps: int) -> dict[str, Any]:
     }
     grown = [_grown(entry, lists, steps) for entry in get(data, "grown", list)]
     table = [chosen(grown, row, "grown") if type(row) is int else _text(row) for row in get(data, "rows", list)]
-    kept = [Series.read(entry, file, count(entry, "count")) for entry in get(data, "kept", list)]
-    first = {name: count(data, name, steps) for name in FROM}
-    return {"codes": codes, "lists": lists, "grown": grown, "kept": kept, "table": table, **first}
+    tensors = [Series.read(entry, file, count(entry, "count")) for entry in get(data, "kept", list)]
+    numbers = {name: count(data, name, steps) for name in FROM}
+    return {"codes": codes, "lists": lists, "grown": grown, "kept": tensors, "table": table, **numbers}
 
 
 def _grown(entry: object, lists: list[Grown], steps: int) -> GrownSeries:
     """What steps have as values of a list that grows."""
     grown = chosen(lists, get(entry, "list", int), "lists")
-    most, pairs = len(grown.parts), get(entry, "lengths", list)
-    lengths = {within(step, steps, "step"): within(length, most, "lengths") for step, length in pairs}
+    size, pairs = len(grown.parts), get(entry, "lengths", list)
+    lengths = {within(step, steps, "step"): within(length, size, "lengths") for step, length in pairs}
     names = get(entry, "name", str), get(entry, "kind", str), count(entry, "line")
     return GrownSeries(*names, grown, lengths, get(entry, "rows", list | None))
 
