@@ -354,7 +354,7 @@ def _size(sources: Sequence[Tensor], axis: Dim) -> Size | None:
     return axis.size if has_steps(axis) else None
 
 
-class KeptSteps:
+class StepCache:
     """Steps of pure functions, by the code of the functions and the structure of the arguments.
 
     Args:
@@ -368,9 +368,9 @@ class KeptSteps:
         self._refused: OrderedDict[Hashable, References] = OrderedDict()  # with them, the step could not be kept
         self._warned: set[CodeType] = set()
 
-    def __reduce__(self) -> tuple[type[KeptSteps], tuple[int]]:
+    def __reduce__(self) -> tuple[type[StepCache], tuple[int]]:
         """A copy has no steps."""
-        return KeptSteps, (self._most,)
+        return StepCache, (self._most,)
 
     def may_keep(self, key: Hashable, functions: Sequence[Callable[..., object]]) -> bool:
         """Whether the step for a call was not refused before."""
@@ -412,7 +412,7 @@ class KeptSteps:
             warn(f"pure: {code.co_name} runs in each call of its loop, because {reason}")
 
 
-kept_steps = KeptSteps()
+kept_steps = StepCache()
 
 
 def key_of(
@@ -486,7 +486,7 @@ class Keeping:
         functions: Sequence[Callable[..., Any] | None],
         initial: dict[str, Any],
         xs: object,
-        steps: KeptSteps = kept_steps,
+        steps: StepCache = kept_steps,
     ):
         self.functions = [function for function in functions if function is not None]
         self._key, self._initial, self._xs, self._steps = key, initial, xs, steps

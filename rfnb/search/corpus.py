@@ -114,7 +114,7 @@ def _of_tensor(x: Tensor) -> list[object]:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class ReportRow:
     """One sequence of a report.
 
     Args:
@@ -177,7 +177,7 @@ def units_of(tree: Tree, references: Sequence[Reference], words: bool) -> tuple[
     return rows[0], rows[1]
 
 
-def row_of(tree: Tree, reference: object, forced: Any, words: bool) -> Row:
+def row_of(tree: Tree, reference: object, forced: Any, words: bool) -> ReportRow:
     """The row of a sequence. reference: its references; forced: their scores, or None."""
     references = references_of(reference, tree)
     reference_units, hypotheses = units_of(tree, references, words)
@@ -185,7 +185,7 @@ def row_of(tree: Tree, reference: object, forced: Any, words: bool) -> Row:
     nearest = min(range(len(references)), key=lambda i: by_reference[i][0])
     best = [min(distances) for distances in zip(*by_reference, strict=True)]
     oracle = min(range(len(best)), key=lambda i: best[i])
-    return Row(
+    return ReportRow(
         where=tree.where(reference, forced),
         reference=references[nearest],
         output=tree.best.text if tree.best else None,
@@ -208,23 +208,23 @@ class SearchReport(InWords):
     """The errors of a search over many sequences. rows: one for each sequence. words: whether errors are counted in
     words."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     words: bool = False
 
     def __len__(self) -> int:
         """The number of sequences."""
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[ReportRow]:
         return iter(self.rows)
 
-    def __getitem__(self, which: int | str) -> Row:
+    def __getitem__(self, which: int | str) -> ReportRow:
         """The row of a sequence, by position or name. Raises SearchError if there is none."""
         number = number_of(which, [*self._by_name], "report", SearchError) if isinstance(which, str) else which
         return self.rows[place_of("report", "sequence", number, len(self))]
 
     @cached_property
-    def _by_name(self) -> dict[str, Row]:
+    def _by_name(self) -> dict[str, ReportRow]:
         return {row.name: row for row in self.rows}
 
     @property
@@ -233,7 +233,7 @@ class SearchReport(InWords):
         counts = Counter(row.verdict for row in self.rows)
         return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
 
-    def of_class(self, verdict: str) -> list[Row]:
+    def of_class(self, verdict: str) -> list[ReportRow]:
         """The sequences with this verdict, such as "search error". Raises SearchError for an unknown verdict."""
         if verdict not in VERDICTS:
             hint = did_you_mean(verdict, VERDICTS)
@@ -306,7 +306,7 @@ def rates_in(words: bool) -> dict[str, str]:
     return RATES | ({"error_rate": "word errors"} if words else {})
 
 
-def _line(row: Row) -> str:
+def _line(row: ReportRow) -> str:
     output = "no hypothesis" if row.output is None else f'"{cut(row.output, 40)}"'
     fall = row.where.fall
     fell = "" if fall is None else f", fell out at step {fall.step}"

@@ -83,7 +83,7 @@ def copied(state: object) -> Any:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptCandidate:
     """The search in which a candidate was kept."""
 
     found: Found
@@ -161,7 +161,7 @@ class Repeated:
         self._repeated(probe)
         return probe.scores
 
-    def keep(self, sequence: int, step: int, label: int, parent: int) -> Kept | None:
+    def keep(self, sequence: int, step: int, label: int, parent: int) -> KeptCandidate | None:
         """The search in which a hypothesis with this label has the last place that is for such ones; None if it has the
         score −inf."""
         beam = self._trace.labels.shape[2]
@@ -171,7 +171,7 @@ class Repeated:
         run = result.trace.again.run if result.trace.again is not None else None
         if run is not None:
             run.parent, run.forked_at = self.run, step
-        return Kept(result) if injection.scores[parent] > -np.inf else None
+        return KeptCandidate(result) if injection.scores[parent] > -np.inf else None
 
     def _repeated(self, injection: Injection | None, **options: object) -> Found:
         """The search again. Raises SearchError if it is another one up to the step where it is changed."""
@@ -187,7 +187,7 @@ class Repeated:
         return result
 
 
-class RecordedSteps(record_loops):
+class SearchRecorder(record_loops):
     """Records the steps of the search inside the block.
 
     Args:

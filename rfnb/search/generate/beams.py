@@ -65,7 +65,7 @@ class FullScores:
         return order
 
 
-class KeptSteps:
+class BestCandidates:
     """The best candidates of each row, and the labels that were taken, which decide between equal scores.
 
     drawn: the candidates of each step that were sampled, if they were; the others are behind them.
@@ -129,7 +129,7 @@ class BeamsStep(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Searched:
+class RepeatedSearch:
     """A search that was made again.
 
     Args:
@@ -145,7 +145,7 @@ class Searched:
     stopped: bool
 
 
-def search(source: Source, settings: Settings, limit: int | None, candidates: int) -> Searched:
+def search(source: Source, settings: Settings, limit: int | None, candidates: int) -> RepeatedSearch:
     """The search of all steps. candidates: how many pruned candidates of each step are looked for."""
     beams = settings.beams
     shape = batch, _ = source.rows // beams, beams
@@ -158,7 +158,7 @@ def search(source: Source, settings: Settings, limit: int | None, candidates: in
     over = False
     for step in range(source.steps):
         if over:
-            return Searched(settings, steps, limit, False)
+            return RepeatedSearch(settings, steps, limit, False)
         best, length = source.best(step, running, looked + candidates), step + 1
         scores, labels = best.scores[:, :looked], best.labels[:, :looked]
         ends = np.isin(labels, settings.ends) | (length == limit)
@@ -180,7 +180,7 @@ def search(source: Source, settings: Settings, limit: int | None, candidates: in
         full = finished.all(axis=1) & (stop is True)
         steps.append(BeamsStep(best, order, running, banked, bank, finished, full | ~open_[:, 0]))
         over = not open_.any() or bool(full.all()) or bool(ends.all())
-    return Searched(settings, steps, limit, over)
+    return RepeatedSearch(settings, steps, limit, over)
 
 
 class Banked(NamedTuple):
@@ -197,7 +197,7 @@ class Banked(NamedTuple):
     real: bool
 
 
-def hypotheses(searched: Searched, most: int) -> list[list[Banked]]:
+def hypotheses(searched: RepeatedSearch, most: int) -> list[list[Banked]]:
     """The best banked hypotheses of each sequence, also in places without one."""
     result: list[list[Banked]] = []
     for row in range(len(searched.steps[-1].bank)):

@@ -16,7 +16,7 @@ from rfnb.core.vocab import Vocab
 from rfnb.errors import SearchError
 from rfnb.search.found import Found
 from rfnb.search.generate.again import ModelAgain
-from rfnb.search.generate.beams import NO_HYPOTHESIS, BeamsStep, Searched
+from rfnb.search.generate.beams import NO_HYPOTHESIS, BeamsStep, RepeatedSearch
 from rfnb.search.generate.output import (
     CLOSE,
     Output,
@@ -113,7 +113,7 @@ def from_generate(
     return result if model is None else result.force(model)
 
 
-def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> Trace:
+def trace_of_beams(searched: RepeatedSearch, candidates: int, vocab: Vocab | None) -> Trace:
     """The trace of a search with K beams: K places for those that go on, and K for those that have ended.
 
     The search of a sequence is over where nothing is banked any more, though `generate` goes on for others.
