@@ -29,7 +29,6 @@ FIRST, LATER = "first values", "later values"
 """Stand for the lines that read values, among the names of a script: before, and after, classes of the notebook."""
 BEGIN = "process = Process(__file__)"
 """A line that each script has."""
-Arguments = tuple[tuple[object, ...], dict[str, object]]
 LITERALS = (int, float, complex, str, bytes, bool, type(None), type(...))
 
 
@@ -86,7 +85,7 @@ class Script:
     Raises LaunchError for what cannot go along.
     """
 
-    def __init__(self, function: Callable[..., object], arguments: Arguments):
+    def __init__(self, function: Callable[..., object], arguments: tuple[tuple[object, ...], dict[str, object]]):
         self.name = _name_of(function)
         self._globals = inspect.unwrap(function).__globals__
         self._modules: dict[str, str] = {}  # the line that imports each name
@@ -165,7 +164,7 @@ class Script:
 
     # -- values
 
-    def _pickle(self, arguments: Arguments) -> None:
+    def _pickle(self, arguments: tuple[tuple[object, ...], dict[str, object]]) -> None:
         """Pickles the values and arguments: values of classes of the notebook, and arguments, apart from others, which
         default values and attributes of these classes may need.
         """
