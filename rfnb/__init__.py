@@ -57,7 +57,7 @@ with _not_searched():
     import rfnb.search.register as _search  # `loop.choice`
     from rfnb.core.ground.source import follow_cells as _follow_cells
     from rfnb.core.ground.text import no_name as _no_name
-    from rfnb.display.register import register_views as _register_views
+    from rfnb.display.register import connect_notebook as _connect_notebook
     from rfnb.module_paths import PATHS as _PATHS, register_paths as _register_paths
     from rfnb.ops.public import *
     from rfnb.public_names import FOLDERS as _FOLDERS
@@ -75,7 +75,7 @@ if _TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_register_views()
+_connect_notebook()
 _follow_cells()
 _register_paths()
 

@@ -7,23 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rfnb.display.kit import window
-from rfnb.display.kit.blocks import (
-    Block,
-    Facts,
-    Figure,
-    Fold,
-    Grid,
-    Line,
-    Note,
-    Notes,
-    Page,
-    Table,
-    Words,
-    chip,
-    pills,
-    web,
-)
+from rfnb.display.kit import blocks as page, window
 from rfnb.display.kit.data import Data, describe_axes, read, to_numpy
 from rfnb.display.kit.window import MarkedPicture
 from rfnb.display.markup.numbers import short
@@ -42,10 +26,11 @@ LONG = ("operands", "came from")
 """Columns that only `view.table()` has."""
 
 
-def describe(report: BatchReport | FiniteReport) -> Page:
+@page.shows("check", "rfnb.loop.check.invariance.BatchReport", "rfnb.loop.check.finiteness.FiniteReport")
+def describe(report: BatchReport | FiniteReport) -> page.Page:
     """The first finding of `rf.check.finite` or `rf.check.batch_invariance`, with pictures, and all others."""
-    notes, first = Notes(), report.first
-    findings, facts = _findings(report), list[tuple[str, Words]](report.facts())
+    notes, first = page.Notes(), report.first
+    findings, facts = _findings(report), list[tuple[str, page.Words]](report.facts())
     tensor = None if first is None else first.tensor
     data = None if tensor is None else notes.attempt("value", lambda: read(tensor), None)
     if len(findings) > ROWS:
@@ -53,24 +38,24 @@ def describe(report: BatchReport | FiniteReport) -> Page:
     is_found = any(label != "hint" for label, _ in facts)
     word, colour = ("passed", GREY) if report else ("found" if is_found else "not checked", ALARM)
     if data is not None:
-        facts.append(("dims", pills(describe_axes(data.axes, data.feature))))
+        facts.append(("dims", page.pills(describe_axes(data.axes, data.feature))))
     none: list[MarkedPicture] = []
     pictures = none if first is None else notes.attempt("picture", lambda: _pictures(first), none)
-    table = Table(COLUMNS, findings[:ROWS])
-    blocks: list[Block] = [
-        Line(web(chip(word, colour)), repr(report).partition("\n")[0], look=HEAD),
-        Facts(facts),
-        Figure(window.pictures_html(pictures)),
-        Fold(web(f"all findings ({len(table)})"), [Line(""), _short(table)]) if len(table) > 1 else None,
-        Note(notes.text()),
+    table = page.Table(COLUMNS, findings[:ROWS])
+    blocks: list[page.Block] = [
+        page.Line(page.web(page.chip(word, colour)), repr(report).partition("\n")[0], look=HEAD),
+        page.Facts(facts),
+        page.Figure(window.pictures_html(pictures)),
+        page.Fold(page.web(f"all findings ({len(table)})"), [page.Line(""), _short(table)]) if len(table) > 1 else None,
+        page.Note(notes.text()),
     ]
-    return Page("check", "finite" if isinstance(report, FiniteReport) else "batch invariance", blocks, table)
+    return page.Page("check", "finite" if isinstance(report, FiniteReport) else "batch invariance", blocks, table)
 
 
-def _short(table: Table) -> Grid:
+def _short(table: page.Table) -> page.Grid:
     """The table without long and empty columns."""
     keep = [i for i, name in enumerate(COLUMNS) if name not in LONG and any(row[i] for row in table.rows)]
-    return Grid([[row[i] for i in keep] for row in table.rows], [COLUMNS[i] for i in keep])
+    return page.Grid([[row[i] for i in keep] for row in table.rows], [COLUMNS[i] for i in keep])
 
 
 def _findings(report: BatchReport | FiniteReport) -> list[list[str]]:

@@ -10,23 +10,7 @@ from math import prod
 from rfnb.checkpoint.entries import CheckpointFile, StoredEntry
 from rfnb.checkpoint.report import LoadReport, ValueOrigin
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit import options
-from rfnb.display.kit.blocks import (
-    Block,
-    Fold,
-    Grid,
-    Group,
-    Line,
-    Only,
-    Page,
-    Span,
-    Table,
-    Words,
-    bold,
-    chip,
-    name,
-    quiet,
-)
+from rfnb.display.kit import blocks as page, options
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import fold
 from rfnb.display.markup.html import Html, el
@@ -51,7 +35,8 @@ class EntryTree:
     values: int = 0
 
 
-def page_of_checkpoint(file: CheckpointFile) -> Page:
+@page.shows("checkpoint", "rfnb.checkpoint.entries.CheckpointFile")
+def page_of_checkpoint(file: CheckpointFile) -> page.Page:
     """The entries as a tree of their names, and those that stand apart."""
     root, entries = EntryTree(), file.entries
     for path, entry in entries.items():
@@ -64,20 +49,26 @@ def page_of_checkpoint(file: CheckpointFile) -> Page:
         part.rows[last] = entry
     number = f"{len(entries):,} {'entry' if len(entries) == 1 else 'entries'}"
     total = f"{number}, {amount(root.values)} values, {size(sum(map(_bytes, entries.values())))}"
-    head = Span([name(file.path), quiet(f"  {file.kind} · {total}")], text=f"{file.kind} {file.path}: {total}")
-    tree = Group(list(_blocks(root, file.separator)), look=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", indent=2)
+    head = page.Span(
+        [page.name(file.path), page.quiet(f"  {file.kind} · {total}")], text=f"{file.kind} {file.path}: {total}"
+    )
+    tree = page.Group(
+        list(_blocks(root, file.separator)), look=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", indent=2
+    )
     others = [_entry(path, entry) for path, entry in file.apart.items()]
     title = _title(
         f"apart: {len(others)}", "optimizers, steps, and values that are not numbers", f"  apart: {len(others)}"
     )
-    apart = Fold(title, [Group(others, indent=2)], rail=True) if others else None
+    apart = page.Fold(title, [page.Group(others, indent=2)], rail=True) if others else None
     rows = [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), ""] for path, x in entries.items()]
     rows += [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), "yes"] for path, x in file.apart.items()]
-    table = Table(["name", "shape", "dtype", "values", "bytes", "apart"], rows)
-    return Page("checkpoint", file.path, [Line(head), Group([tree, apart], most=options.MODULE_LINES - 1)], table)
+    table = page.Table(["name", "shape", "dtype", "values", "bytes", "apart"], rows)
+    return page.Page(
+        "checkpoint", file.path, [page.Line(head), page.Group([tree, apart], most=options.MODULE_LINES - 1)], table
+    )
 
 
-def _blocks(part: EntryTree, separator: str) -> Iterator[Block]:
+def _blocks(part: EntryTree, separator: str) -> Iterator[page.Block]:
     """A line for each entry, in columns, and a fold for each part."""
     widths = [min(max(map(len, column), default=0), most) for column, most in
               ((part.rows, 40), (list(map(_shape, part.rows.values())), 20))]  # fmt: skip
@@ -86,18 +77,20 @@ def _blocks(part: EntryTree, separator: str) -> Iterator[Block]:
     for path, inside in part.parts.items():
         facts = f"{amount(inside.values)} values in {inside.entries}"
         title = _title(f"{path}{separator}", facts, f"{path}{separator}  {facts}")
-        yield Fold(title, list(_blocks(inside, separator)), inside.entries <= OPEN, rail=True)
+        yield page.Fold(title, list(_blocks(inside, separator)), inside.entries <= OPEN, rail=True)
 
 
-def _title(words: str, facts: str, text: str) -> Span:
-    return Span([bold(words), " ", quiet(facts)], text=text)
+def _title(words: str, facts: str, text: str) -> page.Span:
+    return page.Span([page.bold(words), " ", page.quiet(facts)], text=text)
 
 
-def _entry(path: str, entry: StoredEntry, *widths: int) -> Line:
+def _entry(path: str, entry: StoredEntry, *widths: int) -> page.Line:
     shape = _shape(entry)
     name_width, shape_width = widths or (0, 0)
     text = f"{path:<{name_width}}  {shape:<{shape_width}}  {entry.dtype}"
-    return Line(Span([f"{path} ", quiet(f"{shape} · {entry.dtype}")], text=text), look="white-space:nowrap")
+    return page.Line(
+        page.Span([f"{path} ", page.quiet(f"{shape} · {entry.dtype}")], text=text), look="white-space:nowrap"
+    )
 
 
 def _shape(entry: StoredEntry) -> str:
@@ -116,31 +109,39 @@ SHOWN = 5
 """Largest number of names on a line."""
 
 
-def page_of_report(report: LoadReport) -> Page:
+@page.shows("load_report", "rfnb.checkpoint.report.LoadReport")
+def page_of_report(report: LoadReport) -> page.Page:
     """The report with possible mistakes marked and long lists folded."""
     origins, count = list(report.origins), count_of(len(report.loaded), "parameter")
     groups = [(what, list(map(bounded, names))) for what, names in report.groups() if names]
-    blocks: list[Block] = [
-        Line(Span([name(count), quiet(f"  loaded from {report.path}")], text=f"{count} loaded from {report.path}")),
-        Only("text", [Line(f"{what:<10} {_some(names)}", indent=2) for what, names in groups]),
-        Only("html", [Grid([[_word(what), _names(names)] for what, names in groups])]),
+    blocks: list[page.Block] = [
+        page.Line(
+            page.Span(
+                [page.name(count), page.quiet(f"  loaded from {report.path}")],
+                text=f"{count} loaded from {report.path}",
+            )
+        ),
+        page.Only("text", [page.Line(f"{what:<10} {_some(names)}", indent=2) for what, names in groups]),
+        page.Only("html", [page.Grid([[_word(what), _names(names)] for what, names in groups])]),
     ]
     if origins:
-        rows: list[list[Words]] = [[origin.name, *_cells(origin)] for origin in origins[:LISTED]]
-        grid = Grid(rows, ["parameter", "from", "conversion", "norm before", "after"])
+        rows: list[list[page.Words]] = [[origin.name, *_cells(origin)] for origin in origins[:LISTED]]
+        grid = page.Grid(rows, ["parameter", "from", "conversion", "norm before", "after"])
         tail = f"… and {len(origins) - LISTED} more; all: .table()" if len(origins) > LISTED else None
-        blocks.append(Only("html", [Fold("each parameter", [grid, Line(quiet(tail)) if tail else None])]))
-    return Page("load_report", "", blocks, _table(report))
+        blocks.append(
+            page.Only("html", [page.Fold("each parameter", [grid, page.Line(page.quiet(tail)) if tail else None])])
+        )
+    return page.Page("load_report", "", blocks, _table(report))
 
 
-def _table(report: LoadReport) -> Table:
+def _table(report: LoadReport) -> page.Table:
     """A row for each name; for a network, with the entries that the value came from, and norms."""
     origins = {origin.name: origin for origin in report.origins}
     rows = [["loaded", name, *_cells(origins.get(name))] for name in report.loaded]
     rows += [[what, name, *_cells(None)] for what, names in report.groups() for name in names]
     if not origins:
-        return Table(["what", "name"], [row[:2] for row in rows])
-    return Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows)
+        return page.Table(["what", "name"], [row[:2] for row in rows])
+    return page.Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows)
 
 
 def _cells(origin: ValueOrigin | None) -> list[str | float | None]:
@@ -150,8 +151,8 @@ def _cells(origin: ValueOrigin | None) -> list[str | float | None]:
     return [", ".join(origin.sources), origin.conversion, *norms]
 
 
-def _word(what: str) -> Words:
-    return chip(what, style.WARN) if what in ODD else quiet(what)
+def _word(what: str) -> page.Words:
+    return page.chip(what, style.WARN) if what in ODD else page.quiet(what)
 
 
 def _names(names: list[str]) -> Html:

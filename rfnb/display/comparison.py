@@ -7,26 +7,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 import numpy as np
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit import window
-from rfnb.display.kit.blocks import (
-    Facts,
-    Figure,
-    Fold,
-    Grid,
-    Group,
-    Line,
-    Note,
-    Notes,
-    Only,
-    Page,
-    Span,
-    Table,
-    bold,
-    chip,
-    pills,
-    quiet,
-    web,
-)
+from rfnb.display.kit import blocks as page, window
 from rfnb.display.kit.data import Axis, DimView, describe_axes, dims_text
 from rfnb.display.kit.window import MarkedPicture
 from rfnb.display.markup.numbers import Number, plain, real, short
@@ -80,6 +61,7 @@ class ComparisonView(TypedDict):
 ALONE = ("only in the first", "only in the second")
 
 
+@page.shows("comparison", "rfnb.trace.compare.comparison.Comparison")
 def describe(comparison: Comparison) -> ComparisonView:
     """Differences in the order of computation; then values that could not be compared, then values in one run only."""
     differing = comparison.differing + [value for value in comparison.values if value.step is None and value.note]
@@ -95,7 +77,7 @@ def describe(comparison: Comparison) -> ComparisonView:
         for value in differing
     ]
     rows += [{"name": name, "line": None, "step": None, "text": text} for name, text in unpaired]
-    notes = Notes()
+    notes = page.Notes()
     return {
         "kind": "comparison",
         "run": comparison.serials[0],
@@ -140,28 +122,30 @@ def _when(step: int, *, edited: bool) -> str:
     return "before the first step" if step < 0 else f"before step {step}" if edited else f"step {step}"
 
 
-def page(view: ComparisonView) -> Page:
+def to_page(view: ComparisonView) -> page.Page:
     """The first difference with pictures; later ones folded."""
     first, rows, count = view["first"], view["differences"], len(view["differences"])
-    word = chip("agree", GREY) if view["agree"] else chip("differ", ALARM)
+    word = page.chip("agree", GREY) if view["agree"] else page.chip("differ", ALARM)
     blocks = [
-        Line(web(word), view["text"], look=HEAD),
+        page.Line(page.web(word), view["text"], look=HEAD),
         None if first is None else _first_block(first),
-        Only("text", [Grid([_cells(row) for row in rows[:ROWS]])]),
-        Only("text", [Line(f"  … {count - ROWS:,} more: view.table()")]) if count > ROWS else None,
-        Only("html", [_folded(words, group) for words, group in _groups(view).items() if group]),
-        *map(Note, view["notes"]),
+        page.Only("text", [page.Grid([_cells(row) for row in rows[:ROWS]])]),
+        page.Only("text", [page.Line(f"  … {count - ROWS:,} more: view.table()")]) if count > ROWS else None,
+        page.Only("html", [_folded(words, group) for words, group in _groups(view).items() if group]),
+        *map(page.Note, view["notes"]),
     ]
     cells = [[row["name"], row["line"], row["step"], row["text"]] for row in rows]
-    return Page("comparison", "", blocks, Table(["value", "line", "step", "difference"], cells))
+    return page.Page("comparison", "", blocks, page.Table(["value", "line", "step", "difference"], cells))
 
 
-def _first_block(first: FirstDifference) -> Group:
+def _first_block(first: FirstDifference) -> page.Group:
     labelled = facts(first)
-    head = Span([bold(first["name"]), " ", pills(first["dims"]), quiet(labelled[0][1].partition("}, ")[2])],
-                text=fact_lines(labelled[:1])[0])  # fmt: skip
+    head = page.Span(
+        [page.bold(first["name"]), " ", page.pills(first["dims"]), page.quiet(labelled[0][1].partition("}, ")[2])],
+        text=fact_lines(labelled[:1])[0],
+    )
     pictures = window.pictures_html(first["pictures"])
-    return Group([Line(head), Facts(labelled[1:]), Figure(pictures)], look=FIRST)
+    return page.Group([page.Line(head), page.Facts(labelled[1:]), page.Figure(pictures)], look=FIRST)
 
 
 FIRST = f"border-left:3px solid {ALARM};padding-left:10px;margin:4px 0"
@@ -245,9 +229,9 @@ def _groups(view: ComparisonView) -> dict[str, list[Difference]]:
     }
 
 
-def _folded(words: str, rows: list[Difference]) -> Fold:
-    grid = Grid([[bold(name), *tail] for name, *tail in map(_cells, rows)])
-    return Fold(f"{words} ({len(rows)})", [grid])
+def _folded(words: str, rows: list[Difference]) -> page.Fold:
+    grid = page.Grid([[page.bold(name), *tail] for name, *tail in map(_cells, rows)])
+    return page.Fold(f"{words} ({len(rows)})", [grid])
 
 
 def _cells(row: Difference) -> list[str]:

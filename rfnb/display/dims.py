@@ -21,24 +21,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.display.kit import options
-from rfnb.display.kit.blocks import (
-    Block,
-    Figure,
-    Grid,
-    Line,
-    Note,
-    Page,
-    Row,
-    Span,
-    Table,
-    Words,
-    chip,
-    pill,
-    plain,
-    quiet,
-    web,
-)
+from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import (
     UNKNOWN,
     DimView,
@@ -62,30 +45,31 @@ if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
 
 
-def page_of_dim(dim: Dim) -> Page:
+@page.shows("dim", "rfnb.core.dims.dim.Dim")
+def page_of_dim(dim: Dim) -> page.Page:
     """A dim under its current lengths, with a bar for each, and the labels of its entries."""
     size, view = dim.lengths.size(dim), describe_dim(dim, dim.lengths)
     tags = [] if size is None or size.tags is None else list(size.tags[: options.TAGS])
     lengths = view["lengths"] or []
     named = ", ".join(f"{tags[i]}: {n}" if i < len(tags) else str(n) for i, n in enumerate(lengths))
     facts = [f"lengths {named}"] if view["lengths"] is not None else []
-    blocks: list[Block] = [
-        Line(quiet("Dim "), pill(view), look=style.HEAD),
-        *(Line(fact, look=style.QUIET, indent=2) for fact in _facts(dim, view)),
+    blocks: list[page.Block] = [
+        page.Line(page.quiet("Dim "), page.pill(view), look=style.HEAD),
+        *(page.Line(fact, look=style.QUIET, indent=2) for fact in _facts(dim, view)),
     ]
     if 0 < len(lengths) <= options.BARS:
-        blocks.append(Figure(bars_html(lengths, view, tags or None), [f"  {fact}" for fact in facts]))
+        blocks.append(page.Figure(bars_html(lengths, view, tags or None), [f"  {fact}" for fact in facts]))
     else:
-        blocks += [Line(fact, look=style.QUIET, indent=2) for fact in facts]
-    return Page("dim", dim.name, blocks, _table(view, tags), short=[Line(f"Dim{{{dim_word(view)}}}")])
+        blocks += [page.Line(fact, look=style.QUIET, indent=2) for fact in facts]
+    return page.Page("dim", dim.name, blocks, _table(view, tags), short=[page.Line(f"Dim{{{dim_word(view)}}}")])
 
 
-def _table(dim: DimView, tags: list[str]) -> Table:
+def _table(dim: DimView, tags: list[str]) -> page.Table:
     """The length of each sequence; a single row for a static dim."""
     if dim["lengths"] is None:
-        return Table(["dim", "size"], [[dim["name"], None if dim["size"] == UNKNOWN else dim["size"]]])
+        return page.Table(["dim", "size"], [[dim["name"], None if dim["size"] == UNKNOWN else dim["size"]]])
     rows = [[tags[i] if i < len(tags) else i, n] for i, n in enumerate(dim["lengths"])]
-    return Table(["sequence", dim["name"]], rows)
+    return page.Table(["sequence", dim["name"]], rows)
 
 
 def _facts(dim: Dim, view: DimView) -> Iterator[str]:
@@ -278,7 +262,8 @@ BARS = 32
 COLUMNS = ("dim", "kind", "size", "made", "used by")
 
 
-def page_of_dims(objects: Iterable[tuple[str, object]], name: str = "dims") -> Page:
+@page.shows("dims")
+def page_of_dims(objects: Iterable[tuple[str, object]], name: str = "dims") -> page.Page:
     """The dims of named objects, those with conflicts first."""
     uses = Uses(objects)
     entries = sorted(uses.by_serial.values(), key=lambda use: use.dim.serial)
@@ -292,50 +277,57 @@ def page_of_dims(objects: Iterable[tuple[str, object]], name: str = "dims") -> P
         same = [names.get(alias.serial, alias.name) for alias in dim_math.followed(use.dim)]
         notes = [*(f"declared the same as {alias}" for alias in same), *peers.get(serial, [])]
         row = _row(use, names[serial], conflicts[serial], notes)
-        rows.append((not conflicts[serial], row, [*map(plain, row.cells), "; ".join([*conflicts[serial], *notes])]))
+        rows.append(
+            (not conflicts[serial], row, [*map(page.plain, row.cells), "; ".join([*conflicts[serial], *notes])])
+        )
     rows.sort(key=itemgetter(0))
     remarks = "; ".join([*([] if rows else ["no dims"]), *(["not everything was searched"] if uses.left_out else [])])
-    grid = Grid([row for _, row, _ in rows], COLUMNS, [_CELL] * len(COLUMNS), indent=0, head=_HEAD, look=_TABLE)
-    blocks: list[Block] = [grid, Note(remarks, indent=0)] if rows else [Line(f"({remarks})", look=style.QUIET)]
-    return Page("dims", name, blocks, Table([*COLUMNS, "notes"], [cells for *_, cells in rows]))
+    grid = page.Grid([row for _, row, _ in rows], COLUMNS, [_CELL] * len(COLUMNS), indent=0, head=_HEAD, look=_TABLE)
+    blocks: list[page.Block] = (
+        [grid, page.Note(remarks, indent=0)] if rows else [page.Line(f"({remarks})", look=style.QUIET)]
+    )
+    return page.Page("dims", name, blocks, page.Table([*COLUMNS, "notes"], [cells for *_, cells in rows]))
 
 
-def _row(use: DimUse, name: str, conflicts: list[str], notes: list[str]) -> Row:
+def _row(use: DimUse, name: str, conflicts: list[str], notes: list[str]) -> page.Row:
     dim = use.dim
     view, text = describe_dim(dim, lengths_of(use)), "" if dim.made is None else dim.made.text()
-    code = web(Span(text, f"{style.NUMBERS};{style.QUIET}", tag="div")) if text else None
+    code = page.web(page.Span(text, f"{style.NUMBERS};{style.QUIET}", tag="div")) if text else None
     used = [
         f"{count_of(len(names), word)}: {', '.join(names[:NAMES])}{', …' if len(names) > NAMES else ''}"
         for names, word in ((use.tensors, "tensor"), (use.parameters, "parameter"), (use.modules, "module"))
         if names
     ]
-    cells: list[Words] = [
-        Span(named_pill(bounded_in(view), bounded(name)), text=name),
-        quiet(" ".join(filter(None, ("dynamic" if dim.is_dynamic() else "static", dim.kind)))),
+    cells: list[page.Words] = [
+        page.Span(named_pill(bounded_in(view), bounded(name)), text=name),
+        page.quiet(" ".join(filter(None, ("dynamic" if dim.is_dynamic() else "static", dim.kind)))),
         _size(use, view),
         [(origin(view) or "").removeprefix(f"{view['name']}, "), code],
-        Span(
-            [*(Span(words, tag="div") for words in used), *(Span(word, style.QUIET, tag="div") for word in notes)],
+        page.Span(
+            [
+                *(page.Span(words, tag="div") for words in used),
+                *(page.Span(word, style.QUIET, tag="div") for word in notes),
+            ],
             text=", ".join(used),
         ),
     ]
-    return Row(
+    return page.Row(
         cells,
         f"background:none;border-top:1px solid {style.tint(style.GREY, 0.25)}",
-        [*(chip(f"≠ {word}", style.ALARM, text=f"  ≠ {word}") for word in conflicts),
-         *(Span(None, text=f"    {word}") for word in notes)],
+        [*(page.chip(f"≠ {word}", style.ALARM, text=f"  ≠ {word}") for word in conflicts),
+         *(page.Span(None, text=f"    {word}") for word in notes)],
     )  # fmt: skip
 
 
-def _size(use: DimUse, dim: DimView) -> Words:
+def _size(use: DimUse, dim: DimView) -> page.Words:
     """The size, or the range of the lengths with a bar for each of the first ones."""
     if size_of(use) is None:
-        return quiet("?")
+        return page.quiet("?")
     lengths = dim["lengths"] or []
     blocks = bars(lengths[:BARS]) + ("…" if len(lengths) > BARS else "") if len(lengths) > 1 else ""
     hue = colour_of(dim) or style.GREY
-    box = Span(blocks, f"color:{hue};font-family:monospace;line-height:1", text=f" {blocks}", tag="div")
-    return Span([size_word(dim), box if blocks else None], f"{style.NUMBERS};white-space:nowrap")
+    box = page.Span(blocks, f"color:{hue};font-family:monospace;line-height:1", text=f" {blocks}", tag="div")
+    return page.Span([size_word(dim), box if blocks else None], f"{style.NUMBERS};white-space:nowrap")
 
 
 _CELL = "padding:4px 14px 4px 0;text-align:left;border:none;background:none;vertical-align:top"

@@ -13,29 +13,7 @@ from typing import Any, Literal, NamedTuple
 from rfnb.core.ground.text import count_of
 from rfnb.display.beam import view as beam
 from rfnb.display.beam.picture import drawn_steps
-from rfnb.display.kit.blocks import (
-    Block,
-    Facts,
-    Figure,
-    Fold,
-    Grid,
-    Group,
-    Line,
-    Note,
-    Notes,
-    Only,
-    Page,
-    Row,
-    Span,
-    Table,
-    Words,
-    bold,
-    chip,
-    markup,
-    name,
-    quiet,
-    web,
-)
+from rfnb.display.kit import blocks as page
 from rfnb.display.kit.view import View
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import wide
@@ -101,7 +79,7 @@ ROWS = 24
 """Rows that are not folded; the last ones."""
 
 
-def read_life(tree: Tree, life: Life, apart: int | None, notes: Notes) -> LifeSteps:
+def read_life(tree: Tree, life: Life, apart: int | None, notes: page.Notes) -> LifeSteps:
     """The steps; of many, the first and last ones and those around the fall."""
     fall = life.fall
     names = list(tree.part_sums) if len(tree.part_sums) > 1 else []
@@ -184,7 +162,7 @@ def closest(tree: Tree, life: Life) -> str | None:
 # -- blocks
 
 
-def life_blocks(life: LifeSteps) -> list[Block]:
+def life_blocks(life: LifeSteps) -> list[page.Block]:
     """The table, in HTML with a bar for each step; of a long life, its first rows are folded there."""
     if not life.steps:
         return []
@@ -192,19 +170,19 @@ def life_blocks(life: LifeSteps) -> list[Block]:
     hidden = max(0, len(life.steps) - ROWS)
     first, last = ([row for at, row in rows if (at < hidden) is early] for early in (True, False))
     return [
-        Only("text", [_grid(life, [row for _, row in rows])]),
-        Only("html", [
-            Fold(f"{hidden} earlier steps", [_grid(life, first)]) if hidden else None,
+        page.Only("text", [_grid(life, [row for _, row in rows])]),
+        page.Only("html", [
+            page.Fold(f"{hidden} earlier steps", [_grid(life, first)]) if hidden else None,
             _grid(life, last),
-            Line(quiet(_legend(life)), look="font-size:12px"),
+            page.Line(page.quiet(_legend(life)), look="font-size:12px"),
         ]),
     ]  # fmt: skip
 
 
-def _grid(life: LifeSteps, rows: list[Row]) -> Grid:
+def _grid(life: LifeSteps, rows: list[page.Row]) -> page.Grid:
     columns = _columns(life)
     looks, heads = ([f"{look};text-align:left"] * 2 + [look] * (len(columns) - 2) for look in (CELL, style.HEADER_CELL))
-    return Grid(rows, columns, looks, head=heads)
+    return page.Grid(rows, columns, looks, head=heads)
 
 
 CELL = f"{style.CELL};white-space:nowrap"
@@ -216,35 +194,35 @@ def _columns(life: LifeSteps) -> list[str]:
     return ["step", "label", "rank", "score", "below best", "last kept", "margin", *pruned, *life.scorers]
 
 
-def _rows(life: LifeSteps) -> list[tuple[int, Row]]:
+def _rows(life: LifeSteps) -> list[tuple[int, page.Row]]:
     """A row for each step, with its number, and one for those before it that are not shown."""
-    rows: list[tuple[int, Row]] = []
+    rows: list[tuple[int, page.Row]] = []
     for i, (before, step) in enumerate(zip([None, *life.steps], life.steps, strict=False)):
         if before is not None and step.step - before.step > 1:
-            rows.append((i, Row([quiet("⋯")])))
+            rows.append((i, page.Row([page.quiet("⋯")])))
         rows.append((i, _row(step, life)))
     return rows
 
 
-def _row(step: LifeStep, life: LifeSteps) -> Row:
+def _row(step: LifeStep, life: LifeSteps) -> page.Row:
     pruned = [_number(step.pruned)] if _has_pruned(life) else []
     parts = [*map(_number, step.parts), *[""] * (len(life.scorers) - len(step.parts))]
-    label = _label(step) if step.ended and step.state != "instead" else bold(_label(step))
+    label = _label(step) if step.ended and step.state != "instead" else page.bold(_label(step))
     scores = map(_number, (step.score, step.gap, step.last))
     look = f"background-color:{style.tint(TINTS[step.state], 0.14)}" if step.state in TINTS else style.PLAIN_ROW
     if step.step == life.apart and step.state != "instead":
         look += f";border-top:2px solid {style.tint(style.WARN, 0.8)}"
-    return Row(
-        [_marked(step, life), label, [_rank(step), web(_bar(step))], *scores, _margin(step), *pruned, *parts], look
+    return page.Row(
+        [_marked(step, life), label, [_rank(step), page.web(_bar(step))], *scores, _margin(step), *pruned, *parts], look
     )
 
 
-def life_table(life: LifeSteps) -> Table:
+def life_table(life: LifeSteps) -> page.Table:
     """A row for each step, with its numbers."""
     names = ["step", "label", "state", "rank", "kept", "score", "gap", "last", "margin", "pruned"]
     empty = [None] * len(life.scorers)
     rows = [[*(getattr(step, name) for name in names), *(step.parts or empty)] for step in life.steps]
-    return Table([*names, *life.scorers], rows)
+    return page.Table([*names, *life.scorers], rows)
 
 
 def _has_pruned(life: LifeSteps) -> bool:
@@ -310,9 +288,9 @@ def _legend(life: LifeSteps) -> str:
     return " · ".join(words)
 
 
-def labels(text: str) -> Span:
+def labels(text: str) -> page.Span:
     """A sequence of labels; of a long one, the beginning and the end."""
-    return bold(f"{text[: TEXT // 2]} … {text[-TEXT // 4 :]}" if len(text) > TEXT else text or "(no labels)")
+    return page.bold(f"{text[: TEXT // 2]} … {text[-TEXT // 4 :]}" if len(text) > TEXT else text or "(no labels)")
 
 
 TEXT = 160
@@ -328,26 +306,31 @@ STATES = {
 """What became of a hypothesis: the word for it, and its colour."""
 
 
-def page_of_why(why: Why) -> Page:
+@page.shows("why", "rfnb.search.explain.where.Why")
+def page_of_why(why: Why) -> page.Page:
     """What became of it, and the table of steps."""
-    notes, tree, summary = Notes(), why.tree, why.text.splitlines()
+    notes, tree, summary = page.Notes(), why.tree, why.text.splitlines()
     life = read_life(tree, why.life, why.apart, notes)
     word, colour = STATES[_state(why)]
     near = closest(tree, why.life)
     heading = [
-        Line(name(tree.name), quiet(f" · {count_of(tree.steps, 'step')}, {tree.trace.beam_text}"), look=style.HEAD),
-        Line(chip(word, colour), labels(tree.text_of(why.labels))),
-        Line(why.fate),
-        Line(quiet(near)) if near else None,
+        page.Line(
+            page.name(tree.name),
+            page.quiet(f" · {count_of(tree.steps, 'step')}, {tree.trace.beam_text}"),
+            look=style.HEAD,
+        ),
+        page.Line(page.chip(word, colour), labels(tree.text_of(why.labels))),
+        page.Line(why.fate),
+        page.Line(page.quiet(near)) if near else None,
     ]
     blocks = [
-        Only("text", list(map(Line, summary[:1]))),
-        Only("html", heading),
+        page.Only("text", list(map(page.Line, summary[:1]))),
+        page.Only("html", heading),
         *life_blocks(life),
-        Only("text", [Line(near, indent=2)]) if near else None,
-        Note(notes.text()),
+        page.Only("text", [page.Line(near, indent=2)]) if near else None,
+        page.Note(notes.text()),
     ]
-    return Page("why", tree.name, blocks, life_table(life), list(map(Line, summary)))
+    return page.Page("why", tree.name, blocks, life_table(life), list(map(page.Line, summary)))
 
 
 def _state(why: Why) -> Literal["best", "left", "continued", "lost"]:
@@ -366,35 +349,43 @@ ADVICE = {
 """What verdicts mean."""
 
 
-def page_of_where(where: Where, pruned: int | None = None) -> Page:
+@page.shows("where", "rfnb.search.explain.where.Where")
+def page_of_where(where: Where, pruned: int | None = None) -> page.Page:
     """The verdict, the table of steps, the n-best list and the picture of the tree.
 
     pruned: how many of the pruned candidates the picture has.
     """
-    notes, fall = Notes(), list(_fall(where))
+    notes, fall = page.Notes(), list(_fall(where))
     life = read_life(where.tree, where.life, None, notes)
     tree = bounded_in(beam.describe(where, pruned=pruned))
     summary, steps = where.text.splitlines(), life_blocks(life)
-    text: list[Block] = [
-        *map(Line, summary[: 2 + bool(where.forced)]),
+    text: list[page.Block] = [
+        *map(page.Line, summary[: 2 + bool(where.forced)]),
         *steps,
-        *(Line(printable_name(line), indent=2) for line in fall),
-        Note(notes.text() or tree["note"]),
-        *map(Line, beam.tree_lines(tree)),
+        *(page.Line(printable_name(line), indent=2) for line in fall),
+        page.Note(notes.text() or tree["note"]),
+        *map(page.Line, beam.tree_lines(tree)),
     ]
-    html: list[Block] = [
+    html: list[page.Block] = [
         beam.head(tree),
-        Line(chip(where.verdict, beam.verdict_colour(where.verdict)), "reference: ", labels(where.reference.text)),
-        Line(" · ".join(filter(None, [ADVICE.get(where.verdict), where.because]))),
-        Line(where.forced) if where.forced else None,
-        Line("✂ ", "; ".join(fall)) if fall else None,
+        page.Line(
+            page.chip(where.verdict, beam.verdict_colour(where.verdict)), "reference: ", labels(where.reference.text)
+        ),
+        page.Line(" · ".join(filter(None, [ADVICE.get(where.verdict), where.because]))),
+        page.Line(where.forced) if where.forced else None,
+        page.Line("✂ ", "; ".join(fall)) if fall else None,
         *steps,
         *beam.search_blocks(tree),
         beam.as_text(text),
-        Note(notes.text()) if notes.text() else beam.still_note(tree),
+        page.Note(notes.text()) if notes.text() else beam.still_note(tree),
     ]
-    return Page(
-        "where", "", [Only("text", text), Only("html", html)], life_table(life), list(map(Line, summary)), View(tree)
+    return page.Page(
+        "where",
+        "",
+        [page.Only("text", text), page.Only("html", html)],
+        life_table(life),
+        list(map(page.Line, summary)),
+        View(tree),
     )
 
 
@@ -444,7 +435,10 @@ class Pair(NamedTuple):
     by_step: bool
 
 
-def page_of_comparison(compared: SearchComparison | BeamsCompared, most: int = MOST) -> Page:
+@page.shows(
+    "search_comparison", "rfnb.search.explain.compare.SearchComparison", "rfnb.search.explain.compare.BeamsCompared"
+)
+def page_of_comparison(compared: SearchComparison | BeamsCompared, most: int = MOST) -> page.Page:
     """The first difference with the hypotheses of both; later ones folded. most: how many sequences."""
     unpaired: list[tuple[str, ...]] = [(), ()]
     if isinstance(compared, BeamsCompared):
@@ -454,24 +448,34 @@ def page_of_comparison(compared: SearchComparison | BeamsCompared, most: int = M
         unpaired = [compared.only_a, compared.only_b]
     summary, pairs = compared.text.splitlines(), [_pair(sequence) for sequence in sequences]
     single = len(pairs) == len(summary) == 1
-    word = chip("agree", style.PALETTE[2]) if compared.agree else chip("differ", style.ALARM)
+    word = page.chip("agree", style.PALETTE[2]) if compared.agree else page.chip("differ", style.ALARM)
     listed = [pair for pair in pairs if pair.hypotheses]
-    text: list[Block] = list(map(Line, summary))
+    text: list[page.Block] = list(map(page.Line, summary))
     for pair in listed:
-        text += [Line(""), Line(printable_name(pair.compared.name), indent=2), Grid(_compared_grid(pair), indent=4)]
+        text += [
+            page.Line(""),
+            page.Line(printable_name(pair.compared.name), indent=2),
+            page.Grid(_compared_grid(pair), indent=4),
+        ]
     alone = [
         f"only in the {side}: {', '.join(names[:MOST])}" for side, names in zip(SIDES, unpaired, strict=True) if names
     ]
-    html: list[Block] = [
-        Line(word, bold(sequences[0].name) if single else summary[0], look=style.HEAD),
-        *(Group([Line(_headline(pair.compared, named=not single)), *_inside(pair)], FRAME) for pair in pairs[:1]),
-        *(Group([Fold(f"{pair.compared.name}: {pair.compared.words}", _inside(pair))], LATER) for pair in pairs[1:]),
-        *(Line(quiet(words)) for words in alone),
-        Line(quiet(LEGEND), look="font-size:12px") if listed else None,
+    html: list[page.Block] = [
+        page.Line(word, page.bold(sequences[0].name) if single else summary[0], look=style.HEAD),
+        *(
+            page.Group([page.Line(_headline(pair.compared, named=not single)), *_inside(pair)], FRAME)
+            for pair in pairs[:1]
+        ),
+        *(
+            page.Group([page.Fold(f"{pair.compared.name}: {pair.compared.words}", _inside(pair))], LATER)
+            for pair in pairs[1:]
+        ),
+        *(page.Line(page.quiet(words)) for words in alone),
+        page.Line(page.quiet(LEGEND), look="font-size:12px") if listed else None,
     ]
-    note = Note(f"{count_of(extra, 'more sequence')}; rf.show(comparison, most=…)" if extra > 0 else None)
-    blocks: list[Block] = [Only("text", text), Only("html", html), note]
-    return Page("search_comparison", "", blocks, _table(pairs), short=list(map(Line, summary)))
+    note = page.Note(f"{count_of(extra, 'more sequence')}; rf.show(comparison, most=…)" if extra > 0 else None)
+    blocks: list[page.Block] = [page.Only("text", text), page.Only("html", html), note]
+    return page.Page("search_comparison", "", blocks, _table(pairs), short=list(map(page.Line, summary)))
 
 
 def _pair(compared: BeamsCompared) -> Pair:
@@ -488,11 +492,11 @@ LEGEND = (
 FRAME = f"border-left:3px solid {style.tint(style.GREY, 0.5)};padding-left:10px;margin:4px 0"
 
 
-def _headline(compared: BeamsCompared, named: bool) -> list[Words]:
+def _headline(compared: BeamsCompared, named: bool) -> list[page.Words]:
     step = compared.step
     beams = "the beams agree" if step is None else f"the beams differ first at step {step}"
     outputs = f"the outputs {'agree' if compared.same_output else 'differ'}"
-    return [[bold(compared.name), ": "] if named else None, f"{beams}, {outputs}"]
+    return [[page.bold(compared.name), ": "] if named else None, f"{beams}, {outputs}"]
 
 
 def _hypotheses(trees: tuple[Tree, Tree]) -> list[Found]:
@@ -534,7 +538,7 @@ def _common(labels: tuple[str, ...], others: tuple[str, ...]) -> int:
     return next(differ, min(len(labels), len(others)))
 
 
-def _table(pairs: list[Pair]) -> Table:
+def _table(pairs: list[Pair]) -> page.Table:
     """A row for each hypothesis of each sequence."""
     rows = [
         [pair.compared.name, pair.compared.step, *_ranks(sides), " ".join(_labels(pair, labels))]
@@ -542,7 +546,7 @@ def _table(pairs: list[Pair]) -> Table:
         for labels, sides in pair.hypotheses
     ]
     columns = [f"{column} {side}" for side in SIDES for column in ("rank", "score")]
-    return Table(["sequence", "step", *columns, "labels"], rows)
+    return page.Table(["sequence", "step", *columns, "labels"], rows)
 
 
 def _ranks(sides: Sides) -> list[object]:
@@ -579,25 +583,25 @@ def _side_cells(sides: Sides) -> list[str]:
 # -- HTML
 
 
-def _inside(pair: Pair) -> list[Block]:
+def _inside(pair: Pair) -> list[page.Block]:
     """What only one of them has after the first step that differs, and the hypotheses."""
     compared = pair.compared
-    facts: list[tuple[str, Words]] = [
+    facts: list[tuple[str, page.Words]] = [
         (f"step {compared.step}, only {side}", [_pill(prefix, colour) for prefix in only[:HYPOTHESES]])
         for side, only, colour in zip(SIDES, (compared.only_a, compared.only_b), COLOURS, strict=True)
         if only
     ]
     if not pair.hypotheses:
-        return [Facts(facts), Line(quiet("no hypothesis is left in either"))]
-    return [Group([Facts(facts), _hypotheses_grid(pair)], "overflow-x:auto;max-width:100%")]
+        return [page.Facts(facts), page.Line(page.quiet("no hypothesis is left in either"))]
+    return [page.Group([page.Facts(facts), _hypotheses_grid(pair)], "overflow-x:auto;max-width:100%")]
 
 
-def _pill(prefix: BeamPrefix, colour: str) -> Span:
-    words = quiet(f" rank {prefix.rank} · {number(prefix.score)}")
-    return Span([bold(prefix.text or NONE), words, web(" ")], style.pill(colour))
+def _pill(prefix: BeamPrefix, colour: str) -> page.Span:
+    words = page.quiet(f" rank {prefix.rank} · {number(prefix.score)}")
+    return page.Span([page.bold(prefix.text or NONE), words, page.web(" ")], style.pill(colour))
 
 
-def _hypotheses_grid(pair: Pair) -> Figure:
+def _hypotheses_grid(pair: Pair) -> page.Figure:
     """A row for each hypothesis, label below label: quiet what it has in common with the first one, then bold."""
     step, shift = pair.compared.step, int(pair.start > 0)
     marked = step - pair.start + shift if step is not None and pair.by_step and step >= pair.start else None
@@ -613,11 +617,11 @@ def _hypotheses_grid(pair: Pair) -> Figure:
         cells = [el("td", word, style=_side_look(sides, i // 2, i % 2)) for i, word in enumerate(_side_cells(sides))]
         words = _labels(pair, labels) or [NONE]
         for i, label in enumerate([*words, *[""] * (len(positions) - len(words))]):
-            text = quiet(label) if i < same or label == "…" else bold(label) if i == same and label else label
-            cells.append(el("td", markup(text), style=_look(LABEL, i == marked)))
+            text = page.quiet(label) if i < same or label == "…" else page.bold(label) if i == same and label else label
+            cells.append(el("td", page.markup(text), style=_look(LABEL, i == marked)))
         rows.append(el("tr", cells, style=style.PLAIN_ROW))
     head = el("thead", el("tr", heads, style=style.PLAIN_ROW))
-    return Figure(wide(el("table", head, el("tbody", rows), style=style.TABLE)))
+    return page.Figure(wide(el("table", head, el("tbody", rows), style=style.TABLE)))
 
 
 LABEL = f"{style.CELL};text-align:left;white-space:nowrap"

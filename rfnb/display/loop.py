@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit.blocks import Block, Figure, Line, Page, Table, quiet as quiet_words
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import quiet, wide
 from rfnb.display.markup.html import Html, el
@@ -36,23 +36,24 @@ LoopLine = tuple[int, str, Sequence["ExplainedOp"]]
 """A source line: its number, its text, and its ops."""
 
 
-def describe(explanation: Explanation) -> Page:
+@page.shows("loop_explanation", "rfnb.loop.steps.explain.Explanation")
+def describe(explanation: Explanation) -> page.Page:
     """The totals; then the source, and after each line where its ops ran, and why."""
     title = bounded(explanation.name)
     if not explanation.ran:
-        return Page(
-            "loop_explanation", title, [Line(f"{title} has not run yet", look=style.QUIET)], _table(explanation)
+        return page.Page(
+            "loop_explanation", title, [page.Line(f"{title} has not run yet", look=style.QUIET)], _table(explanation)
         )
     listing, times = list(lines(explanation)), legend(explanation)
     width = min(WIDTH, max((len(text) for _, text, _ in listing), default=0))
     rows = [_rows(explanation, *line) for line in listing]
     table = el("table", rows, style=f"{style.TABLE};width:100%;min-width:{720 if times else 480}px")
-    blocks: list[Block] = [
-        Figure(_head(explanation), [f"{title}: {headline(explanation)}"]),
-        *(Line(quiet_words(line), indent=2) for line in times),
-        Figure(wide(table), [row for line in listing for row in _text_rows(explanation, *line, width)]),
+    blocks: list[page.Block] = [
+        page.Figure(_head(explanation), [f"{title}: {headline(explanation)}"]),
+        *(page.Line(page.quiet(line), indent=2) for line in times),
+        page.Figure(wide(table), [row for line in listing for row in _text_rows(explanation, *line, width)]),
     ]
-    return Page("loop_explanation", title, blocks, _table(explanation))
+    return page.Page("loop_explanation", title, blocks, _table(explanation))
 
 
 # -- by lines
@@ -152,15 +153,15 @@ def _text_rows(
         yield f"{' ' * len(costs)}  {'':>4}  {'':<{width}}  {line}"
 
 
-def _table(explanation: Explanation) -> Table:
+def _table(explanation: Explanation) -> page.Table:
     """A row for each op; with times the slowest first."""
     columns = ["line", "op", "where", "why", "states", "text"]
     cells = [[op.node.line, op.node.op, op.where, op.why, ", ".join(op.states), op.text] for op in explanation.rows]
     if explanation.profile is None:
-        return Table(columns, cells)
+        return page.Table(columns, cells)
     timed = [([*cost(explanation, [op])[:3], *row], op.time) for op, row in zip(explanation.rows, cells, strict=True)]
     timed.sort(key=lambda row: 0.0 if row[1] is None else -row[1].seconds)
-    return Table(["time", "share", "calls", *columns], [row for row, _ in timed])
+    return page.Table(["time", "share", "calls", *columns], [row for row, _ in timed])
 
 
 # -- HTML

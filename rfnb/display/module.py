@@ -16,23 +16,7 @@ import numpy as np
 from rfnb.core.graph.call_recorder import note_of
 from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.display.kit import options
-from rfnb.display.kit.blocks import (
-    Block,
-    Fold,
-    Group,
-    Line,
-    Note,
-    Notes,
-    Page,
-    Span,
-    Table,
-    bold,
-    chip,
-    name,
-    quiet,
-    web,
-)
+from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import DimView, colour_of, describe_dim, dim_word, dims_text
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, bounded_in, el
@@ -129,7 +113,7 @@ class ModuleRows:
 
     def __init__(self) -> None:
         self.rows: list[ParamRow] = []
-        self.notes = Notes()
+        self.notes = page.Notes()
         self._paths: dict[int, str] = {}  # of those that are there, by id
         self._left = options.MODULE_ENTRIES
         self._skipped = 0
@@ -347,7 +331,8 @@ BAD = ("nan", "inf", "-inf")
 _GRADIENT = " in the gradient"
 
 
-def describe(module: object) -> Page:
+@page.shows("module", "rfnb.nn.module.module.Module", "torch.nn.modules.module.Module")
+def describe(module: object) -> page.Page:
     """A module and all its parts: a line for each parameter, a fold for each part."""
     rows = ModuleRows()
     root = read_module(module, rows)
@@ -362,18 +347,20 @@ def describe(module: object) -> Page:
     total = " · ".join(filter(None, [f"{count_of(root.count, 'parameter')}{frozen}", size_, *usual]))
     flags = sorted((f"{row.path}: {word}" for row in unique for word in _flags(row)), key=_in_gradient)
     bad = ", ".join(flags[:3]) + (f" and {len(flags) - 3} more" if len(flags) > 3 else "")
-    heads = [Line(name(root.cls), quiet(f"  {total}"), look=style.HEAD)]
-    heads += [Line(chip(bad, style.ALARM, text=f"! {bad}"))] if bad else []
+    heads = [page.Line(page.name(root.cls), page.quiet(f"  {total}"), look=style.HEAD)]
+    heads += [page.Line(page.chip(bad, style.ALARM, text=f"! {bad}"))] if bad else []
     tree = list(_blocks(root, usual))
-    blocks: list[Block] = [
+    blocks: list[page.Block] = [
         *heads,
-        Group(tree, f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", 2, options.MODULE_LINES - len(heads)),
-        Note(rows.note(), indent=0),
+        page.Group(tree, f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", 2, options.MODULE_LINES - len(heads)),
+        page.Note(rows.note(), indent=0),
     ]
-    parts = [Group([Line(block.title) if isinstance(block, Fold) else block], indent=2) for block in tree]
-    more = Line(f"  … {len(parts) - 12} more") if len(parts) > 12 else None
-    short_ = [heads[0], Group(heads[1:], indent=2), *parts[:12], more]
-    return Page("module", root.cls, blocks, Table(COLUMNS, list(map(_cells, rows.rows))), short_)
+    parts = [
+        page.Group([page.Line(block.title) if isinstance(block, page.Fold) else block], indent=2) for block in tree
+    ]
+    more = page.Line(f"  … {len(parts) - 12} more") if len(parts) > 12 else None
+    short_ = [heads[0], page.Group(heads[1:], indent=2), *parts[:12], more]
+    return page.Page("module", root.cls, blocks, page.Table(COLUMNS, list(map(_cells, rows.rows))), short_)
 
 
 def read_module(module: object, rows: ModuleRows) -> ModuleNode:
@@ -474,18 +461,18 @@ def _title(node: ModuleNode) -> str:
 # -- blocks
 
 
-def _blocks(node: ModuleNode, usual: tuple[str, str]) -> Iterator[Block]:
+def _blocks(node: ModuleNode, usual: tuple[str, str]) -> Iterator[page.Block]:
     """A line for each parameter, and a fold for each part."""
     for rows in node.params:
         flags = list(dict.fromkeys(flag for row in rows for flag in _flags(row)))
         facts, shape = _facts(rows, usual), _shape(rows[0])
-        yield Line(
-            Span(
+        yield page.Line(
+            page.Span(
                 [
-                    Span([_name(rows[0]), web(" ")], COLUMN),
-                    [Span(_pill(dim)) for dim in rows[0].dims] if rows[0].dims else quiet(f"{shape} "),
-                    [chip(flag, style.ALARM) for flag in flags],
-                    quiet(" · ".join(facts)),
+                    page.Span([_name(rows[0]), page.web(" ")], COLUMN),
+                    [page.Span(_pill(dim)) for dim in rows[0].dims] if rows[0].dims else page.quiet(f"{shape} "),
+                    [page.chip(flag, style.ALARM) for flag in flags],
+                    page.quiet(" · ".join(facts)),
                 ],
                 text="  ".join([f"{_name(rows[0])} {shape}", *facts, *(f"! {flag}" for flag in flags)]),
             ),
@@ -493,12 +480,17 @@ def _blocks(node: ModuleNode, usual: tuple[str, str]) -> Iterator[Block]:
         )
     for child in node.children:
         facts = [word for word in (child.note, _count(child)) if word]
-        label = bold(f"{child.name}: ") if child.name else None
-        times = chip(f"× {child.repeat}", style.GREY) if child.repeat > 1 else None
-        title = Span([label, child.cls, " ", times, quiet(" · ".join(facts))], text="  ".join([_title(child), *facts]))
-        inside = [*(Line(quiet(Span(words, text=f"({words})"))) for words in child.differs), *_blocks(child, usual)]
+        label = page.bold(f"{child.name}: ") if child.name else None
+        times = page.chip(f"× {child.repeat}", style.GREY) if child.repeat > 1 else None
+        title = page.Span(
+            [label, child.cls, " ", times, page.quiet(" · ".join(facts))], text="  ".join([_title(child), *facts])
+        )
+        inside = [
+            *(page.Line(page.quiet(page.Span(words, text=f"({words})"))) for words in child.differs),
+            *_blocks(child, usual),
+        ]
         is_open = child.repeat == 1 and 0 < len(child.children) <= 8  # too small to be folded
-        yield Fold(title, inside, is_open, rail=True) if inside else Line(title, look="padding-left:13px")
+        yield page.Fold(title, inside, is_open, rail=True) if inside else page.Line(title, look="padding-left:13px")
 
 
 COLUMNS = (

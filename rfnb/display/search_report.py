@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.beam.view import verdict_colour
-from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page, Table, Words, chip, quiet
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
-from rfnb.search.corpus import RATES, Row, SearchReport, SearchReports, rates_in
+from rfnb.search.corpus import RATES, ReportRow, SearchReport, SearchReports, rates_in
 from rfnb.search.explain.where import VERDICTS
 
 Settings = dict[str, SearchReport]
@@ -17,7 +17,8 @@ MOST = 20
 """Wrong outputs that are shown, if no number is given."""
 
 
-def describe(report: SearchReport | SearchReports, verdict: str | None = None, most: int = MOST) -> Page:
+@page.shows("search_report", "rfnb.search.corpus.SearchReport", "rfnb.search.corpus.SearchReports")
+def describe(report: SearchReport | SearchReports, verdict: str | None = None, most: int = MOST) -> page.Page:
     """The settings with a bar of their classes, and the wrong outputs.
 
     verdict: only sequences with it are shown, such as "search error". most: how many of them.
@@ -33,16 +34,18 @@ def describe(report: SearchReport | SearchReports, verdict: str | None = None, m
     extra = len(rows) - most
     names = ["sequence", "reference", *(name or "output" for name in settings)]
     wrong = [[results[0].name, results[0].reference.text, *map(_output, results)] for results in rows[:most]]
-    html: list[Block] = [
+    html: list[page.Block] = [
         _in_percent(settings),
-        *(Figure(_bar(name if len(settings) > 1 else "", setting)) for name, setting in settings.items()),
-        Grid(wrong, names),
-        Note(f"{count_of(extra, 'more sequence')}; rf.show(report, most=…, verdict=…)" if extra > 0 else None),
+        *(page.Figure(_bar(name if len(settings) > 1 else "", setting)) for name, setting in settings.items()),
+        page.Grid(wrong, names),
+        page.Note(f"{count_of(extra, 'more sequence')}; rf.show(report, most=…, verdict=…)" if extra > 0 else None),
     ]
-    return Page("search_report", "", [Only("text", [Line(report.text)]), Only("html", html)], _table(settings))
+    return page.Page(
+        "search_report", "", [page.Only("text", [page.Line(report.text)]), page.Only("html", html)], _table(settings)
+    )
 
 
-def _table(settings: Settings) -> Table:
+def _table(settings: Settings) -> page.Table:
     """A row for each setting."""
     classes = [verdict for verdict in VERDICTS if any(verdict in setting.classes for setting in settings.values())]
     rows = [
@@ -51,17 +54,17 @@ def _table(settings: Settings) -> Table:
         for name, setting in settings.items()
     ]  # fmt: skip
     names = rates_in(any(setting.words for setting in settings.values()))
-    return Table(["setting", "sequences", *names.values(), *classes], rows)
+    return page.Table(["setting", "sequences", *names.values(), *classes], rows)
 
 
-def _in_percent(settings: Settings) -> Grid:
+def _in_percent(settings: Settings) -> page.Grid:
     """The table, with shares in percent; a single setting has no name."""
     table, first, shares = _table(settings), 0 if any(settings) else 1, len(RATES)
     rows = [
         [name, count, *(f"{100 * share:.4g} %" for share in tail[:shares]), *tail[shares:]][first:]
         for name, count, *tail in table.rows
     ]
-    return Grid(rows, table.columns[first:])
+    return page.Grid(rows, table.columns[first:])
 
 
 def _bar(name: str, setting: SearchReport) -> Html | None:
@@ -78,10 +81,10 @@ def _bar(name: str, setting: SearchReport) -> Html | None:
 PART = "overflow:hidden;white-space:nowrap;padding:0 4px;font-size:12px;min-width:2px"
 
 
-def _output(result: Row) -> Words:
+def _output(result: ReportRow) -> page.Words:
     """The output of a setting for a sequence, its verdict, and where the reference fell out."""
-    words = quiet("no hypothesis") if result.output is None else result.output or "(no labels)"
+    words = page.quiet("no hypothesis") if result.output is None else result.output or "(no labels)"
     beam = "" if result.needed is None else f", needs beam {result.needed}"
     fall = result.where.fall
-    fell = None if fall is None else quiet(f" fell out at step {fall.step}{beam}")
-    return [chip(result.verdict, verdict_colour(result.verdict)), words, fell]
+    fell = None if fall is None else page.quiet(f" fell out at step {fall.step}{beam}")
+    return [page.chip(result.verdict, verdict_colour(result.verdict)), words, fell]

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core.graph.model_graph import keywords_of, title
-from rfnb.core.ground.show import KINDS, kind_of
 from rfnb.core.ground.source import locals_of, user_frame, user_source
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit.view import View, describe, maker
+from rfnb.display.kit.view import View, describe, kind_of, maker, views
 from rfnb.display.tensor import arrays, view as tensor_view
-from rfnb.display.tensor.describe import select
+from rfnb.display.tensor.view import select
 from rfnb.errors import ViewError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def show(
     if dims is not None or lengths is not None or (kind in (None, "tree") and arrays.is_array(shown)):
         return _array(shown, dims, lengths, choice)
     if kind is None:
-        kinds = ", ".join(sorted({name.rpartition(".")[2] for name in KINDS}))
+        kinds = ", ".join(sorted({name.rpartition(".")[2] for name in views().kinds}))
         hint = "the graph of a call: rf.model_graph(f)" if callable(shown) else None
         raise ViewError(
             "show: there is no such view", got=type(shown).__name__, expected=f"an array, {kinds}", hint=hint

@@ -13,8 +13,7 @@ from rfnb.core.ground.nested import named_parts
 from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import TensorDict
-from rfnb.display.kit import options
-from rfnb.display.kit.blocks import Block, Fold, Line, Note, Notes, Only, Page, Span, Table, chip, quiet, reason
+from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import Data, DimView, describe_axes, describe_dim, dims_html, dims_text, read
 from rfnb.display.markup import style
 from rfnb.display.markup.html import bounded_in
@@ -71,7 +70,7 @@ def fill(node: TreeNode, value: object, *, look: bool, closely: bool = True) -> 
             data = read(value) if isinstance(value, Tensor) else data_of(value)
         except Exception as error:
             node.dims = [describe_dim(dim, value.lengths) for dim in value.dims] if isinstance(value, Tensor) else []
-            node.text = f"({error.what if isinstance(error, ViewError) else f'no numbers: {reason(error)}'})"
+            node.text = f"({error.what if isinstance(error, ViewError) else f'no numbers: {page.reason(error)}'})"
         else:
             _add(node, data, look=look, closely=closely)
             return data.entries
@@ -80,7 +79,7 @@ def fill(node: TreeNode, value: object, *, look: bool, closely: bool = True) -> 
 
 def _add(node: TreeNode, data: Data, *, look: bool, closely: bool) -> None:
     """Adds facts about a tensor's entries, if they can be read."""
-    notes = Notes(*data.notes)
+    notes = page.Notes(*data.notes)
     notes.attempt("numbers", lambda: _tensor(node, data, look, closely), None)
     node.text += f"{'  ' if node.text else ''}({notes.text()})" if notes.lines else ""
 
@@ -257,18 +256,30 @@ OPEN_NODES = 40
 """Number of parts above which a part is folded at first."""
 
 
-def describe(structure: object) -> Page:
+@page.shows(
+    "tree",
+    "rfnb.core.tensor.tensor_dict.TensorDict",
+    "rfnb.core.tensor.tensor_dict.State",
+    "collections.abc.Mapping",
+    "builtins.dict",
+    "builtins.list",
+    "builtins.tuple",
+)
+def describe(structure: object) -> page.Page:
     """The structure and its parts as folds, within the limits."""
     walk, shown = Walk(), class_of(structure)
     root = walk.node("", structure)
-    notes = Notes()
+    notes = page.Notes()
     if walk.nodes > options.TREE_NODES:
         notes.add(f"the first {options.TREE_NODES:,} parts")
     if walk.nodes > options.TREE_STATS:
         notes.add(f"numbers of the first {options.TREE_STATS} parts")
     rows = [[".".join(path), *_cells(node)] for path, node in _leaves(root, ())]
-    blocks = [_block(root, 0, OPEN_DEPTH if _height(root) <= OPEN_NODES else 1), Note(", ".join(notes.lines) or None)]
-    return Page("tree", shown, blocks, Table(["path", "type", "dims", "dtype", "value"], rows))
+    blocks = [
+        _block(root, 0, OPEN_DEPTH if _height(root) <= OPEN_NODES else 1),
+        page.Note(", ".join(notes.lines) or None),
+    ]
+    return page.Page("tree", shown, blocks, page.Table(["path", "type", "dims", "dtype", "value"], rows))
 
 
 def node_text(node: TreeNode) -> str:
@@ -315,28 +326,28 @@ def _height(node: TreeNode) -> int:
     return 1 + sum(map(_height, shown))
 
 
-def _block(node: TreeNode, depth: int, opened: int, bare: bool = False) -> Block:
+def _block(node: TreeNode, depth: int, opened: int, bare: bool = False) -> page.Block:
     """A fold of the parts, or a line. bare: without values, which those that it stands for do not share."""
     if bare:
         node = replace(node, text="", flags=[])
     if not node.children:
-        return Line(_line(node), look="padding-left:16px")
+        return page.Line(_line(node), look="padding-left:16px")
     inside = [_block(child, depth + 1, opened, bare) for child in node.children]
     if node.repeat:  # a terminal shows the parts of the first one
         first = [_block(child, depth + 1, opened, True) for child in node.children[0].children]
-        inside = [Only("html", inside), Only("text", first)]
-    return Fold(_line(node), inside, not node.repeat and depth < opened, rail=True)
+        inside = [page.Only("html", inside), page.Only("text", first)]
+    return page.Fold(_line(node), inside, not node.repeat and depth < opened, rail=True)
 
 
-def _line(node: TreeNode) -> Span:
+def _line(node: TreeNode) -> page.Span:
     beside = " ".join(word for word in (_what(node), node.dtype, total(node)) if word)
     words = [
-        Span(_name(node), "font-family:monospace"),
+        page.Span(_name(node), "font-family:monospace"),
         " ",
-        Span(dims_html(bounded_in(node.dims))),
-        quiet(beside, " ") if beside else None,
-        Span(node.text, f"{style.NUMBERS};display:inline-block") if node.text else None,
+        page.Span(dims_html(bounded_in(node.dims))),
+        page.quiet(beside, " ") if beside else None,
+        page.Span(node.text, f"{style.NUMBERS};display:inline-block") if node.text else None,
         " " if node.flags else None,
-        *(chip(flag, style.ALARM) for flag in node.flags),
+        *(page.chip(flag, style.ALARM) for flag in node.flags),
     ]
-    return Span(words, text=node_text(node))
+    return page.Span(words, text=node_text(node))

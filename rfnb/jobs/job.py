@@ -19,7 +19,7 @@ from typing import Any
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.op import guarded
-from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Page, bold, chip, mono, quiet, reason
+from rfnb.display.kit import blocks as page
 from rfnb.display.kit.view import View
 from rfnb.display.markup import style
 from rfnb.display.training.schema import ProgressView
@@ -181,7 +181,7 @@ class Job(Shown):
                 run = load_run(path)
                 run.name = f"{run.name} · rank {path.parts[-3][5:]}"
             except Exception as error:  # whatever is in the file, the others are read
-                self._unreadable[path] = reason(error)
+                self._unreadable[path] = page.reason(error)
                 run = None
             self._runs[path] = written, run
         return self._runs[path][1]
@@ -266,36 +266,36 @@ def attach(folder: str | os.PathLike[str]) -> Job:
 # -- the view
 
 
-def describe(job: Job) -> Page:
+@page.shows("job", "rfnb.jobs.job.Job")
+def describe(job: Job) -> page.Page:
     """A row for each process; then curves of the first, errors, runs and probes."""
     processes = job.processes
     failed = [process for process in processes if process.error]
-    rows = [[str(p.rank), _state(p), p.step, quiet(f"{p.host} · {p.pid}")] for p in processes]
-    blocks: list[Block] = [
-        Line(bold("job "), count_of(len(processes), "rank"), look=style.HEAD),
-        Grid(rows, ["rank", "state", "step", "process"]) if rows else None,
+    rows = [[str(p.rank), _state(p), p.step, page.quiet(f"{p.host} · {p.pid}")] for p in processes]
+    blocks: list[page.Block] = [
+        page.Line(page.bold("job "), count_of(len(processes), "rank"), look=style.HEAD),
+        page.Grid(rows, ["rank", "state", "step", "process"]) if rows else None,
     ]
     for process in sorted(failed, key=lambda process: process.error["time"] if process.error else 0.0):
         assert process.error is not None
-        lines = [Line(mono(line)) for line in process.error["traceback"].splitlines()[-40:]]
-        blocks.append(Fold(chip(f"rank {process.rank}: {process.error['error']}", style.ALARM), lines))
+        lines = [page.Line(page.mono(line)) for line in process.error["traceback"].splitlines()[-40:]]
+        blocks.append(page.Fold(page.chip(f"rank {process.rank}: {process.error['error']}", style.ALARM), lines))
     for _, view in job.progress(processes[0].rank) if processes else ():
-        if (page := View(view).page) is not None:
-            blocks += page.blocks
+        blocks += View(view).page.blocks
     recorded = job.runs
     if recorded:
-        blocks.append(Grid([[run.name, f"{len(run)} steps"] for run in recorded[-12:]], ["run", ""]))
+        blocks.append(page.Grid([[run.name, f"{len(run)} steps"] for run in recorded[-12:]], ["run", ""]))
     if older := job.older_runs:
-        blocks.append(Note(f"{count_of(len(older), 'older run')} in files: rf.load_run(job.older_runs[-1])"))
+        blocks.append(page.Note(f"{count_of(len(older), 'older run')} in files: rf.load_run(job.older_runs[-1])"))
     if probes := job.probes:
-        blocks.append(Grid([[probe.name, count_of(len(probe), "shot")] for probe in probes], ["probe", ""]))
-    blocks += [Note(f"{path.name}: {why}") for path, why in [*job._unreadable.items()][:5]]
-    return Page("job", job.folder.name, blocks)
+        blocks.append(page.Grid([[probe.name, count_of(len(probe), "shot")] for probe in probes], ["probe", ""]))
+    blocks += [page.Note(f"{path.name}: {why}") for path, why in [*job._unreadable.items()][:5]]
+    return page.Page("job", job.folder.name, blocks)
 
 
 def _state(process: JobProcess) -> Any:
     if process.error:
-        return chip("failed", style.ALARM)
+        return page.chip("failed", style.ALARM)
     if process.ended:
         return "ended"
     return "runs" if process.quiet_for < 60 else f"wrote nothing for {process.quiet_for:.0f} s"

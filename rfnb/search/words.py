@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from operator import index
-from typing import Any
 
-from rfnb.core.ground.show import Shown, kind_of
+from rfnb.core.ground.show import Shown, view_of
 from rfnb.errors import SearchError
 from rfnb.printable import terminal_text
 
@@ -19,12 +18,8 @@ class InWords(Shown):
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return terminal_text(self.text) if kind_of(self) is None else super().__repr__()
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        if kind_of(self) is None:
-            return {"text/plain": repr(self)}
-        return super()._repr_mimebundle_(include, exclude)
+        view = view_of(self)
+        return terminal_text(self.text) if view is None else repr(view)
 
 
 def number(value: float) -> str:

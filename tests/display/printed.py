@@ -12,7 +12,7 @@ from rfnb.display.markup.html import Html
 
 
 def page_of(view: Mapping[str, Any]) -> Page:
-    page: Page = module_of(view["kind"])[0].page(view)
+    page: Page = module_of(view["kind"])[0].to_page(view)
     return page
 
 

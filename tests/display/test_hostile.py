@@ -11,14 +11,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rfnb.display.kit.view import View
+from rfnb.display.kit.view import View, views as known_views
 from rfnb.display.markup.html import VOID
-from rfnb.display.register import VIEWS
 from rfnb.errors import ViewError
 from tests.display.hostile import PAYLOADS, attentions, disarmed, harmless, hostile, views
 
 NAMES = sorted(PAYLOADS)
-KINDS = set(VIEWS)
+KINDS = set(known_views().makers)
 ELEMENTS = frozenset(
     "div span b i p pre code a details summary table caption thead tbody colgroup col tr th td img br hr".split()
 )

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import rfnb as rf
-from rfnb.core.ground.show import KINDS
 from rfnb.display.kit.blocks import Grid, Line, Page, bold
-from rfnb.display.kit.view import OWN_VIEWS
+from rfnb.display.kit.view import OWN_VIEWS, views
 from rfnb.display.markup.elements import Table
 from rfnb.errors import ViewError
 
@@ -32,9 +31,9 @@ def page_of(lexicon: Lexicon, first: int = 3) -> Page:
 
 @pytest.fixture(autouse=True)
 def _only_here():
-    kinds, own = dict(KINDS), dict(OWN_VIEWS)
+    kinds, own = dict(views().kinds), dict(OWN_VIEWS)
     yield
-    for table, before in ((KINDS, kinds), (OWN_VIEWS, own)):
+    for table, before in ((views().kinds, kinds), (OWN_VIEWS, own)):
         table.clear()
         table.update(before)
 

@@ -27,8 +27,8 @@ from rfnb.display.markup.elements import chip, fold, quiet, wide
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import Number, plain, real, short
 from rfnb.display.markup.png import block_for
-from rfnb.display.tensor.describe import sequence
 from rfnb.display.tensor.entries import shown, tokens
+from rfnb.display.tensor.view import sequence
 from rfnb.errors import ViewError
 
 FEW = 16 - 4

@@ -29,21 +29,7 @@ import numpy as np
 from rfnb.display.attention import drawing
 from rfnb.display.attention.schema import AttentionHead, AttentionScripts, AttentionShape, AttentionView
 from rfnb.display.attention.weights import SEVERAL, Side, Weights, choose, read_weights
-from rfnb.display.kit import options
-from rfnb.display.kit.blocks import (
-    Block,
-    Figure,
-    Fold,
-    Line,
-    Note,
-    Notes,
-    Only,
-    Page,
-    Span,
-    Table,
-    name as title,
-    quiet,
-)
+from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import Axis, describe_axes, describe_axis, dim_word, dims_text
 from rfnb.display.kit.view import View
 from rfnb.display.markup import png, style
@@ -154,6 +140,7 @@ FLAT = 0.8
 """Entropy above which no path is drawn."""
 
 
+@page.shows("attention")
 def describe(
     weights: object,
     *,
@@ -172,7 +159,7 @@ def describe(
     """The JSON of the weights with which `rows` attend to `cols`. Raises ViewError if there are no such two sides."""
     if sort not in (None, *drawing.MEASURES):
         raise ViewError("show_attention: cannot sort by this", got=repr(sort), expected=", ".join(drawing.MEASURES))
-    notes = Notes()
+    notes = page.Notes()
     source = read_weights(
         weights, rows=rows, cols=cols, batch=batch, dims=dims, lengths=lengths, tokenizer=tokenizer, notes=notes
     )
@@ -234,7 +221,7 @@ def describe(
     return view
 
 
-def page(view: AttentionView) -> Page:
+def to_page(view: AttentionView) -> page.Page:
     """The overview, the chosen head between its labels, and folded below, its measures and strongest columns.
 
     A terminal shows the three columns that each row attends to most, and a line per head if there are several.
@@ -249,19 +236,21 @@ def page(view: AttentionView) -> Page:
     lines += [f"  … {len(best) - most} more rows"] if len(best) > most else []
     lines += ["", *_table(view, most).lines()] if many else []
     lines += [f"… {len(heads) - most} more {several}"] if len(heads) > most else []
-    blocks: list[Block] = [
-        Line(title(first), quiet(" ", " ".join(words)), look=style.HEAD),
-        Figure((lambda: drawing.overview(view)) if many else None, lines),
-        Figure(lambda: drawing.large_head(view, heads[0])) if heads else Only("html", [Line(quiet(f"(no {several})"))]),
-        Figure(drawing.player(view["audio"])) if "audio" in view else None,
-        Note(view["note"]),
-        Only("html", [Fold(f"all {several}", [Figure(table_html(table))])]) if many else None,
-        Figure(lambda: drawing.strongest_html(view)),
+    blocks: list[page.Block] = [
+        page.Line(page.name(first), page.quiet(" ", " ".join(words)), look=style.HEAD),
+        page.Figure((lambda: drawing.overview(view)) if many else None, lines),
+        page.Figure(lambda: drawing.large_head(view, heads[0]))
+        if heads
+        else page.Only("html", [page.Line(page.quiet(f"(no {several})"))]),
+        page.Figure(drawing.player(view["audio"])) if "audio" in view else None,
+        page.Note(view["note"]),
+        page.Only("html", [page.Fold(f"all {several}", [page.Figure(table_html(table))])]) if many else None,
+        page.Figure(lambda: drawing.strongest_html(view)),
     ]
-    return Page("attention", view["name"], blocks, table)
+    return page.Page("attention", view["name"], blocks, table)
 
 
-def _table(view: AttentionView, most: int | None = None) -> Table:
+def _table(view: AttentionView, most: int | None = None) -> page.Table:
     """A row for each head, in the order of the overview: its measures, and the columns with most weight."""
     rows = [
         [
@@ -276,7 +265,7 @@ def _table(view: AttentionView, most: int | None = None) -> Table:
     ]
     columns = ["layer", view.get("unit", "head"), *drawing.MEASURES, "role", "top columns", "flags"]
     count = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
-    return Table(columns[:count], [row[:count] for row in rows])
+    return page.Table(columns[:count], [row[:count] for row in rows])
 
 
 def to_scripts(view: AttentionView) -> AttentionScripts:
@@ -459,7 +448,7 @@ class Heads:
         return Heads([self.heads[i] for i in order], pictures, self.causal, self.pool)
 
 
-def describe_heads(every: Weights, labels: list[str] | None, notes: Notes) -> Heads:
+def describe_heads(every: Weights, labels: list[str] | None, notes: page.Notes) -> Heads:
     """Describes all heads, one layer at a time to save memory. labels: labels of the columns."""
     count, layers = every.count, range(len(every.layers))
     largest = [max(sizes) for sizes in zip(*map(every.shape, layers), strict=True)]
@@ -561,25 +550,28 @@ def faults(full: np.ndarray, true: tuple[int, int]) -> list[str]:
     return flags
 
 
-def page_of_captured(seen: Captured | Seen, **choice: Any) -> Page | AttentionView:
+@page.shows("attention_list", "rfnb.trace.capture.capture.Captured", "rfnb.trace.capture.capture.Seen")
+def page_of_captured(seen: Captured | Seen, **choice: Any) -> page.Page | AttentionView:
     """The list of what `rf.capture` saw, and an overview of it; for a single entry, the JSON of its weights."""
     if isinstance(seen, Seen):
         return describe(seen, **choice)
-    notes = Notes()
+    notes = page.Notes()
     attention = notes.attempt("picture", lambda: bounded_in(describe(seen, **choice)), None) if len(seen) else None
     notes.add(seen.why_nothing())
     if seen.left_out and len(seen):
         notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
-    table = Table(["name", "dims", "place", "held"], list(map(_captured_cells, seen)))
-    listed: Block = Figure(table_html(table))
-    blocks: list[Block] = [
-        Line(Span([title("attention"), quiet(f" {len(seen)} seen")], text=f"attention: {len(seen)} seen")),
-        Figure(None, [f"  {line}" for line in table.lines()[1:]]) if len(seen) else None,
-        Only("html", [listed if len(seen) <= 8 else Fold("all", [listed])]) if len(seen) else None,
-        Note(notes.text()),
-        None if attention is None else Only("html", page(attention).blocks),
+    table = page.Table(["name", "dims", "place", "held"], list(map(_captured_cells, seen)))
+    listed: page.Block = page.Figure(table_html(table))
+    blocks: list[page.Block] = [
+        page.Line(
+            page.Span([page.name("attention"), page.quiet(f" {len(seen)} seen")], text=f"attention: {len(seen)} seen")
+        ),
+        page.Figure(None, [f"  {line}" for line in table.lines()[1:]]) if len(seen) else None,
+        page.Only("html", [listed if len(seen) <= 8 else page.Fold("all", [listed])]) if len(seen) else None,
+        page.Note(notes.text()),
+        None if attention is None else page.Only("html", to_page(attention).blocks),
     ]
-    return Page("attention_list", "", blocks, table, drawing=None if attention is None else View(attention))
+    return page.Page("attention_list", "", blocks, table, drawing=None if attention is None else View(attention))
 
 
 def _captured_cells(seen: Seen) -> list[str]:

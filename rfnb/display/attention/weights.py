@@ -16,7 +16,7 @@ from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
 from rfnb.display.kit.blocks import Notes
 from rfnb.display.kit.data import Axis, Data, read_as_called, to_numpy
-from rfnb.display.tensor.describe import index_of, sequence
+from rfnb.display.tensor.view import index_of, sequence
 from rfnb.errors import ViewError
 from rfnb.trace.capture.capture import Captured, Seen
 

@@ -28,22 +28,7 @@ from rfnb.display.beam.schema import (
     BeamView,
     NodeAt,
 )
-from rfnb.display.kit.blocks import (
-    Block,
-    Figure,
-    Fold,
-    Line,
-    Note,
-    Notes,
-    Only,
-    Page,
-    Table,
-    bold,
-    chip,
-    lines_of,
-    name,
-    quiet,
-)
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import note_html, table_html, wide
 from rfnb.display.markup.html import Html, el
@@ -75,6 +60,7 @@ VERDICTS = {
 """The colours of verdicts; the others have that of a warning."""
 
 
+@page.shows("beam", "rfnb.search.found.Found", "rfnb.search.tree.Tree")
 def describe(
     search: Found | Tree | Where,
     batch: int | str = 0,
@@ -93,7 +79,7 @@ def describe(
         search = replace(search, trace=replace(search.trace, vocab=vocab))
     if isinstance(search, Found) and not len(search):
         return _empty(search)
-    notes = Notes()
+    notes = page.Notes()
     tree = search.tree if isinstance(search, Where) else search.tree[batch] if isinstance(search, Found) else search
     where = search if isinstance(search, Where) else None if reference is None else tree.where(reference)
     names = [tree.name for tree in search.tree[:OTHERS]] if isinstance(search, Found) and len(search) > 1 else []
@@ -260,13 +246,17 @@ def _rounded(score: float) -> float:
 # -- text
 
 
-def page(view: BeamView) -> Page:
+def to_page(view: BeamView) -> page.Page:
     """The n-best lists, what became of the reference, and the tree: in words, or as a table and a picture."""
     summary, reference = view["summary"], view["reference"]
-    text: list[Block] = [*map(Line, summary), *map(Line, tree_lines(view)), Note(view["note"], indent=0)]
-    html: list[Block] = [
+    text: list[page.Block] = [
+        *map(page.Line, summary),
+        *map(page.Line, tree_lines(view)),
+        page.Note(view["note"], indent=0),
+    ]
+    html: list[page.Block] = [
         head(view),
-        Fold("prompt", [Line(view["prompt"])]) if "prompt" in view else None,
+        page.Fold("prompt", [page.Line(view["prompt"])]) if "prompt" in view else None,
         *([] if reference is None else _reference_lines(reference)),
         *search_blocks(view),
         _others(view),
@@ -274,8 +264,8 @@ def page(view: BeamView) -> Page:
         still_note(view),
     ]
     has_tree = bool(summary) and summary[-1] == f"{printable_name(view['name'])}:"
-    n_best = [Line(line) for line in (summary[:-1] if has_tree else summary)]
-    return Page("beam", view["name"], [Only("text", text), Only("html", html)], _table(view), n_best)
+    n_best = [page.Line(line) for line in (summary[:-1] if has_tree else summary)]
+    return page.Page("beam", view["name"], [page.Only("text", text), page.Only("html", html)], _table(view), n_best)
 
 
 def sizes(view: BeamView) -> str:
@@ -321,7 +311,7 @@ def _marked(node: BeamNode) -> str:
     return printable_name(node["text"]) + joins + "▣" * node["ends"] + "*" * node["best"] + "‡" * node["reference"]
 
 
-def _table(view: BeamView) -> Table:
+def _table(view: BeamView) -> page.Table:
     """The n-best list, with a column for each scorer that is not 0 everywhere, as a constraint is."""
     hypotheses = view["hypotheses"]
     parts = list(dict.fromkeys(name for entry in hypotheses for name, part in entry["parts"].items() if part))
@@ -329,7 +319,7 @@ def _table(view: BeamView) -> Table:
         [entry["rank"], entry["score"], entry["text"], *(entry["parts"].get(name) for name in parts), _end(entry)]
         for entry in hypotheses
     ]
-    return Table(["rank", "score", "text", *parts, "end"], rows)
+    return page.Table(["rank", "score", "text", *parts, "end"], rows)
 
 
 def _end(hypothesis: BeamHypothesis) -> str:
@@ -347,26 +337,26 @@ def to_svg(view: BeamView) -> str:
     return image(view)
 
 
-def still_note(view: BeamView) -> Block:
+def still_note(view: BeamView) -> page.Block:
     """What the picture leaves out; scripts have more."""
-    return Figure(el("div", note_html(view["note"]), data_rfnb_still=True)) if view["note"] else None
+    return page.Figure(el("div", note_html(view["note"]), data_rfnb_still=True)) if view["note"] else None
 
 
-def head(view: BeamView) -> Line:
+def head(view: BeamView) -> page.Line:
     """The name of the sequence, and the sizes of the tree."""
-    return Line(name(view["name"]), quiet(f" · {sizes(view)}"), look=style.HEAD)
+    return page.Line(page.name(view["name"]), page.quiet(f" · {sizes(view)}"), look=style.HEAD)
 
 
-def search_blocks(view: BeamView) -> list[Block]:
+def search_blocks(view: BeamView) -> list[page.Block]:
     """The n-best list, of which some are folded, and the picture of the tree."""
     table = _table(view)
-    blocks: list[Block] = [Figure(table_html(Table(table.columns, table.rows[:ROWS])))]
+    blocks: list[page.Block] = [page.Figure(table_html(page.Table(table.columns, table.rows[:ROWS])))]
     if len(table) > ROWS:
-        tail = Figure(table_html(Table(table.columns, table.rows[ROWS:])))
-        blocks.append(Fold(f"{len(table) - ROWS} more hypotheses", [tail]))
+        tail = page.Figure(table_html(page.Table(table.columns, table.rows[ROWS:])))
+        blocks.append(page.Fold(f"{len(table) - ROWS} more hypotheses", [tail]))
     if not view["columns"]:
         return blocks
-    return [*blocks, Figure(lambda: _picture(view)), Figure(legend_html(view))]
+    return [*blocks, page.Figure(lambda: _picture(view)), page.Figure(legend_html(view))]
 
 
 def _picture(view: BeamView) -> Html:
@@ -379,10 +369,10 @@ ROWS = 5
 """Number of hypotheses that are not folded."""
 
 
-def as_text(blocks: Sequence[Block]) -> Fold:
+def as_text(blocks: Sequence[page.Block]) -> page.Fold:
     """The view as text, folded."""
     look = "font-family:monospace;font-size:12px;white-space:pre;margin:4px 0;background:none;overflow-x:auto"
-    return Fold("as text", [Figure(el("pre", "\n".join(lines_of(blocks)), style=look, tabindex=0))])
+    return page.Fold("as text", [page.Figure(el("pre", "\n".join(page.lines_of(blocks)), style=look, tabindex=0))])
 
 
 STATES = ("lives", "dies", "copy", "pruned")
@@ -432,17 +422,20 @@ def verdict_colour(verdict: str) -> str:
     return VERDICTS.get(verdict, style.WARN)
 
 
-def _reference_lines(reference: BeamReference) -> list[Line]:
-    word = chip(reference["verdict"], verdict_colour(reference["verdict"]))
+def _reference_lines(reference: BeamReference) -> list[page.Line]:
+    word = page.chip(reference["verdict"], verdict_colour(reference["verdict"]))
     words = [reference["because"], *([reference["fall"]["words"]] if reference["fall"] else [])]
-    return [Line(word, "reference: ", bold(reference["text"] or "(no labels)")), *(Line(quiet(line)) for line in words)]
+    return [
+        page.Line(word, "reference: ", page.bold(reference["text"] or "(no labels)")),
+        *(page.Line(page.quiet(line)) for line in words),
+    ]
 
 
-def _others(view: BeamView) -> Block:
+def _others(view: BeamView) -> page.Block:
     if not view["others"]:
         return None
     names = ", ".join(view["others"])
-    return Line(quiet(f'other sequences: rf.show(found, batch="…") for {names}'), look="font-size:12px")
+    return page.Line(page.quiet(f'other sequences: rf.show(found, batch="…") for {names}'), look="font-size:12px")
 
 
 LABELS = 120

@@ -14,26 +14,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
 from rfnb.core.ground.source import Source, innermost_call, is_own, is_users, steps_of
 from rfnb.display.error.failed_call import Argument, OperandCell, aligned, dims_in, failed_call
-from rfnb.display.kit.blocks import (
-    Block,
-    Facts,
-    Figure,
-    Fold,
-    Grid,
-    Group,
-    Line,
-    Note,
-    Notes,
-    Only,
-    Page,
-    Span,
-    Table,
-    bold,
-    lines_of,
-    name as title,
-    quiet,
-    web,
-)
+from rfnb.display.kit import blocks as page
 from rfnb.display.kit.data import DimView, describe_dim, dim_word, named_pill, names_of, size_word
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import quiet as quiet_html
@@ -227,7 +208,7 @@ def _origin(dim: Dim, name: str, lengths: Lengths, bound: str | None, *, odd: bo
     return DimOrigin(view, name, where, text, odd)
 
 
-def _strips(rows: Sequence[StripRow]) -> list[Block]:
+def _strips(rows: Sequence[StripRow]) -> list[page.Block]:
     """A row for each operand, in columns; a terminal shows `^` below dims that do not fit."""
     grid = [[row.name, row.text if row.text != row.name else "", row.type, *map(_pill, row.cells)] for row in rows]
     columns = list(zip(*(row.cells for row in rows), strict=True))
@@ -237,31 +218,34 @@ def _strips(rows: Sequence[StripRow]) -> list[Block]:
     label = f"{style.LABEL_CELL};vertical-align:middle"
     written = f"{label};opacity:1;font-weight:bold;white-space:normal;max-width:18em"
     looks = [label, written, label, *["padding:3px 2px 3px 0;text-align:left;border:none;background:none"] * len(odd)]
-    return [Only("text", [Grid([*grid, *([marks] if any(odd) else [])])]), Only("html", [Grid(grid, looks=looks)])]
+    return [
+        page.Only("text", [page.Grid([*grid, *([marks] if any(odd) else [])])]),
+        page.Only("html", [page.Grid(grid, looks=looks)]),
+    ]
 
 
-def _pill(cell: StripCell | None) -> Span | None:
+def _pill(cell: StripCell | None) -> page.Span | None:
     if cell is None:
         return None
     odd = f";outline:2px solid {style.ALARM}" if cell.odd else ""
     words = [el("b", "≠ ") if cell.odd else None, bounded(cell.word)]
     if cell.dim is None:
-        return Span(el("span", words, " ", style=style.pill(None) + odd), text=cell.word)
-    return Span(named_pill(bounded_in(cell.dim), words, odd), text=cell.word)
+        return page.Span(el("span", words, " ", style=style.pill(None) + odd), text=cell.word)
+    return page.Span(named_pill(bounded_in(cell.dim), words, odd), text=cell.word)
 
 
-def _origins_grid(origins: Sequence[DimOrigin], *, odd: bool) -> list[Block]:
+def _origins_grid(origins: Sequence[DimOrigin], *, odd: bool) -> list[page.Block]:
     """`time+1  made in cell 3, line 1: rf.pad(x, …)`"""
     rows = [
         [
-            Span(named_pill(bounded_in(origin.dim), bounded(origin.name)), text=origin.name),
-            Span(origin.where, style.QUIET, f"{origin.where}: {origin.text}" if origin.text else None),
-            web(origin.text),
+            page.Span(named_pill(bounded_in(origin.dim), bounded(origin.name)), text=origin.name),
+            page.Span(origin.where, style.QUIET, f"{origin.where}: {origin.text}" if origin.text else None),
+            page.web(origin.text),
         ]
         for origin in origins
         if origin.odd == odd
     ]
-    return [Grid(rows)] if rows else []
+    return [page.Grid(rows)] if rows else []
 
 
 # -- the traceback
@@ -314,20 +298,20 @@ def cause_text(cause: Cause) -> str:
     return " ".join([cause.relation, *(f"{place}:" for place in places[-1:]), cause.error])
 
 
-def _cause(cause: Cause) -> list[Block]:
-    message = Line(cause.error, look=f"{style.CODE};white-space:pre-wrap")
-    fold = Fold(cause_text(cause).splitlines()[0], [message, _frame_lines(cause.frames)])
-    return [Only("text", [Line(cause_text(cause))]), Only("html", [fold])]
+def _cause(cause: Cause) -> list[page.Block]:
+    message = page.Line(cause.error, look=f"{style.CODE};white-space:pre-wrap")
+    fold = page.Fold(cause_text(cause).splitlines()[0], [message, _frame_lines(cause.frames)])
+    return [page.Only("text", [page.Line(cause_text(cause))]), page.Only("html", [fold])]
 
 
-def _frame_lines(frames: Sequence[Frame]) -> Group:
+def _frame_lines(frames: Sequence[Frame]) -> page.Group:
     """A line for the place and one for the code of each frame; frames of libraries are quiet."""
-    lines: list[Block] = []
+    lines: list[page.Block] = []
     for frame in frames:
         library, place = (style.QUIET, "") if frame.whose != "user" else ("", style.QUIET)
-        where = Line(f"{frame.place}, in {frame.function}" if frame.place else "", look=place)
-        lines.append(Group([where, Line(frame.text, look="padding-left:16px")], look=library))
-    return Group(lines, look=f"{style.NUMBERS};margin:2px 0 4px 14px;overflow-wrap:anywhere")
+        where = page.Line(f"{frame.place}, in {frame.function}" if frame.place else "", look=place)
+        lines.append(page.Group([where, page.Line(frame.text, look="padding-left:16px")], look=library))
+    return page.Group(lines, look=f"{style.NUMBERS};margin:2px 0 4px 14px;overflow-wrap:anywhere")
 
 
 # -- the card
@@ -336,9 +320,10 @@ WORDS = 4000
 """Longest fact, in characters."""
 
 
-def describe(error: BaseException) -> Page:
+@page.shows("error", "builtins.Exception")
+def describe(error: BaseException) -> page.Page:
     """The message, the line, the operands and the hint; then what called it. Parts that cannot be told are left out."""
-    notes = Notes()
+    notes = page.Notes()
     call = notes.attempt("call", lambda: failed_call(error), None)
     place = notes.attempt("place", lambda: place_of(error), None)
     dims = getattr(error, "dims", ())
@@ -350,24 +335,26 @@ def describe(error: BaseException) -> Page:
     name, what = type(error).__name__, str(getattr(error, "what", error))[:WORDS]
     facts = _facts(error, rows, has_origins=bool(origins))
     regular = _origins_grid(origins, odd=False)
-    parts: list[list[Block]] = [
-        [Figure(code_html(code), code_text(code))] if code else [],
-        [Group([Line(title(call.title)), *_strips(rows)], look="margin-top:6px")] if call and rows else [],
+    parts: list[list[page.Block]] = [
+        [page.Figure(code_html(code), code_text(code))] if code else [],
+        [page.Group([page.Line(page.name(call.title)), *_strips(rows)], look="margin-top:6px")]
+        if call and rows
+        else [],
         _origins_grid(origins, odd=True),
-        [Only("text", [Facts(facts)]), Only("html", [_facts_grid(facts)])] if facts else [],
-        [Line(quiet(str(note))) for note in getattr(error, "__notes__", [])],
-        [Only("text", [Line(line) for line in _callers(code, frames)])],
-        [Only("html", [Fold("where the other dims come from", regular)])] if regular else [],
-        [Only("html", [Fold("traceback", [_frame_lines(frames)])])] if frames else [],
+        [page.Only("text", [page.Facts(facts)]), page.Only("html", [_facts_grid(facts)])] if facts else [],
+        [page.Line(page.quiet(str(note))) for note in getattr(error, "__notes__", [])],
+        [page.Only("text", [page.Line(line) for line in _callers(code, frames)])],
+        [page.Only("html", [page.Fold("where the other dims come from", regular)])] if regular else [],
+        [page.Only("html", [page.Fold("traceback", [_frame_lines(frames)])])] if frames else [],
         [block for cause in causes for block in _cause(cause)],
-        [Note(notes.text(), indent=0)],
+        [page.Note(notes.text(), indent=0)],
     ]
-    head = Line(Span(name, style.MARKED, f"{name}:", tag="b"), " ", what, look="margin-bottom:4px")
-    apart = [block for part in parts for block in [*([Line("")] if any(lines_of(part)) else []), *part]]
+    head = page.Line(page.Span(name, style.MARKED, f"{name}:", tag="b"), " ", what, look="margin-bottom:4px")
+    apart = [block for part in parts for block in [*([page.Line("")] if any(page.lines_of(part)) else []), *part]]
     look = f"border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
     cells = [[*row[:3], "  ".join("≠ " * cell.odd + cell.word for cell in row.cells if cell)] for row in rows]
-    table = Table(["operand", "text", "type", "dims"], cells) if rows else None
-    return Page("error", name, [Group([head, *apart], look)], table)
+    table = page.Table(["operand", "text", "type", "dims"], cells) if rows else None
+    return page.Page("error", name, [page.Group([head, *apart], look)], table)
 
 
 def _facts(error: BaseException, rows: Sequence[StripRow], *, has_origins: bool) -> list[tuple[str, str]]:
@@ -384,11 +371,11 @@ def _is_shown(fact: str, rows: Sequence[StripRow]) -> bool:
     return bool(named) and all(any(word.startswith(dim) for word in words) for dim in named)
 
 
-def _facts_grid(facts: Sequence[tuple[str, str]]) -> Grid:
+def _facts_grid(facts: Sequence[tuple[str, str]]) -> page.Grid:
     fact_look = "padding:1px 0;text-align:left;border:none;background:none;white-space:pre-wrap;overflow-wrap:anywhere"
-    rows = [[name, bold(fact) if name == "hint" else fact] for name, fact in facts]
+    rows = [[name, page.bold(fact) if name == "hint" else fact] for name, fact in facts]
     looks = [f"{style.LABEL_CELL};vertical-align:top", fact_look]
-    return Grid(rows, looks=looks, look=f"{style.TABLE};font-family:sans-serif;font-size:13px")
+    return page.Grid(rows, looks=looks, look=f"{style.TABLE};font-family:sans-serif;font-size:13px")
 
 
 def place_of(error: BaseException) -> Source | None:

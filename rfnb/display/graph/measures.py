@@ -11,7 +11,7 @@ from rfnb.core.graph.model_graph import ModelGraph
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.names import class_of, path_of
 from rfnb.display.graph.schema import GraphMeasured, GraphView, NodeNumber
-from rfnb.display.kit.blocks import Block, Group, Line, Span, Table, chip, quiet, web
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.markup.numbers import duration, percent, short, size
 
@@ -256,7 +256,7 @@ def _rows(graph: ModelGraph, measured: NodeMeasures, nodes: dict[int, Node]) -> 
     return rows
 
 
-def sorted_table(measured: GraphMeasured) -> Table:
+def sorted_table(measured: GraphMeasured) -> page.Table:
     """A row for each node, the largest first."""
     show = measured["show"]
     summed = show in SUMMED
@@ -264,16 +264,19 @@ def sorted_table(measured: GraphMeasured) -> Table:
     for path, cls, text, share, largest, calls, notes in measured["rows"]:
         second = short(largest) if not summed else "" if share is None else percent(float(share))
         rows.append([path, cls, text, second, f"{calls:g}", notes])
-    return Table(("part", "class", COLUMNS[show], "share" if summed else "largest", "calls", "notes"), rows)
+    return page.Table(("part", "class", COLUMNS[show], "share" if summed else "largest", "calls", "notes"), rows)
 
 
-def legend(view: GraphView, indent: int = 2) -> list[Block]:
+def legend(view: GraphView, indent: int = 2) -> list[page.Block]:
     """The legend below the head, the alarm first."""
     measured = view.get("measured")
     if not measured:
         return []
-    alarm = [Line(chip(measured["alarm"], style.ALARM), indent=indent)] if measured["alarm"] else []
+    alarm = [page.Line(page.chip(measured["alarm"], style.ALARM), indent=indent)] if measured["alarm"] else []
     bar = "background:linear-gradient(to right,#f4f5f8,#f7b25e);padding:0 16px;margin-right:8px;border-radius:3px"
-    scale = Span(web(" "), f"{bar};{style.BORDER}")
-    lines = [Line(scale if i == 0 else None, quiet(line), indent=indent) for i, line in enumerate(measured["legend"])]
-    return [Group([*alarm, *lines], look="margin:2px 0 6px 0")]
+    scale = page.Span(page.web(" "), f"{bar};{style.BORDER}")
+    lines = [
+        page.Line(scale if i == 0 else None, page.quiet(line), indent=indent)
+        for i, line in enumerate(measured["legend"])
+    ]
+    return [page.Group([*alarm, *lines], look="margin:2px 0 6px 0")]

@@ -52,7 +52,7 @@ from rfnb.display.graph.fold import GraphFolder
 from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.schema import GraphFailure, GraphNode, GraphView
 from rfnb.display.graph.unfold import name, opened, to_table as boxes, value_text
-from rfnb.display.kit.blocks import Block, Figure, Fold, Line, Only, Page, Span, lines_of, name as title, quiet
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import table_html, wide
 from rfnb.display.markup.html import Html, el
@@ -64,6 +64,7 @@ LEGIBLE = 0.75
 HIDE = ("parameters", "constants")
 
 
+@page.shows("graph", "rfnb.core.graph.model_graph.ModelGraph")
 def describe(
     graph: ModelGraph, *, depth: int | None = None, open: str | Sequence[str] = (), hide: Iterable[str] = HIDE
 ) -> GraphView:
@@ -121,7 +122,7 @@ def _note(graph: ModelGraph) -> str | None:
 # -- text
 
 
-def page(view: GraphView) -> Page:
+def to_page(view: GraphView) -> page.Page:
     """A line of facts, the picture or a row for each visible box, and the failure; numbers sorted, and the rows folded.
 
     The table has the rows; of a graph with numbers a row for each node, the largest number first.
@@ -130,14 +131,14 @@ def page(view: GraphView) -> Page:
     sorts = measures.sorted_table(measured) if measured else None
     tables = [] if sorts is None else [(f"sorted: {count_of(len(sorts), 'part')}", sorts)]
     tables += [(f"as a table: {len(rows)} rows", rows)]
-    blocks: list[Block] = [
-        Line(title(view["name"]), Span(quiet(f" · {facts}"), text=f"  {facts}"), look=style.HEAD),
+    blocks: list[page.Block] = [
+        page.Line(page.name(view["name"]), page.Span(page.quiet(f" · {facts}"), text=f"  {facts}"), look=style.HEAD),
         *measures.legend(view),
-        Figure(lambda: picture_html(view), [f"  {line}" for line in rows.lines()]),
-        *(Line(line, look=_NOTE) for line in _notes(view)),
-        Only("html", [Fold(words, [Figure(table_html(table))]) for words, table in tables]),
+        page.Figure(lambda: picture_html(view), [f"  {line}" for line in rows.lines()]),
+        *(page.Line(line, look=_NOTE) for line in _notes(view)),
+        page.Only("html", [page.Fold(words, [page.Figure(table_html(table))]) for words, table in tables]),
     ]
-    return Page("graph", view["name"], blocks, rows if sorts is None else sorts)
+    return page.Page("graph", view["name"], blocks, rows if sorts is None else sorts)
 
 
 def _facts(view: GraphView) -> str:
@@ -162,7 +163,7 @@ def _notes(view: GraphView) -> list[str]:
 
 def to_svg(view: GraphView, width: float = WIDTH) -> str:
     """The picture as SVG; long graphs continue in further columns within `width`."""
-    return Painter(view, width).image(legend=list(lines_of(measures.legend(view, 0))))[0]
+    return Painter(view, width).image(legend=list(page.lines_of(measures.legend(view, 0))))[0]
 
 
 def picture_html(view: GraphView) -> Html:

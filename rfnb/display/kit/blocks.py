@@ -28,6 +28,7 @@ __dir__ = __all__.copy  # what is offered for completion: no imports
 
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class Notes:
@@ -340,6 +341,14 @@ class Page:
     table: Table | None = None
     short: Sequence[Block] | None = None
     drawing: Any = None
+
+
+def shows(kind: str, *classes: str) -> Callable[[F], F]:
+    """Marks the function that makes the page of an object, or its JSON: rfnb reads the marks from the files of views.
+
+    kind: of the view. classes: their full names; subclasses are shown alike.
+    """
+    return lambda make: make
 
 
 def note_page(shown: str, why: str) -> Page:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Mapping
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rfnb.backend.base.tape import untaped
 from rfnb.core.ground.atomic import replacing, unwritable
-from rfnb.core.ground.show import MODULES, kind_of
+from rfnb.core.ground.nested import form_of
 from rfnb.core.tensor.op import guarded
 from rfnb.display.kit import page
 from rfnb.display.kit.blocks import Page, Table, note_page, reason, to_data, to_html, to_repr, to_text
@@ -72,13 +74,49 @@ OWN_VIEWS: dict[str, Callable[..., Page]] = {}
 """By kind, the functions that users registered."""
 
 
+class Views(NamedTuple):
+    """The kind of view by the full name of a class; by kind, the module and the name of the function that makes it."""
+
+    kinds: dict[str, str]
+    makers: dict[str, tuple[str, str]]
+
+
+PACKAGE = Path(__file__).parents[2]
+FOLDERS = ("display", "jobs", "netdict/views")
+MARK = re.compile(r"\n@page\.shows\(([^)]*)\)\ndef (\w+)")
+
+
+@cache
+def views() -> Views:
+    """The functions marked by `shows`, read from the files of the package, so that nothing is imported for this."""
+    kinds, makers = dict[str, str](), dict[str, tuple[str, str]]()
+    for file in (file for folder in FOLDERS for file in (PACKAGE / folder).rglob("*.py")):
+        for arguments, function in MARK.findall(file.read_text(encoding="utf-8")):
+            kind, *classes = ast.literal_eval(f"[{arguments}]")
+            makers[kind] = ".".join(("rfnb", *file.relative_to(PACKAGE).with_suffix("").parts)), function
+            kinds.update(dict.fromkeys(classes, kind))
+    return Views(kinds, makers)
+
+
+def class_name(shown: type) -> str:
+    """The full name of a class, "rfnb.core.dims.dim.Dim"."""
+    return f"{shown.__module__}.{shown.__qualname__}"
+
+
+def kind_of(shown: object) -> str | None:
+    """The kind of view of an object; "tree" for other containers, such as dataclasses; None if there is no view."""
+    default = None if form_of(type(shown)) is None else "tree"
+    kinds = views().kinds
+    return next((kinds[name] for name in map(class_name, type(shown).__mro__) if name in kinds), default)
+
+
 def module_of(kind: str) -> tuple[ModuleType, str]:
     """The module that shows a kind of object, and the name of its function. Raises ViewError for an unknown kind."""
     kind = FORMER_KINDS.get(kind, kind)
-    if kind not in MODULES:
+    if kind not in views().makers:
         raise ViewError(f"views of kind {kind!r} are not registered")
-    module, _, function = MODULES[kind].partition(":")
-    return importlib.import_module(module), function or "describe"
+    module, function = views().makers[kind]
+    return importlib.import_module(module), function
 
 
 def maker(kind: str) -> Callable[..., Any]:
@@ -92,7 +130,7 @@ T = TypeVar("T")
 class View:
     """What `rf.show` gives: `.data` is plain JSON, `.save("x.html")` writes a page that needs nothing else.
 
-    It is made of a page, or of the JSON of a kind whose module has the function `page`.
+    It is made of a page, or of the JSON of a kind whose module has the function `to_page`.
     """
 
     def __init__(self, shown: Page | Mapping[str, object]):
@@ -115,7 +153,7 @@ class View:
         if isinstance(self._shown, Page):
             return self._shown
         try:
-            return module_of(self.kind)[0].page(self._bounded())
+            return module_of(self.kind)[0].to_page(self._bounded())
         except Exception as error:
             return note_page(self.kind, f"no view: {reason(error)}")
 

@@ -23,9 +23,9 @@ from rfnb.display.run import list_view as runs_view, step as step_view, view as 
 from rfnb.display.run.schema import RunItem, RunView, StepView
 from rfnb.display.run.step import describe_ops, of_sequence
 from rfnb.display.tensor import view as tensor_view
-from rfnb.display.tensor.describe import index_of
 from rfnb.display.tensor.schema import TensorView
 from rfnb.display.tensor.value import one_entry
+from rfnb.display.tensor.view import index_of
 from rfnb.errors import ViewError
 from rfnb.trace.plain.cells import cells
 from rfnb.trace.run.find import steps_begun

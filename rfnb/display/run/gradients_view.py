@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit.blocks import Block, Grid, Line, Note, Only, Page, Span, Table, Words, chip, name
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.markup.numbers import BLOCKS, Number, plain, real, short
 from rfnb.display.run.schema import Curve, GradientsView
@@ -21,6 +21,7 @@ WIDTH = 64
 HEAD = ("state", "step by step", "first", "last", "first/last", "")
 
 
+@page.shows("gradients", "rfnb.loop.replay.gradients.Gradients")
 def describe(gradients: Gradients) -> GradientsView:
     """The norms of all states as JSON."""
     run = gradients.run
@@ -34,20 +35,20 @@ def describe(gradients: Gradients) -> GradientsView:
     }
 
 
-def page(view: GradientsView) -> Page:
+def to_page(view: GradientsView) -> page.Page:
     """A line per state, with NaN, Inf and zero marked; as a table, a row for each step."""
     curves, title = view["curves"], f"‖d {view['loss']} / d state‖"
-    rows: list[list[Words]] = []
+    rows: list[list[page.Words]] = []
     for *cells, warning in map(_cells, curves):
-        rows.append([*cells, chip(warning, style.WARN) if warning else None])
+        rows.append([*cells, page.chip(warning, style.WARN) if warning else None])
     steps = range(max((len(curve["norms"]) for curve in curves), default=0))
     norms = [[step, *(curve["norms"][step] for curve in curves)] for step in steps]
-    blocks: list[Block] = [
-        Line(Span(name(title), text=f"{title}  ({view['note']})"), look=style.HEAD),
-        Grid(rows, HEAD, [style.LEFT_CELL, f"{style.LEFT_CELL};opacity:0.65"]),
-        Only("html", [Note(view["note"])]),
+    blocks: list[page.Block] = [
+        page.Line(page.Span(page.name(title), text=f"{title}  ({view['note']})"), look=style.HEAD),
+        page.Grid(rows, HEAD, [style.LEFT_CELL, f"{style.LEFT_CELL};opacity:0.65"]),
+        page.Only("html", [page.Note(view["note"])]),
     ]
-    return Page("gradients", "", blocks, Table(["step", *(curve["state"] for curve in curves)], norms))
+    return page.Page("gradients", "", blocks, page.Table(["step", *(curve["state"] for curve in curves)], norms))
 
 
 def _cells(curve: Curve) -> tuple[str, ...]:

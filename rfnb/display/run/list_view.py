@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page, Table, Words, bold, chip
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.run.schema import Origin, RunItem, RunsView
 from rfnb.trace.run.variables import PlainSteps
@@ -19,6 +19,7 @@ LAST_ONLY = "last iteration only"
 """In place of a number of steps, for a loop that was not recorded and raised."""
 
 
+@page.shows("runs", "rfnb.trace.run.runs.Runs")
 def describe(runs: Iterable[Run]) -> RunsView:
     """The JSON of all runs."""
     return {"kind": "runs", "runs": [describe_item(run) for run in list(runs)]}
@@ -49,14 +50,14 @@ def describe_origin(run: Run) -> Origin:
     return {"parent": None if run.parent is None else run.parent.serial, "forked_at": run.forked_at}
 
 
-def page(view: RunsView) -> Page:
+def to_page(view: RunsView) -> page.Page:
     """A line for each run."""
     runs = view["runs"]
     rows = [[item.get(key) if key != "flags" else ", ".join(item["flags"]) for key in COLUMNS] for item in runs]
-    text: list[Block] = [Line(item_text(item)) for item in runs]
-    blocks = [Only("text", text), Only("html", [Grid([_row(item) for item in runs])])]
-    nothing = Line("no runs yet", look=style.QUIET)
-    return Page("runs", "", blocks if runs else [nothing], Table(list(COLUMNS.values()), rows))
+    text: list[page.Block] = [page.Line(item_text(item)) for item in runs]
+    blocks = [page.Only("text", text), page.Only("html", [page.Grid([_row(item) for item in runs])])]
+    nothing = page.Line("no runs yet", look=style.QUIET)
+    return page.Page("runs", "", blocks if runs else [nothing], page.Table(list(COLUMNS.values()), rows))
 
 
 COLUMNS = {
@@ -83,7 +84,7 @@ def marks_of(item: RunItem) -> list[str]:
     return [*fork, *item["flags"], *(["pinned"] if item["pinned"] else [])]
 
 
-def _row(item: RunItem) -> list[Words]:
+def _row(item: RunItem) -> list[page.Words]:
     sequences = "" if item["batch"] is None else count_of(item["batch"], "sequence")
-    marks = [chip(mark, style.ALARM if mark in item["flags"] else style.GREY) for mark in marks_of(item)]
-    return [str(item["run"]), bold(item["name"]), item["place"], _steps_of(item), sequences, marks]
+    marks = [page.chip(mark, style.ALARM if mark in item["flags"] else style.GREY) for mark in marks_of(item)]
+    return [str(item["run"]), page.bold(item["name"]), item["place"], _steps_of(item), sequences, marks]

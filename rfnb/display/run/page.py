@@ -116,7 +116,7 @@ def run_page(
         el(
             "details",
             el("summary", "history", style=style.FOLD),
-            to_html(history_view.page(still)),
+            to_html(history_view.to_page(still)),
             open=True,
             id="rfnb-history",
         ),

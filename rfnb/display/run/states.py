@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit import options
-from rfnb.display.kit.blocks import Block, Grid, Line, Only, Span, Table, Words, bold, chip, pills, quiet
+from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import Data, read, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el
@@ -166,26 +165,31 @@ SHORT = 24
 """Longest value shown both before and after a step, in characters; longer ones are shown after it only."""
 
 
-def steps_blocks(view: HistoryView) -> list[Block]:
+def steps_blocks(view: HistoryView) -> list[page.Block]:
     """A row for each step; ended sequences are pale."""
     names = [value["name"] for value in view["start"]]
     if not names:
         return []
     rows = list(_steps(view))
-    spans = [[Span(_marked(cell), text=cell) for cell in row.cells] for row in rows]
+    spans = [[page.Span(_marked(cell), text=cell) for cell in row.cells] for row in rows]
     whys = [[row.why] for row in rows] if any(view["reasons"]) else [[] for _ in rows]
     none = [""] if any(view["reasons"]) else []
-    text = Grid([[row.step, *why, *row.cells] for row, why in zip(rows, whys, strict=True)], ["step", *none, *names])
+    text = page.Grid(
+        [[row.step, *why, *row.cells] for row, why in zip(rows, whys, strict=True)], ["step", *none, *names]
+    )
     looks = [f"{style.LABEL_CELL};vertical-align:top;padding-top:2px", *[style.LEFT_CELL] * len(names)]
-    html = Grid(
-        [[row.step, *cells, *map(quiet, why)] for row, cells, why in zip(rows, spans, whys, strict=True)],
+    html = page.Grid(
+        [[row.step, *cells, *map(page.quiet, why)] for row, cells, why in zip(rows, spans, whys, strict=True)],
         ["step", *names, *none],
         looks,
         head=[style.LABEL_CELL, *[style.LEFT_CELL] * (len(names) + 1)],
     )
     words = {word for row in rows for cell in row.cells for word in cell.split()}
     legend = [f"{mark} {meaning}" for mark, meaning in LEGEND.items() if mark in words]
-    return [Only("text", [text]), Only("html", [html, Line(quiet(", ".join(legend))) if legend else None])]
+    return [
+        page.Only("text", [text]),
+        page.Only("html", [html, page.Line(page.quiet(", ".join(legend))) if legend else None]),
+    ]
 
 
 LEGEND = {PAD: "padding, or a sequence that has ended", "Δ": "the largest change of an entry in this step"}
@@ -199,7 +203,7 @@ class StepLine(NamedTuple):
     cells: list[str]
 
 
-def to_table(view: HistoryView) -> Table:
+def to_table(view: HistoryView) -> page.Table:
     """A row for each shown step and state."""
     columns = ["step", "state", "before", "after", "change", "flags", "why"]
     rows = [
@@ -210,7 +214,7 @@ def to_table(view: HistoryView) -> Table:
         for step, why in zip(view["steps"], view["reasons"], strict=True)
         for row in step["states"]
     ]  # fmt: skip
-    return Table(columns, rows)
+    return page.Table(columns, rows)
 
 
 def _steps(view: HistoryView) -> Iterator[StepLine]:
@@ -236,19 +240,19 @@ def _value(value: ValueView) -> str:
     return value["text"] + "".join(f"  {flag}" for flag in value["flags"] if flag not in ("constant", *words))
 
 
-def states_grid(view: HistoryView) -> Grid:
+def states_grid(view: HistoryView) -> page.Grid:
     """A row for each state: its dims, a line and a picture of it over the steps, and what is odd."""
     changes = {row["name"]: row for row in view["steps"][-1]["states"]} if view["steps"] else {}
     strips = {strip["state"]: strip for strip in view["strips"]}
-    rows: list[list[Words]] = []
+    rows: list[list[page.Words]] = []
     for value in view["start"]:
         change, strip = changes.get(value["name"]), strips.get(value["name"])
         odd = change["flags"] if change else []
         sparkline = bars(_some(change["spark"])) or "labels" if change else ""  # labels have no size
-        line = [_picture(strip) if strip else None, Span(sparkline, "opacity:0.65;white-space:nowrap", tag="div")]
-        chips = Span([chip(flag, style.WARN) for flag in odd], text="  ".join(odd))
-        rows.append([bold(value["name"]), pills(value["dims"]), Span(line, text=sparkline), chips])
-    return Grid(rows, looks=[f"{style.LEFT_CELL};vertical-align:middle"] * 4)
+        line = [_picture(strip) if strip else None, page.Span(sparkline, "opacity:0.65;white-space:nowrap", tag="div")]
+        chips = page.Span([page.chip(flag, style.WARN) for flag in odd], text="  ".join(odd))
+        rows.append([page.bold(value["name"]), page.pills(value["dims"]), page.Span(line, text=sparkline), chips])
+    return page.Grid(rows, looks=[f"{style.LEFT_CELL};vertical-align:middle"] * 4)
 
 
 def _some(spark: list[Number]) -> list[Number]:
@@ -260,11 +264,11 @@ def _picture(strip: StateStrip) -> Html:
     return el("img", src=strip["picture"], alt=strip["alt"], title=strip["alt"], style=f"display:block;{style.BORDER}")
 
 
-def _marked(cell: str) -> list[Words]:
+def _marked(cell: str) -> list[page.Words]:
     """A value with ended sequences paler, and NaN and Inf marked."""
     looks = {PAD: style.QUIET, ENDED: style.QUIET, **dict.fromkeys(("nan", "inf", "-inf"), style.MARKED)}
     pieces = re.split(r"( +)", cell.replace("Δ ", "Δ\u00a0"))
-    return [Span(piece, looks[piece]) if piece in looks else piece for piece in pieces]
+    return [page.Span(piece, looks[piece]) if piece in looks else piece for piece in pieces]
 
 
 ENDS = 4

@@ -12,26 +12,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.display.beam import view as beam_view
 from rfnb.display.beam.schema import BeamScripts, BeamView
 from rfnb.display.beam.view import tree_of
-from rfnb.display.kit.blocks import (
-    Block,
-    Figure,
-    Fold,
-    Grid,
-    Group,
-    Line,
-    Note,
-    Notes,
-    Only,
-    Page,
-    Span,
-    Table,
-    Words,
-    name as title,
-    quiet,
-    reason,
-    to_html,
-    web,
-)
+from rfnb.display.kit import blocks as page
 from rfnb.display.loop import describe as describe_explanation, headline
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, bounded_in, el
@@ -49,9 +30,9 @@ from rfnb.display.run.schema import (
     TrainingView,
 )
 from rfnb.display.run.step import describe_step, of_sequence, spark_steps
-from rfnb.display.tensor.describe import index_of
 from rfnb.display.tensor.schema import ValueView
 from rfnb.display.tensor.value import describe_value
+from rfnb.display.tensor.view import index_of
 from rfnb.errors import ViewError
 from rfnb.trace.plain.record import is_added
 from rfnb.trace.run.file.stored import StoredVariables
@@ -118,25 +99,28 @@ def describe_sequences(run: Run, sequence: int | None) -> list[SequenceEnd]:
     return rows if sequence is None else rows[sequence : sequence + 1]
 
 
-def sequences_blocks(rows: list[SequenceEnd]) -> list[Block]:
+def sequences_blocks(rows: list[SequenceEnd]) -> list[page.Block]:
     """A row for each sequence, or a line for all if they end alike."""
     if not rows:
         return []
     if len(rows) == 1 or len({(row["steps"], row["end"]) for row in rows}) == 1:
         ending = rows[0]["end"] or count_of(rows[0]["steps"], "step")
         who = _name(rows[0]) if len(rows) == 1 else f"all {len(rows)} sequences"
-        return [Line(quiet(f"{who}: {ending}"), indent=2)]
+        return [page.Line(page.quiet(f"{who}: {ending}"), indent=2)]
     top = max(row["steps"] for row in rows) or 1
-    cells: list[list[Words]] = [
+    cells: list[list[page.Words]] = [
         [_name(row), _bar(row["steps"] / top), row["end"] or row["steps"]] for row in rows[:SHOWN]
     ]
-    more = Line(quiet(f"… {len(rows) - SHOWN} more"), indent=2) if len(rows) > SHOWN else None
-    return [Grid(cells, looks=[style.LABEL_CELL, f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"]), more]
+    more = page.Line(page.quiet(f"… {len(rows) - SHOWN} more"), indent=2) if len(rows) > SHOWN else None
+    return [
+        page.Grid(cells, looks=[style.LABEL_CELL, f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"]),
+        more,
+    ]
 
 
-def _bar(share: float) -> Span:
+def _bar(share: float) -> page.Span:
     look = f"background-color:{style.tint(style.GREY, 0.5)};height:9px;width:{round(PIXELS * share)}px"
-    return Span(el("div", style=look), text=f"{'█' * round(WIDTH * share):<{WIDTH}}")
+    return page.Span(el("div", style=look), text=f"{'█' * round(WIDTH * share):<{WIDTH}}")
 
 
 def _name(row: SequenceEnd) -> str:
@@ -147,11 +131,12 @@ OTHERS = 4
 """Largest number of functions that are named whose loops were not recorded."""
 
 
+@page.shows("run", "rfnb.trace.run.run.Run")
 def describe(run: Run, batch: int | str | None = None) -> HistoryView:
     """The JSON of a run with at most a dozen steps; of one sequence, by number or tag, if `batch` is given."""
     sequence = None if batch is None else chosen(run, batch)
     steps = steps_begun(run) if sequence is None else _steps_of(run, sequence)
-    notes = Notes()
+    notes = page.Notes()
     samples = [
         notes.attempt(f"picture of {name}", partial(states.follow, run, name, sequence, min(steps, run.steps)), None)
         for name in run.states
@@ -196,7 +181,7 @@ def _explanation(run: Run) -> ExplanationView | None:
         return None
     if not explanation.ran:
         return None
-    return {"headline": headline(explanation), "picture": to_html(describe_explanation(explanation))}
+    return {"headline": headline(explanation), "picture": page.to_html(describe_explanation(explanation))}
 
 
 def _beam(run: Run, sequence: int | None) -> BeamView | None:
@@ -205,7 +190,7 @@ def _beam(run: Run, sequence: int | None) -> BeamView | None:
     return None if tree is None else beam_view.describe(tree)
 
 
-def _steps(notes: Notes, run: Run, shown: Iterable[int], sequence: int | None) -> dict[int, StepView]:
+def _steps(notes: page.Notes, run: Run, shown: Iterable[int], sequence: int | None) -> dict[int, StepView]:
     """The steps that can be computed; a note for the others, once per reason."""
     views: dict[int, StepView] = {}
     missing: dict[str, list[int]] = {}
@@ -213,7 +198,7 @@ def _steps(notes: Notes, run: Run, shown: Iterable[int], sequence: int | None) -
         try:
             views[i] = describe_step(run, i, sequence, pictures=False)
         except Exception as error:
-            missing.setdefault(reason(error), []).append(i)
+            missing.setdefault(page.reason(error), []).append(i)
     if sequence is not None:
         for row in (row for view in views.values() for row in view["states"]):
             row["spark"] = _until(run, row["spark"], _steps_of(run, sequence))
@@ -293,44 +278,54 @@ def chosen(run: Run, batch: int | str) -> int:
     return index_of(batch, count, run.tags)
 
 
-def page(view: HistoryView) -> Page:
+def to_page(view: HistoryView) -> page.Page:
     """Sequences, steps and states; then the body with the values of the last step, or folded those of all steps."""
     run, steps, (first, *details) = view["run"], view["steps"], facts(view)
-    flags = [Span([flag, " "], style.chip(style.ALARM) + ";white-space:nowrap", f" · {flag}") for flag in run["flags"]]
-    beam = beam_view.page(shown).blocks if (shown := view.get("beam")) else []
-    blocks: list[Block] = [
-        Line(title(first), quiet(" · ", " · ".join(details), web(" ")), flags, look=style.HEAD),
-        *(Line(line, look=_ERROR, indent=2) for line in failure_lines(run)),
+    flags = [
+        page.Span([flag, " "], style.chip(style.ALARM) + ";white-space:nowrap", f" · {flag}") for flag in run["flags"]
+    ]
+    beam = beam_view.to_page(shown).blocks if (shown := view.get("beam")) else []
+    blocks: list[page.Block] = [
+        page.Line(page.name(first), page.quiet(" · ", " · ".join(details), page.web(" ")), flags, look=style.HEAD),
+        *(page.Line(line, look=_ERROR, indent=2) for line in failure_lines(run)),
         *sequences_blocks(view["sequences"]),
-        *(Line(line, indent=2) for line in no_steps(view)),
+        *(page.Line(line, indent=2) for line in no_steps(view)),
         *states.steps_blocks(view),
         states.states_grid(view),
-        Only("html", beam),
-        *(Line(quiet(line), indent=2) for line in others_lines(run)),
+        page.Only("html", beam),
+        *(page.Line(page.quiet(line), indent=2) for line in others_lines(run)),
         *_explained(view["explanation"]),
-        Only("text", [Line(""), Group(beam, indent=2)]) if beam else None,
+        page.Only("text", [page.Line(""), page.Group(beam, indent=2)]) if beam else None,
         *_bodies(run, steps),
-        Note(view["note"]),
+        page.Note(view["note"]),
     ]
-    in_short = Line("Run{" + " · ".join([first, *details, *run["flags"]]) + "}")
-    return Page("run", run["name"], blocks, states.to_table(view), [in_short])
+    in_short = page.Line("Run{" + " · ".join([first, *details, *run["flags"]]) + "}")
+    return page.Page("run", run["name"], blocks, states.to_table(view), [in_short])
 
 
-def _explained(explanation: ExplanationView | None) -> list[Block]:
+def _explained(explanation: ExplanationView | None) -> list[page.Block]:
     """The explanation of the loop, folded."""
     if explanation is None:
         return []
-    headline, picture = explanation["headline"], Figure(Html(explanation["picture"]))
-    return [Only("text", [Line(headline, indent=2)]), Only("html", [Fold(headline, [picture])])]
+    headline, picture = explanation["headline"], page.Figure(Html(explanation["picture"]))
+    return [page.Only("text", [page.Line(headline, indent=2)]), page.Only("html", [page.Fold(headline, [picture])])]
 
 
-def _bodies(run: RunView, steps: Sequence[StepView]) -> list[Block]:
+def _bodies(run: RunView, steps: Sequence[StepView]) -> list[page.Block]:
     """The body with its values at each shown step, folded; a terminal shows the last one."""
     if not steps:
         return []
-    last: list[Block] = [Line(""), Line(at_step(run, steps[-1]), indent=2), Figure(None, body_text(run, steps[-1]))]
-    bodies = [block for step in steps for block in (Line(quiet(at_step(run, step))), Figure(body_html(run, step)))]
-    return [Only("text", last), Only("html", [Fold("the body, step by step", bodies)])]
+    last: list[page.Block] = [
+        page.Line(""),
+        page.Line(at_step(run, steps[-1]), indent=2),
+        page.Figure(None, body_text(run, steps[-1])),
+    ]
+    bodies = [
+        block
+        for step in steps
+        for block in (page.Line(page.quiet(at_step(run, step))), page.Figure(body_html(run, step)))
+    ]
+    return [page.Only("text", last), page.Only("html", [page.Fold("the body, step by step", bodies)])]
 
 
 def to_scripts(view: HistoryView) -> BeamScripts | None:
@@ -400,7 +395,8 @@ def at_step(run: RunView, step: StepView) -> str:
     return f"at step {step['step']}" + (", which failed" if step["step"] >= run["steps"] else "")
 
 
-def page_of_step(at: RunStep, batch: int | str | None = None) -> Page:
+@page.shows("run_step", "rfnb.trace.run.step.RunStep")
+def page_of_step(at: RunStep, batch: int | str | None = None) -> page.Page:
     """One step, `rf.show(run[3])`: its states, and the body with its values; of one sequence if `batch` is given."""
     sequence = None if batch is None else chosen(at.run, batch)
     run, step = bounded_in(describe_run(at.run)), bounded_in(describe_step(at.run, at.step, sequence))
@@ -409,10 +405,12 @@ def page_of_step(at: RunStep, batch: int | str | None = None) -> Page:
         [row["name"], row["before"]["text"], row["after"]["text"], row["change"], ", ".join(row["after"]["flags"])]
         for row in step["states"]
     ]
-    table, words = Table(["state", "before", "after", "change", "flags"], rows), f"step {at.step} of {run['name']}"
+    table, words = page.Table(["state", "before", "after", "change", "flags"], rows), f"step {at.step} of {run['name']}"
     blocks = [
-        Line(title(words), quiet(f" · {' · '.join([run['place'], *of, step['check']])}"), look=style.HEAD),
-        Grid(rows, table.columns) if rows else None,
-        Figure(body_html(run, step), ["", *body_text(run, step)]),
+        page.Line(
+            page.name(words), page.quiet(f" · {' · '.join([run['place'], *of, step['check']])}"), look=style.HEAD
+        ),
+        page.Grid(rows, table.columns) if rows else None,
+        page.Figure(body_html(run, step), ["", *body_text(run, step)]),
     ]
-    return Page("run_step", words, blocks, table)
+    return page.Page("run_step", words, blocks, table)

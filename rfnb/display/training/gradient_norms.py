@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
-from rfnb.display.kit.blocks import Block, Grid, Line, Note, Page, Span, Table, Words, chip, name, quiet
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.markup.numbers import short
 from rfnb.errors import ParameterError
@@ -129,25 +129,26 @@ class GradientRow(NamedTuple):
         return self.path.count(".")
 
 
-def describe(norms: GradientNorms) -> Page:
+@page.shows("gradient_norms", "rfnb.display.training.gradient_norms.GradientNorms")
+def describe(norms: GradientNorms) -> page.Page:
     """The norms as a table with bars, anomalies first."""
     rows = list(_rows(norms))
     visible = _with_room(rows)
     extra = f"{count_of(len(rows) - len(visible), 'more row')}: .table(); " if len(rows) > len(visible) else ""
     count = sum(not row.cls for row in rows)
     top = max((row.norm for row in rows if row.norm is not None and math.isfinite(row.norm)), default=0.0)
-    blocks: list[Block] = [
-        Line(
-            name(type(norms.model).__name__),
-            quiet(f"  ‖grad‖ {short(norms.total)} of {count_of(count, 'parameter')}"),
+    blocks: list[page.Block] = [
+        page.Line(
+            page.name(type(norms.model).__name__),
+            page.quiet(f"  ‖grad‖ {short(norms.total)} of {count_of(count, 'parameter')}"),
             look=style.HEAD,
         ),
-        *(Line(chip(words, style.ALARM, text=f"! {words}")) for words in _bad(norms.bad)),
-        Grid([_cells(row, top) for row in visible], ["", "‖grad‖", "", "‖·‖", ""], LOOKS, head=style.LABEL_CELL),
-        Note(f"{extra}bars are logarithmic, over {DECADES} powers of ten"),
+        *(page.Line(page.chip(words, style.ALARM, text=f"! {words}")) for words in _bad(norms.bad)),
+        page.Grid([_cells(row, top) for row in visible], ["", "‖grad‖", "", "‖·‖", ""], LOOKS, head=style.LABEL_CELL),
+        page.Note(f"{extra}bars are logarithmic, over {DECADES} powers of ten"),
     ]
-    table = Table(["name", "class", "grad norm", "norm", "odd"], rows)
-    return Page("gradient_norms", type(norms.model).__name__, blocks, table)
+    table = page.Table(["name", "class", "grad norm", "norm", "odd"], rows)
+    return page.Page("gradient_norms", type(norms.model).__name__, blocks, table)
 
 
 def _rows(norms: GradientNorms) -> Iterator[GradientRow]:
@@ -193,18 +194,18 @@ LOOKS = (
 )
 
 
-def _cells(row: GradientRow, top: float) -> list[Words]:
+def _cells(row: GradientRow, top: float) -> list[page.Words]:
     last = row.path.rpartition(".")[2]
     words = f"{last}: {row.cls}" if row.cls else last
     part = _part(row.norm or 0.0, top)
     look = f"width:{round(part * PIXELS)}px;height:9px;background:"
     colour = style.tint(style.GREY if row.cls else style.PALETTE[0], 0.75)
     return [
-        Span("\u2003" * row.depth + words, text="  " * row.depth + words),
+        page.Span("\u2003" * row.depth + words, text="  " * row.depth + words),
         "" if row.norm is None else short(row.norm),
-        Span(None, look + colour, text="█" * math.ceil(part * BLOCKS), tag="div"),
+        page.Span(None, look + colour, text="█" * math.ceil(part * BLOCKS), tag="div"),
         short(row.weight),
-        chip(row.odd, style.ALARM, text=f"! {row.odd}") if row.odd else None,
+        page.chip(row.odd, style.ALARM, text=f"! {row.odd}") if row.odd else None,
     ]
 
 

@@ -16,21 +16,7 @@ import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.attention import drawing, view as attention_view
-from rfnb.display.kit.blocks import (
-    Block,
-    Figure,
-    Grid,
-    Line,
-    Note,
-    Notes,
-    Only,
-    Page,
-    Span,
-    Table,
-    chip,
-    name as title,
-    quiet,
-)
+from rfnb.display.kit import blocks as page
 from rfnb.display.kit.view import View, view_of
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import note_html, quiet as quiet_html
@@ -67,7 +53,7 @@ def slides(count: int, shown: Sequence[int]) -> list[int]:
 
 
 def states_of(
-    shots: Sequence[Shot], batch: int | str | None, notes: Notes
+    shots: Sequence[Shot], batch: int | str | None, notes: page.Notes
 ) -> tuple[SlidLoop | None, dict[int, list[list[str]]]]:
     """The first loop of the newest shot and, by training step, the values of its states after each of its steps.
 
@@ -82,7 +68,7 @@ def states_of(
         notes.add(f"states of the last {count_of(len(small), 'training step')}: all runs have over {size(BYTES)}")
     recorded = range(run.replay.every - 1, run.steps, run.replay.every) or range(run.steps - 1, run.steps)
     at = spread(recorded, max(2, TEXTS // (len(small) * len(run.states))))
-    name, troubles = newest.loops[0], Notes()
+    name, troubles = newest.loops[0], page.Notes()
 
     def values(shot: Shot) -> list[list[str]]:
         run = shot.run(name)
@@ -144,6 +130,7 @@ LINES, LETTERS = 6, 300
 """Largest result on a card."""
 
 
+@page.shows("probe", "rfnb.trace.probe.probe.Probe")
 def describe(
     probe: Probe,
     *,
@@ -158,7 +145,7 @@ def describe(
     steps: the training steps that get a card. attention: its name. batch: the sequence. head: the mean of all if not
     given. Raises ViewError if there is no such step or attention.
     """
-    shots, notes = list(probe), Notes()
+    shots, notes = list(probe), page.Notes()
     for words in probe.unreadable:
         notes.add(f"not readable: {words}")
     left_out = shots[-1].attention.left_out if shots else []
@@ -188,7 +175,7 @@ def describe(
     }
 
 
-def _shown(every: list[int], steps: Sequence[int] | None, notes: Notes) -> list[int]:
+def _shown(every: list[int], steps: Sequence[int] | None, notes: page.Notes) -> list[int]:
     if steps is not None:
         missing = [step for step in steps if step not in every]
         if missing:
@@ -213,7 +200,7 @@ def _chosen(counts: Counter[str], name: str | None) -> str | None:
 def _pictures(
     shots: list[Shot],
     name: str,
-    notes: Notes,
+    notes: page.Notes,
     batch: int | str | None,
     layer: int | str | None,
     head: int | str | None,
@@ -302,7 +289,7 @@ def _measures(shot: ShotView) -> str:
     return ", ".join(f"{name} {short(value)}" for name, value in shot["measures"].items())
 
 
-def page(view: ProbeView) -> Page:
+def to_page(view: ProbeView) -> page.Page:
     """Curves, then as many cards in a row as fit; in a terminal, a line for each shot that is shown."""
     shots, head, attention = [view["shots"][i] for i in view["shown"]], _head(view), view["attention"]
     lines = [[f"step {shot['step']}", _measures(shot), _cut(shot["words"]).replace("\n", " / ")] for shot in shots]
@@ -314,16 +301,23 @@ def page(view: ProbeView) -> Page:
         [shot["step"], *(shot["measures"].get(name) for name in names), shot["words"], ", ".join(shot["runs"])]
         for shot in view["shots"]
     ]
-    blocks: list[Block] = [
-        Line(Span([title(view["name"]), quiet(f"  {head}")], text=f"{view['name']}: {head}"), look=style.HEAD),
-        Line(chip(f"off: {view['off']}", style.ALARM, text=f"  ! off: {view['off']}")) if view["off"] else None,
-        Figure(el("div", curves) if curves else None),
-        Only("text", [Grid(lines)]) if lines else None,
-        Line(Span(quiet(f"attention {attention}{others}"), text=f"  attention {attention}")) if attention else None,
-        Figure(cards),
-        Note(view["note"]),
+    blocks: list[page.Block] = [
+        page.Line(
+            page.Span([page.name(view["name"]), page.quiet(f"  {head}")], text=f"{view['name']}: {head}"),
+            look=style.HEAD,
+        ),
+        page.Line(page.chip(f"off: {view['off']}", style.ALARM, text=f"  ! off: {view['off']}"))
+        if view["off"]
+        else None,
+        page.Figure(el("div", curves) if curves else None),
+        page.Only("text", [page.Grid(lines)]) if lines else None,
+        page.Line(page.Span(page.quiet(f"attention {attention}{others}"), text=f"  attention {attention}"))
+        if attention
+        else None,
+        page.Figure(cards),
+        page.Note(view["note"]),
     ]
-    return Page("probe", view["name"], blocks, Table(["step", *names, "result", "loops"], rows))
+    return page.Page("probe", view["name"], blocks, page.Table(["step", *names, "result", "loops"], rows))
 
 
 def _card(shot: ShotView) -> Html:

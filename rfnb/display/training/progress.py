@@ -15,7 +15,7 @@ from weakref import ref
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.run_ctx import Loss, get_run_ctx
-from rfnb.display.kit.blocks import Block, Figure, Grid, Line, Note, Only, Page, Span, Table, reason
+from rfnb.display.kit import blocks as page
 from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.markup import style, svg
 from rfnb.display.markup.elements import chip, quiet
@@ -33,7 +33,6 @@ from rfnb.trace.run.options import in_notebook
 from rfnb.trace.run.session import should_record, should_store, waits_for
 
 if TYPE_CHECKING:
-    from rfnb.display.markup.elements import Table
     from rfnb.display.training.schema import ProgressView
 
 
@@ -41,6 +40,7 @@ WIDTH = 32
 """Number of blocks of a curve in text."""
 
 
+@page.shows("progress", "rfnb.display.training.progress.Progress")
 def describe(progress: Progress) -> ProgressView:
     """The curves to draw, as JSON."""
     try:
@@ -106,7 +106,7 @@ def _bad(curve: LossCurve) -> str:
     return f"not finite at step {curve['first_bad']}" + (f" and {curve['bad'] - 1} more" if curve["bad"] > 1 else "")
 
 
-def page(view: ProgressView) -> Page:
+def to_page(view: ProgressView) -> page.Page:
     """A plot for each measure, as many per row as fit; in a terminal, a line for each."""
     curves, columns = view["curves"], ["measure", "last", "running mean", "lowest or highest", "at step", "not finite"]
     lines = [[c["name"], short(c["last"]), _blocks(c), _peak(c), f"! {_bad(c)}" if c["bad"] else ""] for c in curves]
@@ -115,17 +115,17 @@ def page(view: ProgressView) -> Page:
         for c in curves
     ]
     plots = el("div", [picture(curve, number) for number, curve in enumerate(curves)])
-    blocks: list[Block] = [
-        Line(
-            Span(f"{view['name']}  ", style.NAME) if view["name"] else None,
-            Span(_place(view), style.QUIET),
+    blocks: list[page.Block] = [
+        page.Line(
+            page.Span(f"{view['name']}  ", style.NAME) if view["name"] else None,
+            page.Span(_place(view), style.QUIET),
             look=style.HEAD,
         ),
-        Only("text", [Grid(lines)]) if lines else None,
-        Figure(plots),
-        Note(view["note"]),
+        page.Only("text", [page.Grid(lines)]) if lines else None,
+        page.Figure(plots),
+        page.Note(view["note"]),
     ]
-    return Page("progress", view["name"] or "", blocks, Table(columns, rows))
+    return page.Page("progress", view["name"] or "", blocks, page.Table(columns, rows))
 
 
 def _blocks(curve: LossCurve) -> str:
@@ -286,7 +286,7 @@ class Progress(Shown, Generic[B]):
             return dict(self._history.curves)
         return {name: self._history.curves[name] for name in choice if name in self._history.curves}
 
-    def table(self) -> Table:
+    def table(self) -> page.Table:
         """The history with a column for each measure."""
         return self._history.table()
 
@@ -318,7 +318,7 @@ class Progress(Shown, Generic[B]):
             if self.plot and _is_first() and in_notebook() and self.curves:
                 self._draw_plot()
         except Exception as error:
-            self.note = f"not drawn: {reason(error)}"
+            self.note = f"not drawn: {page.reason(error)}"
         self._next = time.monotonic() + max(PAUSE, SHARE * (time.thread_time() - began))
 
     def _draw_now(self) -> None:

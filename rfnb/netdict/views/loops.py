@@ -6,9 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rfnb.core.ground.text import count_of
-from rfnb.display.kit.blocks import Block, Grid, Line, Only, Page, Span, Words, name, quiet
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import duration, percent
 
 if TYPE_CHECKING:
@@ -22,7 +21,8 @@ LONGEST = 6
 COLUMNS = ["layer", "class", "line", "where", "in a step", "outside", "path", "why", "seconds"]
 
 
-def describe(explanation: NetExplanation) -> Page:
+@page.shows("net_explanation", "rfnb.netdict.loops.explain.NetExplanation")
+def describe(explanation: NetExplanation) -> page.Page:
     """The totals, and a table of the layers."""
     rows, total = explanation.rows, explanation.seconds
     text = [
@@ -32,18 +32,20 @@ def describe(explanation: NetExplanation) -> Page:
     ]  # fmt: skip
     titles = ["layer", "class", "where", *(["time", "share"] if total is not None else [])]
     titles += ["dims in a step", "dims outside of the loop", "what keeps it in the steps"]
-    head = [name(explanation.name), quiet(f" · over {explanation.axis} · {headline(explanation)}")]
-    blocks: list[Block] = [
-        Line(Span(head, text=f"{explanation.name}, a loop over {explanation.axis}: {headline(explanation)}")),
-        Only("text", [Grid(text, indent=0)]),
-        Only("html", [Grid([_row(row, total) for row in rows], titles, head=f"{style.LEFT_CELL};{style.QUIET}")]),
+    head = [page.name(explanation.name), page.quiet(f" · over {explanation.axis} · {headline(explanation)}")]
+    blocks: list[page.Block] = [
+        page.Line(page.Span(head, text=f"{explanation.name}, a loop over {explanation.axis}: {headline(explanation)}")),
+        page.Only("text", [page.Grid(text, indent=0)]),
+        page.Only(
+            "html", [page.Grid([_row(row, total) for row in rows], titles, head=f"{style.LEFT_CELL};{style.QUIET}")]
+        ),
     ]
     cells = [
         [row.name, row.layer_class, row.line, row.place, row.step, row.whole, " ← ".join(row.path), row.why,
          row.seconds]
         for row in rows
     ]  # fmt: skip
-    return Page("net_explanation", explanation.name, blocks, Table(COLUMNS, cells))
+    return page.Page("net_explanation", explanation.name, blocks, page.Table(COLUMNS, cells))
 
 
 def headline(explanation: NetExplanation) -> str:
@@ -72,11 +74,11 @@ def _time(layer: ExplainedLayer, total: float | None) -> list[str]:
     return ["", ""] if layer.seconds is None else [duration(layer.seconds), percent(layer.seconds / (total or 1.0))]
 
 
-def _row(layer: ExplainedLayer, total: float | None) -> list[Words]:
-    line = quiet(f" line {layer.line}") if layer.line is not None else None
-    title = Span([layer.name, line], "white-space:nowrap" if len(layer.name) <= 40 else "")
-    path = Span(path_of(layer), title=" ← ".join(layer.path)) if layer.path else None
-    why = quiet(f"{'; ' if path is not None else ''}{layer.why}") if layer.why else None
-    took = [Span(text, "white-space:nowrap") for text in _time(layer, total)]
-    place = Span(layer.place, f"{style.chip(style.PALETTE[HUES[layer.place]])};white-space:nowrap")
-    return [title, quiet(layer.layer_class), place, *took, layer.step, layer.whole, [path, why]]
+def _row(layer: ExplainedLayer, total: float | None) -> list[page.Words]:
+    line = page.quiet(f" line {layer.line}") if layer.line is not None else None
+    title = page.Span([layer.name, line], "white-space:nowrap" if len(layer.name) <= 40 else "")
+    path = page.Span(path_of(layer), title=" ← ".join(layer.path)) if layer.path else None
+    why = page.quiet(f"{'; ' if path is not None else ''}{layer.why}") if layer.why else None
+    took = [page.Span(text, "white-space:nowrap") for text in _time(layer, total)]
+    place = page.Span(layer.place, f"{style.chip(style.PALETTE[HUES[layer.place]])};white-space:nowrap")
+    return [title, page.quiet(layer.layer_class), place, *took, layer.step, layer.whole, [path, why]]

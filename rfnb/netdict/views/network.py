@@ -16,27 +16,7 @@ from rfnb.display.graph.cards import amount
 from rfnb.display.graph.picture import WIDTH, to_scripts as graph_scripts
 from rfnb.display.graph.schema import GraphView
 from rfnb.display.graph.unfold import nodes as all_nodes, opened, to_table as graph_table
-from rfnb.display.kit import options
-from rfnb.display.kit.blocks import (
-    Block,
-    Figure,
-    Fold,
-    Grid,
-    Group,
-    Line,
-    Note,
-    Only,
-    Page,
-    Span,
-    Table,
-    Words,
-    bold,
-    chip,
-    html_of,
-    name as title,
-    quiet,
-    web,
-)
+from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import UNKNOWN, Axis, DimView, colour_of, describe_axis, dim_word, dims_text
 from rfnb.display.markup import style
 from rfnb.display.markup.elements import quiet as quiet_html, table_html
@@ -153,19 +133,19 @@ def _row(name: str, taken: np.ndarray, per_cell: int) -> TakenRow:
     return {"name": name, "frames": len(taken), "taken": int(taken.sum()), "cells": cells}
 
 
-def taken_blocks(view: TakenFrames) -> list[Block]:
+def taken_blocks(view: TakenFrames) -> list[page.Block]:
     """A row for each sequence; the darker a cell, the more of its frames are taken.
 
     In a terminal, █ is a frame that is taken, · another one, ▒ some of several.
     """
-    cell, rows = min(CELL, STRIP_WIDTH / max(view["width"], 1)), list[list[Words]]()
+    cell, rows = min(CELL, STRIP_WIDTH / max(view["width"], 1)), list[list[page.Words]]()
     for row in view["rows"]:
         signs = "".join("█" if part == 1 else "▒" if part else "·" for part in row["cells"])
-        strip = Span(_strip(row, cell), text=f"{signs:<{view['width']}}")
+        strip = page.Span(_strip(row, cell), text=f"{signs:<{view['width']}}")
         rows.append([row["name"], strip, f"{row['frames']} → {row['taken']}"])
-    more = Line(quiet(f"… {count_of(view['more'], 'sequence')} more"), indent=2) if view["more"] else None
-    head = Line(quiet(f"frames of {view['axis']} in the last batch; those taken are filled"))
-    return [head, Grid(rows, looks=[style.LABEL_CELL, style.LEFT_CELL, style.LABEL_CELL]), more]
+    more = page.Line(page.quiet(f"… {count_of(view['more'], 'sequence')} more"), indent=2) if view["more"] else None
+    head = page.Line(page.quiet(f"frames of {view['axis']} in the last batch; those taken are filled"))
+    return [head, page.Grid(rows, looks=[style.LABEL_CELL, style.LEFT_CELL, style.LABEL_CELL]), more]
 
 
 def _strip(row: TakenRow, width: float) -> list[Html]:
@@ -275,6 +255,7 @@ ALIKE = 40
 COLOURS = {"stops": style.ALARM, "waits": style.GREY, "unused": style.GREY}
 
 
+@page.shows("network", "rfnb.netdict.network.Network")
 def describe(
     net: Network, *, depth: int | None = None, open: str | Sequence[str] = (), layer: str | None = None
 ) -> NetworkView:
@@ -367,21 +348,27 @@ def _states(view: NetworkView) -> Iterator[str]:
         yield f"{count_of(view['unused'], 'layer')} unused"
 
 
-def page(view: NetworkView) -> Page:
+def to_page(view: NetworkView) -> page.Page:
     """A line of facts, the picture or a row for each of its boxes, and the cards, folded; of one layer its card."""
     facts, states = _facts(view), list(_states(view))
-    chips = [chip(words, style.ALARM if "stop" in words else style.GREY) for words in states]
-    head: list[Words] = [title(view["name"]), quiet(f" · {' · '.join(facts)} "), chips]
-    blocks: list[Block] = [Line(Span(head, text=f"{view['name']}  {' · '.join([*facts, *states])}"), look=style.HEAD)]
+    chips = [page.chip(words, style.ALARM if "stop" in words else style.GREY) for words in states]
+    head: list[page.Words] = [page.name(view["name"]), page.quiet(f" · {' · '.join(facts)} "), chips]
+    blocks: list[page.Block] = [
+        page.Line(page.Span(head, text=f"{view['name']}  {' · '.join([*facts, *states])}"), look=style.HEAD)
+    ]
     if view["chosen"] is not None:
-        return Page("network", view["name"], [*blocks, *_card_blocks(view["cards"][0], is_open=True)], _table(view))
+        return page.Page(
+            "network", view["name"], [*blocks, *_card_blocks(view["cards"][0], is_open=True)], _table(view)
+        )
     rows, count = graph_table(view["graph"]), sum(1 + len(card["alike"]) for card in view["cards"])
     folds = [
-        Fold(f"as a table: {len(rows)} rows", [Figure(table_html(rows))]),
-        Fold(f"layers: {count}", [Figure(lambda: _cards_html(view["cards"]))]),
+        page.Fold(f"as a table: {len(rows)} rows", [page.Figure(table_html(rows))]),
+        page.Fold(f"layers: {count}", [page.Figure(lambda: _cards_html(view["cards"]))]),
     ]
-    blocks.append(Figure(lambda: graph_view.picture_html(view["graph"]), [f"  {line}" for line in rows.lines()]))
-    return Page("network", view["name"], [*blocks, Only("html", folds), Note(view["note"])], _table(view))
+    blocks.append(page.Figure(lambda: graph_view.picture_html(view["graph"]), [f"  {line}" for line in rows.lines()]))
+    return page.Page(
+        "network", view["name"], [*blocks, page.Only("html", folds), page.Note(view["note"])], _table(view)
+    )
 
 
 def _about(card: LayerCard) -> Iterator[str]:
@@ -399,7 +386,7 @@ def _name(card: LayerCard) -> str:
     return f"{card['path']} and {count} alike" if count else card["path"]
 
 
-def _table(view: NetworkView) -> Table:
+def _table(view: NetworkView) -> page.Table:
     """A row for each layer."""
     rows = [
         [path, card["cls"], dims_text(card["dims"]) if card["dims"] else "", card["status"], card["reason"],
@@ -407,7 +394,7 @@ def _table(view: NetworkView) -> Table:
         for card in view["cards"]
         for path in (card["path"], *card["alike"])
     ]  # fmt: skip
-    return Table(["layer", "class", "output", "status", "reason", "parameters", "from"], rows)
+    return page.Table(["layer", "class", "output", "status", "reason", "parameters", "from"], rows)
 
 
 def to_svg(view: NetworkView, width: float = WIDTH) -> str:
@@ -425,7 +412,7 @@ def _cards_html(cards: Sequence[LayerCard]) -> Html:
     parts: list[Html] = []
     room = BYTES
     for i, card in enumerate(sorted(cards, key=lambda card: card["status"] != "stops")):
-        markup = html_of(_card_blocks(card))
+        markup = page.html_of(_card_blocks(card))
         room -= len(markup)
         if room < 0 and i:
             parts.append(quiet_html(f'… {len(cards) - i} more: rf.show(net, layer="{card["path"]}")', tag="div"))
@@ -434,41 +421,44 @@ def _cards_html(cards: Sequence[LayerCard]) -> Html:
     return el("div", parts, style=style.RAIL)
 
 
-def _card_blocks(card: LayerCard, *, is_open: bool = False) -> list[Block]:
+def _card_blocks(card: LayerCard, *, is_open: bool = False) -> list[page.Block]:
     """What became of a layer, its options, parameters and frames; folded, or as lines below each other."""
     why, alike = card["reason"] if card["status"] == "stops" else f"waits for {card['reason']}", card["alike"]
-    title: list[Words] = [
-        bold(card["path"]),
-        quiet(f" and {len(alike)} alike") if alike else None,
+    title: list[page.Words] = [
+        page.bold(card["path"]),
+        page.quiet(f" and {len(alike)} alike") if alike else None,
         f" {card['cls']} ",
-        None if card["status"] == "constructed" else chip(card["status"], COLOURS[card["status"]]),
+        None if card["status"] == "constructed" else page.chip(card["status"], COLOURS[card["status"]]),
         _pills(card["dims"]),
-        quiet(f" line {card['line']}") if card["line"] is not None else None,
+        page.quiet(f" line {card['line']}") if card["line"] is not None else None,
     ]
-    lines: list[Block] = [
-        Only("html", [Line(why)]) if card["reason"] else None,
-        Line(quiet("from "), ", ".join(card["sources"])) if card["sources"] else None,
+    lines: list[page.Block] = [
+        page.Only("html", [page.Line(why)]) if card["reason"] else None,
+        page.Line(page.quiet("from "), ", ".join(card["sources"])) if card["sources"] else None,
         *map(_option_line, card["options"]),
         *map(_param_line, card["params"]),
         *(taken_blocks(card["taken"]) if card["taken"] else []),
-        Only("html", [Line(quiet("alike "), ", ".join(alike[:ALIKE]) + " …" * (len(alike) > ALIKE))])
+        page.Only("html", [page.Line(page.quiet("alike "), ", ".join(alike[:ALIKE]) + " …" * (len(alike) > ALIKE))])
         if alike
         else None,
     ]
-    head = Line(" ".join(filter(None, [f"{_name(card)}: {card['cls']}", *_about(card)])))
-    fold = Fold(title, [Group(lines, look=f"{style.RAIL};{style.NUMBERS}")], is_open)
-    return [Only("text", [Group([head, *lines], indent=2)]), Only("html", [fold])]
+    head = page.Line(" ".join(filter(None, [f"{_name(card)}: {card['cls']}", *_about(card)])))
+    fold = page.Fold(title, [page.Group(lines, look=f"{style.RAIL};{style.NUMBERS}")], is_open)
+    return [page.Only("text", [page.Group([head, *lines], indent=2)]), page.Only("html", [fold])]
 
 
-def _option_line(option: LayerOption) -> Line:
-    name = Span(quiet(f"{option['name']} "), text=f"{option['name']} = ")
-    return Line(name, option["given"], f" → {option['became']}" if option["became"] else None)
+def _option_line(option: LayerOption) -> page.Line:
+    name = page.Span(page.quiet(f"{option['name']} "), text=f"{option['name']} = ")
+    return page.Line(name, option["given"], f" → {option['became']}" if option["became"] else None)
 
 
-def _param_line(param: LayerParam) -> Line:
-    dims = Span(_pills(param["dims"]), text=f"{dims_text(param['dims'])} ")
-    return Line(
-        param["name"], " ", dims, quiet(amount(param["count"]), None if param["trained"] else web(" not trained"))
+def _param_line(param: LayerParam) -> page.Line:
+    dims = page.Span(_pills(param["dims"]), text=f"{dims_text(param['dims'])} ")
+    return page.Line(
+        param["name"],
+        " ",
+        dims,
+        page.quiet(amount(param["count"]), None if param["trained"] else page.web(" not trained")),
     )
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.cards import amount
-from rfnb.display.kit.blocks import Block, Fold, Grid, Line, Note, Only, Page, Span, Words, chip, name, quiet
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table
 from rfnb.netdict.report.findings import LEVELS, NetworkFinding, NetworkReport
 
 COLUMNS = ("", "what", "layers", "line", "what to do")
@@ -37,24 +36,26 @@ MOST = 200
 """Largest number of findings listed."""
 
 
-def describe(report: NetworkReport) -> Page:
+@page.shows("network_report", "rfnb.netdict.report.findings.NetworkReport")
+def describe(report: NetworkReport) -> page.Page:
     """The verdict, then a fold for each level, the worst first."""
     found = report.findings[:MOST]
     rows = [[WORDS[x.level], x.what, _layers(x), _lines(x), x.way] for x in found]
     stops = sum(x.level == "stops" for x in found)
     verdict = "runs" if report else f"does not run: {count_of(stops, 'reason')}"
     facts = f"{count_of(report.layers, 'layer')} constructed, {amount(report.params)} parameters"
-    head: list[Words] = [name(report.name), " ", chip(verdict, style.GREY if report else style.ALARM), quiet(facts)]
+    colour = style.GREY if report else style.ALARM
+    head: list[page.Words] = [page.name(report.name), " ", page.chip(verdict, colour), page.quiet(facts)]
     folds = [_fold(level, [row for x, row in zip(found, rows, strict=True) if x.level == level]) for level in LEVELS]
     stubs = [line for finding in report.of("stops") for line in finding.stub.splitlines()]
-    blocks: list[Block] = [
-        Line(Span(head, text=f"{report.name}: {verdict} ({facts})"), look=style.HEAD),
-        Only("text", [Grid(rows, COLUMNS) if rows else None]),
-        Only("html", folds),
-        Fold("functions to fill in", [Line(line, look=style.CODE) for line in stubs]) if stubs else None,
-        Note(f"{len(report.findings) - MOST} more findings" if len(report.findings) > MOST else None),
+    blocks: list[page.Block] = [
+        page.Line(page.Span(head, text=f"{report.name}: {verdict} ({facts})"), look=style.HEAD),
+        page.Only("text", [page.Grid(rows, COLUMNS) if rows else None]),
+        page.Only("html", folds),
+        page.Fold("functions to fill in", [page.Line(line, look=style.CODE) for line in stubs]) if stubs else None,
+        page.Note(f"{len(report.findings) - MOST} more findings" if len(report.findings) > MOST else None),
     ]
-    return Page("network_report", report.name, blocks, Table(COLUMNS, rows))
+    return page.Page("network_report", report.name, blocks, page.Table(COLUMNS, rows))
 
 
 def _layers(found: NetworkFinding) -> str:
@@ -79,8 +80,8 @@ HEADER = f"{style.LEFT_CELL};opacity:0.65;font-weight:normal"
 TABLE = style.TABLE.replace("monospace", "sans-serif")
 
 
-def _fold(level: str, rows: list[list[str]]) -> Block:
+def _fold(level: str, rows: list[list[str]]) -> page.Block:
     """The findings of a level."""
-    title = [chip(f"{WORDS[level]} {len(rows)}", COLOURS[level]), quiet(ABOUT[level])]
-    grid = Grid([row[1:] for row in rows], COLUMNS[1:], LOOKS, head=HEADER, look=TABLE)
-    return Fold(title, [grid], is_open=level != "training") if rows else None
+    title = [page.chip(f"{WORDS[level]} {len(rows)}", COLOURS[level]), page.quiet(ABOUT[level])]
+    grid = page.Grid([row[1:] for row in rows], COLUMNS[1:], LOOKS, head=HEADER, look=TABLE)
+    return page.Fold(title, [grid], is_open=level != "training") if rows else None

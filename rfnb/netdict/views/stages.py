@@ -7,9 +7,8 @@ from typing import Any
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph import view as graph_view
 from rfnb.display.graph.cards import amount
-from rfnb.display.kit.blocks import Figure, Grid, Line, Note, Page, name, quiet
+from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import RfError
 from rfnb.netdict.network import Network
@@ -28,7 +27,8 @@ Colours = dict[tuple[str, int], int]
 PICTURE = "flex:none;width:min(320px, 90vw)"
 
 
-def describe(stages: Stages, *, depth: int = 0) -> Page:
+@page.shows("net_stages", "rfnb.netdict.stages.Stages")
+def describe(stages: Stages, *, depth: int = 0) -> page.Page:
     """The strip and the rows. depth: how many levels of the networks are open in their pictures."""
     rows: list[list[Any]] = []
     pictures = []
@@ -41,12 +41,12 @@ def describe(stages: Stages, *, depth: int = 0) -> Page:
         if stage.number < MOST:
             pictures.append(_picture(stage, net, words, depth, colours))
     blocks: list[Any] = [
-        Line(name(stages.name), quiet(f" {count_of(len(stages), 'stage')}"), look=style.HEAD),
-        Figure(el("div", pictures, style=STRIP)),
-        Grid(rows, COLUMNS, [style.LEFT_CELL] * 4 + [CELL]),
-        Note(f"pictures of the first {MOST} stages" if len(stages) > MOST else None),
+        page.Line(page.name(stages.name), page.quiet(f" {count_of(len(stages), 'stage')}"), look=style.HEAD),
+        page.Figure(el("div", pictures, style=STRIP)),
+        page.Grid(rows, COLUMNS, [style.LEFT_CELL] * 4 + [CELL]),
+        page.Note(f"pictures of the first {MOST} stages" if len(stages) > MOST else None),
     ]
-    return Page("net_stages", stages.name, blocks, Table(COLUMNS, rows))
+    return page.Page("net_stages", stages.name, blocks, page.Table(COLUMNS, rows))
 
 
 def _network(stage: Stage) -> tuple[Network | None, str]:

@@ -18,7 +18,7 @@ REGISTERED = {
     "core.ground.show.make_dot": "display.register",
     "core.ground.show.make_line": "display.register",
     "core.ground.show.make_page": "display.register",
-    "core.ground.show.make_view": "display.register",
+    "core.ground.show.view_of": "display.register",
     "core.ground.hook.keep_state": "backend.torch.backend",
     "core.ground.hook.record_calls": "backend.torch.backend",
     "core.ground.hook.trace_call": "backend.torch.backend",

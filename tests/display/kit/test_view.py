@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
+import rfnb as rf
 from rfnb.core.ground import show as core_show
-from rfnb.core.ground.show import MODULES
 from rfnb.display.kit import page
 from rfnb.display.kit.blocks import Figure, Page, note_page
 from rfnb.display.kit.page import MIME
-from rfnb.display.kit.view import View, write_atomically
+from rfnb.display.kit.view import View, class_name, views, write_atomically
 from rfnb.display.markup.html import el
-from rfnb.display.register import VIEWS
 from rfnb.display.show import show
 from rfnb.errors import ViewError
 from tests.display.standins import Raw, batch_dim, batch_of, numbers
@@ -31,7 +30,7 @@ class Thing(core_show.Shown):
 
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(core_show.KINDS, core_show.class_name(Raw), "tensor")
+    monkeypatch.setitem(views().kinds, class_name(Raw), "tensor")
 
 
 def test_always_text_and_html(table):
@@ -50,20 +49,28 @@ def test_what_cannot_be_shown_says_so(table):
 
 
 def test_a_view_that_breaks_is_a_note_and_no_exception(monkeypatch):
-    monkeypatch.setitem(core_show.KINDS, core_show.class_name(Thing), "tensor")
+    monkeypatch.setitem(views().kinds, class_name(Thing), "tensor")
     thing = Thing()
     assert "Thing (no view: AttributeError" in repr(thing) or "Tensor" in repr(thing)
     assert "text/html" in thing._repr_mimebundle_()
-    monkeypatch.setitem(core_show.KINDS, core_show.class_name(Thing), "gone")
+    monkeypatch.setitem(views().kinds, class_name(Thing), "gone")
     assert "no view: views of kind 'gone' are not registered" in repr(thing)
     assert "no view" in View({"kind": "tensor"}).text
     assert "no view" in View({"kind": "?"}).html
 
 
-@pytest.mark.parametrize("name", [name for _, names in VIEWS.values() for name in names.split()])
+def test_each_kind_has_one_function_in_a_folder_where_marks_are_looked_for():
+    places = [(module, function) for module, function in views().makers.values()]
+    for module, function in places:
+        assert callable(getattr(importlib.import_module(module), function))
+    files = [file.read_text(encoding="utf-8") for file in Path(rf.__file__).parent.rglob("*.py")]
+    assert len(places) == sum(len(re.findall(r"^@page\.shows\(", text, re.MULTILINE)) for text in files)
+
+
+@pytest.mark.parametrize("name", sorted(views().kinds))
 def test_the_classes_that_have_views_exist(name):
     module, _, cls = name.rpartition(".")
-    assert core_show.class_name(getattr(importlib.import_module(module), cls)) == name
+    assert class_name(getattr(importlib.import_module(module), cls)) == name
 
 
 @pytest.fixture
@@ -82,7 +89,7 @@ class Enhanced:
     """A module of a view that scripts can enhance."""
 
     @staticmethod
-    def page(data: Any) -> Page:
+    def to_page(data: Any) -> Page:
         return Page("enhanced", data["name"], [Figure(el("p", data["name"]))])
 
     @staticmethod
@@ -93,7 +100,7 @@ class Enhanced:
 @pytest.fixture
 def enhanced(monkeypatch: pytest.MonkeyPatch) -> View:
     """A view with something for scripts, and a hostile name."""
-    monkeypatch.setitem(MODULES, "enhanced", "rfnb.display.enhanced")
+    monkeypatch.setitem(views().makers, "enhanced", ("rfnb.display.enhanced", "describe"))
     monkeypatch.setitem(sys.modules, "rfnb.display.enhanced", Enhanced)  # type: ignore[misc]
     return View({"kind": "enhanced", "name": "</script><b>"})
 

@@ -278,7 +278,7 @@ def shown():
     run = ends_early().run
     run.name = "<b>"
     norms = {"h": np.array([1e-9, 1e-4, 0.1, 1.0]), "<i>": np.array([2.0, np.nan, 0.0, 0.5])}
-    return view.page(view.describe(Gradients(run, "a < b", norms, {}, {})))
+    return view.to_page(view.describe(Gradients(run, "a < b", norms, {}, {})))
 
 
 def test_the_table():
