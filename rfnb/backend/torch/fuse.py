@@ -205,12 +205,13 @@ def _looked_up(call: Call, made: dict[int, Call], values: Sequence[Any], externa
         return None
     weight, transposed = _untransposed(factors[0], made)
     table, indices = lookup.args
-    given = table, weight, *factors[1:]
-    if type(indices) is not Var or any(type(part) is not External and part is not None for part in given):
+    if type(table) is not External or type(weight) is not External or type(indices) is not Var:
+        return None
+    if any(type(bias) is not External and bias is not None for bias in factors[1:]):
         return None
     if len(externals[table.number]) > values[indices.number].numel() or externals[weight.number].ndim != 2:
         return None
-    product = Once(_product_of, (call.fn, transposed, *given))
+    product = Once(_product_of, (call.fn, transposed, table, weight, *factors[1:]))
     return Call(torch.embedding, (product, indices), {}, call.result, node=lookup.node)
 
 
