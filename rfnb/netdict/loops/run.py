@@ -286,7 +286,7 @@ class RecRun:
                 with self.lines.naming(loop.recorder, node):
                     loop.state[f"prev:{rec.name_of(node.of)}"] = like(self._in_step(node.of), node.template)
             if rec.end is not None and rec.follows is None:
-                loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))  # type: ignore[attr-defined]
+                loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))
             for path in rec.accumulated:
                 if path in self.whole or path in late:
                     continue

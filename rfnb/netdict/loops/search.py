@@ -88,7 +88,7 @@ def result_of(rec: RecNet, loop: Loop) -> SearchChoices | None:
     if choice.length_normalization and lengths.num_elements():
         over = [rec.beam] if rec.layer.spec.batch_independent else list(lengths.dims)
         longest = reduce_max(lengths, axis=over, use_mask=False)
-        with_end = bool(rec.layer.include_eos)  # type: ignore[attr-defined]
+        with_end = bool(rec.layer.include_eos)
         limit = loop.max_seq_len
         steps = longest if with_end or limit is None else minimum(longest + 1, limit)
         counted = cast(maximum(longest + (not with_end), 1), scores.dtype)

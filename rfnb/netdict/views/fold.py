@@ -283,7 +283,7 @@ def _words(rec: RecNet) -> Iterator[str]:
         yield f"a step for each frame of {rec.axis.name}"
     else:
         via = rec.inputs.get("max_seq_len_via")
-        limit = f"as many steps as {via} says" if via else f"{layer.max_seq_len} steps"  # type: ignore[attr-defined]
+        limit = f"as many steps as {via} says" if via else f"{layer.max_seq_len} steps"
         yield f"until {rec.name_of(rec.end or 'end')}, at most {limit}"
     if rec.beam is not None:
         yield f"beam {rec.beam.dimension}"
