@@ -197,8 +197,8 @@ def _columns(life: LifeSteps) -> list[str]:
 def _rows(life: LifeSteps) -> list[tuple[int, page.Row]]:
     """A row for each step, with its number, and one for those before it that are not shown."""
     rows: list[tuple[int, page.Row]] = []
-    for i, (before, step) in enumerate(zip([None, *life.steps], life.steps, strict=False)):
-        if before is not None and step.step - before.step > 1:
+    for i, (previous, step) in enumerate(zip([None, *life.steps], life.steps, strict=False)):
+        if previous is not None and step.step - previous.step > 1:
             rows.append((i, page.Row([page.quiet("⋯")])))
         rows.append((i, _row(step, life)))
     return rows
@@ -457,7 +457,7 @@ def page_of_comparison(compared: SearchComparison | BeamsCompared, most: int = M
             page.Line(printable_name(pair.compared.name), indent=2),
             page.Grid(_compared_grid(pair), indent=4),
         ]
-    alone = [
+    unpaired_lines = [
         f"only in the {side}: {', '.join(names[:MOST])}" for side, names in zip(SIDES, unpaired, strict=True) if names
     ]
     html: list[page.Block] = [
@@ -470,7 +470,7 @@ def page_of_comparison(compared: SearchComparison | BeamsCompared, most: int = M
             page.Group([page.Fold(f"{pair.compared.name}: {pair.compared.words}", _inside(pair))], LATER)
             for pair in pairs[1:]
         ),
-        *(page.Line(page.quiet(words)) for words in alone),
+        *(page.Line(page.quiet(words)) for words in unpaired_lines),
         page.Line(page.quiet(LEGEND), look="font-size:12px") if listed else None,
     ]
     note = page.Note(f"{count_of(extra, 'more sequence')}; rf.show(comparison, most=…)" if extra > 0 else None)
@@ -613,11 +613,17 @@ def _hypotheses_grid(pair: Pair) -> page.Figure:
     heads += [el("th", word, style=_look(style.HEADER_CELL, i == marked)) for i, word in enumerate(positions)]
     rows = []
     for at, (labels, sides) in enumerate(pair.hypotheses):
-        same = -1 if at == 0 else _common(labels, pair.hypotheses[0][0]) - pair.start + shift
+        common = -1 if at == 0 else _common(labels, pair.hypotheses[0][0]) - pair.start + shift
         cells = [el("td", word, style=_side_look(sides, i // 2, i % 2)) for i, word in enumerate(_side_cells(sides))]
         words = _labels(pair, labels) or [NONE]
         for i, label in enumerate([*words, *[""] * (len(positions) - len(words))]):
-            text = page.quiet(label) if i < same or label == "…" else page.bold(label) if i == same and label else label
+            text = (
+                page.quiet(label)
+                if i < common or label == "…"
+                else page.bold(label)
+                if i == common and label
+                else label
+            )
             cells.append(el("td", page.markup(text), style=_look(LABEL, i == marked)))
         rows.append(el("tr", cells, style=style.PLAIN_ROW))
     head = el("thead", el("tr", heads, style=style.PLAIN_ROW))

@@ -17,6 +17,7 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import cut
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.attention.schema import AttentionHead, AttentionSound, AttentionView
 from rfnb.display.attention.weights import SEVERAL
 from rfnb.display.kit import options
@@ -224,14 +225,14 @@ def head_pool(shape: tuple[int, int], heads: int) -> tuple[int, int]:
 # -- labels
 
 
-def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) -> list[str] | None:
+def labels_of(side: object, size: int, full: int, index: int | None, notes: Notes) -> list[str] | None:
     """The labels of a sequence; None for plain numbers from 0. full: size with padding, which may have labels too."""
     if side is None or isinstance(side, Dim):
         vocab = None if side is None else side.vocab
         if vocab is None or len(vocab) < size:
             return None
         return [str(vocab.decode(i)) for i in range(size)]
-    if hasattr(side, "raw_tensor"):
+    if isinstance(side, Tensor):
         data = read(side)
         part = data if index is None or data.sequence_axis() is None else sequence(data, index)
         labels = tokens(part, size)
@@ -331,13 +332,14 @@ def _listed(side: object) -> list[object]:
     return list(entries)
 
 
-def _given(labels: list[Any], index: int | None) -> list[str]:
+def _given(labels: list[object], index: int | None) -> list[str]:
     """The labels of one sequence, if there is a list for each."""
-    if labels and all(isinstance(entry, list | tuple) for entry in labels):
+    lists = [entry for entry in labels if isinstance(entry, list | tuple)]
+    if labels and len(lists) == len(labels):
         at = index or 0
         if at >= len(labels):
             raise ViewError("show_attention: no labels for this sequence", got=at, expected=f"0 to {len(labels) - 1}")
-        labels = list(labels[at])
+        labels = list(lists[at])
     return [str(label) for label in labels]
 
 
@@ -462,11 +464,11 @@ def overview(view: AttentionView) -> Html:
 
 def _look(view: AttentionView, head: AttentionHead, wide: int, high: int) -> str:
     """The style of a picture, in proportion to the largest if layers differ in size."""
-    shapes = [other.get("shape", view["shape"]) for other in view["heads"]]
+    shapes = [entry.get("shape", view["shape"]) for entry in view["heads"]]
     own = head.get("shape", view["shape"])
     width, height = (
-        max(4, round(most * size / max(1, *sizes)))
-        for most, size, sizes in zip((high, wide), own, zip(*shapes, strict=True), strict=True)
+        max(4, round(limit * size / max(1, *sizes)))
+        for limit, size, sizes in zip((high, wide), own, zip(*shapes, strict=True), strict=True)
     )
     return f"width:{height}px;height:{width}px;display:block;max-width:none;margin:0"
 
@@ -485,8 +487,8 @@ def _grid(view: AttentionView, cells: list[Html]) -> Html:
         )
         for i, layer in enumerate(layers)
     ]  # fmt: skip
-    first = el("tr", el("th", style=quiet), numbers, style=style.PLAIN_ROW)
-    table = el("table", first, lines, style="border-collapse:collapse;margin:0")
+    header = el("tr", el("th", style=quiet), numbers, style=style.PLAIN_ROW)
+    table = el("table", header, lines, style="border-collapse:collapse;margin:0")
     return wide(table)
 
 

@@ -164,8 +164,8 @@ def describe(
         weights, rows=rows, cols=cols, batch=batch, dims=dims, lengths=lengths, tokenizer=tokenizer, notes=notes
     )
     every = choose(source, layer, head, notes)
-    given = (own if side is None else side for side, own in zip((rows, cols), every.labels, strict=True))
-    sides = zip(given, every.shape(), every.full(), strict=True)
+    choices = (own if side is None else side for side, own in zip((rows, cols), every.labels, strict=True))
+    sides = zip(choices, every.shape(), every.full(), strict=True)
     labels = [drawing.labels_of(side, size, full, every.index, notes) for side, size, full in sides]
     heads = describe_heads(every, labels[1], notes)
     if sort is not None:
@@ -185,7 +185,6 @@ def describe(
     counts = set(map(len, every.heads))
     hops = drawing.seconds_of(seconds, *every.sides[place])
     names = [drawing.cell_labels(*side) for side in zip(labels, shape, pool, hops, strict=True)]
-    frame: Any = {"pool": pool, "causal": heads.causal, "padding": padding}
     row_dim, col_dim = describe_axes([*every.sides[place]])
     view: AttentionView = {
         "kind": "attention",
@@ -196,7 +195,9 @@ def describe(
         "cols": names[1],
         "weights": _plain(matrix),
         "tag": every.tag,
-        "picture": drawing.sprite(matrix, real(focus["scale"]), **frame) if focus and matrix.size else "",
+        "picture": drawing.sprite(matrix, real(focus["scale"]), pool=pool, causal=heads.causal, padding=padding)
+        if focus and matrix.size
+        else "",
         "path": _path(matrix) if focus and real(focus["entropy"]) <= FLAT else [],
         "heads": heads.heads,
         "pictures": heads.pictures,
@@ -226,25 +227,25 @@ def to_page(view: AttentionView) -> page.Page:
 
     A terminal shows the three columns that each row attends to most, and a line per head if there are several.
     """
-    heads, several, most = view["heads"], _several(view), options.ATTENTION_LINES
-    many, (first, *words) = len(heads) > 1, head_words(view)
+    heads, units, limit = view["heads"], _several(view), options.ATTENTION_LINES
+    many, (heading, *words) = len(heads) > 1, head_words(view)
     table, best = _table(view), drawing.strongest(view)
     width = max((len(shown(label)) for label in view["rows"]), default=0)
     lines = [f"  {flag}" for head in heads if not many for flag in head["flags"]]
-    lines += [f"{which}:"] if (which := drawing.which_head(view)) else []
-    lines += [f"  {label:<{width}}  {shares}" for label, shares in best[:most]]
-    lines += [f"  … {len(best) - most} more rows"] if len(best) > most else []
-    lines += ["", *_table(view, most).lines()] if many else []
-    lines += [f"… {len(heads) - most} more {several}"] if len(heads) > most else []
+    lines += [f"{head_name}:"] if (head_name := drawing.which_head(view)) else []
+    lines += [f"  {label:<{width}}  {shares}" for label, shares in best[:limit]]
+    lines += [f"  … {len(best) - limit} more rows"] if len(best) > limit else []
+    lines += ["", *_table(view, limit).lines()] if many else []
+    lines += [f"… {len(heads) - limit} more {units}"] if len(heads) > limit else []
     blocks: list[page.Block] = [
-        page.Line(page.name(first), page.quiet(" ", " ".join(words)), look=style.HEAD),
+        page.Line(page.name(heading), page.quiet(" ", " ".join(words)), look=style.HEAD),
         page.Figure((lambda: drawing.overview(view)) if many else None, lines),
         page.Figure(lambda: drawing.large_head(view, heads[0]))
         if heads
-        else page.Only("html", [page.Line(page.quiet(f"(no {several})"))]),
+        else page.Only("html", [page.Line(page.quiet(f"(no {units})"))]),
         page.Figure(drawing.player(view["audio"])) if "audio" in view else None,
         page.Note(view["note"]),
-        page.Only("html", [page.Fold(f"all {several}", [page.Figure(table_html(table))])]) if many else None,
+        page.Only("html", [page.Fold(f"all {units}", [page.Figure(table_html(table))])]) if many else None,
         page.Figure(lambda: drawing.strongest_html(view)),
     ]
     return page.Page("attention", view["name"], blocks, table)
@@ -489,7 +490,7 @@ def _of_layer(
     valid = full[:, : true[0], : true[1]]
     measures = measure(valid, causal=causal) if valid.size else None
     labels = labels if true[1] == every.shape()[1] else None
-    own = {"shape": [*true]} if len(set(map(every.shape, range(len(every.layers))))) > 1 else {}
+    shape = {"shape": [*true]} if len(set(map(every.shape, range(len(every.layers))))) > 1 else {}
     for i, head in enumerate(every.heads[place]):
         finite = valid[i] if np.isfinite(valid[i].sum()) else np.where(np.isfinite(valid[i]), valid[i], 0)
         head_view: Any = {
@@ -500,7 +501,7 @@ def _of_layer(
             "top": [labels[i] if labels is not None else str(i) for i in _largest(finite.sum(axis=0))],
             "flags": faults(full[i], true),
             "scale": _scale(finite),
-            **own,
+            **shape,
         }
         yield head_view
 

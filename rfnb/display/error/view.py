@@ -332,7 +332,7 @@ def describe(error: BaseException) -> page.Page:
     code = notes.attempt("line", lambda: None if place is None else describe_code(place), None)
     frames = notes.attempt("traceback", lambda: describe_frames(error), list[Frame]())
     causes = notes.attempt("cause", lambda: list(describe_causes(error)), list[Cause]())
-    name, what = type(error).__name__, str(getattr(error, "what", error))[:WORDS]
+    name, message = type(error).__name__, str(getattr(error, "what", error))[:WORDS]
     facts = _facts(error, rows, has_origins=bool(origins))
     regular = _origins_grid(origins, odd=False)
     parts: list[list[page.Block]] = [
@@ -349,7 +349,7 @@ def describe(error: BaseException) -> page.Page:
         [block for cause in causes for block in _cause(cause)],
         [page.Note(notes.text(), indent=0)],
     ]
-    head = page.Line(page.Span(name, style.MARKED, f"{name}:", tag="b"), " ", what, look="margin-bottom:4px")
+    head = page.Line(page.Span(name, style.MARKED, f"{name}:", tag="b"), " ", message, look="margin-bottom:4px")
     apart = [block for part in parts for block in [*([page.Line("")] if any(page.lines_of(part)) else []), *part]]
     look = f"border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
     cells = [[*row[:3], "  ".join("≠ " * cell.odd + cell.word for cell in row.cells if cell)] for row in rows]

@@ -170,9 +170,9 @@ def plain(words: Words) -> str:
 def markup(words: Words) -> Html:
     """The words as HTML."""
     if isinstance(words, Span):
-        inside, look = markup(words.words), words.look or None
+        content, look = markup(words.words), words.look or None
         is_plain = words.tag == "span" and not look and not words.title
-        return inside if is_plain else el(words.tag, inside, style=look, title=words.title)
+        return content if is_plain else el(words.tag, content, style=look, title=words.title)
     if isinstance(words, list | tuple):
         return join([markup(word) for word in words])
     return words if isinstance(words, Html) else join(plain(words))
@@ -434,22 +434,22 @@ def html_of(blocks: Iterable[Block]) -> Html:
 def _html(block: Block) -> Html | None:
     match block:
         case Line(words, look):
-            inside = markup(words)
-            return el("div", inside, style=look or None) if inside else None
+            content = markup(words)
+            return el("div", content, style=look or None) if content else None
         case Facts(rows):
             return facts_html([(plain(label), markup(words)) for label, words in rows])
         case Grid():
             return _grid_html(block)
         case Fold(title, blocks, is_open, rail):
-            inside = html_of(blocks)
+            content = html_of(blocks)
             summary = el("summary", markup(title), style=style.FOLD)
-            return el("details", summary, el("div", inside, style=style.RAIL) if rail else inside, open=is_open)
+            return el("details", summary, el("div", content, style=style.RAIL) if rail else content, open=is_open)
         case Group(blocks, look, _, most):
             room = [most] if most is not None else [10**9]
-            inside = html_of(list(_first(blocks, room)))
+            content = html_of(list(_first(blocks, room)))
             if room[0] <= 0 and most is not None:
-                inside = join(inside, quiet_html("… and more; all: .table()", tag="div"))
-            return el("div", inside, style=look or None) if inside else None
+                content = join(content, quiet_html("… and more; all: .table()", tag="div"))
+            return el("div", content, style=look or None) if content else None
         case Only("html", blocks):
             return html_of(blocks)
         case Figure(html):
@@ -484,8 +484,8 @@ def _grid_html(grid: Grid) -> Html | None:
     for row in rows:
         cells = [el("td", markup(cell), style=look + row.cell) for cell, look in zip(row.cells, looks, strict=False)]
         body.append(el("tr", cells, style=row.look))
-        if below := markup(row.below):
-            body.append(el("tr", el("td", below, colspan=width, style=looks[0]), style=style.PLAIN_ROW))
+        if extra := markup(row.below):
+            body.append(el("tr", el("td", extra, colspan=width, style=looks[0]), style=style.PLAIN_ROW))
     table = el("table", el("thead", el("tr", head, style=style.PLAIN_ROW)) if head else None, body, style=grid.look)
     return wide(table)
 
@@ -493,9 +493,9 @@ def _grid_html(grid: Grid) -> Html | None:
 # -- JSON
 
 
-def to_data(page: Page) -> dict[str, Any]:
+def to_data(page: Page) -> dict[str, object]:
     """The page as plain JSON: its kind, its name, its text, and the rows of its table by column."""
-    data = {"kind": page.kind, "name": page.name, "text": to_text(page)}
+    data: dict[str, object] = {"kind": page.kind, "name": page.name, "text": to_text(page)}
     if page.table is None:
         return data
     return {**data, "rows": [{column: _json(cell) for column, cell in row.items()} for row in page.table]}

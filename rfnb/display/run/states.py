@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import Data, read, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
@@ -103,7 +104,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     values = np.stack([to_numpy(data.raw[where]).astype(np.float32) for data in states])
     live = full_mask if thin is None else thin
     jump = 0.0
-    initial: Any = run.replay.state(name, 0) if samples[0] == 0 else None
+    initial = run.replay.state(name, 0) if samples[0] == 0 else None
     start = None
     if initial is not None and not isinstance(initial, int | str):
         start = one_entry(initial, of_sequence(run, sequence))
@@ -330,8 +331,8 @@ def _fork(run: Run) -> Iterator[tuple[int, str]]:
     yield step, "the fork begins" + (f", {words} edited before it" if edited and not step else "")
 
 
-def _differs(a: Any, b: Any) -> bool:
-    if not (hasattr(a, "dims") and hasattr(b, "dims")):
+def _differs(a: object, b: object) -> bool:
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
         return bool(a != b)
     first, second = (to_numpy(read(value).raw) for value in (a, b))
     return not np.array_equal(first, second, equal_nan=True)

@@ -279,12 +279,14 @@ def _names(dim: DimView, tags: list[str] | None) -> list[str]:
     return [f"{dim['name']} {i}" for i in range(dim["size"])]
 
 
-def _look(value: Any, top: float, masked: bool) -> str:
+def _look(value: object, top: float, masked: bool) -> str:
     if value is None or (masked and value == "-inf"):
         return f"{style.CELL};{style.QUIET}"
     number = real(value)
     if not np.isfinite(number):
-        return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(NOT_FINITE[value], 0.45)}"
+        return (
+            f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(NOT_FINITE[str(value)], 0.45)}"
+        )
     strength = 0.0 if top == 0 else abs(number) / top * 0.42
     colour = png.DIVERGING[-2] if number > 0 else png.DIVERGING[1]
     return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(colour, round(strength, 2))}"

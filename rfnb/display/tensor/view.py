@@ -297,7 +297,7 @@ def _lengths(data: Data, at: int) -> list[int] | None:
     return None if lengths is None else [int(n) for n in lengths]
 
 
-def _numbers(measured: Measured, at: int) -> dict[str, Sequence[Any]]:
+def _numbers(measured: Measured, at: int) -> dict[str, Sequence[object]]:
     frames = measured.frames
     axes = tuple(i for i in range(frames.mean.ndim) if i != at)
     mask = frames.weights > 0
@@ -307,7 +307,7 @@ def _numbers(measured: Measured, at: int) -> dict[str, Sequence[Any]]:
     low = np.where(mask, frames.low, np.inf).min(axis=axes, initial=np.inf)
     high = np.where(mask, frames.high, -np.inf).max(axis=axes, initial=-np.inf)
     moments = {"mean": mean, "min": low, "max": high}
-    result: dict[str, Sequence[Any]] = {key: _where(total > 0, values) for key, values in moments.items()}
+    result: dict[str, Sequence[object]] = {key: _where(total > 0, values) for key, values in moments.items()}
     return result if measured.where is not None else {**result, **_wrong(measured, at, axes)}
 
 
@@ -395,9 +395,9 @@ def statistics(view: TensorView, stats: TensorStats) -> page.Span:
     pairs = moments(stats, ids=view["sparse"] is not None)
     parts = [f"{sign} {number}" for sign, number in pairs]
     parts += [*spread(stats), *alarms(stats), *warnings(view, stats), *facts(view, stats)]
-    whole = ";display:inline-block;margin-bottom:2px"  # a chip stays on one line
-    words: list[page.Words] = [page.Span([text, " "], style.chip(style.ALARM) + whole) for text in alarms(stats)]
-    words += [page.Span([text, " "], style.chip(style.WARN) + whole, title=COUNTED) for text in warnings(view, stats)]
+    nowrap = ";display:inline-block;margin-bottom:2px"  # a chip stays on one line
+    words: list[page.Words] = [page.Span([text, " "], style.chip(style.ALARM) + nowrap) for text in alarms(stats)]
+    words += [page.Span([text, " "], style.chip(style.WARN) + nowrap, title=COUNTED) for text in warnings(view, stats)]
     words += [page.Span([page.quiet(sign, " "), page.mono(number), " "], APART) for sign, number in pairs]
     words += [page.Span([text, " "], f"{style.NUMBERS};{APART}") for text in spread(stats)]
     words += [page.Span([text, " "], style.QUIET + ";margin-right:12px") for text in facts(view, stats)]

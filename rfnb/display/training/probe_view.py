@@ -281,8 +281,8 @@ def _head(view: ProbeView) -> str:
 
 def _cut(words: str) -> str:
     lines = words.splitlines()
-    first = "\n".join(lines[:LINES])
-    return first if len(first) <= LETTERS and len(lines) <= LINES else f"{first[:LETTERS].rstrip()} …"
+    start = "\n".join(lines[:LINES])
+    return start if len(start) <= LETTERS and len(lines) <= LINES else f"{start[:LETTERS].rstrip()} …"
 
 
 def _measures(shot: ShotView) -> str:
@@ -294,7 +294,7 @@ def to_page(view: ProbeView) -> page.Page:
     shots, head, attention = [view["shots"][i] for i in view["shown"]], _head(view), view["attention"]
     lines = [[f"step {shot['step']}", _measures(shot), _cut(shot["words"]).replace("\n", " / ")] for shot in shots]
     curves = [picture(curve, number) for number, curve in enumerate(view["curves"][:CURVES])]
-    others = f"; others: {', '.join(view['others'])}" if view["others"] else ""
+    tail = f"; others: {', '.join(view['others'])}" if view["others"] else ""
     cards = el("div", [_card(shot) for shot in shots], **{"data-rfnb-shots": ""})
     names = list(dict.fromkeys(name for shot in view["shots"] for name in shot["measures"]))
     rows = [
@@ -311,7 +311,7 @@ def to_page(view: ProbeView) -> page.Page:
         else None,
         page.Figure(el("div", curves) if curves else None),
         page.Only("text", [page.Grid(lines)]) if lines else None,
-        page.Line(page.Span(page.quiet(f"attention {attention}{others}"), text=f"  attention {attention}"))
+        page.Line(page.Span(page.quiet(f"attention {attention}{tail}"), text=f"  attention {attention}"))
         if attention
         else None,
         page.Figure(cards),

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import count
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from rfnb.core.ground.show import Shown
@@ -31,10 +31,6 @@ from rfnb.trace.probe.probe import followers
 from rfnb.trace.run.job import KERNEL, in_job, write_json
 from rfnb.trace.run.options import in_notebook
 from rfnb.trace.run.session import should_record, should_store, waits_for
-
-if TYPE_CHECKING:
-    from rfnb.display.training.schema import ProgressView
-
 
 WIDTH = 32
 """Number of blocks of a curve in text."""
@@ -183,7 +179,7 @@ class Progress(Shown, Generic[B]):
         self.running = self.stopped = False
         self._serial = next(_serials)
         self._history = MeasureHistory()
-        self._marked: dict[str, Any] = {}
+        self._marked: dict[str, ref[Loss]] = {}
         self._reported: set[str] = set()
         self.note: str | None = None
         self._handle: Any = None
@@ -278,7 +274,7 @@ class Progress(Shown, Generic[B]):
         return self._history.rows()
 
     @property
-    def curves(self) -> dict[str, Any]:
+    def curves(self) -> dict[str, BinnedCurve]:
         """The curves to draw, by measure."""
         self._history.read()
         choice = self.plot
@@ -328,8 +324,8 @@ class Progress(Shown, Generic[B]):
             self._running.refresh()
 
     def _last(self) -> str:
-        last = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}
-        return ", ".join(f"{name} {short(value)}" for name, value in last.items())
+        values = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}
+        return ", ".join(f"{name} {short(value)}" for name, value in values.items())
 
     def _draw_plot(self) -> None:
         from IPython.display import display
