@@ -153,7 +153,7 @@ def write_reference() -> None:
     """A page for each folder that has public names, and one that lists all names."""
     (STAGE / "api").mkdir()
     index = ["# Reference", "", "All names of `rf`, by topic.", ""]
-    listed = {folder: names.split() for folder, names in NAMES.items()}
+    listed = {folder: list(names) for folder, names in NAMES.items()}
     listed["search"] = []
     for name in [name for name in listed["ops"] if name == "search"]:
         listed["ops"].remove(name)

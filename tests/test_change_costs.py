@@ -1,7 +1,7 @@
 """What an addition costs: an op, a cell, a view and a command of the panel, made in a copy of the project.
 
 Each addition is a list of edits by hand, one entry for each file; its own test is among them where the project wants
-one. Written by a command, and not counted: `rfnb/public_names.py`, golden files and `extension/src/schema.ts`. The
+one. Written by a command, and not counted: golden files and `extension/src/schema.ts`. The
 tests of the project then run in the copy, so that an edit which is forgotten here fails.
 """
 
@@ -51,7 +51,7 @@ OP: Edits = {
             'tan = _unary("tan", "tangent, in radians", "[-1.0, 0.0, 1.0] → [-1.557..., 0.0, 1.557...]")\n',
         )
     ],
-    "rfnb/ops/public.py": [Insert("    swish as swish,\n", "    tan as tan,\n")],
+    "rfnb/ops/public.py": [Insert("swish as swish,", "\n    tan as tan,")],
     "rfnb/backend/torch/math.py": [Insert('    "cos": torch.cos,\n', '    "tan": torch.tan,\n')],
     "rfnb/backend/numpy.py": [Insert('"sin", "cos", ', '"tan", ')],
 }
@@ -108,7 +108,7 @@ class LeakyRNN(BasicRNN):
 ''',
     "rfnb/nn/public.py": [
         Insert(
-            "    make_cell as make_cell,\n)\n",
+            "from rfnb.nn.cells.cell import RecCell as RecCell, make_cell as make_cell\n",
             "from rfnb.nn.cells.leaky import LeakyRNN as LeakyRNN\n",
         )
     ],
@@ -223,7 +223,7 @@ def test_typescript_knows_it():
 HEAD = "from pathlib import Path\n\nimport numpy as np\n\nimport rfnb as rf\n\n"
 OF_OPS = ["test_public_api", "test_docstrings", "backend/test_backends_agree", "ops/test_in_loop"]
 OF_CELLS = ["test_public_api", "test_docstrings", "nn/cells/test_cells", "nn/test_step_by_step"]
-NAMES = "public_names or one_folder or the_table"
+NAMES = "has_the_names or one_folder or completion_has"
 STRUCTURE = ("tests/test_structure.py", "rank or room_has or left or cycle")
 Check = tuple[str, str]
 """A file of tests, and which of them: an expression for `pytest -k`, where "" means all."""

@@ -8,7 +8,7 @@ from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
-from rfnb.search.corpus import RATES, Row, SearchReport, SearchReports, rates_in
+from rfnb.search.corpus import RATES, ReportRow, SearchReport, SearchReports, rates_in
 from rfnb.search.explain.where import VERDICTS
 
 Settings = dict[str, SearchReport]
@@ -81,7 +81,7 @@ def _bar(name: str, setting: SearchReport) -> Html | None:
 PART = "overflow:hidden;white-space:nowrap;padding:0 4px;font-size:12px;min-width:2px"
 
 
-def _output(result: Row) -> page.Words:
+def _output(result: ReportRow) -> page.Words:
     """The output of a setting for a sequence, its verdict, and where the reference fell out."""
     words = page.quiet("no hypothesis") if result.output is None else result.output or "(no labels)"
     beam = "" if result.needed is None else f", needs beam {result.needed}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -67,9 +67,9 @@ class EndedFrames:
 
     def __init__(self, limit: Size, frames: Dim):
         self._limit, self._frames = limit, frames
-        self._made: dict[Any, Any] = {}
+        self._made: dict[Hashable, RawTensor] = {}
 
-    def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> Any:
+    def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> RawTensor:
         """The raw mask for tensors with this signature; None if they lack the steps or the sequences."""
         limit, frames = self._limit, self._frames
         if not limit.ragged or not {frames, *limit.dims} <= signature.index.keys():
@@ -101,7 +101,7 @@ class EndedInBody:
         self.limit: Size | None = None
         self._longest: Size | None = None
 
-    def __call__(self, backend: type[Backend], signature: Sig, device: object) -> RawTensor:
+    def __call__(self, backend: type[Backend], signature: Sig, device: Any) -> RawTensor:
         """The raw mask for tensors with this signature on the traced frame; None if no such sequence can have ended."""
         size = self.size()
         if current_tape() is not self._tape or self._tape.paused or size is None or not size.ragged:
@@ -229,7 +229,7 @@ def unfrozen_states(body: Body, limit: Size, new: Sequence[Any]) -> set[int]:
     return {place for place in free if id(new[place].plain) in stacked}
 
 
-def reordered(body: Body, value: object, active_before: Tensor | None) -> Any:
+def reordered(body: Body, value: Tensor, active_before: Tensor | None) -> Tensor:
     """A value from the previous step, in the order given by `loop.reorder`; sequences that have ended keep theirs.
 
     active_before: which hypotheses, or else sequences, had not ended before this step. Where `loop.reorder` moves whole
@@ -255,8 +255,8 @@ def frozen(body: Body, active: Tensor | None, new: Any, before: Any, active_befo
     if not shared and active.dims:
         return new
     hypotheses = [dim for dim in active.dims if dim not in shared]
-    some = reduce_any(active, axis=hypotheses) if hypotheses else active
-    return where(some, new, old).copy_transpose(old.dims)
+    any_active = reduce_any(active, axis=hypotheses) if hypotheses else active
+    return where(any_active, new, old).copy_transpose(old.dims)
 
 
 def frozen_by_length(body: Body, new: Any, old: Any) -> object:
@@ -310,7 +310,7 @@ def unfrozen(
     return free
 
 
-def _is_of_sequences(before: Any, after: Any, owner: Dim) -> bool:
+def _is_of_sequences(before: Traced, after: Traced, owner: Dim) -> bool:
     """Whether a state has numbers for each sequence. Integers may be indices, which must not leave their range."""
     if not isinstance(before, Tensor) or not has_fractions(before.dtype) or owner not in before.sig.index:
         return False
@@ -462,8 +462,8 @@ def steps_begun(replay: Replay) -> Size:
 
 def reasons_of_ends(replay: Replay) -> list[str]:
     """Why each sequence ended, in words; a single reason if all end together."""
-    taken = _of_sequences(replay, replay.size.values, np.max)
-    return [_reason(replay, i, int(n)) for i, n in enumerate(taken.reshape(-1))]
+    counts = _of_sequences(replay, replay.size.values, np.max)
+    return [_reason(replay, i, int(n)) for i, n in enumerate(counts.reshape(-1))]
 
 
 def _of_sequences(replay: Replay, values: np.ndarray, over: Callable[..., object]) -> np.ndarray:

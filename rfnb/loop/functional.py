@@ -284,7 +284,7 @@ class _Scan:
                     require_same_dims("scan", output, template.dims, "ys")
         return outputs, new
 
-    def traced(self) -> tuple[Any, Any]:
+    def traced(self) -> tuple[object, object]:
         """Runs the scan as a Loop. Raises TraceError if its functions depend on values."""
         before = self.before and not self.all_begin()
         functions, states, key = (self.cond, self.body), {"s": self.initial}, None
@@ -324,7 +324,7 @@ class _Scan:
         going = self.goes_on(None, self.initial)
         return isinstance(going, Tensor) and bool(reduce_all(going, axis=going.dims))
 
-    def by_steps(self) -> tuple[list[Any], Any]:
+    def by_steps(self) -> tuple[list[object], object]:
         """Runs the scan in Python, step by step: the outputs of each step, and the last state."""
         state, frames = self.initial, []
         active: Tensor | None = None
@@ -350,7 +350,7 @@ class _Scan:
             self.dim.define(count, "scan")
         return frames, state
 
-    def kept(self, active: Tensor, new: object, state: object) -> Any:
+    def kept(self, active: Tensor, new: object, state: object) -> object:
         """The new state, where sequences that have ended keep theirs. Of dims with the same lengths, the new stay."""
         if self.carries_dims:
             if bool(reduce_all(active, axis=active.dims)):
@@ -375,17 +375,17 @@ class _Scan:
             mask = _both(mask, less(full(dims=(), fill_value=number), self.max_seq_len))
         return mask
 
-    def stacked(self, frames: list[object]) -> Any:
+    def stacked(self, frames: list[object]) -> object:
         """The outputs of all steps under the dim of the steps."""
         return self.columns(frames, lambda column: _stacked(column, column[0], self.dim))
 
-    def arrays(self, frames: list[object]) -> Any:
+    def arrays(self, frames: list[object]) -> object:
         """The outputs of all steps, each with its own dims."""
         if not frames and self.ys is not None:
             return _map(TensorArray, self.ys)
         return self.columns(frames, lambda column: TensorArray(column[0], _backend_tensor_array=list(column)))
 
-    def columns(self, frames: list[object], join: Callable[[tuple[Tensor, ...]], object]) -> Any:
+    def columns(self, frames: list[object], join: Callable[[tuple[Tensor, ...]], object]) -> object:
         """The structure of the outputs, with what `join` makes of the Tensors at each place of it."""
         if not frames:
             raise LoopError("scan: there were no steps, so the dims of the outputs are unknown")

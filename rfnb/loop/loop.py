@@ -421,7 +421,7 @@ class StateHolder:
             self._assigned.add(name)
         self._values[name] = value
 
-    def _check(self, name: str, value: Any, before: dict[str, Any]) -> None:
+    def _check(self, name: str, value: object, before: dict[str, object]) -> None:
         if name not in before:
             raise LoopError(
                 f"{self._loop_name}: the state {name!r} has no initial value",
@@ -474,12 +474,12 @@ class StateHolder:
         for name, value in self._values.items():
             self._check(name, value, before)
 
-    def _replace(self, others: list[Any]) -> None:
+    def _replace(self, others: list[object]) -> None:
         """Replaces all leaves and keeps the structure."""
         values = iter(others)
         self._values = map_leaves(lambda leaf: None if leaf is None else next(values), self._values)
 
-    def _map(self, fn: Any) -> None:
+    def _map(self, fn: Callable[[Any], object]) -> None:
         self._values = map_leaves(lambda leaf: fn(leaf) if isinstance(leaf, Tensor) else leaf, self._values)
 
     def _begin_body(self, on_read: Callable[[Any], None], on_set: Callable[[str], None]) -> None:

@@ -21,7 +21,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rfnb.backend.base.tape import Call, External, Stream, Tape, Var
+from rfnb.backend.base.tape import Call, External, Reference, Stream, Tape, Var
 from rfnb.core.tensor.tensor import RawTensor, tensors_in
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Program:
 
     def _joined(
         self, backend: type[Backend], values: Sequence[object], targets: Sequence[Var]
-    ) -> list[tuple[int, Callable[..., Any], tuple[Any, ...]]]:
+    ) -> list[tuple[int, Callable[..., object], tuple[object, ...]]]:
         """The positions of calls that are joined with an earlier one, and the functions and arguments that they get."""
         positions = self.needed(targets)
         calls = [self.calls[position] for position in positions]
@@ -173,12 +173,12 @@ class Program:
                         alive.add(var)
         return positions[::-1]
 
-    def reads(self, targets: Sequence[Var]) -> frozenset[Any]:
+    def reads(self, targets: Sequence[Var]) -> frozenset[Reference]:
         """What a step reads that gives `targets`: these themselves, and the arguments of the calls that they need."""
         question = "reads", self.inputs, tuple(self.constants), tuple(targets)
         return self.analysis.get(question, lambda: frozenset(self._reads(targets)))
 
-    def _reads(self, targets: Sequence[Var]) -> Iterator[object]:
+    def _reads(self, targets: Sequence[Var]) -> Iterator[Reference]:
         yield from targets
         for position in self.needed(targets):
             yield from self.calls[position].reads
@@ -248,7 +248,7 @@ class Program:
         tail += ["if ended: break"] if ended is not None else []
         return Written(lines, once, head, [*[f"        {line}" for line in tail], "    return done, states, ended"], 2)
 
-    def _lines(self, targets: Sequence[Var | External], effects: bool) -> tuple[Lines, int, set[Any]]:
+    def _lines(self, targets: Sequence[Var | External], effects: bool) -> tuple[Lines, int, set[Reference]]:
         """The calls that `targets` need, first those that are the same at every step; the line count of these; and what
         the others read, with `targets`."""
         lines, positions = Lines(self.constants), self.needed(targets, effects=effects)
@@ -259,7 +259,7 @@ class Program:
         loop_positions = [position for position in positions if position not in once]
         for position, over in zip(loop_positions, self._last_reads(loop_positions, targets), strict=True):
             lines.call(self.calls[position], position, over)
-        return lines, before, {*targets, *(read for position in loop_positions for read in self.calls[position].reads)}
+        return lines, before, {*targets, *(ref for position in loop_positions for ref in self.calls[position].reads)}
 
     def _last_reads(self, positions: Sequence[int], targets: Sequence[Var | External]) -> list[list[int]]:
         """For each of these calls, the Vars that no later call reads: they are freed after it."""
@@ -277,7 +277,7 @@ class Program:
         """What comes from outside, and no step writes into."""
         return [External(number) for number in range(len(self.externals)) if number not in self._overwritten]
 
-    def _made_of(self, known: set[Any], positions: Sequence[int]) -> list[int]:
+    def _made_of(self, known: set[Reference], positions: Sequence[int]) -> list[int]:
         """The calls that depend on nothing but `known` and their results, and change nothing. Adds these to `known`."""
         changed = {var for position in positions for var in self.calls[position].changes}
         computable = []
@@ -298,7 +298,7 @@ def _without(call: Call, numbers: Container[int]) -> Call:
     return replace(call, result=None if call.result in numbers else call.result, parts=parts)
 
 
-def map_references(fn: Callable[[Var | External | Stream], object], tree: Any) -> Any:
+def map_references(fn: Callable[[Reference], object], tree: Any) -> Any:
     """The arguments of a call, with the results of `fn` in place of what they refer to."""
     kind = type(tree)
     if kind is Var or kind is External or kind is Stream:
@@ -335,7 +335,7 @@ class Lines:
         self._numbers: Table = []
         self._given: list[tuple[str, int]] = []  # constants and externals
         self._streams: list[int] = []
-        self._names: dict[Any, str] = {}
+        self._names: dict[object, str] = {}
 
     def call(self, call: Call, position: int, over: Sequence[int] = ()) -> None:
         """Adds a line for a call, and one for each part of its result. over: Vars that are freed after it."""

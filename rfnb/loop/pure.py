@@ -88,7 +88,7 @@ class References:
         self.has_own_code = False
         self._owners: list[tuple[int, object]] = []  # functions that are methods or modules, and what they belong to
         self._cells: list[tuple[int, int, object]] = []  # function, number of the cell, content
-        self._names: list[tuple[Mapping[Any, Any], Any, object]] = []
+        self._names: list[tuple[Mapping[Any, object], Hashable, object]] = []
         self._others: list[tuple[CellType, object]] = []  # cells of other functions
         self._lists: list[tuple[list[object], tuple[object, ...]]] = []
         self._tensors: list[tuple[Tensor, object]] = []
@@ -97,7 +97,7 @@ class References:
         self._words = {word for code in codes for word in _words(code)}
         count = -1
         while count < len(self._words):  # methods of objects add words
-            count, self._seen = len(self._words), dict[int, Any]()
+            count, self._seen = len(self._words), dict[int, object]()
             for part in (self._owners, self._cells, self._names, self._others, self._lists, self._tensors, self.raws):
                 part.clear()
             for number, function in enumerate(functions):
@@ -121,7 +121,7 @@ class References:
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._visit(default)
 
-    def _name(self, names: Mapping[Any, Any], name: Any) -> None:
+    def _name(self, names: Mapping[Any, object], name: Hashable) -> None:
         self._names.append((names, name, names[name]))
         self._visit(names[name])
 
@@ -281,7 +281,7 @@ class KeptStep:
     references: References
     externals: list[tuple[RawTensor, bool, int | None]]
     initial: Any
-    xs: Any
+    xs: object
     outputs: Any
     new: list[Sequence[Dim] | None]
 
@@ -299,7 +299,7 @@ class KeptStep:
 
     def run(self, initial: dict[str, Any], xs: object) -> tuple[Any, dict[str, Any]]:
         """The stacked outputs and the last states."""
-        kept, axis, states = self.step, self.step.axis, [leaf for leaf in leaves(initial) if leaf is not None]
+        template, axis, states = self.step, self.step.axis, [leaf for leaf in leaves(initial) if leaf is not None]
         sources = [leaf for leaf in leaves(xs) if leaf is not None]
         loop = copy(self.loop)
         loop._state = StateHolder(loop.name)
@@ -310,22 +310,22 @@ class KeptStep:
         raws, frames = iter(states), iter(sources)
         step: TracedStep = object.__new__(TracedStep)  # quicker than `replace`
         step.__dict__.update(
-            kept.__dict__,
+            template.__dict__,
             program=_fresh(self.program),
-            carried=tuple([replace(c, initial=next(raws)._raw) if c.kind == "state" else c for c in kept.carried]),
+            carried=tuple([replace(c, initial=next(raws)._raw) if c.kind == "state" else c for c in template.carried]),
             frames=tuple(
-                [f._replace(source=next(frames)) if isinstance(f.kind, Unstacked) else f for f in kept.frames]
+                [f._replace(source=next(frames)) if isinstance(f.kind, Unstacked) else f for f in template.frames]
             ),
             size=size if sources else None,
             frames_size=size,
-            limit=size or kept.limit,
+            limit=size or template.limit,
             originals=loop._state._values,
-            outputs=tuple([(traced, _pending(like)) for traced, like in kept.outputs]),
-            unstacked=tuple([(x, traced) for x, (_, traced) in zip(sources, kept.unstacked, strict=True)]),
-            recorder=copy(kept.recorder),
+            outputs=tuple([(traced, _pending(like)) for traced, like in template.outputs]),
+            unstacked=tuple([(x, traced) for x, (_, traced) in zip(sources, template.unstacked, strict=True)]),
+            recorder=copy(template.recorder),
         )
-        step.recorder.tape = copy(kept.tape)
-        step.tape.values = [*kept.tape.values]
+        step.recorder.tape = copy(template.tape)
+        step.tape.values = [*template.tape.values]
         step.backend.uncompiled(BodyRun(loop, step, forgets=False).run)
         stacked = map_leaves(lambda n: None if n is None else step.outputs[n][1], self.outputs)
         if not states:
@@ -354,7 +354,7 @@ def _size(sources: Sequence[Tensor], axis: Dim) -> Size | None:
     return axis.size if has_steps(axis) else None
 
 
-class KeptSteps:
+class StepCache:
     """Steps of pure functions, by the code of the functions and the structure of the arguments.
 
     Args:
@@ -368,9 +368,9 @@ class KeptSteps:
         self._refused: OrderedDict[Hashable, References] = OrderedDict()  # with them, the step could not be kept
         self._warned: set[CodeType] = set()
 
-    def __reduce__(self) -> tuple[type[KeptSteps], tuple[int]]:
+    def __reduce__(self) -> tuple[type[StepCache], tuple[int]]:
         """A copy has no steps."""
-        return KeptSteps, (self._most,)
+        return StepCache, (self._most,)
 
     def may_keep(self, key: Hashable, functions: Sequence[Callable[..., object]]) -> bool:
         """Whether the step for a call was not refused before."""
@@ -412,7 +412,7 @@ class KeptSteps:
             warn(f"pure: {code.co_name} runs in each call of its loop, because {reason}")
 
 
-kept_steps = KeptSteps()
+kept_steps = StepCache()
 
 
 def key_of(
@@ -485,8 +485,8 @@ class Keeping:
         key: Hashable,
         functions: Sequence[Callable[..., Any] | None],
         initial: dict[str, Any],
-        xs: Any,
-        steps: KeptSteps = kept_steps,
+        xs: object,
+        steps: StepCache = kept_steps,
     ):
         self.functions = [function for function in functions if function is not None]
         self._key, self._initial, self._xs, self._steps = key, initial, xs, steps
@@ -518,7 +518,7 @@ class Keeping:
         template = copy(loop)
         template.__class__ = Loop  # type: ignore[assignment]
         template._state, template.kept, template._explanation_data = StateHolder(loop.name), None, None
-        kept = replace(
+        closed = replace(
             step,
             carried=tuple(replace(c, initial=None) if c.kind == "state" else c for c in step.carried),
             frames=tuple(f._replace(source=None) if isinstance(f.kind, Unstacked) else f for f in step.frames),
@@ -534,7 +534,7 @@ class Keeping:
         version = step.backend.counted_version_raw
         externals = [(raw, raw.requires_grad, version(raw) if folded else None) for raw in program.externals]
         self._steps.add(self._key, KeptStep(
-            template, kept, program, self._references, externals, without(self._initial), without(self._xs), outputs,
+            template, closed, program, self._references, externals, without(self._initial), without(self._xs), outputs,
             dims,
         ))  # fmt: skip
 

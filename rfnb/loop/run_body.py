@@ -310,7 +310,7 @@ def _explanation_data(step: TracedStep, hoist: Hoist | None) -> ExplanationData:
 
 
 def _in_steps(step: TracedStep) -> list[OpPlacement]:
-    none, why = frozenset[Any](), "optimize_move_layers_out=False"
+    none, why = frozenset[Var](), "optimize_move_layers_out=False"
     return [OpPlacement(c.node, c.row, none, none, "steps", why) for c in step.recorder.op_calls[: step.own_ops]]
 
 
@@ -383,7 +383,7 @@ def _output(step: TracedStep, pair: tuple[Traced, Tensor], raw: RawTensor, size:
     return tensor_of(raw, pending.sig, lengths)
 
 
-def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size, run: Run | None) -> Any:
+def _found(step: TracedStep, hypotheses: Hypotheses, final: Sequence[Any], size: Size, run: Run | None) -> object:
     """The result of a search."""
     place = place_of(step.carried, "ended")
     ended, nan_finder = None if place is None else final[place]._raw, None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from rfnb.backend.base.tape import Call, External, Stream, Tape, Var, current_tape, untaped
+from rfnb.backend.base.tape import Call, External, Reference, Stream, Tape, Var, current_tape, untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size, frame_numbers
@@ -194,8 +194,8 @@ def first_frame(backend: type[Backend], source: Tensor, axis: Dim, repeat: bool 
 
 def without_axis(lengths: Lengths, axis: Dim) -> Lengths:
     """The lengths of the other dims."""
-    others = Lengths({serial: size for serial, size in lengths.sizes.items() if serial != axis.serial})
-    return others if lengths.finite else others.infinite()
+    remaining = Lengths({serial: size for serial, size in lengths.sizes.items() if serial != axis.serial})
+    return remaining if lengths.finite else remaining.infinite()
 
 
 class Unstacked(NamedTuple):
@@ -449,7 +449,7 @@ def execute(
 
 def _recomputed(
     backend: type[Backend], first: Compiled, again: Compiled, part: range, states: Sequence[RawTensor],
-    inputs: Sequence[RawTensor], outputs: Sequence[Callable[[RawTensor], None]], over: Any, keep: Any,
+    inputs: Sequence[RawTensor], outputs: Sequence[Callable[[RawTensor], None]], over: object, keep: object,
 ) -> tuple[object, ...]:  # fmt: skip
     """`first.run(part, …)`, whose values `again` computes again in the backward pass."""
     runs, count = [partial(first.run, keep=keep)], len(outputs)
@@ -487,8 +487,8 @@ class Pace:
         """Adapts `steps` to how long the last ones took."""
         clock = time.monotonic()
         took, self._since = clock - self._since, clock
-        more, fewer = took < self._shortest, took > self._longest
-        self.steps = max(1, self.steps * 2 if more else self.steps // 2 if fewer else self.steps)
+        longer, fewer = took < self._shortest, took > self._longest
+        self.steps = max(1, self.steps * 2 if longer else self.steps // 2 if fewer else self.steps)
 
 
 def _phases(schedule: Schedule, limit: Size, start: int, given: Iterable[int]) -> list[tuple[range, tuple[Var, ...]]]:
@@ -681,7 +681,7 @@ def _measured(
 def one_step(calls: Sequence[Call], values: Sequence[RawTensor], externals: Sequence[RawTensor]) -> None:
     """Computes calls on the traced frame."""
 
-    def value(read: Var | External | Stream) -> RawTensor:
+    def value(read: Reference) -> RawTensor:
         return read if type(read) is Stream else (values if type(read) is Var else externals)[read.number]
 
     with untaped():

@@ -382,7 +382,7 @@ def check_net(net_dict: Mapping[str, object]) -> None:
     """Raises NetworkError if a name is not a string, or if nets are nested without end."""
     sizes: dict[int, tuple[int, int]] = {}  # by net: how deep nets are nested in it, and its layers
     open_nets: dict[int, str] = {}
-    todo: list[tuple[str, Mapping[Any, Any], list[Any] | None]] = [("", net_dict, None)]
+    todo: list[tuple[str, Mapping[Any, object], list[Any] | None]] = [("", net_dict, None)]
     while todo:
         path, net, inner_nets = todo.pop()
         if id(net) in sizes:
@@ -405,7 +405,7 @@ def check_net(net_dict: Mapping[str, object]) -> None:
             todo += [(path, net, inner_nets), *((inner_path, inner, None) for inner_path, inner in inner_nets)]
 
 
-def _nets_in(path: str, net: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[object, object]]]:
+def _nets_in(path: str, net: Mapping[object, Any]) -> Iterator[tuple[str, Mapping[object, object]]]:
     """The nets, and the single layers, that layers have in their options; of a layer alone, those in its own."""
     single = "class" in net and not isinstance(net["class"], Mapping)
     for name, described in [("", net)] if single else net.items():

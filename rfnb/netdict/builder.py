@@ -486,7 +486,7 @@ class Builder:
     def _new_parameter(
         self, layer: Layer, changes: Changes, scope: Scope, path: str, given: Mapping[str, Any],
         inputs: Mapping[str, Tensor],
-    ) -> Callable[[str, Sequence[Dim], Any], Tensor]:  # fmt: skip
+    ) -> Callable[[str, Sequence[Dim], object], Tensor]:  # fmt: skip
         prefix = variable_scope(scope, path[len(scope.path) :], given.get("name_scope"))
         trainable = layer.spec.common.trainable and is_trainable(scope)
         reused = given.get("reuse_params")

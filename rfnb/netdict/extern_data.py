@@ -360,7 +360,7 @@ def _check(key: str, name: str, value: object, *kinds: object, optional: bool = 
             raise
 
 
-def _numbers(lengths: object) -> Any:
+def _numbers(lengths: object) -> object:
     if isinstance(lengths, Tensor):
         return lengths
     if hasattr(lengths, "detach"):

@@ -8,7 +8,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from rfnb.errors import RfError
 from rfnb.netdict.network import Network
@@ -56,7 +55,7 @@ def drafted(path: str, epoch: int | None) -> Network:
     return Network.from_config(path, epoch=epoch, device="meta", strict=False)
 
 
-def by_cause(files: Sequence[Path], reports: Iterable[NetworkReport | str]) -> list[list[Any]]:
+def by_cause(files: Sequence[Path], reports: Iterable[NetworkReport | str]) -> list[list[object]]:
     """Rows of a table: how many configs a cause stops, the cause, and one of them; the most frequent cause first."""
     causes: dict[str, list[str]] = {}
     for file, report in zip(files, reports, strict=True):
@@ -74,7 +73,7 @@ def report_stops(report: NetworkReport) -> list[str]:
     return [finding.what for finding in report.of("stops")]
 
 
-def as_json(file: Path, report: NetworkReport | str) -> dict[str, Any]:
+def as_json(file: Path, report: NetworkReport | str) -> dict[str, object]:
     """A report in values that JSON has."""
     if isinstance(report, str):
         return {"file": str(file), "runs": False, "error": report}

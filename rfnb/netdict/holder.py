@@ -211,7 +211,7 @@ def holders_of(
     return holders
 
 
-def constraints_of(layers: Iterable[Layer]) -> Any:
+def constraints_of(layers: Iterable[Layer]) -> object:
     """The sum of L2 · Σ p² over the trained parameters of the layers, and of penalties of outputs; 0 if there are none.
 
     → {}

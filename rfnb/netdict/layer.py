@@ -80,7 +80,7 @@ class Site:
         origin_of: the path of the layer that made a dim of a source, as dims of one size may be one Dim.
     """
 
-    new_parameter: Callable[[str, Sequence[Dim], Any], Any]
+    new_parameter: Callable[[str, Sequence[Dim], object], Any]
     value_of: Callable[[str], Tensor]
     origin_of: Callable[[int, Dim], str]
 
@@ -359,7 +359,7 @@ class SteppingLayer(Layer):
         """The further outputs that belong to a state."""
         return {}
 
-    def axis_in_loop(self, given: object, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> Any:
+    def axis_in_loop(self, given: object, axes: NetworkDims, source: Tensor | None, *, numbers: bool) -> object:
         """The option `axis` in a loop: None if it means the axis of the loop, which the source of a step lacks."""
         if self.loop is None and (given != "T" or source is None or time_of(source) is not None):
             return given

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from rfnb.checkpoint.load import load
+from rfnb.checkpoint.report import LoadReport
 from rfnb.checkpoint.save import save
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.text import did_you_mean
@@ -32,7 +33,7 @@ from rfnb.netdict.loops.explain import NetExplanation, explanation_of
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import decide_parts, order_of, outside_needs
 from rfnb.netdict.loops.run import RecRun
-from rfnb.netdict.loops.search import searched_net, searching
+from rfnb.netdict.loops.search import SearchChoices, searched_net, searching
 from rfnb.netdict.report.findings import NetworkReport, report_of
 from rfnb.netdict.report.outline import OutlineEntry, outline
 from rfnb.netdict.report.rehearsal import construct_what_can, rehearse
@@ -47,6 +48,7 @@ from rfnb.search.found import Found
 if TYPE_CHECKING:
     from rfnb.netdict.builder import Builder
 
+T = TypeVar("T")
 
 ONLY_TENSORFLOW = {
     "add_layer": 'net.construct_layer({"name": {"class": …}}, "name")',
@@ -142,7 +144,9 @@ class Interface(Module):
             raise LayerNotFound("there is no default output layer", hint='"output": {…}')
         return None if name is None else self.get_layer(name)
 
-    def get_search_choices(self, sources: Any = None, src: Layer | None = None, base_search_choice: Any = None) -> Any:
+    def get_search_choices(
+        self, sources: Iterable[Layer] | None = None, src: Layer | None = None, base_search_choice: object = None
+    ) -> SearchChoices | None:
         """The choices that a layer, `src`, comes from; None if it comes from no search.
 
         sources: several layers, of which the last one that comes from a search counts.
@@ -274,7 +278,7 @@ class Interface(Module):
         """Writes all parameters to a file, with `rf.save`."""
         save(self, filename)
 
-    def load_params_from_file(self, filename: str | Path, session: object = None) -> Any:
+    def load_params_from_file(self, filename: str | Path, session: object = None) -> LoadReport:
         """Sets all parameters to those in a file or in a checkpoint of TensorFlow, with `rf.load`."""
         return load(filename, self)
 
@@ -296,13 +300,13 @@ class Interface(Module):
         """Keeps options of a run for `get_run_opts`."""
         self._run_opts = {"epoch": epoch, "dataset_name": dataset_name}
 
-    def get_run_opts(self) -> dict[str, Any]:
+    def get_run_opts(self) -> dict[str, object]:
         """What `set_run_opts` kept. Raises NetworkError if there is nothing."""
         if self._run_opts is None:
             raise NetworkError("get_run_opts: there are none", hint='net.set_run_opts(epoch=1, dataset_name="train")')
         return self._run_opts
 
-    def cond_on_train(self, fn_train: Callable[[], object], fn_eval: Callable[[], object]) -> Any:
+    def cond_on_train(self, fn_train: Callable[[], T], fn_eval: Callable[[], T]) -> T:
         """`fn_train()` in training, else `fn_eval()`."""
         train = get_run_ctx().train_flag if self.train_flag is None else self.train_flag
         return fn_train() if train else fn_eval()
@@ -439,7 +443,7 @@ class Network(Interface):
         cls,
         path: str | Path,
         *,
-        options: dict[str, Any] | None = None,
+        options: dict[str, object] | None = None,
         epoch: int | None = None,
         device: str | None = None,
         train_flag: bool | None = None,

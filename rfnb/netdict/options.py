@@ -92,7 +92,7 @@ def read(option: Option, name: str, given: object, axes: NetworkDims, source: Te
     return (axes.one if option.kind == "axis" else axes.find)(given, source, numbers=numbers)
 
 
-def checked(option: Option, name: str, given: object) -> Any:
+def checked(option: Option, name: str, given: object) -> object:
     """The given value; None where the default means nothing. Raises NetworkError if it is of another kind."""
     types = option.types if option.kind == "value" else ()
     if name != "seed" and any(isinstance(leaf, int) and abs(leaf) > LARGEST for leaf in leaves(given)):

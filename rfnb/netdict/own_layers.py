@@ -34,7 +34,7 @@ class Called:
     places: each parameter as a module, its attribute there, and the name that the layer has for it.
     """
 
-    fn: Callable[..., Any]
+    fn: Callable[..., object]
     places: list[tuple[Module, str, str]]
 
 
@@ -46,7 +46,7 @@ class OwnLayer(Layer):
         of_module: the parameters of its constructor. of_call: the options that a call gets.
     """
 
-    defined: ClassVar[Callable[..., Any]]
+    defined: ClassVar[Callable[..., object]]
     of_module: ClassVar[tuple[str, ...]] = ()
     of_call: ClassVar[tuple[str, ...]] = ()
 

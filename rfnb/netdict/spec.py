@@ -57,7 +57,7 @@ class CommonOptions:
     out_dim: Dim | None = value(None, Dim)
     out_type: Any = value(None)
     target: Any = value(None, str, list, tuple)
-    size_target: Any = value(None, str)
+    size_target: object = value(None, str)
     loss: str | None = value(None, str)
     loss_opts: dict[str, Any] | None = value(None, dict)
     loss_scale: float = value(1.0, float)
@@ -77,11 +77,11 @@ class CommonOptions:
     param_dropout_min_ndim: int | None = value(None, Count)
     param_variational_noise: float | None = value(None, float)
     dropout: float = value(0.0, Probability)
-    dropout_axis: Any = value(None)
-    dropout_noise_shape: Any = value(None, dict, list, tuple)
+    dropout_axis: object = value(None)
+    dropout_noise_shape: object = value(None, dict, list, tuple)
     dropout_on_forward: bool = value(False, bool)
     allow_broadcast_all_sources: bool | None = value(None, bool)
-    batch_norm: bool | dict[str, Any] | None = value(None, bool, dict)
+    batch_norm: bool | dict[str, object] | None = value(None, bool, dict)
     register_as_extern_data: str | None = value(None, str)
 
 

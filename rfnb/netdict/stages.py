@@ -42,8 +42,8 @@ class Stage:
     number: int
     first: int
     last: int | None
-    net_dict: Mapping[str, Any] = field(repr=False)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    net_dict: Mapping[str, object] = field(repr=False)
+    settings: Mapping[str, object] = field(default_factory=dict)
     copy_param_mode: str | None = None
 
     @property
@@ -183,7 +183,7 @@ def _steps(config: Config) -> list[tuple[Mapping[str, object], int]]:
     """The net dicts of pretraining, the last one that of the config, and how many epochs each has."""
     algorithm, net = _setting(config, "construction_algo") or "from_output", config.raw_network(LAST)
     if callable(algorithm) and not isinstance(algorithm, Unknown):
-        nets: list[Mapping[str, Any]] = []
+        nets: list[Mapping[str, object]] = []
         while (step := config.call(algorithm, idx=len(nets), net_dict=deepcopy(net))) is not None and len(nets) < MOST:
             if not isinstance(step, Mapping):
                 raise ConfigError(f"{Path(config.path).name}: pretrain gives no network", got=type(step).__name__)
@@ -213,7 +213,7 @@ def _repetitions(config: Config, step: Mapping[str, object], index: int, *, is_f
     return max(1, int(given or 1))
 
 
-def layer_by_layer(net: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def layer_by_layer(net: Mapping[str, Any]) -> list[Mapping[str, object]]:
     """A net dict with fewer layers below its output each time, the smallest first; the last one is the whole net."""
     nets, output = [net], net.get("output")
     while isinstance(output, Mapping):

@@ -229,7 +229,7 @@ Values = dict[str, tuple[torch.Tensor, str]]
 """By the names of a layer's parameters: the new value, and what was done."""
 
 
-def imported(layer: Any, how: Any, values: Mapping[str, torch.Tensor]) -> Values:
+def imported(layer: Any, how: object, values: Mapping[str, torch.Tensor]) -> Values:
     """The new values of a layer's parameters. values: of the file, by what is behind the scope of the layer.
 
     how: "reset" takes none, "ifpossible" those of the right shape, "subset" of each the part that both have, along

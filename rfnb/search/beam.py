@@ -200,7 +200,7 @@ def stopped(
     over = one_of(had_ended, among(labels, rules.ends)) if rules.ends else had_ended
     alive = no(is_neg_infinite(scores))
     finished = both(over, alive)
-    stops: Any = None
+    stops = None
     if most_ended is not None:
         stops = greater_equal(reduce_sum(cast(finished, "int64"), axis=beam), most_ended)
     if sure:

@@ -65,7 +65,7 @@ def trees_of(found: Found | Iterable[Found]) -> list[Tree]:
     return [tree for item in searches for tree in item.tree]
 
 
-def for_each(trees: Sequence[Tree], values: Any, what: str) -> list[Any]:
+def for_each(trees: Sequence[Tree], values: object, what: str) -> list[object]:
     """What is given for each tree: a mapping by tag, a Tensor with the sequences as a dim, or one entry for each.
 
     Raises SearchError if a sequence has none.
@@ -87,7 +87,7 @@ def for_each(trees: Sequence[Tree], values: Any, what: str) -> list[Any]:
     return entries
 
 
-def _entries(values: Any, what: str) -> list[Any]:
+def _entries(values: object, what: str) -> list[object]:
     if isinstance(values, Tensor):
         return _of_tensor(values)
     if isinstance(values, str) or not isinstance(values, Iterable):
@@ -114,7 +114,7 @@ def _of_tensor(x: Tensor) -> list[object]:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class ReportRow:
     """One sequence of a report.
 
     Args:
@@ -155,7 +155,7 @@ class Row:
         fall = self.where.fall
         return fall.rank if fall is not None and fall.candidate is not None else None
 
-    def table_row(self) -> dict[str, Any]:
+    def table_row(self) -> dict[str, object]:
         """The row as plain values."""
         fall = self.where.fall
         names = "name verdict output errors length oracle_errors oracle_rank left distinct repetitions".split()
@@ -177,7 +177,7 @@ def units_of(tree: Tree, references: Sequence[Reference], words: bool) -> tuple[
     return rows[0], rows[1]
 
 
-def row_of(tree: Tree, reference: Any, forced: Any, words: bool) -> Row:
+def row_of(tree: Tree, reference: object, forced: Any, words: bool) -> ReportRow:
     """The row of a sequence. reference: its references; forced: their scores, or None."""
     references = references_of(reference, tree)
     reference_units, hypotheses = units_of(tree, references, words)
@@ -185,7 +185,7 @@ def row_of(tree: Tree, reference: Any, forced: Any, words: bool) -> Row:
     nearest = min(range(len(references)), key=lambda i: by_reference[i][0])
     best = [min(distances) for distances in zip(*by_reference, strict=True)]
     oracle = min(range(len(best)), key=lambda i: best[i])
-    return Row(
+    return ReportRow(
         where=tree.where(reference, forced),
         reference=references[nearest],
         output=tree.best.text if tree.best else None,
@@ -208,23 +208,23 @@ class SearchReport(InWords):
     """The errors of a search over many sequences. rows: one for each sequence. words: whether errors are counted in
     words."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     words: bool = False
 
     def __len__(self) -> int:
         """The number of sequences."""
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[ReportRow]:
         return iter(self.rows)
 
-    def __getitem__(self, which: int | str) -> Row:
+    def __getitem__(self, which: int | str) -> ReportRow:
         """The row of a sequence, by position or name. Raises SearchError if there is none."""
         number = number_of(which, [*self._by_name], "report", SearchError) if isinstance(which, str) else which
         return self.rows[place_of("report", "sequence", number, len(self))]
 
     @cached_property
-    def _by_name(self) -> dict[str, Row]:
+    def _by_name(self) -> dict[str, ReportRow]:
         return {row.name: row for row in self.rows}
 
     @property
@@ -233,7 +233,7 @@ class SearchReport(InWords):
         counts = Counter(row.verdict for row in self.rows)
         return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
 
-    def of_class(self, verdict: str) -> list[Row]:
+    def of_class(self, verdict: str) -> list[ReportRow]:
         """The sequences with this verdict, such as "search error". Raises SearchError for an unknown verdict."""
         if verdict not in VERDICTS:
             hint = did_you_mean(verdict, VERDICTS)
@@ -271,11 +271,11 @@ class SearchReport(InWords):
         """The share of outputs in which three labels, or words, in a row occur again."""
         return _share(sum(row.repetitions > 0 for row in self.rows), len(self.rows))
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """The numbers of the report, without its rows."""
         return {"sequences": len(self), **{name: getattr(self, name) for name in RATES}, **self.classes}
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[dict[str, object]]:
         """A row for each sequence; `pandas.DataFrame` takes it."""
         return [row.table_row() for row in self.rows]
 
@@ -306,7 +306,7 @@ def rates_in(words: bool) -> dict[str, str]:
     return RATES | ({"error_rate": "word errors"} if words else {})
 
 
-def _line(row: Row) -> str:
+def _line(row: ReportRow) -> str:
     output = "no hypothesis" if row.output is None else f'"{cut(row.output, 40)}"'
     fall = row.where.fall
     fell = "" if fall is None else f", fell out at step {fall.step}"
@@ -338,7 +338,7 @@ class SearchReports(InWords):
     def __len__(self) -> int:
         return len(self.settings)
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[dict[str, object]]:
         """A row for each setting: its rates and classes."""
         classes = [verdict for verdict in VERDICTS if any(verdict in item.classes for item in self.settings.values())]
         return [
@@ -348,9 +348,9 @@ class SearchReports(InWords):
             for name, item in self.settings.items()
         ]
 
-    def side_by_side(self) -> list[dict[str, Any]]:
+    def side_by_side(self) -> list[dict[str, object]]:
         """A row for each sequence: its reference, and the output and verdict with each setting."""
-        rows: dict[str, dict[str, Any]] = {}
+        rows: dict[str, dict[str, object]] = {}
         for setting, item in self.settings.items():
             for row in item.rows:
                 entry = rows.setdefault(row.name, {"name": row.name, "reference": row.reference.text})
@@ -374,17 +374,21 @@ def _cell(value: Any, share: bool) -> str:
 
 
 @overload
-def report(found: Mapping[str, Any], references: Any, forced: Any = None, *, words: bool = False) -> SearchReports: ...
+def report(
+    found: Mapping[str, Any], references: Any, forced: object = None, *, words: bool = False
+) -> SearchReports: ...
 
 
 @overload
 def report(
-    found: Found | Iterable[Found], references: Any, forced: Any = None, *, words: bool = False
+    found: Found | Iterable[Found], references: object, forced: object = None, *, words: bool = False
 ) -> SearchReport: ...
 
 
 @guarded
-def report(found: Any, references: Any, forced: Any = None, *, words: bool = False) -> SearchReport | SearchReports:
+def report(
+    found: object, references: object, forced: object = None, *, words: bool = False
+) -> SearchReport | SearchReports:
     """The errors of a search: who is to blame for each, error rates, and how varied its beams are.
 
     >>> before, label = (rf.Dim(3, name=name, vocab=["</s>", "a", "b"]) for name in ("before", "label"))
@@ -417,12 +421,12 @@ def report(found: Any, references: Any, forced: Any = None, *, words: bool = Fal
     return _report(found, references, forced, words)
 
 
-def _report(found: Any, references: Any, forced: Any, words: bool) -> SearchReport:
+def _report(found: Any, references: object, forced: object, words: bool) -> SearchReport:
     trees = trees_of(found)
     entries = for_each(trees, references, "reference")
     if forced is None:
         by_tree = forced_scores(trees, list(map(references_of, entries, trees)))
-        scores: Any = [[np.nan if item is None else item.score for item in group] for group in by_tree]
+        scores: list[object] = [[np.nan if item is None else item.score for item in group] for group in by_tree]
     else:
         scores = for_each(trees, forced, "score")
     rows = (row_of(*arguments, words) for arguments in zip(trees, entries, scores, strict=True))
@@ -435,6 +439,9 @@ guard_methods(SearchReports, "__getitem__")
 
 ROUNDS = 20
 """Most rounds over all scales."""
+
+Intervals = Mapping[str, tuple[float, float]]
+"""The lowest and the highest scale of each score."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -469,7 +476,7 @@ def tune(
     references: object,
     *,
     errors: Literal["labels", "words", "sequences"] = "labels",
-    scales: Mapping[str, tuple[float, float]] | None = None,
+    scales: Intervals | None = None,
     **more: tuple[float, float],
 ) -> Tuned:
     """Scales that give the fewest errors, found on n-best lists: `rf.search.tune(found, references, lm=(0.0, 1.0))`.
@@ -581,7 +588,7 @@ def _errors(lists: Sequence[_List], scales: Mapping[str, float]) -> int:
     return sum(int(nbest.errors[nbest.with_scales(scales).argmax()]) for nbest in lists)
 
 
-def _descend(lists: Sequence[_List], intervals: Mapping[str, Any], scales: dict[str, float]) -> dict[str, float]:
+def _descend(lists: Sequence[_List], intervals: Intervals, scales: dict[str, float]) -> dict[str, float]:
     """Sets one scale after the other to its best value, as long as this gives fewer errors."""
     least = _errors(lists, scales)
     for _ in range(ROUNDS):
@@ -598,9 +605,7 @@ def _descend(lists: Sequence[_List], intervals: Mapping[str, Any], scales: dict[
     return scales
 
 
-def _span(
-    lists: Sequence[_List], intervals: Mapping[str, Any], scales: Mapping[str, float], name: str
-) -> tuple[float, float]:
+def _span(lists: Sequence[_List], intervals: Intervals, scales: Mapping[str, float], name: str) -> tuple[float, float]:
     """The interval around a scale in which the errors stay the same."""
     edges, _ = _errors_along(lists, intervals[name], scales, name)
     at = int(np.clip(np.searchsorted(edges, scales[name]) - 1, 0, len(edges) - 2))

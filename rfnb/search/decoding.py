@@ -37,7 +37,7 @@ from rfnb.search.beam import (
     stopped,
 )
 from rfnb.search.found import CollectPlan, Found, collect
-from rfnb.search.repeated import RecordedSteps, Repeated, copied, injected
+from rfnb.search.repeated import Repeated, SearchRecorder, copied, injected
 from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
 from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
@@ -180,7 +180,7 @@ def decode(
         decode_steps(search, step, prev, state)
         return search.found(tags)
     label = label_dim if label_dim is not None or vocab is None else Dim(len(vocab), name="labels", vocab=vocab)
-    recorded = RecordedSteps(decode_steps, label)
+    recorded = SearchRecorder(decode_steps, label)
     with recorded:
         decode_steps(search, step, prev, state)
     result = search.found(tags)

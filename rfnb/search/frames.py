@@ -92,12 +92,12 @@ class Prefixes(NamedTuple):
 
         {…, beam}. Places whose score is -∞ have no hypothesis. No two hypotheses may have the same labels.
         """
-        other = _other(beam)
+        twin = _other(beam)
         alive = no(is_neg_infinite(scores))
-        keys, others_alive = (replace_dim(x, in_dim=beam, out_dim=other)[0] for x in (self.key, alive))
+        keys, others_alive = (replace_dim(x, in_dim=beam, out_dim=twin)[0] for x in (self.key, alive))
         matches = reduce_all(compare_bc(self.shorter, "equal", keys), axis=HASH)
         matches = both(both(matches, alive), others_alive)
-        return set_sparse_dim(reduce_argmax(cast(matches, "int32"), axis=other), None), reduce_any(matches, axis=other)
+        return set_sparse_dim(reduce_argmax(cast(matches, "int32"), axis=twin), None), reduce_any(matches, axis=twin)
 
 
 def none_yet(like: Tensor) -> dict[str, np.ndarray]:

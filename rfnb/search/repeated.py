@@ -54,9 +54,9 @@ class Injection:
         order, matches = np.arange(len(labels)), np.flatnonzero(fits & (parents == self.parent))
         if self.place is None or not len(matches):
             return order
-        others = np.delete(order, [self.place, matches[0]])
-        behind = np.insert(others[beam - 1 :], 0, self.place)
-        return np.concatenate([np.insert(others[: beam - 1], self.place, matches[0]), behind])
+        order_without = np.delete(order, [self.place, matches[0]])
+        behind = np.insert(order_without[beam - 1 :], 0, self.place)
+        return np.concatenate([np.insert(order_without[: beam - 1], self.place, matches[0]), behind])
 
 
 injected: ContextVar[tuple[Injection, ...]] = ContextVar("injected", default=())
@@ -83,7 +83,7 @@ def copied(state: object) -> Any:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptCandidate:
     """The search in which a candidate was kept."""
 
     found: Found
@@ -146,11 +146,11 @@ class Repeated:
             for b, labels in rows.items():
                 tree = result.tree[b]
                 best = tree.best
-                whole = best is not None and best.complete and best.labels[: len(labels)] in (
+                is_reference = best is not None and best.complete and best.labels[: len(labels)] in (
                     tuple(labels), tuple(labels[:-1])
                 )  # fmt: skip
                 sums[b][i] = [-np.inf] * len(labels)
-                if best is not None and whole:
+                if best is not None and is_reference:
                     after = tree.scores[np.arange(tree.steps), best.places]
                     sums[b][i] = [*after[: len(labels) - 1].tolist(), best.sum]
         return sums
@@ -161,7 +161,7 @@ class Repeated:
         self._repeated(probe)
         return probe.scores
 
-    def keep(self, sequence: int, step: int, label: int, parent: int) -> Kept | None:
+    def keep(self, sequence: int, step: int, label: int, parent: int) -> KeptCandidate | None:
         """The search in which a hypothesis with this label has the last place that is for such ones; None if it has the
         score −inf."""
         beam = self._trace.labels.shape[2]
@@ -171,7 +171,7 @@ class Repeated:
         run = result.trace.again.run if result.trace.again is not None else None
         if run is not None:
             run.parent, run.forked_at = self.run, step
-        return Kept(result) if injection.scores[parent] > -np.inf else None
+        return KeptCandidate(result) if injection.scores[parent] > -np.inf else None
 
     def _repeated(self, injection: Injection | None, **options: object) -> Found:
         """The search again. Raises SearchError if it is another one up to the step where it is changed."""
@@ -187,7 +187,7 @@ class Repeated:
         return result
 
 
-class RecordedSteps(record_loops):
+class SearchRecorder(record_loops):
     """Records the steps of the search inside the block.
 
     Args:

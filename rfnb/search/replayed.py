@@ -125,9 +125,9 @@ class SearchSteps:
         places = [set(zip(*row, strict=True)) for row in zip(*self._chosen(values, ended), strict=True)]
         shape = 1, len(labels), most
         candidates = Candidates(np.zeros(shape, int), np.zeros(shape, int), np.full(shape, -np.inf, scores.dtype))
-        for b, (chosen, columns) in enumerate(zip(places, zip(labels, parents, scores, strict=True), strict=True)):
+        for b, (survivors, columns) in enumerate(zip(places, zip(labels, parents, scores, strict=True), strict=True)):
             rows = zip(*(row.tolist() for row in columns), strict=True)
-            pruned = [row for row in rows if (0 if ended[b, row[1]] else row[0], row[1]) not in chosen]
+            pruned = [row for row in rows if (0 if ended[b, row[1]] else row[0], row[1]) not in survivors]
             for i, row in enumerate(pruned[:most]):
                 candidates.labels[0, b, i], candidates.parents[0, b, i], candidates.scores[0, b, i] = row
         return Candidates(candidates.labels, candidates.parents, candidates.scores, self._scores_by(values, candidates))

@@ -173,8 +173,8 @@ def _read(data: object, arrays: Mapping[str, np.ndarray]) -> Trace:
         pruned = Candidates(**three, parts=parts("parts_of_pruned", "pruned part"))
     labels = get(data, "labels", list[Text] | None)
     columns = {name: array(name) for name in (*BY_STEP[:4], *BY_SEQUENCE)}
-    more = {name: array(name) for name in (*BY_STEP[4:], "limit") if name in arrays}
-    facts: dict[str, Any] = {**columns, **more, **read_facts(data, columns["steps"].size)}
+    optional = {name: array(name) for name in (*BY_STEP[4:], "limit") if name in arrays}
+    facts: dict[str, Any] = {**columns, **optional, **read_facts(data, columns["steps"].size)}
     return Trace(
         **facts,
         vocab=None if labels is None else vocab_with(labels, get(data, "roles", dict)),

@@ -60,7 +60,7 @@ NAMESPACES = ("audio", "nested", "distributed")
 
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     """The public functions that take tensors, dims or modules."""
-    for name in " ".join(NAMES[folder] for folder in ("ops", "nn", "loop", "trace")).split():
+    for name in [name for folder in ("ops", "nn", "loop", "trace") for name in NAMES[folder]]:
         value = getattr(rf, name)
         own = {f"{name}.{key}": fn for key, fn in vars(value).items()} if name in NAMESPACES else {name: value}
         for path, fn in own.items():
@@ -99,7 +99,7 @@ ROWS: dict[str, Begin] = {
 
 
 def test_each_module_has_a_row():
-    classes = {name: getattr(rf, name) for name in NAMES["nn"].split()}
+    classes = {name: getattr(rf, name) for name in NAMES["nn"]}
     modules = {name for name, cls in classes.items() if inspect.isclass(cls) and issubclass(cls, rf.Module)}
     assert modules - BASES == set(MODULES)
 

@@ -35,6 +35,10 @@ class Stream(NamedTuple):
     kind: str = "stream"
 
 
+Reference = Var | External | Stream
+"""What stands for a tensor or a generator in a recorded call."""
+
+
 @dataclass(slots=True)
 class Call:
     """One raw call. `args` and `kwargs` hold Var, External and Stream where raw tensors and generators were."""
@@ -47,7 +51,7 @@ class Call:
     changes: tuple[int, ...] = ()  # Vars that the call writes into
     effect: bool = False  # whether it runs at every step, even if unused: it changes something outside, or is opaque
     node: Any = None  # the node of the graph that made it
-    reads: list[Var | External | Stream] = field(init=False, repr=False, compare=False)  # in the order of its arguments
+    reads: list[Reference] = field(init=False, repr=False, compare=False)  # in the order of its arguments
     read_vars: list[int] = field(init=False, repr=False, compare=False)  # the numbers of the Vars that it reads
     made: list[int] = field(init=False, repr=False, compare=False)  # the numbers of the Vars that it computes
 
@@ -72,7 +76,7 @@ class Call:
         self._look()
 
 
-def _collect(tree: Any, found: list[Var | External | Stream]) -> None:
+def _collect(tree: Any, found: list[Reference]) -> None:
     for part in tree.values() if type(tree) is dict else tree:
         kind = type(part)
         if kind is Var or kind is External or kind is Stream:
@@ -144,7 +148,7 @@ class Tape:
         self.grown: set[int] = set()  # serials of the dims whose size differs per step
         self.ops: list[str] = []  # the running ops, the outermost first; empty while lines of the body itself run
         self._before: list[tuple[Any, Any]] = []  # tensors that were written into, and copies of their former values
-        self._known: dict[int, Var | External | Stream] = {}  # by id of objects that this tape keeps alive
+        self._known: dict[int, Reference] = {}  # by id of objects that this tape keeps alive
         self._raw, self._referred = raw, (raw, generator)
 
     def keep(self, raw: RawTensor, copy: object) -> None:
@@ -203,11 +207,11 @@ class Tape:
         self._known[id(generator)] = source
         return source
 
-    def find(self, raw: RawTensor) -> Var | External | Stream | None:
+    def find(self, raw: RawTensor) -> Reference | None:
         """The Var or External of a raw tensor on this tape."""
         return self._known.get(id(raw))
 
-    def refer(self, raw: RawTensor) -> Var | External | Stream:
+    def refer(self, raw: RawTensor) -> Reference:
         """The Var or External of a raw tensor; unknown tensors become an External."""
         reference = self._known.get(id(raw))
         if reference is None:

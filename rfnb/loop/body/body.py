@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 entered: ContextVar[tuple[Body, ...]] = ContextVar("rfnb_entered", default=())
 """The bodies that are being traced, outermost first."""
-_made: WeakKeyDictionary[Any, dict[Hashable, object]] = WeakKeyDictionary()  # per outermost body
+_made: WeakKeyDictionary[Body, dict[Hashable, object]] = WeakKeyDictionary()  # per outermost body
 
 
 @contextmanager
@@ -459,15 +459,15 @@ def reorder(body: Body, indices: Tensor, dim: Dim) -> None:
             hint="use the dim that the states have from the start; rf.top_k(…, k_dim=that dim) keeps it",
         )
     names = {id(leaf): name for name, leaf in state._leaves()}
-    order, kept = indices, None
+    order, kept_order = indices, None
     if body.recorder.grown and isinstance(indices, Tensor):
-        order, kept = _kept_order(body, indices, dim)
+        order, kept_order = _kept_order(body, indices, dim)
 
     def moved(leaf: Tensor) -> Tensor:
         return gather(leaf, indices=order, axis=dim).with_name(names[id(leaf)])
 
     state._map(lambda leaf: moved(leaf) if dim in leaf.dims_set else leaf)
-    body.reorders.append(Reorder(indices, dim, kept))
+    body.reorders.append(Reorder(indices, dim, kept_order))
 
 
 def _kept_order(body: Body, indices: Tensor, dim: Dim) -> tuple[Tensor, KeptOrder]:
@@ -475,9 +475,9 @@ def _kept_order(body: Body, indices: Tensor, dim: Dim) -> tuple[Tensor, KeptOrde
     plain = unwrap(indices)
     with body.untraced():
         order = plain.like(body.backend.identity_raw(plain._raw))
-    kept = KeptOrder(plain, dim)
-    kept.record(body.tape, order._raw)
-    return Traced(order, body.recorder, indices.value) if isinstance(indices, Traced) else order, kept
+    kept_order = KeptOrder(plain, dim)
+    kept_order.record(body.tape, order._raw)
+    return Traced(order, body.recorder, indices.value) if isinstance(indices, Traced) else order, kept_order
 
 
 def loop_record(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rfnb.backend.base.tape import Call, External, Stream, Var
+from rfnb.backend.base.tape import Call, Reference, Var
 from rfnb.core.dims import align
 from rfnb.core.graph.graph import Node, SideFacts
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, named_leaves, same_structure
@@ -26,8 +26,6 @@ from rfnb.trace.record.record import OpCall, Recorder, unwrap
 
 if TYPE_CHECKING:
     from rfnb.loop.body.body import Body
-
-Read = Var | External | Stream
 
 
 class _Case(NamedTuple):
@@ -57,7 +55,7 @@ def cond(
     raws = [x._raw for x in results if isinstance(x, Tensor)]
     choice = _Choice(body, reads, [yes.calls, no.calls], columns)
     calls = [*yes.calls, *no.calls]
-    outer = {read.number for read in reads if isinstance(read, Var)}
+    outer = {ref.number for ref in reads if isinstance(ref, Var)}
     tape.calls.append(
         Call(
             choice,
@@ -178,7 +176,7 @@ def _shown(leaf: object) -> str:
     return leaf.describe_dims() if isinstance(leaf, Tensor) else repr(leaf)
 
 
-def _result_on_frame(body: Body, a: Any, b: Any, *, holds: bool) -> object:
+def _result_on_frame(body: Body, a: Tensor, b: Tensor, *, holds: bool) -> object:
     """One leaf of the result on the traced frame, with the lengths of both sides joined."""
     if not isinstance(a, Tensor):
         return a
@@ -194,8 +192,8 @@ def _record_op(recorder: Recorder, node: Node, reads: list[Tensor], sides: list[
     recorder.op_calls.append(OpCall(ROW, (reads,), {"inside": calls}, reads, results, node))
 
 
-def _tensors_of(recorder: Recorder | None, reads: Iterable[Read]) -> list[Tensor]:
-    numbers, tensors = {read.number for read in reads if isinstance(read, Var)}, []
+def _tensors_of(recorder: Recorder | None, reads: Iterable[Reference]) -> list[Tensor]:
+    numbers, tensors = {ref.number for ref in reads if isinstance(ref, Var)}, []
     while recorder is not None:
         for traced in recorder.traced():
             var = recorder.tape.find(traced.plain._raw)
@@ -211,26 +209,26 @@ ROW = OpRow("cond", cond, effect=True)
 # -- in the steps
 
 
-def _outside_reads(sides: Sequence[list[Call]], columns: Sequence[Sequence[Any]]) -> list[Read]:
+def _outside_reads(sides: Sequence[list[Call]], columns: Sequence[Sequence[Reference]]) -> list[Reference]:
     """All values that the sides read but do not compute, without duplicates."""
-    reads: dict[Any, Read] = {}
+    reads: dict[Reference, None] = {}
     for calls, results in zip(sides, columns, strict=True):
         numbers = {number for call in calls for number in call.made}
-        for read in (*(read for call in calls for read in call.reads), *results):
-            if not (isinstance(read, Var) and read.number in numbers):
-                reads[type(read), read.number] = read
-    return list(reads.values())
+        for ref in (*(ref for call in calls for ref in call.reads), *results):
+            if not (isinstance(ref, Var) and ref.number in numbers):
+                reads[ref] = None
+    return list(reads)
 
 
 class _Choice:
     """A call f(pred, *given) that runs the side taken at this step and returns its results."""
 
-    def __init__(self, body: Body, reads: Sequence[Read], sides: Sequence[list[Call]], values: Sequence[Sequence[Any]]):
+    def __init__(
+        self, body: Body, reads: Sequence[Reference], sides: Sequence[list[Call]], values: Sequence[Sequence[object]]
+    ):
         self._holds = body.backend.all_true_raw
-        inputs = {
-            (type(read), read.number): read if isinstance(read, Var) else body.tape.number_input(0) for read in reads
-        }
-        outer = {read.number for read in reads if isinstance(read, Var)}
+        inputs = {ref: ref if isinstance(ref, Var) else body.tape.number_input(0) for ref in reads}
+        outer = {ref.number for ref in reads if isinstance(ref, Var)}
         named = [_writes_named(body, calls, outer) for calls in sides]
         self._programs = [_program(body, calls, inputs) for calls, _ in named]
         self._wanted = [
@@ -280,7 +278,7 @@ def _writes_named(body: Body, calls: list[Call], outer: set[int]) -> tuple[list[
     return calls, writes
 
 
-def _program(body: Body, calls: list[Call], inputs: dict[Any, Var]) -> Program:
+def _program(body: Body, calls: list[Call], inputs: dict[Reference, Var]) -> Program:
     tape = body.backend.new_tape()
     tape.calls = [
         replace(call, args=_with_inputs(call.args, inputs), kwargs=_with_inputs(call.kwargs, inputs)) for call in calls
@@ -289,6 +287,6 @@ def _program(body: Body, calls: list[Call], inputs: dict[Any, Var]) -> Program:
     return Program(tape, list(inputs.values()), lambda raw: True)
 
 
-def _with_inputs(tree: Any, inputs: dict[Any, Var]) -> Any:
+def _with_inputs(tree: Any, inputs: dict[Reference, Var]) -> Any:
     """The arguments of a call, with values from outside the branch replaced by inputs."""
-    return map_references(lambda read: read if type(read) is Var else inputs[type(read), read.number], tree)
+    return map_references(lambda read: read if type(read) is Var else inputs[read], tree)

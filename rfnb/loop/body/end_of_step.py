@@ -132,7 +132,7 @@ def _reads(body: Body) -> frozenset[int] | None:
         return None
     graph, tape = body.recorder.graph, body.tape
     numbers = {number for node in graph.all_nodes() for number in node.inputs}
-    called = {read for call in tape.calls for read in call.reads}
+    called = {ref for call in tape.calls for ref in call.reads}
     numbers |= {x.value.number for x in body.recorder.traced() if tape.find(x.plain._raw) in called}
     numbers |= {x.value.number for x, _ in [*body.outputs, *body.lasts]}
     if body.condition is not None:
@@ -330,7 +330,7 @@ def _device(body: Body) -> str | None:
     return next((carry.before.device for carry in body.carried if isinstance(carry.before, Tensor)), None)
 
 
-def _like_before(body: Body, name: str, old: Any, new: object) -> object:
+def _like_before(body: Body, name: str, old: Any, new: object) -> Any:
     """Checks a new state: it needs the dims of its initial value, in any order, and a dtype that fits."""
     kind = Dim if isinstance(old, Dim) else Tensor
     if not isinstance(new, kind):

@@ -134,7 +134,7 @@ class SearchPlan(NamedTuple):
     beams: Beams
     parents: tuple[Var, ...]
     kept: dict[str, Var]
-    found: Callable[[Searched], Any]
+    found: Callable[[Searched], object]
     asked: dict[str, Asked]
 
     @property

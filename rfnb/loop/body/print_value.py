@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LINES = 100
 """Largest number of lines that one `watch` prints in one run."""
 
-Steps = Collection[int] | Callable[[Tensor], Any] | None
+Steps = Collection[int] | Callable[[Tensor], object] | None
 
 
 @guarded
@@ -208,8 +208,8 @@ class Watcher:
                 mask = np.take_along_axis(mask, next(arrays), axis=-1)
             mask = mask ^ negated
             mask = mask.any(axis=tuple(i for i, dim in enumerate(dims) if dim in moved))
-            now = going_on(x, Size([dim for dim in dims if dim not in moved], mask), 0)
-            active = now if active is None else active & now
+            going = going_on(x, Size([dim for dim in dims if dim not in moved], mask), 0)
+            active = going if active is None else active & going
         return active
 
     def _show(self, x: Tensor, steps: list[int], masks: Sequence[object], *, resolve: bool = False) -> None:

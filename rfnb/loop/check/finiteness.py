@@ -239,7 +239,9 @@ class _Search:
         where = self._meant.get(id(x._raw), (None, None))[0]
         return where is not None and where() is x._raw
 
-    def _made(self, event: OpEvent, output: Tensor, kind: str, where: np.ndarray, broken: list[Any]) -> None:
+    def _made(
+        self, event: OpEvent, output: Tensor, kind: str, where: np.ndarray, broken: list[tuple[Tensor, _Bad]]
+    ) -> None:
         cause = next((origin for x, _ in broken if (origin := self._known(x)) is not None), None)
         operands = _operands(event)
         position = _first(output, where)
@@ -258,7 +260,7 @@ class _Search:
             self.report.made.append(finding)
         return finding
 
-    def _pass_on(self, event: OpEvent, output: Tensor, broken: list[Any]) -> None:
+    def _pass_on(self, event: OpEvent, output: Tensor, broken: list[tuple[Tensor, _Bad]]) -> None:
         self.report.passed += 1
         origins = [origin for x, _ in broken if (origin := self._known(x)) is not None]
         if origins and not event.inner:

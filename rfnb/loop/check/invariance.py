@@ -350,7 +350,7 @@ RESULT = "result"
 """The op of the event for plain results of the function."""
 
 
-def _leaves(batch: object) -> list[Any]:
+def _leaves(batch: object) -> list[object]:
     parts = [leaf.data.values() if isinstance(leaf, TensorDict) else [leaf] for leaf in leaves(batch)]
     return [leaf for part in parts for leaf in part]
 

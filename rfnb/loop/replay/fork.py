@@ -72,7 +72,7 @@ class Edit:
 
 def edits_of(replay: Replay, run: Run, step: int, only: Only, states: Mapping[str, object]) -> list[Edit]:
     """The edits of the states before `step`. A tensor with all dims of a state changes the entries that differ."""
-    where = Where.of(replay, run, *only)
+    where = ForkPoint.of(replay, run, *only)
     return [where.edit(replay, run, name, step, value) for name, value in _named(replay, states)]
 
 
@@ -116,13 +116,13 @@ def _continued(
 
 
 @dataclass(frozen=True)
-class Where:
+class ForkPoint:
     """What an edit is for: the number of a sequence and of a hypothesis, each along its dim; None for all."""
 
     along: tuple[tuple[Dim, int], ...]
 
     @classmethod
-    def of(cls, replay: Replay, run: Run, sequence: int | str | None, hypothesis: int | None) -> Where:
+    def of(cls, replay: Replay, run: Run, sequence: int | str | None, hypothesis: int | None) -> ForkPoint:
         """Raises LoopError if the run has no such sequence or hypothesis."""
         along: list[tuple[Dim, int]] = []
         if sequence is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def gradients(replay: Replay, run: Run, loss: object) -> Gradients:
     """Goes back from the last step: recomputes each step and takes the gradients by the states before it."""
     back = _BackFromValue(replay, loss) if isinstance(loss, str) else _BackFromTensor(replay, loss)
     names = [name for name in replay.step.assigned_vars if back.is_float(name)]
-    rows: dict[str, list[tuple[float, Any]]] = {name: [] for name in names}
+    rows: dict[str, list[tuple[float, object]]] = {name: [] for name in names}
     for step in reversed(range(replay.steps)):
         for name, raw in back.step(step, names).items():
             rows[name].append(_norms(replay, run, name, raw, step))
@@ -188,7 +188,7 @@ class _BackFromTensor(_BackwardPass):
         return self.backend.select_raw(self.arrived["output", output], 0, step)
 
 
-def _arrived(replay: Replay, loss: object) -> dict[Any, Any]:
+def _arrived(replay: Replay, loss: object) -> dict[Hashable, RawTensor]:
     """The gradients of a loss by the results of the loop."""
     name, way = replay.step.name, 'or the name of a value of the body: run.gradients("loss")'
     if replay.probe is None:

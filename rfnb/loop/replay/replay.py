@@ -9,7 +9,7 @@ import dis
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -91,7 +91,7 @@ def _changes(step: TracedStep) -> str | None:
         return None
 
     def reads_written(reads: Iterable[object]) -> bool:
-        return any(type(read) is External and read.number in written for read in reads)
+        return any(type(ref) is External and ref.number in written for ref in reads)
 
     schedule = step.schedule
     results = [*schedule.kept, *schedule.outputs, *([] if schedule.ended is None else [schedule.ended])]
@@ -137,7 +137,7 @@ class RecordedSteps:
         """Takes the steps from `start` on from `outcome`."""
         self.start, self.bindings, self.seed = start, bindings, bindings.seed
         self._free_steps = self.schedule.free_steps(bindings.limit)
-        self._compiled: dict[Any, Any] = {}
+        self._compiled: dict[Hashable, Any] = {}
         self._latest: tuple[int, Sequence[RawTensor]] | None = None
         self.advance(outcome)
 
@@ -387,8 +387,8 @@ class Replay(RecordedSteps):
         with inspecting(inspection):
             raws = self.compute(step, [of_loop.vars[value.number] for value in computable])
         raws_by_number = {value.number: raw for value, raw in zip(computable, raws, strict=True)}
-        inside = inspection.values
-        raws_by_number |= {number: inside[var] for number, var in of_loop.in_branches.items() if var in inside}
+        inner = inspection.values
+        raws_by_number |= {number: inner[var] for number, var in of_loop.in_branches.items() if var in inner}
         return [
             (value, self._tensor(self.name_of(value), raws_by_number[number], *recorder.templates[number], step))
             for value in values
@@ -649,7 +649,7 @@ class EnclosingCall:
     module: str
     code: CodeType
     lasti: int
-    given: Mapping[str, Any]
+    given: Mapping[str, object]
     dims: tuple[tuple[Dim, Lengths], ...]
     ctx: RunCtx
 

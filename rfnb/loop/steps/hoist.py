@@ -335,7 +335,7 @@ class Hoist:
             call = self.program.calls[position]
             owner = self._owners.get(id(call.node))
             if owner is None or owner.place == "steps":
-                reads |= {read for read in call.reads if isinstance(read, Var)}
+                reads |= {ref for ref in call.reads if isinstance(ref, Var)}
         return reads
 
     def _run(self, op: PlacedOp) -> None:

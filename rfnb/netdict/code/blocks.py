@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 LIBRARIES = {"rf", "torch", "F", "nn", "self"}
 
@@ -25,14 +24,14 @@ class Block(ast.NodeTransformer):
     stores: dict[str, list[int]] = field(default_factory=dict)
     form: list[str] = field(default_factory=list)
 
-    def visit_Attribute(self, node: ast.Attribute) -> Any:
+    def visit_Attribute(self, node: ast.Attribute) -> object:
         """A path of a module, or an attribute of something else."""
         path = ast.unparse(node)
         if not re.fullmatch(r"self(\.\w+)+", path):
             return self.generic_visit(node)
         return ast.Name(f"m{self.number(self.paths, path)}", ast.Load())
 
-    def visit_Name(self, node: ast.Name) -> Any:
+    def visit_Name(self, node: ast.Name) -> object:
         """A variable, or a library."""
         if node.id in LIBRARIES:
             return node

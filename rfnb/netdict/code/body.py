@@ -54,7 +54,7 @@ class Place:
     names: Names
     values: dict[int, tuple[str, int]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
-    keep: list[Any] = field(default_factory=list)
+    keep: list[object] = field(default_factory=list)
 
 
 class BodyWriter:
@@ -408,7 +408,7 @@ class BodyWriter:
         return sum(leaf is x for leaf in leaves((following.args, following.kwargs))) == 1
 
 
-def defaults_of(fn: Callable[..., Any]) -> dict[str, Any]:
+def defaults_of(fn: Callable[..., object]) -> dict[str, object]:
     """The defaults of the arguments of a function."""
     parameters = inspect.signature(fn).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}

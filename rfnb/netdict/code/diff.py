@@ -84,7 +84,7 @@ class NetDiff(Shown):
 
 
 @guarded
-def diff(a: Any, b: Any) -> NetDiff:
+def diff(a: object, b: object) -> NetDiff:
     """What two nets do not have in common: layers added, gone and renamed, options, and what follows from them.
 
     Of configs and networks, also dims, numbers of parameters, and the receptive field; of net dicts alone, these are
@@ -157,7 +157,7 @@ def _constructed(config: Config) -> tuple[Network | None, str]:
         return None, f"dims and parameters are not known: {error.what}"
 
 
-def layers_by_path(layers: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def layers_by_path(layers: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, dict[str, object]]]:
     """The layers by path, those inside of others after them, each without the net inside."""
     for name, described in layers.items():
         if not isinstance(described, Mapping) or str(name).startswith("#"):
@@ -169,7 +169,7 @@ def layers_by_path(layers: Mapping[str, object], prefix: str = "") -> Iterator[t
             yield from layers_by_path(inner, f"{prefix}{name}/")
 
 
-def _renamed(a: Mapping[str, dict[str, Any]], b: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+def _renamed(a: Mapping[str, dict[str, object]], b: Mapping[str, dict[str, object]]) -> dict[str, str]:
     """New names by old ones: of layers of one class with equal options, else with similar names and options."""
     renamed: dict[str, str] = {}
     exact = True
@@ -210,7 +210,7 @@ def _likeness_of_names(path: str, other: str) -> float:
     return SequenceMatcher(None, path, other).ratio()
 
 
-def _with_names(described: Mapping[str, object], path: str, renamed: Mapping[str, str]) -> dict[str, Any]:
+def _with_names(described: Mapping[str, object], path: str, renamed: Mapping[str, str]) -> dict[str, object]:
     """The options of a layer, with the new names of other layers."""
     prefix = path[: path.rfind("/") + 1]
     names = {
@@ -218,7 +218,7 @@ def _with_names(described: Mapping[str, object], path: str, renamed: Mapping[str
     }
     names |= {f"base:{old}": f"base:{new}" for old, new in renamed.items() if "/" not in old}
 
-    def changed(x: object) -> Any:
+    def changed(x: object) -> object:
         if isinstance(x, str):
             head = "prev:" if x.startswith("prev:") else ""
             name = x.removeprefix(head)

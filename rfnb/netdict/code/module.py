@@ -286,7 +286,7 @@ class ModuleWriter:
     def write_part(self, writer: BodyWriter, part: Part) -> None:
         """Writes a call of the module of a layer, and the method that it calls."""
         of = self.class_of(part)
-        produced: dict[int, Any] = {}
+        produced: dict[int, object] = {}
         inputs: dict[int, Any] = {}
         for call in every_call(part.calls):
             for x in inputs_of(call):

@@ -26,7 +26,7 @@ from rfnb.trace.run.options import recording
 
 
 @guarded
-def to_code(net: Network, *, target: Target = "rf", batch: Mapping[str, Any] | None = None, check: bool = False) -> str:
+def to_code(net: Network, *, target: Target = "rf", batch: Batch | None = None, check: bool = False) -> str:
     """The file that computes what a net of layers computes: dims, and modules with the parameters of its checkpoints.
 
     The net is called on a batch, in training and in evaluation, and the ops of each layer are written down. They are
@@ -60,9 +60,11 @@ def to_code(net: Network, *, target: Target = "rf", batch: Mapping[str, Any] | N
 
 
 Target = Annotated[str, OneOf("rf", "torch")]
+Batch = Mapping[str, object]
+"""By data key."""
 
 
-def writer_of(net: Network, batch: Mapping[str, object] | None = None, target: str = "rf") -> ModuleWriter:
+def writer_of(net: Network, batch: Batch | None = None, target: str = "rf") -> ModuleWriter:
     """What writes a net. Raises Unwritten if other batches need another text."""
     kind, steps = (ModuleWriter, False) if target == "rf" else (TorchWriter, True)
     tensors = data_of(net, batch)
@@ -92,13 +94,13 @@ def _written(writer: ModuleWriter, traces: Sequence[Trace]) -> ModuleWriter:
     return writer
 
 
-def data_of(net: Network, batch: Mapping[str, object] | None) -> dict[str, Tensor]:
+def data_of(net: Network, batch: Batch | None) -> dict[str, Tensor]:
     """The data, with lengths that are numbers."""
     tensors = net.extern_data.tensors(net.extern_data.example() if batch is None else batch)
     return net.extern_data.tensors({key: as_data(x) for key, x in tensors.items()})
 
 
-def as_data(x: Tensor, keep: Sequence[int] | None = None) -> Any:
+def as_data(x: Tensor, keep: Sequence[int] | None = None) -> tuple[np.ndarray, dict[int, np.ndarray] | None]:
     """The data as any net takes it: an array, and lengths by axis. keep: the sequences that stay; None: all."""
     batch = next((dim for dim in x.dims if dim.is_batch_dim()), None)
     array, lengths = x.raw_tensor.detach().cpu().numpy(), {}
@@ -114,7 +116,7 @@ def as_data(x: Tensor, keep: Sequence[int] | None = None) -> Any:
     return array, lengths or None
 
 
-def other_batch(net: Network, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def other_batch(net: Network, tensors: Mapping[str, Tensor]) -> dict[str, object]:
     """The batch without its longest sequence; random data if that changes no size of an axis."""
     sizes = [(x, dim) for x in tensors.values() for dim in x.dims if dim.dimension is None and not dim.is_batch_dim()]
     if not sizes:

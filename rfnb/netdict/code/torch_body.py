@@ -48,6 +48,7 @@ SIZES = {
 REDUCE = {"max": "amax", "min": "amin"}
 
 
+Axes = Dim | Sequence[Dim]
 Layout = dict[int, tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]]
 """By the id of a parameter, the name in a module of torch, the order of axes, and that of the gates of an LSTM."""
 
@@ -303,7 +304,8 @@ class TorchBody(BodyWriter):
             write = getattr(self, f"op_{name}", None)
             if write is None:
                 raise unwritten(call.owner, f"the op {name!r} has no form in torch")
-            written = write(call)
+            named = arguments_of(call)
+            written = write(call, **{key: named[key] for key in inspect.signature(write).parameters if key in named})
             if written is not None:
                 text, binds = written if isinstance(written, tuple) else (written, ATOM)
                 self.assign(call, text, binds, following)
@@ -429,7 +431,15 @@ def normalized(call: Call) -> Call:
     return replace(call, args=bound.args, kwargs=bound.kwargs)
 
 
-def dims_of(axis: Any) -> list[Dim]:
+def arguments_of(call: Call) -> dict[str, Any]:
+    """All arguments of a call by name; the owner of a method is `x`."""
+    if call.fn is None:
+        return call.kwargs
+    bound = inspect.signature(call.fn).bind(*call.args, **call.kwargs)
+    return {"x" if name == "self" else name: value for name, value in bound.arguments.items()}
+
+
+def dims_of(axis: Axes) -> list[Dim]:
     """One or several dims as a list."""
     return [axis] if isinstance(axis, Dim) else [*axis]
 

@@ -32,7 +32,7 @@ class For:
     """
 
     axis: Dim
-    most: Any = None
+    most: object = None
     lengths: str = ""
     ended: str = ""
     states: dict[tuple[str, str], tuple[str, Tensor]] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from rfnb.core.dims.dim import Dim, batch_dim, single_step_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code.body import ATOM, atom, uses_of
 from rfnb.netdict.code.names import literal
-from rfnb.netdict.code.torch_body import REDUCE, Layout, axes_of, dims_of, last, one_or_all, position
+from rfnb.netdict.code.torch_body import REDUCE, Axes, Layout, axes_of, dims_of, last, one_or_all, position
 from rfnb.netdict.code.torch_loops import TorchLoops
 from rfnb.netdict.code.trace import Call, unwritten
 
@@ -25,10 +25,11 @@ CASTS = {"float32": "float", "float64": "double", "int32": "int", "int64": "long
 class TorchOps(TorchLoops):
     """Writes the lines of a method of an nn.Module, with the forms of all ops."""
 
-    def op_linear(self, call: Call) -> tuple[str, int] | str:
+    def op_linear(
+        self, call: Call, source: Tensor, weight: Tensor, bias: Tensor | None, in_dim: Dim, out_dim: Dim
+    ) -> tuple[str, int] | str:
         """A product with a matrix."""
-        x, weight, bias = call.args
-        in_dim, out_dim = call.kwargs["in_dim"], call.kwargs["out_dim"]
+        x = source
         if len(weight.dims) != 2:
             raise unwritten(call.owner, "its weight is not a matrix", got=weight.describe_dims())
         first = matrix_axis(weight, in_dim)
@@ -50,12 +51,13 @@ class TorchOps(TorchLoops):
             return text, 1 if more else 2
         return self.permuted(f"({text})", dims, result)
 
-    def op_matmul(self, call: Call) -> tuple[str, int] | str:
+    def op_matmul(
+        self, call: Call, a: Tensor, b: Tensor, reduce: Dim | Sequence[Dim], use_mask: bool
+    ) -> tuple[str, int] | str:
         """A sum of products."""
-        a, b = call.args
-        over = dims_of(call.kwargs["reduce"])
+        over = dims_of(reduce)
         known = any((id(x), id(self.root(dim))) in self.zero for x in (a, b) for dim in over)
-        text_a, bind_a = self.filled(a, over, "0") if call.kwargs["use_mask"] and not known else self.bound(a)
+        text_a, bind_a = self.filled(a, over, "0") if use_mask and not known else self.bound(a)
         text_b, bind_b = self.bound(b)
         letters: dict[int, str] = {}
         for dim in (*axes_of(a), *axes_of(b)):
@@ -69,38 +71,38 @@ class TorchOps(TorchLoops):
         left, right, out = ("".join(letters[id(dim)] for dim in axes_of(x)) for x in (a, b, call.result))
         return f'torch.einsum("{left},{right}->{out}", {text_a}, {text_b})'
 
-    def op_softmax(self, call: Call) -> str:
+    def op_softmax(self, call: Call, a: Tensor, axis: Dim, use_mask: bool) -> str:
         """Softmax over the valid frames."""
-        x, axis = call.args[0], call.kwargs["axis"]
-        used = [axis] if call.kwargs["use_mask"] else []
-        text, _ = self.filled(x, used, 'float("-inf")')
-        if used and call.name == "softmax" and self.lengths(x, axis):
+        text, _ = self.filled(a, [axis] if use_mask else [], 'float("-inf")')
+        if use_mask and call.name == "softmax" and self.lengths(a, axis):
             self.zero.add((id(call.result), id(self.root(axis))))
-        return f"torch.{call.name}({text}, {last(position(axes_of(x), axis), x)})"
+        return f"torch.{call.name}({text}, {last(position(axes_of(a), axis), a)})"
 
     op_log_softmax = op_softmax
 
-    def op_gather(self, call: Call) -> str:
+    def op_gather(
+        self, call: Call, source: Tensor, indices: Tensor | int | str, axis: Dim | None, clip_to_valid: bool
+    ) -> str:
         """Entries at indices."""
-        x, index = call.args[0], call.kwargs["indices"]
-        axis = index.sparse_dim if call.kwargs["axis"] is None else call.kwargs["axis"]
-        place = position(axes_of(x), axis)
+        x, index = source, indices
+        axis = index.sparse_dim if axis is None and isinstance(index, Tensor) else axis
+        assert axis is not None
         if isinstance(index, int):
             if index < 0 and self.lengths(x, axis) is not None:
                 raise unwritten(call.owner, "an entry counted from the end of each sequence")
-            return f"{self.atom(x)}.select({place}, {index})"
+            return f"{self.atom(x)}.select({position(axes_of(x), axis)}, {index})"
         if not isinstance(index, Tensor):
             raise unwritten(call.owner, "an index is a name")
         rest, dims = [dim for dim in axes_of(x) if dim is not axis], axes_of(call.result)
-        clip = self.clip(call, x, axis, index) if call.kwargs["clip_to_valid"] else ""
+        clip = self.clip(call, x, axis, index) if clip_to_valid else ""
         if not any(dim in rest for dim in axes_of(index)):
             text = f"{self.atom(index)}{clip}" if clip or not index.dims else self.value(index)
-            source = atom(*self.moved_bound(x, [axis, *rest]))
-            return self.permuted(f"{source}[{text}]", [*axes_of(index), *rest], dims)
-        source, _ = self.aligned(x, [*dims, axis], full=True)
+            moved = atom(*self.moved_bound(x, [axis, *rest]))
+            return self.permuted(f"{moved}[{text}]", [*axes_of(index), *rest], dims)
+        entries, _ = self.aligned(x, [*dims, axis], full=True)
         own = self.bound(index) if not clip else (f"{self.atom(index)}{clip}", ATOM)
         chosen = atom(*self.aligned(index, [*dims, axis], full=True, bound=own))
-        return f"torch.take_along_dim({source}, {chosen}.long(), -1)[..., 0]"
+        return f"torch.take_along_dim({entries}, {chosen}.long(), -1)[..., 0]"
 
     def clip(self, call: Call, x: Tensor, axis: Dim, index: Tensor) -> str:
         """The calls that move indices to the first or the last frame."""
@@ -112,13 +114,13 @@ class TorchOps(TorchLoops):
         more = f"[:{', None' * (len(index.dims) - 1)}]" if len(index.dims) > 1 else ""
         return f".clamp(min=0).minimum(({lengths} - 1){more})"
 
-    def op_concat(self, call: Call) -> str:
+    def op_concat(self, call: Call, sources: Sequence[tuple[Tensor, Dim]], handle_dynamic_dims: bool | None) -> str:
         """Tensors one after the other."""
         result = call.result[0]
         axis = position(axes_of(result), call.result[1])
-        ragged = [self.lengths(x, dim) for x, dim in call.args]
+        ragged = [self.lengths(x, dim) for x, dim in sources]
         parts = []
-        for x, dim in call.args:
+        for x, dim in sources:
             rest = [own for own in axes_of(x) if own is not dim]  # of two equal dims, the other one
             order = [dim if i == axis else next((own for own in rest if original(own) is original(other)), other)
                      for i, other in enumerate(axes_of(result))]  # fmt: skip
@@ -127,36 +129,31 @@ class TorchOps(TorchLoops):
                 sizes = ["-1" if other in axes_of(x) else self.size(other) for other in order]
                 text = f"{atom(text, binds)}.expand({', '.join(sizes)})"
             parts.append(text)
-        if any(ragged[:-1]) and call.kwargs["handle_dynamic_dims"] is not False:
+        if any(ragged[:-1]) and handle_dynamic_dims is not False:
             if len(parts) != 2 or axes_of(result)[:2] != (batch_dim, call.result[1]):
                 raise unwritten(call.owner, "sequences are joined in an order of axes without a form")
             return f"join_sequences({parts[0]}, {ragged[0]}, {parts[1]})"
         return f"torch.cat([{', '.join(parts)}], {last(axis, result)})"
 
-    def op_split(self, call: Call) -> str:
+    def op_split(self, call: Call, source: Tensor, axis: Dim, out_dims: Sequence[Dim | int]) -> str:
         """Parts of an axis."""
-        x, axis, out = call.args[0], call.kwargs["axis"], call.kwargs["out_dims"]
-        sizes = [self.size(dim) if isinstance(dim, Dim) else str(dim) for dim in out]
-        place = last(position(axes_of(x), axis), x)
-        text = self.atom(x)
+        sizes = [self.size(dim) if isinstance(dim, Dim) else str(dim) for dim in out_dims]
+        place, text = last(position(axes_of(source), axis), source), self.atom(source)
         if len(set(sizes)) == 1:
             return f"{text}.chunk({len(sizes)}, {place})"
         return f"{text}.split([{', '.join(sizes)}], {place})"
 
-    def op_merge_dims(self, call: Call) -> str:
+    def op_merge_dims(self, call: Call, source: Tensor, dims: Sequence[Dim], out_dim: Dim | None) -> str:
         """Axes as one."""
-        x, dims = call.args[0], [*call.kwargs["dims"]]
-        result, merged = call.result if isinstance(call.result, tuple) else (call.result, call.kwargs["out_dim"])
+        result, merged = call.result if isinstance(call.result, tuple) else (call.result, out_dim)
         axis = position(axes_of(result), merged)
         order = [*axes_of(result)[:axis], *dims, *axes_of(result)[axis + 1 :]]
-        text = self.permuted(self.atom(x), axes_of(x), order)
+        text = self.permuted(self.atom(source), axes_of(source), order)
         return f"{text}.flatten({axis}, {axis + len(dims) - 1})" if len(dims) > 1 else text
 
-    def op_split_dims(self, call: Call) -> str:
+    def op_split_dims(self, call: Call, source: Tensor, axis: Dim, dims: Sequence[Dim], pad_value: float | None) -> str:
         """An axis as several."""
-        x, axis, dims = call.args[0], call.kwargs["axis"], [*call.kwargs["dims"]]
-        place = position(axes_of(x), axis)
-        text = self.atom(x)
+        x, place, text = source, position(axes_of(source), axis), self.atom(source)
         sizes = [self.size(dim) if dim.dimension is not None else "-1" for dim in dims]
         if sizes.count("-1") > 1 or (axis.dimension is None and dims[0].dimension is not None):
             raise unwritten(call.owner, "an axis of frames is split in a way without a form")
@@ -167,51 +164,46 @@ class TorchOps(TorchLoops):
                 name = self.place.names.new("lengths")
                 self.line(f"{name} = -(-{lengths} // {span if len(sizes) == 2 else f'({span})'})")
                 self.give_lengths(dims[0], name)
-            value = literal(call.kwargs["pad_value"] or 0)
-            text = atom(*self.filled(x, [axis], str(value)))
-            zeros = ", ".join(["0, 0"] * (len(x.dims) - 1 - place) + [f"0, -{self.size(axis)} % ({span})"])
-            text = f"F.pad({text}, ({zeros}), value={value})"
+            value = literal(pad_value or 0)
+            text, _ = self.filled(x, [axis], str(value))
+            text = padded(text, x, place, "0", f"-{self.size(axis)} % ({span})", f", value={value}")
         own = [*axes_of(x)[:place], *dims, *axes_of(x)[place + 1 :]]
         return self.permuted(f"{text}.unflatten({place}, ({', '.join(sizes)}))", own, axes_of(call.result))
 
-    def op_replace_dim_v2(self, call: Call) -> str | None:
+    def op_replace_dim_v2(
+        self, call: Call, source: Tensor, in_dim: Dim, out_dim: Dim, allow_expand: bool, allow_shrink: bool
+    ) -> str | None:
         """Frames of another dim."""
-        x, old, new = call.args[0], call.kwargs["in_dim"], call.kwargs["out_dim"]
+        x, old, new = source, in_dim, out_dim
         place = position(axes_of(x), old, None)
-        changes = call.kwargs["allow_expand"] or call.kwargs["allow_shrink"]
-        if place is not None and changes and old.dimension is None:
-            more = f"{self.size(new)} - {self.size(old)}"
-            zeros = ", ".join(["0, 0"] * (len(x.dims) - 1 - place) + [f"0, {more}"])
-            text, _ = self.filled(x, [old], "0")
-            return f"F.pad({text}, ({zeros}))"
+        if place is not None and (allow_expand or allow_shrink) and old.dimension is None:
+            return padded(self.filled(x, [old], "0")[0], x, place, "0", f"{self.size(new)} - {self.size(old)}")
         known = new.dimension is not None or new.expr is not None or id(new) in self.frames.given
         if not known and self.root(new) is not self.root(old):
             self.frames.same[id(new)] = old
         self.alias(call, x, None)
         return None
 
-    def op_copy_masked(self, call: Call) -> tuple[str, int]:
+    def op_copy_masked(
+        self, call: Call, x: Tensor, mask_value: Tensor | float, dims: Sequence[Dim] | None
+    ) -> tuple[str, int]:
         """A value in padding."""
-        (x, value), dims = call.args, call.kwargs["dims"]
-        if isinstance(value, Tensor) and value.dims:
+        if isinstance(mask_value, Tensor) and mask_value.dims:
             raise unwritten(call.owner, "padding gets values with axes")
-        text = "0" if not isinstance(value, Tensor) and value == 0 else self.value(value)
+        text = "0" if not isinstance(mask_value, Tensor) and mask_value == 0 else self.value(mask_value)
         return self.filled(x, [dim for dim in axes_of(x) if not dim.is_batch_dim()] if dims is None else dims, text)
 
-    def op_copy_transpose(self, call: Call) -> str:
+    def op_copy_transpose(self, call: Call, x: Tensor) -> str:
         """Another order of axes."""
-        x = call.args[0]
         return self.permuted(self.atom(x), axes_of(x), axes_of(call.result))
 
-    def op_cast(self, call: Call) -> str:
+    def op_cast(self, call: Call, tensor: Tensor, dtype: str) -> str:
         """Another type of numbers."""
-        x, dtype = self.atom(call.args[0]), call.args[1]
-        return f"{x}.{CASTS[dtype]}()" if dtype in CASTS else f"{x}.to(torch.{dtype})"
+        return f"{self.atom(tensor)}.{f'{CASTS[dtype]}()' if dtype in CASTS else f'to(torch.{dtype})'}"
 
-    def op_full(self, call: Call) -> str:
+    def op_full(self, call: Call, fill_value: object) -> str:
         """A constant."""
-        kwargs, result = call.kwargs, call.result
-        value = kwargs["fill_value"]
+        result, value = call.result, fill_value
         sizes = ", ".join(map(self.size, axes_of(result))) + "," * (len(axes_of(result)) == 1)
         usual = result.dtype == "float32" and (value == 0 or isinstance(value, float))
         more = f"{'' if usual else f', dtype=torch.{result.dtype}'}{self.device()}"
@@ -219,11 +211,10 @@ class TorchOps(TorchLoops):
             return f"torch.zeros(({sizes}){more})"
         return f"torch.full(({sizes}), {self.value(value)}{more})"
 
-    def op_random(self, call: Call) -> str:
+    def op_random(self, call: Call, options: Mapping[str, object]) -> str:
         """Random numbers."""
-        kwargs, result = call.kwargs, call.result
-        kind, low, high = kwargs["distribution"], kwargs.get("minval"), kwargs.get("maxval")
-        others = [x for name, x in kwargs.items() if name in RANDOM and x is not None]
+        result, kind, low, high = call.result, *map(options.get, ("distribution", "minval", "maxval"))
+        others = [x for name, x in options.items() if name in RANDOM and x is not None]
         if others or isinstance(low, Tensor) or isinstance(high, Tensor) or kind not in ("uniform", "normal"):
             raise unwritten(call.owner, "random numbers of a kind that torch lacks", got=kind)
         if self.open:
@@ -238,118 +229,110 @@ class TorchOps(TorchLoops):
             return text
         return f"torch.empty({shape}{self.device()}).uniform_({self.value(low or 0)}, {self.value(high or 1)})"
 
-    def op_range_over_dim(self, call: Call) -> str:
+    def op_range_over_dim(self, call: Call, dim: Dim) -> str:
         """0, 1, 2, …"""
         more = f", dtype=torch.{call.result.dtype}" if call.result.dtype != "int64" else ""
-        return f"torch.arange({self.size(call.args[0])}{more}{self.device()})"
+        return f"torch.arange({self.size(dim)}{more}{self.device()})"
 
-    def op_get_size_tensor(self, call: Call) -> str:
+    def op_get_size_tensor(self, call: Call, x: Dim) -> str:
         """The lengths of a dim, or its size."""
-        dim, result = call.args[0], call.result
-        if not result.dims:
+        dim, root = x, self.root(x)
+        if not call.result.dims:
             return f"torch.tensor({self.size(dim)}{self.device()})"
-        if id(self.root(dim)) in self.of_dims:
-            return self.of_dims[id(self.root(dim))]
+        if id(root) in self.of_dims:
+            return self.of_dims[id(root)]
         if self.of is not None:
-            return self.ask("lengths", self.root(dim))
-        x = self.with_dim(dim)
-        text = None if x is None else self.lengths(x, dim)
+            return self.ask("lengths", root)
+        holder = self.with_dim(dim)
+        text = None if holder is None else self.lengths(holder, dim)
         if text is None:
             raise unwritten(call.owner, f"the lengths of {dim.name!r} are not given as a tensor")
         return text
 
-    def op_where(self, call: Call) -> str:
+    def op_where(self, call: Call, cond: object, true_: object, false_: object) -> str:
         """One of two values."""
-        return f"torch.where({', '.join(self.aligned(x, axes_of(call.result))[0] for x in call.args)})"
+        return f"torch.where({', '.join(self.aligned(x, axes_of(call.result))[0] for x in (cond, true_, false_))})"
 
-    def op_clip_by_value(self, call: Call) -> str:
+    def op_clip_by_value(self, call: Call, x: Tensor, clip_value_min: object, clip_value_max: object) -> str:
         """Entries between two bounds."""
-        x, *bounds = call.args
-        if any(isinstance(bound, Tensor) for bound in bounds):
+        bounds = {"min": clip_value_min, "max": clip_value_max}
+        if any(isinstance(bound, Tensor) for bound in bounds.values()):
             raise unwritten(call.owner, "bounds that are computed")
-        pairs = zip(("min", "max"), bounds, strict=True)
-        listed = [f"{name}={literal(bound)}" for name, bound in pairs if bound is not None]
+        listed = [f"{name}={literal(bound)}" for name, bound in bounds.items() if bound is not None]
         return f"{self.atom(x)}.clamp({', '.join(listed)})"
 
-    def op_expand_dim(self, call: Call) -> str:
+    def op_expand_dim(self, call: Call, source: Tensor) -> str:
         """One more axis."""
-        x = call.args[0]
-        text, binds = self.aligned(x, axes_of(call.result), full=True)
-        new = next(dim for dim in axes_of(call.result) if dim not in axes_of(x))
+        text, binds = self.aligned(source, axes_of(call.result), full=True)
+        new = next(dim for dim in axes_of(call.result) if dim not in axes_of(source))
         if new.dimension == 1:
             return text
         sizes = [self.size(dim) if dim is new else "-1" for dim in axes_of(call.result)]
         return f"{atom(text, binds)}.expand({', '.join(sizes)})"
 
-    def op_squeeze(self, call: Call) -> str:
+    def op_squeeze(self, call: Call, source: Tensor, axis: Dim) -> str:
         """One axis less."""
-        x, axis = call.args
-        return f"{self.atom(x)}.squeeze({position(axes_of(x), axis)})"
+        return f"{self.atom(source)}.squeeze({position(axes_of(source), axis)})"
 
-    def op_stack(self, call: Call) -> str:
+    def op_stack(self, call: Call, sources: Sequence[Tensor]) -> str:
         """Tensors along a new axis."""
         result, dim = call.result
         rest = [other for other in axes_of(result) if other is not dim]
-        if any(set(axes_of(x)) != set(rest) for x in call.args[0]):
+        if any(set(axes_of(x)) != set(rest) for x in sources):
             raise unwritten(call.owner, "tensors with different axes are stacked")
-        parts = ", ".join(self.aligned(x, rest)[0] for x in call.args[0])
+        parts = ", ".join(self.aligned(x, rest)[0] for x in sources)
         return f"torch.stack([{parts}], {position(axes_of(result), dim)})"
 
-    def op_dropout(self, call: Call) -> str:
+    def op_dropout(self, call: Call, source: Tensor, drop_prob: float, axis: Dim | Sequence[Dim] | bool | None) -> str:
         """Entries that are 0 in training."""
-        (x, rate), axis = call.args, call.kwargs["axis"]
-        dims = axes_of(x) if axis is None or axis is False else dims_of(axis)
-        text, binds = self.bound(x)
-        if len(dims) == len(x.dims):
-            return f"F.dropout({text}, {literal(rate)}, self.training)"
-        sizes = [self.size(dim) if dim in dims else "1" for dim in axes_of(x)]
+        dims = axes_of(source) if axis is None or isinstance(axis, bool) else dims_of(axis)
+        text, binds = self.bound(source)
+        if len(dims) == len(source.dims):
+            return f"F.dropout({text}, {literal(drop_prob)}, self.training)"
+        sizes = [self.size(dim) if dim in dims else "1" for dim in axes_of(source)]
         while sizes[0] == "1" and len(sizes) > 1:
             sizes.pop(0)
         ones = f"torch.ones({', '.join(sizes)}{self.device()})"
-        return f"{atom(text, binds)} * F.dropout({ones}, {literal(rate)}, self.training)"
+        return f"{atom(text, binds)} * F.dropout({ones}, {literal(drop_prob)}, self.training)"
 
-    def op_reverse_sequence(self, call: Call) -> str:
+    def op_reverse_sequence(self, call: Call, tensor: Tensor, axis: Dim, handle_dynamic_dims: bool) -> str:
         """Frames from the last to the first."""
-        x, axis = call.args[0], call.kwargs["axis"]
-        lengths = self.lengths(x, axis) if call.kwargs["handle_dynamic_dims"] else None
+        x, lengths = tensor, self.lengths(tensor, axis) if handle_dynamic_dims else None
         if lengths is None:
             return f"{self.atom(x)}.flip({position(axes_of(x), axis)})"
         order = [batch_dim, axis, *(dim for dim in axes_of(x) if dim not in (batch_dim, axis))]
         text = self.permuted(self.atom(x), axes_of(x), order)
         return self.permuted(f"reverse_sequence({text}, {lengths})", order, axes_of(call.result))
 
-    def op_layer_norm(self, call: Call) -> str:
+    def op_layer_norm(
+        self, call: Call, source: Tensor, scale: Tensor | None, bias: Tensor | None, in_dim: Axes, eps: float
+    ) -> str:
         """Mean 0 and variance 1 over the features."""
-        x, scale, bias = call.args
-        [axis] = dims_of(call.kwargs["in_dim"])
-        eps = literal(call.kwargs["eps"])
-        order = [*(dim for dim in axes_of(x) if dim is not axis), axis]
-        moved, result = self.moved(x, order), axes_of(call.result)
+        [axis] = dims_of(in_dim)
+        order = [*(dim for dim in axes_of(source) if dim is not axis), axis]
+        moved, result = self.moved(source, order), axes_of(call.result)
         if scale is not None and bias is not None and self.may_have(scale, bias):
             layout = {id(scale): ("weight", None, None), id(bias): ("bias", None, None)}
-            module = self.of.module("norm", f"nn.LayerNorm({self.of.size(axis)}, eps={eps})", layout)
+            module = self.of.module("norm", f"nn.LayerNorm({self.of.size(axis)}, eps={literal(eps)})", layout)
             return self.permuted(f"{module}({moved})", order, result)
         given = ", ".join("None" if p is None else self.value(p) for p in (scale, bias))
-        return self.permuted(f"F.layer_norm({moved}, ({self.size(axis)},), {given}, {eps})", order, result)
+        return self.permuted(f"F.layer_norm({moved}, ({self.size(axis)},), {given}, {literal(eps)})", order, result)
 
-    def op_moments(self, call: Call) -> str:
+    def op_moments(self, call: Call, x: Tensor, axis: Axes, use_mask: bool, correction: int, distributed: bool) -> str:
         """Mean and variance over the valid frames."""
-        x, axis = call.args
-        if call.kwargs["correction"] or call.kwargs["distributed"]:
+        if correction or distributed:
             raise unwritten(call.owner, "an unbiased variance")
-        dims, used = dims_of(axis), call.kwargs["use_mask"]
-        axes = tuple(position(axes_of(x), dim) for dim in dims)
-        masked = [dim for dim in dims if used and self.lengths(x, dim) is not None]
+        axes = tuple(position(axes_of(x), dim) for dim in dims_of(axis))
+        masked = [dim for dim in dims_of(axis) if use_mask and self.lengths(x, dim) is not None]
         if not masked:
             return f"{self.atom(x)}.mean({axes}), {self.atom(x)}.var({axes}, correction=0)"
         valid = " & ".join(f"{self.mask(x, dim)}" for dim in masked)
         return f"masked_moments({self.value(x)}, {valid}, {axes})"
 
-    def op_parameter_assign(self, call: Call) -> None:
+    def op_parameter_assign(self, call: Call, param: Tensor, value: object, how: str) -> None:
         """A parameter that changes."""
-        parameter, value = call.args
-        how = "add_" if call.kwargs["how"] == "add" else "copy_"
-        self.line(f"{self.atom(parameter)}.data.{how}({self.atom(value)}.detach())")
+        method = "add_" if how == "add" else "copy_"
+        self.line(f"{self.atom(param)}.data.{method}({self.atom(value)}.detach())")
         self.release(uses_of([call], ()))
 
     def op_ctc_loss(self, call: Call) -> str:
@@ -368,9 +351,9 @@ class TorchOps(TorchLoops):
             raise unwritten(call.owner, "CTC without lengths")
         return f"ctc_loss({text}, {wanted}, {counts[0]}, {counts[1]}, {kwargs['blank_index']})"
 
-    def op_conv(self, call: Call) -> str:
+    def op_conv(self, call: Call, in_dim: Dim) -> str:
         """A convolution."""
-        return self.window(call, call.kwargs["in_dim"])
+        return self.window(call, in_dim)
 
     def op_pool(self, call: Call) -> str:
         """The maximum or the mean of windows."""
@@ -503,25 +486,26 @@ class TorchOps(TorchLoops):
             text = f"({text} / F.{mode}_pool{count}d({ones}{before}{options}){after})"
         return self.permuted(text, [*rest, *out_spatial], axes_of(result))
 
-    def op_pad(self, call: Call) -> str:
+    def op_pad(
+        self, call: Call, source: Tensor, axes: Sequence[Dim], padding: Sequence[tuple[object, object]], mode: str,
+        value: Tensor | float | None,
+    ) -> str:  # fmt: skip
         """More frames at the ends."""
-        x, kwargs = call.args[0], call.kwargs
-        axes, amounts, value = [*kwargs["axes"]], [*kwargs["padding"]], kwargs["value"] or 0
-        if kwargs["mode"] != "constant" or isinstance(value, Tensor):
+        value = 0 if value is None else value
+        if mode != "constant" or isinstance(value, Tensor):
             raise unwritten(call.owner, "a padding that is not a constant")
-        if any(not isinstance(n, int) for pair in amounts for n in pair):
+        if any(not isinstance(n, int) for pair in padding for n in pair):
             raise unwritten(call.owner, "a padding of a size that is computed")
-        text, _ = self.filled(x, axes, str(literal(value)))
-        pairs = {id(dim): pair for dim, pair in zip(axes, amounts, strict=True)}
-        listed = [", ".join(map(str, pairs.get(id(dim), (0, 0)))) for dim in reversed(axes_of(x))]
+        text, _ = self.filled(source, axes, str(literal(value or 0)))
+        pairs = {id(dim): pair for dim, pair in zip(axes, padding, strict=True)}
+        listed = [", ".join(map(str, pairs.get(id(dim), (0, 0)))) for dim in reversed(axes_of(source))]
         while listed[-1] == "0, 0":
             listed.pop()
         return f"F.pad({text}, ({', '.join(listed)}){f', value={literal(value)}' if value else ''})"
 
-    def op_slice(self, call: Call) -> str:
+    def op_slice(self, call: Call, source: Tensor, axis: Dim, start: Any, end: Any, step: Any, size: Any) -> str:
         """Some of the frames."""
-        x, axis, kwargs = call.args[0], call.kwargs["axis"], call.kwargs
-        start, end, step, size = (kwargs[name] for name in ("start", "end", "step", "size"))
+        x = source
         if any(isinstance(n, Tensor) for n in (start, end, step, size)):
             raise unwritten(call.owner, "a slice whose ends are computed")
         if (step, start, end, size, axis.dimension is None) == (-1, None, None, None, False):
@@ -552,10 +536,9 @@ class TorchOps(TorchLoops):
         self.line(f"{name} = {text}" if step == 1 else f"{name} = -(-{text} // {step})")
         self.give_lengths(out, name)
 
-    def op_masked_select(self, call: Call) -> None:
+    def op_masked_select(self, call: Call, tensor: Tensor, mask: Tensor, dims: Sequence[Dim]) -> None:
         """The frames of a mask."""
-        x, mask, dims = call.args[0], call.kwargs["mask"], [*call.kwargs["dims"]]
-        result, out = call.result
+        x, (result, out) = tensor, call.result
         if axes_of(mask) != (batch_dim, *dims) or axes_of(x)[:2] != (batch_dim, *dims) or self.of is not None:
             raise unwritten(call.owner, "frames are chosen over other axes than sequences and frames")
         text = f"select_frames({self.value(x)}, {self.filled(mask, dims, 'False')[0]})"
@@ -564,65 +547,58 @@ class TorchOps(TorchLoops):
         self.line(f"{self.target(result)}, {lengths} = {text}")
         self.give_lengths(out, lengths)
 
-    def op_repeat(self, call: Call) -> str:
+    def op_repeat(self, call: Call, values: Tensor, in_spatial_dim: Dim, repeats: Tensor | int) -> str:
         """Each frame several times."""
-        x, count = call.args[0], call.kwargs["repeats"]
-        if not isinstance(count, int):
+        if not isinstance(repeats, int):
             raise unwritten(call.owner, "frames are repeated as often as a tensor says")
-        axis = position(axes_of(x), call.kwargs["in_spatial_dim"])
-        return f"{self.atom(x)}.repeat_interleave({count}, {axis})"
+        return f"{self.atom(values)}.repeat_interleave({repeats}, {position(axes_of(values), in_spatial_dim)})"
 
-    def op_reduce_out(self, call: Call) -> str:
+    def op_reduce_out(self, call: Call, source: Tensor, mode: str, num_pieces: int) -> str:
         """The maximum, or another reduction, of groups of features."""
-        x, mode = call.args[0], call.kwargs["mode"]
-        axis = position(axes_of(x), x.feature_dim)
-        text = f"{self.atom(x)}.unflatten({axis}, (-1, {call.kwargs['num_pieces']}))"
-        return f"{text}.{REDUCE.get(mode, mode)}({axis + 1})"
+        assert source.feature_dim is not None
+        axis = position(axes_of(source), source.feature_dim)
+        return f"{self.atom(source)}.unflatten({axis}, (-1, {num_pieces})).{REDUCE.get(mode, mode)}({axis + 1})"
 
-    def op_sequence_mask(self, call: Call) -> str:
+    def op_sequence_mask(self, call: Call, dims: Axes) -> str:
         """Which frames are not padding."""
-        [dim] = dims_of(call.args[0])
+        [dim] = dims_of(dims)
         x = self.with_dim(dim)
         if x is None or axes_of(call.result) != (batch_dim, dim):
             raise unwritten(call.owner, "a mask of more than sequences and frames")
         return f"frame_mask({self.lengths(x, dim)}, {self.size(dim)})"
 
-    def op_cross_entropy(self, call: Call) -> str:
+    def op_cross_entropy(self, call: Call, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: str) -> str:
         """The cross entropy of labels."""
-        x, labels, axis = (call.kwargs[name] for name in ("estimated", "target", "axis"))
-        dims = axes_of(labels)
-        if call.kwargs["estimated_type"] != "logits" or {*x.dims} != {*dims, axis}:
+        dims = axes_of(target)
+        if estimated_type != "logits" or {*estimated.dims} != {*dims, axis}:
             raise unwritten(call.owner, "a cross entropy of a kind that torch lacks")
         order = [dims[0], axis, *dims[1:]] if dims else [axis]
-        text = f'F.cross_entropy({self.moved(x, order)}, {self.atom(labels)}.long(), reduction="none")'
+        text = f'F.cross_entropy({self.moved(estimated, order)}, {self.atom(target)}.long(), reduction="none")'
         return self.permuted(text, dims, axes_of(call.result))
 
-    def op_window(self, call: Call) -> str:
+    def op_window(self, call: Call, source: Tensor, spatial_dim: Dim, window_dim: Dim) -> str:
         """The frames around each frame."""
-        x, kwargs = call.args[0], call.kwargs
-        axis, window, out = kwargs["spatial_dim"], kwargs["window_dim"], call.result[1]
-        width, left, right = window.dimension, kwargs["window_left"], kwargs["window_right"]
+        x, axis, window, out, kwargs = source, spatial_dim, window_dim, call.result[1], call.kwargs
+        width, left, right = window.get_dim_value(), kwargs["window_left"], kwargs["window_right"]
         value = literal(kwargs["pad_value"] or 0)
         text, binds = self.bound(x) if kwargs["use_mask"] is False else self.filled(x, [axis], str(value))
         place = position(axes_of(x), axis)
         if kwargs["padding"] == "same":
             left = (width - 1 - right if right is not None else (width - 1) // 2) if left is None else left
-            zeros = ", ".join([*["0, 0"] * (len(x.dims) - 1 - place), f"{left}, {width - 1 - left}"])
-            text, binds = f"F.pad({text}, ({zeros}), value={value})", ATOM
+            text, binds = padded(text, x, place, left, width - 1 - left, f", value={value}"), ATOM
         own = [*(out if dim is axis else dim for dim in axes_of(x)), window]
         text = f"{atom(text, binds)}.unfold({place}, {width}, {kwargs['stride']})"
         return self.permuted(text, own, axes_of(call.result[0]))
 
-    def op_shift_right(self, call: Call) -> str:
+    def op_shift_right(self, call: Call, source: Tensor, axis: Dim, pad_value: Tensor | float, amount: int) -> str:
         """Frames moved to later places, or to earlier ones."""
-        x, (axis, value, amount) = call.args[0], (call.kwargs[name] for name in ("axis", "pad_value", "amount"))
-        left, place = call.name == "shift_left", position(axes_of(x), axis)
+        x, value, left, place = source, pad_value, call.name == "shift_left", position(axes_of(source), axis)
         cut = f"{':, ' * place}{amount}:" if left else f"{':, ' * place}:-{amount}"
         if not isinstance(value, Tensor):
             number = str(literal(value))
-            text = atom(*self.filled(x, [axis], number)) if left else self.atom(x)
-            zeros = ", ".join(["0, 0"] * (len(x.dims) - 1 - place) + [f"0, {amount}" if left else f"{amount}, 0"])
-            return f"F.pad({text}[{cut}], ({zeros}){'' if value == 0 else f', value={number}'})"
+            text = f"{atom(*self.filled(x, [axis], number)) if left else self.atom(x)}[{cut}]"
+            ends = (0, amount) if left else (amount, 0)
+            return padded(text, x, place, *ends, "" if value == 0 else f", value={number}")
         if left:
             raise unwritten(call.owner, "frames are moved to the start, and a tensor comes after them")
         order = [amount if dim is axis else dim for dim in axes_of(x)]
@@ -634,17 +610,15 @@ class TorchOps(TorchLoops):
 
     op_shift_left = op_shift_right
 
-    def op_cum_concat_step(self, call: Call) -> str:
+    def op_cum_concat_step(self, call: Call, source: Tensor, prev_accum: Tensor, axis: Dim) -> str:
         """One more frame."""
-        x, result, axis = call.args[0], call.result[0], call.result[1]
-        dims = [call.kwargs["axis"] if dim is axis else dim for dim in axes_of(result)]
-        before = self.moved(call.kwargs["prev_accum"], dims)
-        return f"torch.cat([{before}, {self.aligned(x, dims, full=True)[0]}], {dims.index(call.kwargs['axis'])})"
+        dims = [axis if dim is call.result[1] else dim for dim in axes_of(call.result[0])]
+        before = self.moved(prev_accum, dims)
+        return f"torch.cat([{before}, {self.aligned(source, dims, full=True)[0]}], {dims.index(axis)})"
 
-    def op_cumsum(self, call: Call) -> str:
+    def op_cumsum(self, call: Call, source: Tensor, spatial_dim: Dim) -> str:
         """Sums of all frames so far."""
-        x = call.args[0]
-        return f"{self.atom(x)}.cumsum({position(axes_of(x), call.kwargs['spatial_dim'])})"
+        return f"{self.atom(source)}.cumsum({position(axes_of(source), spatial_dim)})"
 
     # -- cells
 
@@ -702,6 +676,12 @@ class TorchOps(TorchLoops):
                 text, binds = f"{atom(text, binds)}.expand({self.size(batch)}, {self.size(out_dim)})", ATOM
             texts.append(text if step else f"{atom(text, binds)}[None].contiguous()")
         return f", ({', '.join(texts)})" if texts else ""
+
+
+def padded(text: str, x: Tensor, place: int, before: object, after: object, more: str = "") -> str:
+    """The call that adds entries at the ends of one axis of a tensor, whose text it is."""
+    pairs = [*["0, 0"] * (len(x.dims) - 1 - place), f"{before}, {after}"]
+    return f"F.pad({text}, ({', '.join(pairs)}){more})"
 
 
 def matrix_axis(weight: Tensor, in_dim: Dim) -> int:

@@ -61,7 +61,7 @@ class Call:
     owner: str
     kind: Kind
     name: str
-    fn: Callable[..., Any] | None = None
+    fn: Callable[..., object] | None = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     result: Any = None
@@ -109,7 +109,7 @@ class Tracer(Listener):
         """The path of the layer that is computed now."""
         return self.owners[-1] if self.owners else ""
 
-    def call(self, row: OpRow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Computes an op, and adds it; ops inside of it are not added."""
         with self.quiet() as first:
             result = super().call(row, args, kwargs)
@@ -123,7 +123,7 @@ class Tracer(Listener):
 
     def call_module(
         self, module: object, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    ) -> object:
         """Calls a layer, whose ops belong to it, or a cell, which is a line of its own."""
         if isinstance(module, RecCell) and not self.busy:
             if id(module) not in self.trace.cells:  # of a layer of the user, whose ops are lines of their own
@@ -157,7 +157,7 @@ class Tracer(Listener):
             self.trace.named.append((module.name, self.origin(output)))
         return result
 
-    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    def cond(self, pred: Tensor, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> object:
         """A branch cannot be written yet."""
         raise unwritten(self.owner, "it has a branch that depends on values")
 
@@ -263,7 +263,7 @@ class TracedLoop:
         else:
             setattr(self._loop, name, value)
 
-    def _added(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _added(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         with self._tracer.quiet():
             method = getattr(self._loop, name)
             result = method(*args, **kwargs) if callable(method) else method
@@ -297,7 +297,7 @@ class TracedObject:
     def __init__(self, value: Any, owner: object, prefix: str, tracer: Tracer):
         self._value, self._owner, self._prefix, self._tracer = value, owner, prefix, tracer
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         value = getattr(self._value, name)
         if name == "follow":
             return self._follow
@@ -318,7 +318,7 @@ class TracedStates:
     def __init__(self, loop: Loop, tracer: Tracer):
         self._loop, self._tracer = loop, tracer
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         value = self._loop.state[name]
         self._tracer.add("get", name, None, (), {}, value, loop=self._loop)
         return value
@@ -354,7 +354,7 @@ def _is_a(layer: object, *names: str) -> bool:
     return isinstance(layer, tuple(LAYERS[name] for name in names if name in LAYERS))
 
 
-def trace_of(net: Network, batch: Mapping[str, Any], *, train: bool, steps: bool = False) -> Trace:
+def trace_of(net: Network, batch: Mapping[str, object], *, train: bool, steps: bool = False) -> Trace:
     """What a call of a net does with a batch, and its losses. steps: whether those of its cells are lines as well."""
     tensors = net.extern_data.tensors(batch)
     trace = Trace(tensors, Dim(1).serial)
@@ -386,7 +386,7 @@ def trace_of(net: Network, batch: Mapping[str, Any], *, train: bool, steps: bool
 
 def without_dropout(trace: Trace) -> Trace:
     """The trace with the arguments of dropout in the place of its results, as in evaluation."""
-    instead: dict[int, Any] = {}
+    instead: dict[int, object] = {}
 
     def origin(x: object) -> Any:
         while id(x) in instead:

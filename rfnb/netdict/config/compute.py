@@ -41,7 +41,7 @@ class Own:
         self.all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
         self.names = frozenset(parameters)
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """The result for arrays and numbers."""
         arrays = [x for x in (*args, *kwargs.values()) if isinstance(x, Array)]
         options = {key: _tensor(value) for key, value in kwargs.items() if self.all or key in self.names}
@@ -63,7 +63,7 @@ class _SourceOfTensors:
     def __init__(self, function: Callable[..., object]):
         self.function = function
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """A source."""
         return _tensor(self.function(*args, **kwargs))
 

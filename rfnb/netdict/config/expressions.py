@@ -28,13 +28,13 @@ from rfnb.netdict.config.values import (
     Unknown,
 )
 
-BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+BINARY: dict[type[ast.operator], Callable[[object, object], object]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.LShift: operator.lshift,
     ast.RShift: operator.rshift, ast.BitOr: operator.or_, ast.BitAnd: operator.and_, ast.BitXor: operator.xor,
     ast.MatMult: operator.matmul,
 }  # fmt: skip
-UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+UNARY: dict[type[ast.unaryop], Callable[[Any], object]] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert,
 }  # fmt: skip
 COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -54,9 +54,9 @@ class Expressions:
     builtins: Builtins
     names: dict[str, Any]
     starred: str | None
-    call_function: Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
+    call_function: Callable[[Function, tuple[object, ...], dict[str, object]], object]
     holds: Callable[[ast.expr, Frame], bool]
-    interpreted: Callable[[str, list[Any], Frame], Any]
+    interpreted: Callable[[str, list[object], Frame], object]
 
     def value(self, node: ast.expr, frame: Frame) -> Any:
         """The value of an expression."""
@@ -68,7 +68,7 @@ class Expressions:
 
     # -- names
 
-    def lookup(self, name: str, frame: Frame) -> Any:
+    def lookup(self, name: str, frame: Frame) -> object:
         """The value of a name."""
         if name not in frame.globally:
             at: Frame | None = frame
@@ -86,7 +86,7 @@ class Expressions:
             return Unknown(f"{self.starred}.{name}")
         raise NameError(f"the name {name} is not defined")
 
-    def attribute(self, owner: object, name: str) -> Any:
+    def attribute(self, owner: object, name: str) -> object:
         """The attribute of a value, if a config may read it."""
         if isinstance(owner, Unknown):
             return owner.members[name] if name in owner.members else Unknown(f"{owner.name}.{name}")
@@ -207,7 +207,7 @@ class Expressions:
         value = self.value(node.value, frame)
         if node.conversion != -1:
             self.limits.weigh(value)
-            conversions: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+            conversions: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}
             value = conversions[chr(node.conversion)](value)
         spec = self.value(node.format_spec, frame) if node.format_spec else ""
         return self.builtins.formatter.format_field(value, spec)
@@ -438,7 +438,7 @@ class Expressions:
 
     def _unpack(self, targets: list[ast.expr], value: Any, frame: Frame) -> None:
         if isinstance(value, Unknown):
-            entries: list[Any] = [Unknown(f"{value.name}[{i}]") for i in range(len(targets))]
+            entries: list[object] = [Unknown(f"{value.name}[{i}]") for i in range(len(targets))]
         else:
             entries = self.limits.entries_of(value)
         stars = [i for i, name in enumerate(targets) if isinstance(name, ast.Starred)]

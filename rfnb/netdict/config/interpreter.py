@@ -61,7 +61,7 @@ class Interpreter(Expressions):
         self.unknown[place] = None
         return place in self._guesses
 
-    def attempt(self, run: Callable[[], object]) -> Any:
+    def attempt(self, run: Callable[[], object]) -> object:
         """The result of `run`. If it fails, unknown conditions are taken for true, one after the other, the last first.
 
         A config may ask where files are, and raise if they are nowhere. It changes nothing, so it can run again. Raises

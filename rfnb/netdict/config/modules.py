@@ -81,7 +81,7 @@ class Formatter(string.Formatter):
     def __init__(self, attribute: Callable[[Any, str], object], limits: Limits):
         self._attribute, self._limits = attribute, limits
 
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> object:
         """The value of a replacement field."""
         first, rest = formatter_field_name_split(field_name)
         value = self.get_value(first, args, kwargs)
@@ -154,7 +154,7 @@ class Builtins:
         names["compile"] = _of_known(_refused("compile"))
         return names | {"format": self._format}
 
-    def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
+    def construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, object]) -> object:
         """A value of one of Python's types."""
         if any(map(opaque, args)):
             return Unknown(f"{kind.__name__}({args[0].name if opaque(args[0]) else '…'})")
@@ -181,7 +181,7 @@ class Builtins:
                 return operator.attrgetter(name)(owner)
         return None
 
-    def _call(self, owner: Any, kind: type, name: str, *args: Any, **kwargs: Any) -> object:
+    def _call(self, owner: Any, kind: type, name: str, *args: Any, **kwargs: object) -> object:
         limits = self.limits
         if isinstance(owner, type) and name != "fromkeys":  # str.upper(x)
             if not args:
@@ -244,7 +244,7 @@ class Builtins:
     def _zip(self, *several: Iterable[object]) -> list[object]:
         return list(zip(*map(self.limits.entries_of, several), strict=False))
 
-    def _reduce(self, function: Any, values: Iterable[object], *initial: Any) -> object:
+    def _reduce(self, function: Any, values: Iterable[object], *initial: object) -> object:
         return functools.reduce(function, self.limits.entries_of(values), *initial)
 
     def _len(self, value: Any) -> int:
@@ -254,7 +254,7 @@ class Builtins:
         self.limits.weigh(value)
         return self.limits.made(repr(value))
 
-    def _pow(self, a: Any, b: Any, *rest: Any) -> object:
+    def _pow(self, a: Any, b: object, *rest: object) -> object:
         self.limits.before("Pow", a, b)
         return pow(a, b, *rest)
 
@@ -354,7 +354,7 @@ class _DimClass(ConfigModule):
     """The class of dims, which a config may also call by its older name."""
 
     def __call__(
-        self, dimension: Any = None, kind: Any = None, description: Any = None, name: Any = None, **_: object
+        self, dimension: object = None, kind: object = None, description: Any = None, name: Any = None, **_: object
     ) -> Dim:
         """A new dim. Where it was made, and whether it is for a batch only, changes nothing."""
         size = dimension if isinstance(dimension, int) else None
@@ -378,7 +378,7 @@ def _dims() -> dict[str, Any]:
 class ConfigOptions:
     """The object `config` that configs ask for their own options, and for those given when the config is read."""
 
-    def __init__(self, values: dict[str, Any], given: dict[str, Any]):
+    def __init__(self, values: dict[str, Any], given: dict[str, object]):
         self.values, self.given = values, given
         self.methods: dict[str, Any] = {
             "bool": self._typed(_bool), "int": self._typed(int), "float": self._typed(float), "value": self._value,
@@ -570,7 +570,7 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
 
 
 def _ordered(limits: Limits) -> Callable[..., object]:
-    def make(entries: Any = (), **more: Any) -> object:
+    def make(entries: Any = (), **more: object) -> object:
         return Located(dict(entries if isinstance(entries, dict) else limits.entries_of(entries), **more))
 
     make.makes_dicts = True  # type: ignore[attr-defined]

@@ -125,7 +125,7 @@ class Config:
             description.setdefault("available_for_inference", key == "data")
         return data_keys
 
-    def call(self, function: Any, **kwargs: Any) -> Any:
+    def call(self, function: Any, **kwargs: object) -> Any:
         """What a function of the config gives. Of the arguments it gets those that it takes."""
         if self._interpreter is None:
             return function(**kwargs)
@@ -160,7 +160,7 @@ def _takes(function: object, name: str) -> bool:
     return not isinstance(function, Function) or name in function.parameters or function.node.args.kwarg is not None
 
 
-def data_of(value: Any) -> dict[str, Any]:
+def data_of(value: Any) -> dict[str, object]:
     """A data description of `num_outputs`: a dict, or the size and the number of axes."""
     if isinstance(value, dict):
         return dict(value)
@@ -171,7 +171,7 @@ def data_of(value: Any) -> dict[str, Any]:
 
 
 @guarded
-def read_config(path: str | Path, *, options: dict[str, Any] | None = None, execute: bool = False) -> Config:
+def read_config(path: str | Path, *, options: dict[str, object] | None = None, execute: bool = False) -> Config:
     """Reads a config file, written in Python or JSON, without running it.
 
     An interpreter of the syntax tree computes the values: with branches, loops, functions and plain classes; `math`,
@@ -217,7 +217,7 @@ def _text_of(file: Path) -> str:
         raise ConfigError(f"read_config: {file} cannot be opened", got=error.strerror) from None
 
 
-def checked(interpreter: Interpreter | None, path: str, run: Any) -> Any:
+def checked(interpreter: Interpreter | None, path: str, run: Any) -> object:
     """What `run` gives. Errors in it become a ConfigError with the line."""
     name = Path(path).name
     if interpreter is None:
@@ -281,7 +281,7 @@ def _json(file: Path, text: str) -> dict[str, object]:
     return config
 
 
-def _executed(file: Path, text: str, options: dict[str, Any]) -> dict[str, object]:
+def _executed(file: Path, text: str, options: dict[str, object]) -> dict[str, object]:
     values: dict[str, Any] = {"__file__": str(file), "__name__": "__config__"}
     values["config"] = SimpleNamespace(**ConfigOptions(values, options).methods)
     exec(compile(text, str(file), "exec"), values)

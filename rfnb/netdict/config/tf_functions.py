@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import mul
 from typing import Any
@@ -49,23 +50,21 @@ def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> object:
     return variables if len(variables) > 1 else variables[0]
 
 
-def _cond(
-    pred: object, true_fn: Any = None, false_fn: Any = None, name: object = None, fn1: Any = None, fn2: Any = None
-) -> object:
+def _cond(pred: object, true_fn: Any, false_fn: Any) -> object:
     """The side that the condition chooses; without numbers, both are computed."""
     holds = truth(pred)
-    other = (false_fn or fn2)() if holds is not True else None
-    return (true_fn or fn1)() if holds is not False else other
+    other = false_fn() if holds is not True else None
+    return true_fn() if holds is not False else other
 
 
-def _concat(values: Any, axis: Any, name: object = None) -> object:
+def _concat(values: Any, axis: Any) -> object:
     """Tensors one behind the other along an axis; shapes one behind the other."""
     if not any(isinstance(x, Array) and x.axes for x in values):
         return [entry for x in values for entry in (x if isinstance(x, list | tuple) else [x])]
     return concat_arrays(values, whole_number(axis))
 
 
-def _stack(values: Any, axis: int = 0, name: object = None) -> object:
+def _stack(values: Any, axis: int = 0) -> object:
     if not any(isinstance(x, Array) and x.axes for x in values):
         return list(values)
     first = next(x for x in values if isinstance(x, Array))
@@ -77,14 +76,14 @@ def _expanded(x: Array, at: int) -> Array:
     return x.like(x.x, [*x.axes[:at], None, *x.axes[at:]])
 
 
-def _unstack(value: Any, num: Any = None, axis: int = 0, name: object = None) -> list[object]:
+def _unstack(value: Any, num: Any = None, axis: int = 0) -> list[object]:
     if isinstance(value, list | tuple):
         return list(value)
     at = value.at(axis)
     return [value[(*[slice(None)] * at, i)] for i in range(num or value.size(value.axes[at]))]
 
 
-def _top_k(input: Array, k: object = 1, sorted: bool = True, name: object = None) -> tuple[Array, Array]:
+def _top_k(input: Array, k: object = 1, sorted: bool = True) -> tuple[Array, Array]:
     """The largest entries along the last axis, and their positions. Frames after an end are among them."""
     axis, x = input.axes[-1], input.x
     if axis is None:
@@ -99,7 +98,7 @@ def _top_k(input: Array, k: object = 1, sorted: bool = True, name: object = None
     return input.like(values, axes), input.like(plain(positions), axes)  # type: ignore[arg-type]
 
 
-def _sequence_mask(lengths: Array, maxlen: object = None, dtype: str = "bool", name: object = None) -> Array:
+def _sequence_mask(lengths: Array, maxlen: object = None, dtype: str = "bool") -> Array:
     """Which frames are before the end of their sequence. {batch} → {batch, frames}"""
     if maxlen is None and lengths.counted is not None:
         maxlen = AxisLength(0, lengths.counted)
@@ -114,7 +113,7 @@ def _sequence_mask(lengths: Array, maxlen: object = None, dtype: str = "bool", n
     return mask if dtype == "bool" else cast_to(mask, dtype)
 
 
-def _broadcast_to(x: Array, shape: object, name: object = None) -> Array:
+def _broadcast_to(x: Array, shape: object) -> Array:
     """The tensor with this shape: axes of size 1 are repeated."""
     axes, _ = of_shape(shape)
     old = [*[None] * (len(axes) - len(x.axes)), *x.axes]
@@ -127,7 +126,7 @@ def _broadcast_to(x: Array, shape: object, name: object = None) -> Array:
     return x.like(y, axes)
 
 
-def _tile(x: Array, multiples: Sequence[object], name: object = None) -> Array:
+def _tile(x: Array, multiples: Sequence[object]) -> Array:
     """The tensor several times along its axes."""
     for at, number in enumerate(multiples):
         dim = x.axes[at]
@@ -138,7 +137,7 @@ def _tile(x: Array, multiples: Sequence[object], name: object = None) -> Array:
     return x
 
 
-def _reshape(tensor: Any, shape: Any, name: object = None) -> Array:
+def _reshape(tensor: Any, shape: Any) -> Array:
     """The entries in the same order with other axes: axes stay, are merged, or are split."""
     x = tensor
     sizes = [
@@ -251,9 +250,7 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
     return y, new
 
 
-def _pad(
-    tensor: Array, paddings: Any, mode: str = "CONSTANT", name: object = None, constant_values: Any = 0
-) -> Array:  # fmt: skip
+def _pad(tensor: Array, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0) -> Array:
     """Numbers before and after the entries along axes; those after a sequence stand behind its end."""
     if mode.upper() != "CONSTANT":
         raise TypeError(f"pad: the mode {mode} is not known here")
@@ -272,12 +269,7 @@ def _pad(
 
 
 def _gather(
-    params: Array,
-    indices: Any,
-    validate_indices: object = None,
-    axis: object = None,
-    batch_dims: int = 0,
-    name: object = None,
+    params: Array, indices: Any, validate_indices: object = None, axis: object = None, batch_dims: int = 0
 ) -> Array:
     """The entries at positions along an axis; the first `batch_dims` axes of both are the same."""
     at = params.at(batch_dims if axis is None else whole_number(axis))
@@ -293,7 +285,7 @@ def _gather(
     return params.like(y, [*before, *new, *params.axes[at + 1 :]])
 
 
-def _einsum(equation: str, *inputs: Any, name: object = None) -> Array:
+def _einsum(equation: str, *inputs: Any) -> Array:
     """Products of tensors whose axes have letters, summed over the letters that the result does not have."""
     given, _, wanted = equation.replace(" ", "").partition("->")
     terms = given.split(",")
@@ -323,7 +315,7 @@ def _einsum(equation: str, *inputs: Any, name: object = None) -> Array:
     return inputs[0].like(y, [dims.get(letter) for letter in wanted])
 
 
-def _reverse(tensor: Array, axis: Any, name: object = None) -> Array:
+def _reverse(tensor: Array, axis: Any) -> Array:
     """The entries along axes of a fixed size in the opposite order."""
     for place in [axis] if isinstance(axis, int) else axis:
         at = tensor.at(whole_number(place))
@@ -334,7 +326,7 @@ def _reverse(tensor: Array, axis: Any, name: object = None) -> Array:
     return tensor
 
 
-def _roll(input: Array, shift: object, axis: int, name: object = None) -> Array:
+def _roll(input: Array, shift: object, axis: int) -> Array:
     """The entries along an axis of a fixed size, moved in a circle."""
     at, dim = input.at(axis), input.axes[input.at(axis)]
     if dim is None:
@@ -346,7 +338,7 @@ def _roll(input: Array, shift: object, axis: int, name: object = None) -> Array:
     return concat_arrays([input[(*before, slice(begin, None))], input[(*before, slice(None, begin))]], at)
 
 
-def _cumsum(x: Array, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: object = None) -> Array:
+def _cumsum(x: Array, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Array:
     """The sum of each entry and those before it along an axis."""
     dim = x.axes[x.at(axis)]
     if reverse:
@@ -390,9 +382,10 @@ def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> object:
     return type(result)(map(outer, result)) if isinstance(result, list | tuple) else outer(result)
 
 
-def _dropout(x: Array, keep_prob: Any = None, noise_shape: Any = None, seed: Any = None, name: object = None,
-             rate: Any = None) -> Array:  # fmt: skip
-    drops = rate if rate is not None else 1.0 - (1.0 if keep_prob is None else keep_prob)
+def _dropout(
+    x: Array, keep_prob: float = 1.0, noise_shape: Any = None, seed: Any = None, rate: float | None = None
+) -> Array:
+    drops = 1.0 - keep_prob if rate is None else rate
     kept = None if noise_shape is None else [size == 1 for size in noise_shape]
     dims = [dim for i, dim in enumerate(x.axes) if dim is not None and not (kept and kept[i])]
     return x.like(dropout(x.x, drops, axis=dims, on_forward=True))
@@ -415,6 +408,25 @@ def network_of(options: object) -> ConfigModule:
     return network
 
 
+OTHER_NAMES = {
+    **dict.fromkeys("dim dimension squeeze_dims reduction_indices".split(), "axis"),
+    "keep_dims": "keepdims", "fn1": "true_fn", "fn2": "false_fn",
+}  # fmt: skip
+"""Names that options have in other versions of TensorFlow."""
+
+
+def _called(function: Callable[..., object]) -> Callable[..., object]:
+    """A function as configs call it: with a `name` that means nothing, and with options of None that are not given."""
+    kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+    count = None if inspect.Parameter.VAR_POSITIONAL in kinds else len(kinds)
+
+    def call(*args: object, **kwargs: object) -> object:
+        given = {OTHER_NAMES.get(key, key): x for key, x in kwargs.items() if key != "name" and x is not None}
+        return function(*args[:count], **given)
+
+    return call
+
+
 def tensorflow() -> dict[str, ConfigModule]:
     """The modules that a config imports for such functions, by their names."""
     table = functions() | {
@@ -426,7 +438,7 @@ def tensorflow() -> dict[str, ConfigModule]:
     }  # fmt: skip
 
     def module(name: str, names: Mapping[str, Any]) -> ConfigModule:
-        return ConfigModule(name, {key: Known(f"{name}.{key}", function) for key, function in names.items()})
+        return ConfigModule(name, {key: Known(f"{name}.{key}", _called(function)) for key, function in names.items()})
 
     tf = module("tensorflow", table)
     random = {"uniform": table["random_uniform"], "normal": table["random_normal"]}

@@ -77,12 +77,12 @@ class AxisLength(int):
         return length
 
 
-class Shape(tuple[Any, ...]):
+class Shape(tuple[object, ...]):
     """The sizes of all axes; `ndims` and `as_list` as an expression may read them."""
 
     ndims = rank = property(len)
 
-    def as_list(self) -> list[Any]:
+    def as_list(self) -> list[object]:
         """The sizes."""
         return list(self)
 
@@ -118,7 +118,7 @@ class Array:
         """The size, which knows its axis, if there is one, and whether there is a batch."""
         return 1 if axis is None else AxisLength(self.size(axis), axis, is_symbol=follows_data(self.x, axis))
 
-    def members(self) -> dict[str, Any]:
+    def members(self) -> dict[str, object]:
         """What an expression may read of it, by name."""
         x, axes = self.x, self.axes
         places: dict[Dim | None, int] = {dim: i for i, dim in enumerate(axes) if dim is not None}
@@ -374,7 +374,7 @@ DTYPES = {name: name for name in "float16 float32 float64 int8 int16 int32 int64
 
 
 def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | None = None) -> Callable[..., object]:
-    def call(x: object, name: object = None, **_: object) -> Any:
+    def call(x: object, **_: object) -> Any:
         if isinstance(x, Array):
             return x.like(op(plain(x.x)))
         if of_number is None or not isinstance(x, Number):
@@ -387,32 +387,27 @@ def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | 
 def _reduction(mode: str) -> Callable[..., object]:
     reduce = getattr(reductions, f"reduce_{mode}")
 
-    def call(
-        x: Any, axis: Any = None, keepdims: bool = False, name: object = None, reduction_indices: Any = None,
-        keep_dims: bool = False, output_type: Any = None, dimension: Any = None,
-    ) -> Any:  # fmt: skip
+    def call(x: Any, axis: Any = None, keepdims: bool = False, output_type: Any = "int64") -> Any:
         if isinstance(x, Number):
             return x
-        axes = next((option for option in (axis, reduction_indices, dimension) if option is not None), None)
-        if mode.startswith("arg") and axes is None:
-            axes = 0
-        places = range(len(x.axes)) if axes is None else [axes] if isinstance(axes, int) else axes
+        if mode.startswith("arg") and axis is None:
+            axis = 0
+        places = range(len(x.axes)) if axis is None else [axis] if isinstance(axis, int) else axis
         at = {x.at(place) for place in places}
         dims = [x.axes[place] for place in sorted(at) if x.axes[place] is not None]
         mask = without_padding(x.x, dims)
         y = x.x if not dims else reduce(plain(x.x), axis=dims if len(dims) > 1 else dims[0], use_mask=mask)
         if mode.startswith("arg"):
-            y = math.cast(plain(y), output_type or "int64")
-        keep = keepdims or keep_dims
-        remaining = [None if i in at else dim for i, dim in enumerate(x.axes) if keep or i not in at]
+            y = math.cast(plain(y), output_type)
+        remaining = [None if i in at else dim for i, dim in enumerate(x.axes) if keepdims or i not in at]
         return x.like(y, remaining)
 
     return call
 
 
 def _over_axis(op: Callable[..., Tensor]) -> Callable[..., object]:
-    def call(x: Array, axis: int = -1, name: object = None, dim: int | None = None) -> Array:
-        over = x.axes[x.at(axis if dim is None else dim)]
+    def call(x: Array, axis: int = -1) -> Array:
+        over = x.axes[x.at(axis)]
         return x.like(op(x.x, axis=over, use_mask=without_padding(x.x, [over] if over is not None else [])))
 
     return call
@@ -434,7 +429,7 @@ def truth(given: object) -> bool | None:
     return None if given.x.device == "meta" else bool(whole_number(given))
 
 
-def _where(condition: object, x: object = None, y: object = None, name: object = None) -> object:
+def _where(condition: object, x: object = None, y: object = None) -> object:
     """Entry by entry one of two values; a condition with one axis may choose rows."""
     if not isinstance(condition, Array):
         return x if condition else y
@@ -446,24 +441,22 @@ def _where(condition: object, x: object = None, y: object = None, name: object =
     return elementwise(lambda c, a, b: math.where(c, a, b, allow_broadcast_all_sources=True))(condition, x, y)
 
 
-def cast_to(x: Any, dtype: str = "float32", name: object = None) -> Any:
+def cast_to(x: Any, dtype: str = "float32") -> Any:
     """A tensor or number of another type."""
     if isinstance(x, Array):
         return x.like(math.cast(plain(x.x), dtype))
     return bool(x) if dtype == "bool" else float(x) if dtype.startswith("float") else int(x)
 
 
-def _expand_dims(x: Array, axis: int = -1, name: object = None, dim: int | None = None) -> Array:
-    at = axis if dim is None else dim
+def _expand_dims(x: Array, axis: int = -1) -> Array:
     axes = list(x.axes)
-    axes.insert(at if at >= 0 else len(axes) + 1 + at, None)
+    axes.insert(axis if axis >= 0 else len(axes) + 1 + axis, None)
     return x.like(x.x, axes)
 
 
-def _squeeze(x: Array, axis: Any = None, name: object = None, squeeze_dims: Any = None) -> Array:
-    axes = axis if squeeze_dims is None else squeeze_dims
+def _squeeze(x: Array, axis: Any = None) -> Array:
     single = [i for i, dim in enumerate(x.axes) if dim is None or dim.dimension == 1]
-    at = single if axes is None else [x.at(number) for number in ([axes] if isinstance(axes, int) else axes)]
+    at = single if axis is None else [x.at(number) for number in ([axis] if isinstance(axis, int) else axis)]
     y = x.x
     for place in at:
         dim = x.axes[place]
@@ -471,12 +464,12 @@ def _squeeze(x: Array, axis: Any = None, name: object = None, squeeze_dims: Any 
     return x.like(y, [dim for i, dim in enumerate(x.axes) if i not in at])
 
 
-def _transpose(x: Array, perm: Sequence[int] | None = None, name: object = None) -> Array:
+def _transpose(x: Array, perm: Sequence[int] | None = None) -> Array:
     order = range(len(x.axes))[::-1] if perm is None else perm
     return x.like(x.x, [x.axes[i] for i in order])
 
 
-def _shape(x: Array, name: object = None, out_type: object = None) -> Shape:
+def _shape(x: Array, **_: object) -> Shape:
     return Shape(map(x.length, x.axes))
 
 
@@ -492,9 +485,7 @@ def concat_arrays(values: Sequence[Array], axis: int) -> Array:
     return like.like(concat(*parts, allow_broadcast=True, out_dim=new)[0], [*like.axes[:at], new, *like.axes[at + 1 :]])
 
 
-def _split(
-    value: Array, num_or_size_splits: Any, axis: int = 0, num: object = None, name: object = None
-) -> list[Array]:
+def _split(value: Array, num_or_size_splits: Any, axis: int = 0, num: object = None) -> list[Array]:
     at = value.at(axis)
     dim = value.axes[at]
     if dim is None or dim.dimension is None:
@@ -512,15 +503,13 @@ def _made(size: int, of: Array, at: int) -> Dim:
     return make(size, [dim for i, dim in enumerate(of.axes) if dim is not None and i != at])
 
 
-def _one_hot(x: Array, depth: int, name: object = None, dtype: str = "float32", **_: object) -> Array:
+def _one_hot(x: Array, depth: int, *, dtype: str = "float32", **_: object) -> Array:
     dim = x.pool.feature(depth, [dim for dim in x.axes if dim is not None])
     return x.like(math.cast(one_hot(set_sparse_dim(x.x, dim)), dtype), [*x.axes, dim])
 
 
-def _l2_normalize(
-    x: Array, axis: object = None, epsilon: float = 1e-12, name: object = None, dim: object = None
-) -> Array:
-    total = _reduction("sum")(binary("mul")(x, x), axis=axis if dim is None else dim, keepdims=True)
+def _l2_normalize(x: Array, axis: object = None, epsilon: float = 1e-12) -> Array:
+    total = _reduction("sum")(binary("mul")(x, x), axis=axis, keepdims=True)
     normalized: Array = binary("mul")(x, _unary(math.rsqrt)(binary("maximum")(total, epsilon)))
     return normalized
 
@@ -536,16 +525,14 @@ def of_shape(shape: Any) -> tuple[list[Dim | None], list[Dim]]:
     return axes, [dim for dim in axes if dim is not None]
 
 
-def _filled(shape: object, value: float, dtype: str = "float32", name: object = None) -> Array:
+def _filled(shape: object, value: float, dtype: str = "float32") -> Array:
     axes, dims = of_shape(shape)
     return Array(full(dims=dims, fill_value=value, dtype=dtype), axes, POOL.get())
 
 
-def _uniform(
-    shape: object, minval: Any = 0, maxval: Any = None, dtype: str = "float32", seed: Any = None, name: object = None
-) -> Array:
+def _uniform(shape: object, minval: Any = 0, maxval: Any = 1, dtype: str = "float32", seed: Any = None) -> Array:
     axes, dims = of_shape(shape)
-    minval, high = _number(minval), 1 if maxval is None else _number(maxval)
+    minval, high = _number(minval), _number(maxval)
     if isinstance(minval, Number) and isinstance(high, Number):
         return Array(random_uniform(dims, minval=minval, maxval=high, dtype=dtype, seed=seed), axes, POOL.get())
     y = binary("mul")(Array(random_uniform(dims, seed=seed), axes, POOL.get()), cast_to(binary("sub")(high, minval)))
@@ -553,14 +540,12 @@ def _uniform(
     return y if isinstance(y, Array) else Array(y, axes, POOL.get())
 
 
-def _normal(
-    shape: object, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None, name: object = None
-) -> Array:
+def _normal(shape: object, mean: float = 0.0, stddev: float = 1.0, dtype: str = "float32", seed: Any = None) -> Array:
     axes, dims = of_shape(shape)
     return Array(random_normal(dims, mean=mean, stddev=stddev, dtype=dtype, seed=seed), axes, POOL.get())
 
 
-def _range(start: object, limit: object = None, delta: int = 1, dtype: str = "int32", name: object = None) -> Array:
+def _range(start: object, limit: object = None, delta: int = 1, dtype: str = "int32") -> Array:
     if limit is None:
         start, limit = 0, start
     if isinstance(start, int) and start == 0 and delta == 1:
@@ -600,7 +585,7 @@ def functions() -> dict[str, Any]:
         **{f"reduce_{mode}": _reduction(mode) for mode in "sum mean max min logsumexp any all".split()},
         **{name: _reduction(name) for name in ("argmax", "argmin")},
         "where": _where, "where_bc": _where, "cast": cast_to, "expand_dims": _expand_dims,
-        "to_float": cast_to, "to_int32": lambda x, name=None: cast_to(x, "int32"), "squeeze": _squeeze,
+        "to_float": cast_to, "to_int32": lambda x: cast_to(x, "int32"), "squeeze": _squeeze,
         "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i],
         "rank": lambda x, **_: len(x.axes), "split": _split, "one_hot": _one_hot, "l2_normalize": _l2_normalize,
         "softmax": _over_axis(softmax), "log_softmax": _over_axis(log_softmax), "constant": lambda value, **_: value,
@@ -614,8 +599,8 @@ def functions() -> dict[str, Any]:
     return names
 
 
-def _like(number: int) -> Callable[..., Any]:
-    def call(x: Any, dtype: Any = None, name: object = None, optimize: bool = True) -> Any:
+def _like(number: int) -> Callable[..., object]:
+    def call(x: object, dtype: Any = None, **_: object) -> object:
         if not isinstance(x, Array):
             return number
         make = zeros_like if number == 0 else ones_like
@@ -624,9 +609,9 @@ def _like(number: int) -> Callable[..., Any]:
     return call
 
 
-def _safe_log(x: object, eps: float = 1e-20, name: object = None) -> object:
+def _safe_log(x: object, eps: float = 1e-20) -> object:
     return _unary(lambda y: safe_log(y, eps), lambda y: numbers.log(max(y, eps)))(x)
 
 
-def _clipped(x: object, clip_value_min: object, clip_value_max: object, name: object = None) -> object:
+def _clipped(x: object, clip_value_min: object, clip_value_max: object) -> object:
     return binary("minimum")(binary("maximum")(x, clip_value_min), clip_value_max)

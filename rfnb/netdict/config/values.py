@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
-class Located(dict[Any, Any]):
+class Located(dict[Any, object]):
     """A dict that a config writes, with the number of the line where it begins, and the file if it is known."""
 
     __slots__ = ("file", "line")
@@ -47,7 +47,7 @@ class Unknown:
     def __bool__(self) -> bool:
         return False
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[object]:
         return iter(())
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class NumberList(list[Any]):
         """The sizes of the axes."""
         return (len(self), *(self[0].shape if self and isinstance(self[0], NumberList) else ()))
 
-    def tolist(self) -> list[Any]:
+    def tolist(self) -> list[object]:
         """The entries as lists."""
         return [entry.tolist() if isinstance(entry, NumberList) else entry for entry in self]
 
@@ -120,13 +120,15 @@ class Frame:
 class Function:
     """A function of a config. A call interprets its body."""
 
-    def __init__(self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[Any], keywords: dict[str, Any],
-                 run: Callable[[Function, tuple[Any, ...], dict[str, Any]], object]):  # fmt: skip
+    def __init__(
+        self, node: ast.FunctionDef | ast.Lambda, frame: Frame, defaults: list[object], keywords: dict[str, object],
+        run: Callable[..., object],
+    ):  # fmt: skip
         self.node, self.frame, self.defaults, self.keywords, self._run = node, frame, defaults, keywords, run
         self.name = getattr(node, "name", "<lambda>")
         self.line = node.lineno
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """What the function gives."""
         return self._run(self, args, kwargs)
 
@@ -154,7 +156,7 @@ class Bound:
     def __init__(self, function: Function, owner: object):
         self.function, self.owner = function, owner
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """What the method gives."""
         return self.function(self.owner, *args, **kwargs)
 
@@ -188,11 +190,11 @@ class Class:
         return False, None
 
     @property
-    def chain(self) -> list[Any]:
+    def chain(self) -> list[object]:
         """The class and all its bases."""
         return [self, *(kind for base in self.bases for kind in (base.chain if isinstance(base, Class) else [base]))]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Instance:
+    def __call__(self, *args: object, **kwargs: object) -> Instance:
         """A new object."""
         is_dict = any(kind is dict or getattr(kind, "makes_dicts", False) for kind in self.chain)
         instance = DictInstance(self) if is_dict else Instance(self)

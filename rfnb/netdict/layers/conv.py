@@ -85,7 +85,7 @@ class Sliding(Spatial, without_effect="use_channel_first auto_use_channel_first 
                 dim = self.pool.instead(old, dim.dimension, x, self.new_dims)
             self.new_dims.append(dim)
 
-    def usual_strides(self) -> Any:
+    def usual_strides(self) -> object:
         """The strides if none are given."""
         return 1
 
@@ -215,7 +215,7 @@ class Pool(Sliding, layer_class="pool"):
     pool_size: int | Sequence[int] = value(REQUIRED, int, list, tuple)
     padding: Any = value("valid", str, int, list, tuple)
 
-    def usual_strides(self) -> Any:
+    def usual_strides(self) -> object:
         """The size of the window."""
         return self.pool_size
 

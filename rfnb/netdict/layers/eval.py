@@ -36,7 +36,7 @@ class Evaluated(Layer, joins=False, broadcasts=True):
     """What `eval` and `combine` of the kind eval share: the computation of an expression or a function."""
 
     eval: object = value("source(0)")
-    eval_locals: dict[str, Any] | None = value(None, dict)
+    eval_locals: dict[str, object] | None = value(None, dict)
 
     def begin(self, *sources: Tensor) -> None:
         """Reads the expression; keeps the declared order of the sources."""

@@ -34,7 +34,7 @@ class LossLayer(Layer, layer_class="loss"):
     """The loss, or the error, of each frame or sequence, as an output. {…, F}, {…} → {…}"""
 
     loss_: str = value(REQUIRED, str)
-    loss_opts_: dict[str, Any] | None = value(None, dict)
+    loss_opts_: dict[str, object] | None = value(None, dict)
     target_: object = layer(REQUIRED)
     use_error: bool = value(False, bool)
 

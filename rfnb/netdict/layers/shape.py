@@ -151,8 +151,8 @@ class ReinterpretData(Layer, layer_class="reinterpret_data"):
 
     size_base: object = layer()
     batch_dim_base: object = layer()
-    set_axes: dict[str, Any] | None = value(None, dict)
-    set_dim_tags: dict[Any, Dim] | None = value(None, dict)
+    set_axes: dict[str, object] | None = value(None, dict)
+    set_dim_tags: dict[object, Dim] | None = value(None, dict)
     set_sparse: bool | None = value(None, bool)
     set_sparse_dim: int | Dim | None = value(None, int, Dim)
     increase_sparse_dim: int | None = value(None, int)
@@ -286,7 +286,7 @@ class Tile(Layer, layer_class="tile", without_effect="out_dims"):
     In time, each of them begins behind the longest sequence of the one before.
     """
 
-    multiples: dict[Any, int] = value(None, dict)
+    multiples: dict[object, int] = value(None, dict)
 
     def setup(self, x: Tensor) -> None:
         """The new dims."""

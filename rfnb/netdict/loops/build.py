@@ -47,7 +47,7 @@ ROUNDS = 3
 """How often the layers of a circle through `prev:` are constructed until their dims agree."""
 KEEPING = "activation combine copy dropout eval linear softmax_over_spatial switch".split()
 """Classes whose output has all axes of their sources, the features apart."""
-NUMBERS: dict[Any, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
+NUMBERS: dict[object, float] = {None: 0.0, "zeros": 0.0, "ones": 1.0}
 """Initial outputs by name."""
 
 
@@ -573,5 +573,5 @@ def _value(text: str, max_len_from: Callable[[str], object]) -> Any:
     return Expression(written).value(Names({}, functions))
 
 
-def _of_two(of_numbers: Callable[..., object], of_tensors: Callable[..., object]) -> Callable[[Any, Any], object]:
+def _of_two(of_numbers: Callable[..., object], of_tensors: Callable[..., object]) -> Callable[[object, object], object]:
     return lambda a, b: (of_tensors if isinstance(a, Tensor) or isinstance(b, Tensor) else of_numbers)(a, b)

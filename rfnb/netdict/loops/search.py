@@ -107,7 +107,7 @@ def searching(net: Network, beam_size: int | None) -> Network:
     return searcher.construct_from_dict(layers if beam_size is None else with_beam_size(layers, beam_size))
 
 
-def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> Mapping[str, Any]:
+def with_beam_size(layers: Mapping[str, Any], beam_size: int) -> Mapping[str, object]:
     """A net dict whose choices have this beam size, at any depth. It keeps the lines of the config."""
     changed: Any = copy(layers)
     for name, described in layers.items():

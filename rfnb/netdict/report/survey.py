@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rfnb.core.dims.dim import batch_dim
 from rfnb.core.tensor.tensor import Tensor
@@ -18,7 +17,7 @@ from rfnb.ops.shape import set_feature_dim
 
 
 def further_faults(
-    builder: Builder, net_dict: Mapping[str, Any], entries: Mapping[str, OutlineEntry], first: Mapping[str, Exception]
+    builder: Builder, net: Mapping[str, object], entries: Mapping[str, OutlineEntry], first: Mapping[str, Exception]
 ) -> dict[str, Exception]:
     """The faults of layers behind others, by path, as far as they do not follow from the dims of grey boxes.
 
@@ -26,9 +25,9 @@ def further_faults(
         builder: of the net, which stays as it is. first: the faults that are known.
     """
     surveyor = Surveyor(builder)
-    ends = ends_of(net_dict, search=builder.scope.search, evaluate=True)
+    ends = ends_of(net, search=builder.scope.search, evaluate=True)
     try:
-        surveyor.construct(net_dict, ends)
+        surveyor.construct(net, ends)
     except Exception as error:  # such as one of the order of a loop with grey boxes
         if isinstance(error, RfError):
             surveyor.faults.setdefault(getattr(error, "at_layer", ""), error)

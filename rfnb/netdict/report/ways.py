@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.config.values import Function, Unknown
@@ -36,7 +35,7 @@ def known_limit(entry: OutlineEntry, fault: str) -> tuple[str, str] | None:
     return None
 
 
-def functions_of(entry: OutlineEntry, values: Mapping[str, object]) -> Iterator[tuple[str, Any]]:
+def functions_of(entry: OutlineEntry, values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """The functions that an `eval` of a layer names, and that `functions={…}` may stand for, by name."""
     given = entry.described.get("eval")
     if isinstance(given, Function | Unknown):

@@ -16,7 +16,7 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State, check_state
 from rfnb.errors import ParameterError
 from rfnb.loop.loop import Loop
-from rfnb.loop.pure import Keeping, KeptSteps, key_of, loop_to_keep
+from rfnb.loop.pure import Keeping, StepCache, key_of, loop_to_keep
 from rfnb.nn.layers.rec import check_recurrent_state
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import full
@@ -89,7 +89,7 @@ class RecCell(Module):
         """Runs all steps. {…, spatial_dim, in_dim} → {…, spatial_dim, out_dim}"""
         frames, initial = self.prepared(source, state, spatial_dim)
         functions, name = (self.step,), self.get_default_name()
-        steps = vars(self).setdefault("_kept_steps", KeptSteps(4))
+        steps = vars(self).setdefault("_kept_steps", StepCache(4))
         computed = any(type(part) is Tensor for part in vars(self).values())  # weights that are made for each call
         key = None if computed else key_of(functions, spatial_dim, name, None, initial, frames)
         if key is not None and (step := steps.find(key, functions, initial, frames)) is not None:

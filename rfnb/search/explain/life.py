@@ -123,10 +123,10 @@ def references_of(reference: object, tree: Tree, ends: bool = False) -> list[Ref
         raise SearchError("reference: the sequence has no reference", expected=FORMS)
     references = []
     for entry in entries:
-        shown = _as_shown(entry, tree) if isinstance(entry, str) and vocab is not None else None
-        labels = _numbers(entry, vocab) if shown is None else shown
+        pieces = _as_shown(entry, tree) if isinstance(entry, str) and vocab is not None else None
+        labels = _numbers(entry, vocab) if pieces is None else pieces
         labels = labels if ends else _without_end(labels, tree)
-        references.append(Reference(labels, tree.text_of(labels) if shown is None else " ".join(entry.split())))
+        references.append(Reference(labels, tree.text_of(labels) if pieces is None else " ".join(entry.split())))
     return references
 
 
@@ -429,8 +429,8 @@ def _wanted(tree: Tree, labels: Sequence[int], step: int, before: np.ndarray | N
 
 def _fits(candidate: Node, label: int | None, before: np.ndarray | None, ends: frozenset[int]) -> bool:
     goes_on = before is None or candidate.parent is None or bool(before[candidate.parent])
-    same = candidate.label == label or (label in ends and candidate.label in ends)
-    return goes_on and (candidate.ended if label is None else not candidate.ended and same)
+    same_label = candidate.label == label or (label in ends and candidate.label in ends)
+    return goes_on and (candidate.ended if label is None else not candidate.ended and same_label)
 
 
 def _recorded(tree: Tree) -> int:

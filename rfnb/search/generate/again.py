@@ -19,7 +19,7 @@ from rfnb.trace.capture.generate import GenerateWatch, Searches, replaced
 
 if TYPE_CHECKING:
     from rfnb.search.trace import Sums
-    from rfnb.search.tree import Tree
+    from rfnb.search.tree import Node, Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,8 @@ class ModelAgain:
         beams = self.settings.beams > 1
 
         def forced_pass(
-            model: object, input_ids: Any, *, logits_processor: Any, generation_config: object, **keywords: object
-        ) -> Any:
+            model: object, input_ids: RawTensor, *, logits_processor: Any, generation_config: object, **keywords: object
+        ) -> RawTensor:
             for at, logits in enumerate(_logits_before(model, input_ids, keywords, labels)):
                 logits = logits.float().log_softmax(-1) if beams else logits.float()
                 logits = logits_processor(_followed(input_ids, labels[:at]), logits)[0]
@@ -145,7 +145,7 @@ AFTER = {
 """Inputs with an entry for each label of a prompt: the n-th one after it is last * factor + first + n * step."""
 
 
-def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Sequence[int]) -> Iterator[Any]:
+def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Sequence[int]) -> Iterator[RawTensor]:
     """The logits from which each of some labels follows, raw tensors [rows, labels].
 
     One pass of the model gives all of them. Where that is impossible, each has its own: XLNet changes the labels so
@@ -156,20 +156,20 @@ def _logits_before(model: Any, ids: Any, keywords: Mapping[str, Any], labels: Se
 
     def inputs_of(count: int) -> tuple[dict[str, Any], bool]:
         """The inputs of the model with the first of the labels, and whether it reads them as they are."""
-        whole, longer = _followed(ids, labels[:count]), keywords | {"use_cache": False}
-        more = whole[:, ids.shape[1] :]
+        input_ids, longer = _followed(ids, labels[:count]), keywords | {"use_cache": False}
+        new_ids = input_ids[:, ids.shape[1] :]
         for name, (factor, first, step) in AFTER.items():
             if (value := keywords.get(side + name)) is not None:
-                after = value[..., -1:] * factor + first + (more[0] * 0 + step).cumsum(0)
+                after = value[..., -1:] * factor + first + (new_ids[0] * 0 + step).cumsum(0)
                 longer[side + name] = _joined(value, after)
         embeds = None if side else keywords.get("inputs_embeds")
         if embeds is not None:
-            longer["inputs_embeds"] = _joined(embeds.mT, model.get_input_embeddings()(more).mT).mT
+            longer["inputs_embeds"] = _joined(embeds.mT, model.get_input_embeddings()(new_ids).mT).mT
         if "logits_to_keep" in keywords:
             longer["logits_to_keep"] = count + 1
-        inputs = model.prepare_inputs_for_generation(whole, is_first_iteration=True, **longer)
-        read = inputs.get(f"{side}input_ids")
-        return inputs, embeds is not None or (read is not None and whole.tolist() == read.tolist())
+        inputs = model.prepare_inputs_for_generation(input_ids, is_first_iteration=True, **longer)
+        read_ids = inputs.get(f"{side}input_ids")
+        return inputs, embeds is not None or (read_ids is not None and input_ids.tolist() == read_ids.tolist())
 
     inputs, at_once = inputs_of(len(labels) - 1)
     if at_once:
@@ -189,12 +189,12 @@ def _followed(ids: RawTensor, labels: Sequence[int]) -> RawTensor:
 def _joined(raw: RawTensor, more: RawTensor) -> RawTensor:
     """A raw tensor with more entries on its last axis."""
     size = raw.shape[-1]
-    whole = raw.new_empty(*raw.shape[:-1], size + more.shape[-1])
-    whole[..., :size], whole[..., size:] = raw, more
-    return whole
+    joined = raw.new_empty(*raw.shape[:-1], size + more.shape[-1])
+    joined[..., :size], joined[..., size:] = raw, more
+    return joined
 
 
-def _goes_on(node: Any) -> tuple[bool, float]:
+def _goes_on(node: Node) -> tuple[bool, float]:
     return not (node.ended or node.ends), node.compared
 
 
@@ -220,7 +220,7 @@ def joined_at(trace: Trace, row: int, step: int, label: int, parent: int, score:
     going, more = _living(trace), _living(branch)
     beam, extra = trace.labels.shape[2], branch.labels.shape[2]
     places = np.where(np.arange(beam) < going, np.arange(beam), np.arange(beam) + more)
-    others = np.where(np.arange(extra) < more, np.arange(extra) + going, np.arange(extra) + beam)
+    extras = np.where(np.arange(extra) < more, np.arange(extra) + going, np.arange(extra) + beam)
     shape = steps, len(trace.steps), beam + extra
     arrays: dict[str, Any] = {}
     for name in BY_STEP:
@@ -230,13 +230,13 @@ def joined_at(trace: Trace, row: int, step: int, label: int, parent: int, score:
         array = np.full(shape, -np.inf if name == "scores" else 0, old.dtype)
         array[: len(old)][..., places] = places[old] if name == "parents" else old
         array[before:, row] = -np.inf if name == "scores" else 0
-        values = others[new[:count, 0]] if name == "parents" else new[:count, 0] + (score if name == "scores" else 0)
-        array[first : first + count, row, others] = values.astype(old.dtype) if old.dtype != bool else new[:count, 0]
+        values = extras[new[:count, 0]] if name == "parents" else new[:count, 0] + (score if name == "scores" else 0)
+        array[first : first + count, row, extras] = values.astype(old.dtype) if old.dtype != bool else new[:count, 0]
         arrays[name] = array
     arrays["labels"][step, row, going], arrays["parents"][step, row, going] = label, places[parent]
     arrays["scores"][step, row, going] = score
     _copy(arrays, row, before, places, max(before, first + count))
-    _copy(arrays, row, first + count, others, max(before, first + count))
+    _copy(arrays, row, first + count, extras, max(before, first + count))
     lengths = np.where(np.isneginf(branch.final_scores[0]), 0, branch.lengths[0] + first)
     taken = np.maximum(lengths + branch.complete[0], 1)
     sums = branch.scores[count - 1, 0] + score
@@ -246,7 +246,7 @@ def joined_at(trace: Trace, row: int, step: int, label: int, parent: int, score:
     for name, values in ends.items():
         old = getattr(trace, name)
         array = np.full(shape[1:], -np.inf if name == "final_scores" else 0, old.dtype)
-        array[:, places], array[row, others] = old, values
+        array[:, places], array[row, extras] = old, values
         arrays[name] = array
     counts = trace.steps.copy()
     counts[row] = max(before, first + count)
@@ -255,7 +255,7 @@ def joined_at(trace: Trace, row: int, step: int, label: int, parent: int, score:
         **arrays,
         steps=counts,
         living=None if trace.living is None else going + more,
-        pruned=_pruned(trace, branch, row, first, count, score, shape[:2], places, others),
+        pruned=_pruned(trace, branch, row, first, count, score, shape[:2], places, extras),
     )
 
 
@@ -263,7 +263,7 @@ def _living(trace: Trace) -> int:
     return int(trace.labels.shape[2]) if trace.living is None else trace.living
 
 
-def _copy(arrays: dict[str, Any], row: int, since: int, places: np.ndarray, until: int) -> None:
+def _copy(arrays: dict[str, np.ndarray], row: int, since: int, places: np.ndarray, until: int) -> None:
     """Copies final hypotheses to later steps."""
     for at in range(since, until):
         arrays["scores"][at, row, places] = arrays["scores"][at - 1, row, places]

@@ -53,10 +53,10 @@ class FullScores:
         looked = self.looked
         if looked < scores.shape[1] and (scores[:, :looked] == scores[:, 1 : looked + 1]).any():
             exact = total.topk(looked, dim=-1).indices.cpu().numpy()
-            rest = [
+            tails = [
                 [place for place in row if place not in set(first)] for row, first in zip(places, exact, strict=True)
             ]
-            places = np.array([[*first, *row][: places.shape[1]] for first, row in zip(exact, rest, strict=True)])
+            places = np.array([[*first, *row][: places.shape[1]] for first, row in zip(exact, tails, strict=True)])
         return Best(scores, places // count, places % count)
 
     def order(self, scores: np.ndarray, most: int) -> np.ndarray:
@@ -65,7 +65,7 @@ class FullScores:
         return order
 
 
-class KeptSteps:
+class BestCandidates:
     """The best candidates of each row, and the labels that were taken, which decide between equal scores.
 
     drawn: the candidates of each step that were sampled, if they were; the others are behind them.
@@ -77,16 +77,16 @@ class KeptSteps:
 
     def best(self, step: int, running: np.ndarray, most: int) -> Best:
         """See `Source`."""
-        kept, (batch, beams) = self.kept[step], running.shape
+        entry, (batch, beams) = self.kept[step], running.shape
         shape = batch, beams, -1
-        total = (kept.scores.reshape(shape) + running[:, :, None]).reshape(batch, -1)
-        labels = kept.labels.reshape(batch, -1)
-        parents = np.broadcast_to(np.arange(beams).repeat(kept.labels.shape[1]), labels.shape)
+        total = (entry.scores.reshape(shape) + running[:, :, None]).reshape(batch, -1)
+        labels = entry.labels.reshape(batch, -1)
+        parents = np.broadcast_to(np.arange(beams).repeat(entry.labels.shape[1]), labels.shape)
         turns = np.full(labels.shape, beams)
-        if kept.parents is not None and kept.taken is not None:
-            rows, taken = kept.parents.reshape(batch, beams) % beams, kept.taken.reshape(batch, beams)
-            same = (parents[:, :, None] == rows[:, None]) & (labels[:, :, None] == taken[:, None])
-            turns = np.where(same.any(axis=2), same.argmax(axis=2), beams)
+        if entry.parents is not None and entry.taken is not None:
+            rows, chosen_labels = entry.parents.reshape(batch, beams) % beams, entry.taken.reshape(batch, beams)
+            matches = (parents[:, :, None] == rows[:, None]) & (labels[:, :, None] == chosen_labels[:, None])
+            turns = np.where(matches.any(axis=2), matches.argmax(axis=2), beams)
         if self.drawn:
             first = self.drawn[step]
             pairs = (parents[:, :, None] == first.parents[:, None]) & (labels[:, :, None] == first.labels[:, None])
@@ -129,7 +129,7 @@ class BeamsStep(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Searched:
+class RepeatedSearch:
     """A search that was made again.
 
     Args:
@@ -145,7 +145,7 @@ class Searched:
     stopped: bool
 
 
-def search(source: Source, settings: Settings, limit: int | None, candidates: int) -> Searched:
+def search(source: Source, settings: Settings, limit: int | None, candidates: int) -> RepeatedSearch:
     """The search of all steps. candidates: how many pruned candidates of each step are looked for."""
     beams = settings.beams
     shape = batch, _ = source.rows // beams, beams
@@ -158,7 +158,7 @@ def search(source: Source, settings: Settings, limit: int | None, candidates: in
     over = False
     for step in range(source.steps):
         if over:
-            return Searched(settings, steps, limit, False)
+            return RepeatedSearch(settings, steps, limit, False)
         best, length = source.best(step, running, looked + candidates), step + 1
         scores, labels = best.scores[:, :looked], best.labels[:, :looked]
         ends = np.isin(labels, settings.ends) | (length == limit)
@@ -180,7 +180,7 @@ def search(source: Source, settings: Settings, limit: int | None, candidates: in
         full = finished.all(axis=1) & (stop is True)
         steps.append(BeamsStep(best, order, running, banked, bank, finished, full | ~open_[:, 0]))
         over = not open_.any() or bool(full.all()) or bool(ends.all())
-    return Searched(settings, steps, limit, over)
+    return RepeatedSearch(settings, steps, limit, over)
 
 
 class Banked(NamedTuple):
@@ -197,7 +197,7 @@ class Banked(NamedTuple):
     real: bool
 
 
-def hypotheses(searched: Searched, most: int) -> list[list[Banked]]:
+def hypotheses(searched: RepeatedSearch, most: int) -> list[list[Banked]]:
     """The best banked hypotheses of each sequence, also in places without one."""
     result: list[list[Banked]] = []
     for row in range(len(searched.steps[-1].bank)):

@@ -16,7 +16,7 @@ from rfnb.core.vocab import Vocab
 from rfnb.errors import SearchError
 from rfnb.search.found import Found
 from rfnb.search.generate.again import ModelAgain
-from rfnb.search.generate.beams import NO_HYPOTHESIS, BeamsStep, Searched
+from rfnb.search.generate.beams import NO_HYPOTHESIS, BeamsStep, RepeatedSearch
 from rfnb.search.generate.output import (
     CLOSE,
     Output,
@@ -97,7 +97,7 @@ def from_generate(
 
     def forcing(model: Any, inputs: Mapping[str, object]) -> ModelAgain:
         inputs = generate_keywords | {**inputs}
-        mixin: Any = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", ())
+        mixin = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", ())
         parts = model.modules() if callable(getattr(model, "modules", None)) else ()
         model = next((module for module in parts if isinstance(module, mixin)), model)
         if not isinstance(model, mixin):
@@ -113,7 +113,7 @@ def from_generate(
     return result if model is None else result.force(model)
 
 
-def trace_of_beams(searched: Searched, candidates: int, vocab: Vocab | None) -> Trace:
+def trace_of_beams(searched: RepeatedSearch, candidates: int, vocab: Vocab | None) -> Trace:
     """The trace of a search with K beams: K places for those that go on, and K for those that have ended.
 
     The search of a sequence is over where nothing is banked any more, though `generate` goes on for others.
@@ -185,9 +185,9 @@ def _column(step: BeamsStep, before: _Column | None, settings: Settings, stops: 
     count = best.labels.shape[1]
     places = np.where(step.banked < beams, count + step.banked, step.banked - beams)
     places = np.concatenate([step.running, places], axis=1)
-    labels, parents, scores, taken = (np.take_along_axis(x, places, axis=1) for x in pool)
-    there = np.concatenate([~stops[:, None] & (step.running_scores > NO_HYPOTHESIS), step.finished], axis=1)
-    scores, copies = np.where(there, scores, -np.inf), places >= count
+    labels, parents, scores, counts = (np.take_along_axis(x, places, axis=1) for x in pool)
+    exists = np.concatenate([~stops[:, None] & (step.running_scores > NO_HYPOTHESIS), step.finished], axis=1)
+    scores, copies = np.where(exists, scores, -np.inf), places >= count
     ends = np.isin(labels, settings.ends) & ~copies & (scores > -np.inf)
     rows, columns = np.nonzero(scores > -np.inf)
     pruned_scores = pool[2].copy()
@@ -195,7 +195,7 @@ def _column(step: BeamsStep, before: _Column | None, settings: Settings, stops: 
     compared = pruned_scores / np.maximum(pool[3], 1) ** settings.length_penalty
     order = np.argsort(-compared, axis=1, kind="stable")[:, :candidates]
     pruned = (np.take_along_axis(x, order, axis=1) for x in (pool[0], pool[1], pruned_scores))
-    return _Column(labels, parents, scores.astype(np.float32), copies, ends, copies | ends, taken, *pruned)
+    return _Column(labels, parents, scores.astype(np.float32), copies, ends, copies | ends, counts, *pruned)
 
 
 def steps_of(out: Output, most: int) -> tuple[StepScores, ...]:
@@ -220,16 +220,16 @@ def trace_of_branches(out: Output, settings: Settings, batch: int, candidates: i
     branches = len(out.sequences) // batch
     steps = steps_of(out, candidates + branches)
     shape = len(steps), batch, branches
-    labels, taken = (np.array([getattr(step, name) for step in steps]) for name in ("taken", "taken_scores"))
+    labels, label_scores = (np.array([getattr(step, name) for step in steps]) for name in ("taken", "taken_scores"))
     ends = np.isin(labels, settings.ends)
     ended: np.ndarray = np.greater(np.cumsum(ends, axis=0) - ends, 0)
     check_ends(out, settings, labels, ended, ends)
     best = np.array([step.scores[:, 0] for step in steps])
-    worse = ~ended & (taken < best - CLOSE * np.maximum(np.abs(best), 1.0))
+    worse = ~ended & (label_scores < best - CLOSE * np.maximum(np.abs(best), 1.0))
     if worse.any() and not settings.sampled:
         raise contradiction("do_sample", False, True, f"as the label of step {np.nonzero(worse)[0][0]} is not the best")
     totals, entropies = (np.array([getattr(step, name) for step in steps]) for name in ("log_total", "entropy"))
-    logs = np.where(ended, 0.0, taken - totals)
+    logs = np.where(ended, 0.0, label_scores - totals)
     scores, counts = np.cumsum(logs, axis=0), (~ended).sum(axis=0)
     parents = np.broadcast_to(np.arange(branches), shape).copy()
     parents[:1] = 0
@@ -275,14 +275,14 @@ def _beside(
     count, batch, branches = shape
     labels = np.array([step.labels for step in steps])
     scores = np.array([step.scores for step in steps]) - totals[:, :, None] + before[:, :, None]
-    same = labels == np.array([step.taken for step in steps])[:, :, None]
+    twins = labels == np.array([step.taken for step in steps])[:, :, None]
     owners = np.broadcast_to(np.arange(branches)[None, None, :, None], (count, batch, branches, labels.shape[2])).copy()
     first = labels[:1].reshape(1, batch, branches, -1)  # all branches begin with the candidates of the first
     starts = np.asarray(steps[0].taken).reshape(1, batch, 1, 1, branches)
-    same = same.reshape(owners.shape)
-    same[:1] |= (first[..., None] == starts).any(axis=-1) | (owners[:1] > 0)
+    twins = twins.reshape(owners.shape)
+    twins[:1] |= (first[..., None] == starts).any(axis=-1) | (owners[:1] > 0)
     owners[:1] = 0
-    scores = np.where(same | ended.reshape(*shape, 1), -np.inf, scores.reshape(owners.shape)).reshape(count, batch, -1)
+    scores = np.where(twins | ended.reshape(*shape, 1), -np.inf, scores.reshape(owners.shape)).reshape(count, batch, -1)
     order = np.argsort(-scores, axis=2, kind="stable")[:, :, :most]
     parts = (labels.reshape(scores.shape), owners.reshape(scores.shape), scores)
     labels, parents, scores = (np.take_along_axis(part, order, axis=2) for part in parts)

@@ -11,7 +11,7 @@ import numpy as np
 
 from rfnb.core.tensor.tensor import RawTensor
 from rfnb.errors import SearchError
-from rfnb.search.generate.beams import FullScores, KeptSteps, Searched, Source, hypotheses, search
+from rfnb.search.generate.beams import BestCandidates, FullScores, RepeatedSearch, Source, hypotheses, search
 from rfnb.search.generate.scores import Best, KeptScores, StepScores, looked_at
 from rfnb.search.generate.settings import WHAT, Settings, contradiction
 
@@ -55,7 +55,7 @@ class Output:
     def source(self, settings: Settings) -> Source:
         """The scores, for the steps of a search with beams."""
         if self.kept is not None:
-            return KeptSteps(self.kept, self.drawn)
+            return BestCandidates(self.kept, self.drawn)
         assert self.scores is not None
         return FullScores(self.scores, looked_at(settings.beams, len(settings.ends)))
 
@@ -126,8 +126,8 @@ def check_sizes(out: Output, settings: Settings) -> int:
         fits = bool(((first < 0) | (first // beams == owners)).all())
     if not fits:
         sequences = results // (settings.returned or 1)
-        whole = out.beams and sequences and not rows % sequences
-        raise contradiction("num_beams", beams, rows // sequences if whole else None)
+        divisible = out.beams and sequences and not rows % sequences
+        raise contradiction("num_beams", beams, rows // sequences if divisible else None)
     if settings.returned not in (None, results // batch):
         raise contradiction("num_return_sequences", settings.returned, results // batch)
     return batch
@@ -181,7 +181,7 @@ def _close(a: float, b: float) -> bool:
     return abs(a - b) <= CLOSE * max(abs(a), abs(b), 1e-3)
 
 
-def search_again(out: Output, settings: Settings, candidates: int) -> Searched:
+def search_again(out: Output, settings: Settings, candidates: int) -> RepeatedSearch:
     """The search with beams that gives the output. Raises SearchError for settings that do not give it."""
     limit, steps = settings.limit(out.prompt), out.steps
     if limit is not None and steps > limit:
@@ -222,7 +222,7 @@ def limits(settings: Settings, out: Output) -> SearchError:
     return contradiction("max_length", settings.most, f"{out.steps + out.prompt}")
 
 
-def fits(out: Output, searched: Searched) -> bool:
+def fits(out: Output, searched: RepeatedSearch) -> bool:
     """Whether a search gives the output."""
     if not searched.stopped or len(searched.steps) != out.steps:
         return False

@@ -62,9 +62,9 @@ class StepScores:
 
     def score_of(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The scores of some labels in some rows; NaN for those that are not among the best candidates."""
-        same = self.labels[rows] == labels[:, None]
-        scores = self.scores[rows, same.argmax(axis=1)]
-        return np.where(same.any(axis=1), scores, np.float32(np.nan))
+        matches = self.labels[rows] == labels[:, None]
+        scores = self.scores[rows, matches.argmax(axis=1)]
+        return np.where(matches.any(axis=1), scores, np.float32(np.nan))
 
 
 @dataclass
@@ -110,8 +110,8 @@ class KeptScores:
         config |= {name: keywords[name] for name in config if keywords.get(name) is not None}
         beams = config["num_beams"] or 1
         ends = np.size(config["eos_token_id"]) if config["eos_token_id"] is not None else 0
-        taken = looked_at(beams, ends) if beams > 1 else config["num_return_sequences"] or 1
-        return cls(beams, taken + candidates, bool(config["do_sample"]))
+        best_count = looked_at(beams, ends) if beams > 1 else config["num_return_sequences"] or 1
+        return cls(beams, best_count + candidates, bool(config["do_sample"]))
 
     def __call__(self, input_ids: RawTensor, scores: RawTensor) -> RawTensor:
         """Keeps the candidates of a step. input_ids: the labels of each row, [rows, labels]; scores: [rows, labels]."""
@@ -141,9 +141,9 @@ class KeptScores:
         """Completes the last step, by the rows of the next one."""
         parents = _numbers(rows)
         if self.beams > 1:
-            before, now = (x.reshape(-1, self.beams, x.shape[-1]) for x in (self._before, rows[:, :-1]))
-            same = (now[:, :, None] == before[:, None]).all(-1)
-            parents = (same.int().argmax(-1) + _numbers(before)[:, None] * self.beams).reshape(-1)
+            before, prefixes = (x.reshape(-1, self.beams, x.shape[-1]) for x in (self._before, rows[:, :-1]))
+            matches = (prefixes[:, :, None] == before[:, None]).all(-1)
+            parents = (matches.int().argmax(-1) + _numbers(before)[:, None] * self.beams).reshape(-1)
         taken, last = rows[:, -1], self.steps[-1]
         parents_array, taken_array = (_array(x).astype(np.int32) for x in (parents, taken))
         if self._scores is not None:

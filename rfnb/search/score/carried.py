@@ -51,7 +51,7 @@ class CarriedState:
             )
         return self.body.carry("search", leaf, leaf.dtype, leaf._raw)
 
-    def _followed(self, before: Traced | None) -> Any:
+    def _followed(self, before: Traced | None) -> Tensor | None:
         return None if before is None else self.hypotheses.follow(before)
 
     @property
@@ -84,10 +84,10 @@ class CarriedState:
                 after = value if emitted is None else where(emitted, self._follow(value), self._follow(before))
                 self._take(place, name, was, after)
 
-    def _follow(self, value: Any) -> Any:
+    def _follow(self, value: Tensor) -> Tensor:
         return self.hypotheses.follow(self.body.of_body(value, f"the state of the scorer {self.name!r}"))
 
-    def _take(self, place: int, name: str, was: Tensor, value: Any) -> None:
+    def _take(self, place: int, name: str, was: Tensor, value: Tensor) -> None:
         after = self.body.of_body(value, f"the state of the scorer {self.name!r}")
         if set(self._beam_as_state(after)) != set(was.dims):
             raise DimError(
@@ -121,7 +121,7 @@ class CarriedScorers:
     start: Any
     blank: int | None
     label: CarriedState | None = None
-    states: list[tuple[CarriedState, Any]] = field(default_factory=list)
+    states: list[tuple[CarriedState, object]] = field(default_factory=list)
     finals: list[Final] = field(default_factory=list)
     _begin: int = 0
 
@@ -230,19 +230,19 @@ class Final:
     name: str
     scorer: Any
     state: CarriedState
-    new: Any
+    new: object
     label: CarriedState
     of_step: bool
 
-    def before_the_end(self) -> Any:
+    def before_the_end(self) -> Tensor:
         """The score of an end by the label of this step. {…, beam before}"""
         return self.scorer.final(self.new)
 
-    def after_all_labels(self) -> Any:
+    def after_all_labels(self) -> Tensor:
         """The score of an end after the labels so far, that of this step included. {…, newest beam}"""
         return self.scorer.final(state_after(self.scorer, self.label.newest, self.state.newest))
 
-    def without_labels(self) -> Any:
+    def without_labels(self) -> Tensor:
         """The score of an end before the first label. {…, beam}"""
         return self.scorer.final(state_after(self.scorer, self.label.initial, self.state.initial))
 
@@ -265,7 +265,7 @@ def settle(body: Body, hypotheses: Hypotheses, ends: bool, empty: bool) -> None:
 
     ends: whether hypotheses end in the loop. empty: whether a sequence may have no steps.
     """
-    search: Any = hypotheses.search
+    search = hypotheses.search
     by_label = ends and search.rules.blank is None
     for final in search.finals:
         if by_label and scores_ends(final.scorer):
@@ -293,7 +293,7 @@ def add_finals(hypotheses: Hypotheses, ends: Traced) -> None:
     total: Any = hypotheses.scores
     order = total.dims
     for name in [final.name for final in search.finals if f"final {final.name}" in hypotheses.kept]:
-        added: Any = where(ending, hypotheses.kept[f"final {name}"], 0.0)
+        added = where(ending, hypotheses.kept[f"final {name}"], 0.0)
         part: Any = hypotheses.kept.get(f"part {name}")
         if part is not None:
             hypotheses.kept[f"part {name}"] = (part + added).copy_transpose(order)

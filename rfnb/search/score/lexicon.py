@@ -121,8 +121,8 @@ class Lexicon:
                 ends[node].append(word)
         count = ROOT + 1 + len(targets)
         first = {key: to for key, to in targets.items() if key < size}
-        again = {ROOT * size + key: to for key, to in first.items()}
-        self._moves = Moves(targets | again, self.labels, device)
+        repeats = {ROOT * size + key: to for key, to in first.items()}
+        self._moves = Moves(targets | repeats, self.labels, device)
         self._node = Dim(count, name="node of the lexicon")
         self._reading = Dim(max(map(len, ends.values()), default=1), name="reading")
         table = np.full((count, self._reading.get_dim_value()), -1)
@@ -265,21 +265,21 @@ class Lexicon:
         def chosen(old: Tensor, new: Tensor) -> Tensor:
             return where(state.first, old, new).copy_transpose(old.dims)
 
-        kept: dict[str, Any] = {name: _pairs(chosen, state[name], new) for name, new in longer.items()}
-        node = kept["node"]
+        fields: dict[str, Any] = {name: _pairs(chosen, state[name], new) for name, new in longer.items()}
+        node = fields["node"]
         order = [*node.dims, self._reading]
         exists = greater_equal(gather(self._words_at, indices=node, axis=self._node), 0)
         added: Any = 0.0
         if self.scorer is not None:
             words = set_sparse_dim(self._words_of(node), self.words)
-            added, after = self._of_words(set_sparse_dim(kept["word"], self.words), kept["before"], words)
-            kept["after"] = _each(after, node.dims)
+            added, after = self._of_words(set_sparse_dim(fields["word"], self.words), fields["before"], words)
+            fields["after"] = _each(after, node.dims)
         else:
-            kept["after"] = None
-        closed = where(exists, kept["value"] + added, -np.inf).copy_transpose(order)
+            fields["after"] = None
+        closed = where(exists, fields["value"] + added, -np.inf).copy_transpose(order)
         over = state.over if self.end is None else one_of(state.over, both(equal(label, self.end), no(state.first)))
         first = full(dims=state.first.dims, fill_value=False, device=node.device)
-        return State(**kept, closed=closed, over=over, first=first)
+        return State(**fields, closed=closed, over=over, first=first)
 
     def _extended(self, label: Tensor, state: State) -> dict[str, object]:
         """The best ways to read the labels with one more: in the word that was begun, or in a new one."""
@@ -319,9 +319,9 @@ class Lexicon:
             if not isinstance(x, Tensor):
                 return x
             behind = [dim for dim in x.dims if dim not in (*dims, joint)]
-            kept = gather(x, indices=places, axis=joint)
-            kept = kept.copy_transpose([*(self._rank if dim is analysis else dim for dim in dims), *behind])
-            return replace_dim(kept, in_dim=self._rank, out_dim=analysis)[0]
+            entries = gather(x, indices=places, axis=joint)
+            entries = entries.copy_transpose([*(self._rank if dim is analysis else dim for dim in dims), *behind])
+            return replace_dim(entries, in_dim=self._rank, out_dim=analysis)[0]
 
         best = {name: taken(column) for name, column in joined.items()}
         best["node"] = where(is_neg_infinite(best["value"]), DEAD, best["node"])
@@ -333,17 +333,17 @@ class Lexicon:
         columns = [joined["node"], *(() if self.scorer is None else (joined["word"], *leaves(before)))]
         if any(set(x.dims) != set(value.dims) or x.dtype.startswith("float") for x in columns):
             return value
-        other = Dim(joint.get_dim_value(), name="other analysis")
+        twin = Dim(joint.get_dim_value(), name="other analysis")
 
         def others(x: Tensor) -> Tensor:
-            return replace_dim(x, in_dim=joint, out_dim=other)[0]
+            return replace_dim(x, in_dim=joint, out_dim=twin)[0]
 
         number = set_sparse_dim(range_over_dim(joint, device=value.device), None)
         tied = both(compare_bc(others(value), "equal", value), compare_bc(others(number), "less", number))
         double = one_of(compare_bc(others(value), "greater", value), tied)
         for x in columns:
             double = both(double, compare_bc(others(x), "equal", x))
-        return where(reduce_any(double, axis=other), -np.inf, value).copy_transpose(value.dims)
+        return where(reduce_any(double, axis=twin), -np.inf, value).copy_transpose(value.dims)
 
 
 guard_methods(Lexicon, "__init__", "words_of")

@@ -263,9 +263,9 @@ def bad_words(words: Iterable[Prefix], *, labels: Dim, before: Before | None = N
 
     def allows(label: Tensor, state: State) -> tuple[Tensor, State]:
         state, begin = history.after(label, state), beside(prefixes, label)
-        begun = reduce_all(logical_or(equal(begin, ANY), equal(begin, state.labels)), axis=history.last)
+        matches = reduce_all(logical_or(equal(begin, ANY), equal(begin, state.labels)), axis=history.last)
         last = beside(ends, label)
-        banned = scatter(cast(begun, "int32"), indices=last, indices_dim=word, out_dim=labels_of(label))
+        banned = scatter(cast(matches, "int32"), indices=last, indices_dim=word, out_dim=labels_of(label))
         return equal(banned, 0), state
 
     return Constraint(history.start, allows)

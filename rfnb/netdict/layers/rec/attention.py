@@ -415,7 +415,7 @@ class RelativePositionalEncoding(SteppingLayer, layer_class="relative_positional
         super().leave_loop(axis)
         self.query, self.keys = axis, Dim(None, name=f"{axis.name} of keys", kind="spatial")
 
-    def axis_in_loop(self, given: Any, axes: Any, source: Tensor | None, *, numbers: bool) -> object:
+    def axis_in_loop(self, given: object, axes: Any, source: Tensor | None, *, numbers: bool) -> object:
         """None in a loop, unless a source has frames of its own."""
         return super().axis_in_loop("T" if given is None else given, axes, source, numbers=numbers)
 

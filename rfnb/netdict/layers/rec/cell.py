@@ -335,7 +335,7 @@ class Rec(
     """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
 
     unit: Any = value("lstm", str, dict)
-    unit_opts: dict[str, Any] | None = value(None, dict)
+    unit_opts: dict[str, object] | None = value(None, dict)
     direction: int | None = value(None, int)
     input_projection: bool = value(True, bool)
     initial_state: object = layers(None, ("zeros", "ones", "var"))

@@ -274,7 +274,7 @@ def _frames(axes: NetworkDims, mask: str, axis: Dim, scope: Any, path: str) -> D
     return frames
 
 
-def _check_frames(builder: Any, scope: Any, path: str, sources: Sequence[str], axis: Dim) -> None:
+def _check_frames(builder: Any, scope: object, path: str, sources: Sequence[str], axis: Dim) -> None:
     """Raises NetworkError if a source does not have the axis of the mask."""
     for name in sources:
         x = builder.seen(builder.find(scope, name, path), scope)
@@ -326,7 +326,7 @@ class Unmask(LayerOfNets, layer_class="unmask"):
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, object]
+        cls, builder: Any, scope: object, path: str, described: Mapping[str, object]
     ) -> tuple[None, dict[str, str]]:
         """What stands before the first frame: the output of masked_computation there."""
         source = builder.find(scope, names_of_sources(described, None)[0], path)
