@@ -12,8 +12,7 @@ from rfnb.checkpoint.report import LoadReport, ValueOrigin
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import fold
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, fold
 from rfnb.display.markup.numbers import amount, plain, size
 from rfnb.printable import bounded
 

@@ -16,8 +16,7 @@ from rfnb.display.beam.picture import drawn_steps
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.view import View
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import wide
-from rfnb.display.markup.html import Html, bounded_in, el
+from rfnb.display.markup.html import Html, bounded_in, el, wide
 from rfnb.display.markup.numbers import Number, plain, real
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
@@ -314,11 +313,7 @@ def page_of_why(why: Why) -> page.Page:
     word, colour = STATES[_state(why)]
     near = closest(tree, why.life)
     heading = [
-        page.Line(
-            page.name(tree.name),
-            page.quiet(f" · {count_of(tree.steps, 'step')}, {tree.trace.beam_text}"),
-            look=style.HEAD,
-        ),
+        page.head(tree.name, f" · {count_of(tree.steps, 'step')}, {tree.trace.beam_text}"),
         page.Line(page.chip(word, colour), labels(tree.text_of(why.labels))),
         page.Line(why.fate),
         page.Line(page.quiet(near)) if near else None,

@@ -12,8 +12,7 @@ from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import quiet, wide
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, quiet, wide
 from rfnb.display.markup.numbers import duration, percent
 from rfnb.printable import bounded
 

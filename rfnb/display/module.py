@@ -354,7 +354,7 @@ def describe(module: Part) -> page.Page:
     total = " · ".join(filter(None, [f"{count_of(root.count, 'parameter')}{frozen}", size_, *usual]))
     flags = sorted((f"{row.path}: {word}" for row in unique for word in _flags(row)), key=_in_gradient)
     bad = ", ".join(flags[:3]) + (f" and {len(flags) - 3} more" if len(flags) > 3 else "")
-    heads = [page.Line(page.name(root.cls), page.quiet(f"  {total}"), look=style.HEAD)]
+    heads = [page.head(root.cls, f"  {total}")]
     heads += [page.Line(page.chip(bad, style.ALARM, text=f"! {bad}"))] if bad else []
     tree = list(_blocks(root, usual))
     blocks: list[page.Block] = [

@@ -24,8 +24,7 @@ from rfnb.display.kit import options
 from rfnb.display.kit.blocks import Notes
 from rfnb.display.kit.data import Axis, dim_pill, read
 from rfnb.display.markup import png, style, svg
-from rfnb.display.markup.elements import chip, fold, quiet, wide
-from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.html import Html, chip, el, fold, join, quiet, wide
 from rfnb.display.markup.numbers import Number, plain, real, short
 from rfnb.display.markup.png import block_for
 from rfnb.display.tensor.entries import shown, tokens
@@ -54,7 +53,7 @@ def margin(true: tuple[int, int], full: tuple[int, int], pool: tuple[int, int]) 
 
 
 def _cells(
-    weights: np.ndarray, top: float, shades: int, *, pool: tuple[int, int], causal: bool, padding: tuple[int, int],
+    weights: np.ndarray, top: float, shades: int, *, pool: Sequence[int], causal: bool, padding: Sequence[int],
     hatched: bool,
 ) -> np.ndarray:  # fmt: skip
     """Palette entries of the pooled weights of one head, and of its padding: transparent or hatched."""
@@ -78,7 +77,7 @@ def _cells(
 
 
 def sprite(
-    weights: np.ndarray, top: float, *, pool: tuple[int, int], causal: bool, padding: tuple[int, int],
+    weights: np.ndarray, top: float, pool: Sequence[int], causal: bool, padding: Sequence[int],
     few: bool | None = None,
 ) -> str:  # fmt: skip
     """The pooled weights of one head as a data URI.

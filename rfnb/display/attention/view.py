@@ -32,8 +32,7 @@ from rfnb.display.attention.weights import SEVERAL, Side, Weights, choose, read_
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import Axis, describe_axes, describe_axis, dim_word, dims_text
 from rfnb.display.kit.view import View
-from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import table_html
+from rfnb.display.markup import png
 from rfnb.display.markup.html import bounded_in
 from rfnb.display.markup.numbers import Number, plain, real, short, size
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp
@@ -238,14 +237,14 @@ def to_page(view: AttentionView) -> page.Page:
     lines += ["", *_table(view, limit).lines()] if many else []
     lines += [f"… {len(heads) - limit} more {units}"] if len(heads) > limit else []
     blocks: list[page.Block] = [
-        page.Line(page.name(heading), page.quiet(" ", " ".join(words)), look=style.HEAD),
+        page.head(heading, " ", " ".join(words)),
         page.Figure((lambda: drawing.overview(view)) if many else None, lines),
         page.Figure(lambda: drawing.large_head(view, heads[0]))
         if heads
         else page.Only("html", [page.Line(page.quiet(f"(no {units})"))]),
         page.Figure(drawing.player(view["audio"])) if "audio" in view else None,
         page.Note(view["note"]),
-        page.Only("html", [page.Fold(f"all {units}", [page.Figure(table_html(table))])]) if many else None,
+        page.Only("html", [page.Fold(f"all {units}", [table])]) if many else None,
         page.Figure(lambda: drawing.strongest_html(view)),
     ]
     return page.Page("attention", view["name"], blocks, table)
@@ -468,9 +467,9 @@ def describe_heads(every: Weights, labels: list[str] | None, notes: page.Notes) 
         heads += new
         if count > 1:
             padding = drawing.margin(true, every.full(place), pool)
-            frame: Any = {"pool": pool, "causal": triangular, "padding": padding, "few": coarse}
+            frame = pool, triangular, padding, coarse
             small = zip(pooled(valid, pool), new, strict=True)
-            pictures += [drawing.sprite(matrix, real(head["scale"]), **frame) for matrix, head in small]
+            pictures += [drawing.sprite(matrix, real(head["scale"]), *frame) for matrix, head in small]
     if max(pool) > 1 and pictures:
         notes.add(_how_drawn(every, pool))
     return Heads(heads, pictures, causal, pool)
@@ -562,13 +561,12 @@ def page_of_captured(seen: Captured | Seen, **choice: Any) -> page.Page | Attent
     if seen.left_out and len(seen):
         notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
     table = page.Table(["name", "dims", "place", "held"], list(map(_captured_cells, seen)))
-    listed: page.Block = page.Figure(table_html(table))
     blocks: list[page.Block] = [
         page.Line(
             page.Span([page.name("attention"), page.quiet(f" {len(seen)} seen")], text=f"attention: {len(seen)} seen")
         ),
         page.Figure(None, [f"  {line}" for line in table.lines()[1:]]) if len(seen) else None,
-        page.Only("html", [listed if len(seen) <= 8 else page.Fold("all", [listed])]) if len(seen) else None,
+        page.Only("html", [table if len(seen) <= 8 else page.Fold("all", [table])]) if len(seen) else None,
         page.Note(notes.text()),
         None if attention is None else page.Only("html", to_page(attention).blocks),
     ]

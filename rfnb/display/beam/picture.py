@@ -9,8 +9,7 @@ from typing import Any
 
 from rfnb.display.beam.schema import BeamFall, BeamNode, BeamStep, BeamView
 from rfnb.display.markup import svg
-from rfnb.display.markup.elements import quiet
-from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.html import Child, Html, el, quiet
 from rfnb.display.markup.svg import figure_class, literal
 from rfnb.errors import ViewError
 

@@ -30,8 +30,7 @@ from rfnb.display.beam.schema import (
 )
 from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import note_html, table_html, wide
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, note_html, wide
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
 from rfnb.printable import printable_name
@@ -344,15 +343,15 @@ def still_note(view: BeamView) -> page.Block:
 
 def head(view: BeamView) -> page.Line:
     """The name of the sequence, and the sizes of the tree."""
-    return page.Line(page.name(view["name"]), page.quiet(f" · {sizes(view)}"), look=style.HEAD)
+    return page.head(view["name"], f" · {sizes(view)}")
 
 
 def search_blocks(view: BeamView) -> list[page.Block]:
     """The n-best list, of which some are folded, and the picture of the tree."""
     table = _table(view)
-    blocks: list[page.Block] = [page.Figure(table_html(page.Table(table.columns, table.rows[:ROWS])))]
+    blocks: list[page.Block] = [page.Table(table.columns, table.rows[:ROWS])]
     if len(table) > ROWS:
-        tail = page.Figure(table_html(page.Table(table.columns, table.rows[ROWS:])))
+        tail = page.Table(table.columns, table.rows[ROWS:])
         blocks.append(page.Fold(f"{len(table) - ROWS} more hypotheses", [tail]))
     if not view["columns"]:
         return blocks

@@ -17,8 +17,7 @@ from rfnb.display.error.failed_call import Argument, OperandCell, aligned, dims_
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.data import DimView, describe_dim, dim_word, named_pill, names_of, size_word
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import quiet as quiet_html
-from rfnb.display.markup.html import Html, bounded_in, el, join
+from rfnb.display.markup.html import Html, bounded_in, el, join, quiet as quiet_html
 from rfnb.printable import bounded, error_text, printable_name
 
 

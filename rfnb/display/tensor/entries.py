@@ -14,8 +14,7 @@ from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, DimView, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import quiet, wide
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, quiet, wide
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for, extremes, pooled
 from rfnb.display.tensor.schema import BadView, LabelCount

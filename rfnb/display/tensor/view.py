@@ -24,8 +24,7 @@ from rfnb.display.kit.data import (
     read_as_called,
 )
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import quiet as quiet_html
-from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.html import Html, el, join, quiet as quiet_html
 from rfnb.display.markup.numbers import amount, bars, percent, plain, real, short, size as size_text
 from rfnb.display.tensor.entries import (
     cell_text,

@@ -135,11 +135,7 @@ def describe(norms: GradientNorms) -> page.Page:
     count = sum(not row.cls for row in rows)
     top = max((row.norm for row in rows if row.norm is not None and math.isfinite(row.norm)), default=0.0)
     blocks: list[page.Block] = [
-        page.Line(
-            page.name(type(norms.model).__name__),
-            page.quiet(f"  ‖grad‖ {short(norms.total)} of {count_of(count, 'parameter')}"),
-            look=style.HEAD,
-        ),
+        page.head(type(norms.model).__name__, f"  ‖grad‖ {short(norms.total)} of {count_of(count, 'parameter')}"),
         *(page.Line(page.chip(words, style.ALARM, text=f"! {words}")) for words in _bad(norms.bad)),
         page.Grid([_cells(row, top) for row in visible], ["", "‖grad‖", "", "‖·‖", ""], LOOKS, head=style.LABEL_CELL),
         page.Note(f"{extra}bars are logarithmic, over {DECADES} powers of ten"),

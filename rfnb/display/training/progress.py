@@ -18,8 +18,7 @@ from rfnb.core.run_ctx import Loss, get_run_ctx
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import chip, quiet
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, chip, el, quiet
 from rfnb.display.markup.numbers import Number, bars, plain, real, short
 from rfnb.display.markup.svg import Point, data_uri, figure_class, literal
 from rfnb.display.training.history import BinnedCurve, MeasureHistory
