@@ -17,17 +17,17 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.text import cut
-from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.attention.schema import AttentionHead, AttentionSound, AttentionView
 from rfnb.display.attention.weights import SEVERAL
 from rfnb.display.kit import options
 from rfnb.display.kit.blocks import Notes
-from rfnb.display.kit.data import Axis, dim_pill, read
+from rfnb.display.kit.data import Axis, dim_pill
 from rfnb.display.markup import png, style, svg
 from rfnb.display.markup.html import Html, chip, el, fold, join, quiet, wide
 from rfnb.display.markup.numbers import Number, plain, real, short
 from rfnb.display.markup.png import block_for
 from rfnb.display.tensor.entries import shown, tokens
+from rfnb.display.tensor.value import one_entry
 from rfnb.display.tensor.view import sequence
 from rfnb.errors import ViewError
 
@@ -231,8 +231,8 @@ def labels_of(side: object, size: int, full: int, index: int | None, notes: Note
         if vocab is None or len(vocab) < size:
             return None
         return [str(vocab.decode(i)) for i in range(size)]
-    if isinstance(side, Tensor):
-        data = read(side)
+    if hasattr(side, "raw_tensor"):
+        data = one_entry(side, {})
         part = data if index is None or data.sequence_axis() is None else sequence(data, index)
         labels = tokens(part, size)
     elif isinstance(side, str):

@@ -46,7 +46,7 @@ LABELS = 40
 FONT = 8
 
 
-def to_figure(view: AttentionView) -> Any:
+def to_figure(view: AttentionView) -> object:
     """A matplotlib figure of an attention view, made without pyplot's global state: the chosen head, or all heads.
 
     Text stays text in PDF and SVG. Raises ViewError without matplotlib.
@@ -58,7 +58,7 @@ def to_figure(view: AttentionView) -> Any:
     return _grid(view, Figure, colours) if len(view["heads"]) > 1 else _single(view, Figure, colours)
 
 
-def _single(view: AttentionView, make: Any, colours: object) -> object:
+def _single(view: AttentionView, make: type, colours: object) -> object:
     """One matrix with labels, its path and a colour bar."""
     weights = np.array([[real(w) for w in row] for row in view["weights"]]).reshape(len(view["rows"]), -1)
     size = [min(12.0, 1.5 + 0.3 * n) for n in (len(view["cols"]), len(view["rows"]))]
@@ -82,7 +82,7 @@ def _single(view: AttentionView, make: Any, colours: object) -> object:
     return figure
 
 
-def _grid(view: AttentionView, make: Any, colours: object) -> object:
+def _grid(view: AttentionView, make: type, colours: object) -> object:
     """A small matrix for each head, in the order of the view."""
     heads = view["heads"]
     layers = len({head["layer"] for head in heads})

@@ -11,7 +11,7 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
-from rfnb.core.tensor.tensor import RawTensor, Tensor
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
 from rfnb.display.kit.blocks import Notes
@@ -331,9 +331,9 @@ def _dim_of(side: Side, data: Data) -> Dim | None:
         if data.position(side) is None:
             raise ViewError(f"show_attention: {data.name} has no dim {side.name}", got=[a.dim.name for a in data.axes])
         return side
-    if isinstance(side, Tensor):
+    if hasattr(side, "raw_tensor"):
         count = data.sequence_axis()
-        dims = [d for d in side.dims if data.position(d) is not None and data.position(d) != count]
+        dims = [d for d in getattr(side, "dims", ()) if data.position(d) is not None and data.position(d) != count]
         return dims[0] if dims else None
     return None
 

@@ -297,7 +297,7 @@ POINT = 72.0 / INCH
 """A unit of the picture in points."""
 
 
-def to_figure(view: BeamView) -> Any:
+def to_figure(view: BeamView) -> object:
     """The tree; text stays text. Raises ViewError without matplotlib, or if there is no step to draw."""
     if not view["columns"]:
         raise ViewError("beam: there is no step to draw", got=view["name"])

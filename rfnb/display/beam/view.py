@@ -88,15 +88,13 @@ def describe(
         pruned = max(1, min(PRUNED, NODES // max(len(steps), 1) - tree.beam))
     if len(steps) < tree.steps:
         notes.add(f"{len(steps)} of {tree.steps} steps are drawn")
-    more: Any = {"prompt": printable_name(tree.text_of(tree.prompt))} if tree.prompt else {}
-    more |= {} if tree.own.living is None else {"living": tree.own.living}
     every = drawn_steps(tree.steps, fall, max(len(steps), LIVE // (tree.beam + 1)))
     recorded = 0 if tree.own.pruned is None else tree.own.pruned.labels.shape[2]
     width = max(pruned, min(recorded, LIVE // max(len(every), 1) - tree.beam)) if pruned else 0
     counts = dict.fromkeys(every if recorded else steps, width if recorded else pruned)  # others are computed again
     if fall is not None and pruned:
         counts[fall] = max(width, PRUNED)
-    return {
+    view: BeamView = {
         "kind": "beam",
         "name": tree.name,
         "others": names,
@@ -110,8 +108,12 @@ def describe(
         "hypotheses": [_hypothesis(hypothesis, where) for hypothesis in tree.hypotheses],
         "reference": None if where is None else _reference(where, counts),
         "note": notes.text(),
-        **more,
     }
+    if tree.prompt:
+        view["prompt"] = printable_name(tree.text_of(tree.prompt))
+    if tree.own.living is not None:
+        view["living"] = tree.own.living
+    return view
 
 
 OWN = "model"

@@ -266,7 +266,7 @@ class View:
         """The data without the middle of overlong names."""
         return bounded_in(self.data)
 
-    def _optional(self, name: str) -> Callable[[Any], Any] | None:
+    def _optional(self, name: str) -> Callable[..., Any] | None:
         """A function that only some view modules have: `to_scripts`, `to_svg`, `to_dot`, `to_figure`."""
         module = None if isinstance(self._shown, Page) else module_of(self.kind)[0]
         return getattr(module, name, None)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rfnb.core.ground.text import count_of
-from rfnb.core.tensor.tensor import Tensor
 from rfnb.display.kit import blocks as page, options
-from rfnb.display.kit.data import Data, read, thin_mask, thinned, to_numpy
+from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, short
@@ -332,9 +331,9 @@ def _fork(run: Run) -> Iterator[tuple[int, str]]:
 
 
 def _differs(a: object, b: object) -> bool:
-    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+    if not (hasattr(a, "dims") and hasattr(b, "dims")):
         return bool(a != b)
-    first, second = (to_numpy(read(value).raw) for value in (a, b))
+    first, second = (to_numpy(one_entry(value, {}).raw) for value in (a, b))
     return not np.array_equal(first, second, equal_nan=True)
 
 

@@ -102,9 +102,9 @@ def counts_text(counts: Sequence[LabelCount]) -> str:
     return "most frequent: " + ", ".join(f"{shown(count['label'])} {count['count']:,}" for count in counts)
 
 
-def labels_html(
+def labels_cells(
     labels: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], tags: Sequence[str] | None, unknown: bool
-) -> Html:
+) -> list[list[str | list[Html]]]:
     """One row per sequence, one box per token with its id as a tooltip; marked if it has no label."""
     heads = list(tags) if tags is not None else [str(i) for i in range(len(labels))]
     box = f"{style.BORDER};border-radius:3px;padding:0 4px"
@@ -116,11 +116,7 @@ def labels_html(
         return el("span", shown(label), title=number, style=wrong if odd else token)
 
     cells = [list(map(boxed, *row)) or "(empty)" for row in zip(labels, ids, strict=True)]
-    rows = [
-        [el("td", head, style=style.LABEL_CELL), el("td", cell, style=style.LEFT_CELL)]
-        for head, cell in zip(heads, cells, strict=False)
-    ]
-    return wide(el("table", [el("tr", row, style=style.PLAIN_ROW) for row in rows], style=style.TABLE))
+    return [[head, cell] for head, cell in zip(heads, cells, strict=False)]
 
 
 def _first(data: Data, most: int) -> np.ndarray:

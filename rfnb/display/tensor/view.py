@@ -24,7 +24,7 @@ from rfnb.display.kit.data import (
     read_as_called,
 )
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.html import Html, el, join, quiet as quiet_html
+from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, bars, percent, plain, real, short, size as size_text
 from rfnb.display.tensor.entries import (
     cell_text,
@@ -33,7 +33,7 @@ from rfnb.display.tensor.entries import (
     describe_picture,
     describe_unknown,
     describe_values,
-    labels_html,
+    labels_cells,
     labels_text,
     table_html,
     table_text,
@@ -498,7 +498,8 @@ def to_page(view: TensorView) -> page.Page:
         ),
         *about,
         _by_sequence(view),
-        page.Figure(lambda: _labels(view), labels),
+        page.Figure(None, labels),
+        page.Only("html", _labels(view)),
         page.Figure(lambda: _values(view), numbers),
         page.Figure(lambda: _picture(view)),
         page.Note(view["note"]),
@@ -562,12 +563,12 @@ def _values(view: TensorView) -> Html | None:
     return table_html(view["values"], view["dims"], view["tags"], masked=bool(stats and stats["masked"]))
 
 
-def _labels(view: TensorView) -> Html | None:
+def _labels(view: TensorView) -> list[page.Block]:
     if view["labels"] is None or view["label_ids"] is None:
-        return None
+        return []
+    cells = labels_cells(view["labels"], view["label_ids"], view["tags"], unknown=view["unknown"] is not None)
     counts = counts_text(view["label_counts"]) if view["label_counts"] else None
-    table = labels_html(view["labels"], view["label_ids"], view["tags"], unknown=view["unknown"] is not None)
-    return join(table, quiet_html(counts, tag="div") if counts else None)
+    return [page.Grid(cells, looks=[style.LABEL_CELL]), page.Line(counts, look=style.QUIET)]
 
 
 def _by_sequence(view: TensorView) -> page.Block:

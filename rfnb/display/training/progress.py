@@ -431,7 +431,7 @@ def colour(number: int) -> str:
     return style.PALETTE[number % len(style.PALETTE)]
 
 
-def to_figure(view: ProgressView) -> Any:
+def to_figure(view: ProgressView) -> object:
     """One plot for each measure, side by side. Raises ViewError without matplotlib."""
     Figure = figure_class()
     curves = [curve for curve in view["curves"] if curve["steps"]]
