@@ -12,7 +12,7 @@ from rfnb.checkpoint.report import LoadReport, ValueOrigin
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.markup import style
-from rfnb.display.markup.html import Html, el, fold
+from rfnb.display.markup.html import Html, el, fold as fold_html
 from rfnb.display.markup.numbers import amount, plain, size
 from rfnb.printable import bounded
 
@@ -48,25 +48,18 @@ def page_of_checkpoint(file: CheckpointFile) -> page.Page:
         part.rows[name] = entry
     number = f"{len(entries):,} {'entry' if len(entries) == 1 else 'entries'}"
     total = f"{number}, {amount(root.values)} values, {size(sum(map(_bytes, entries.values())))}"
-    head = page.Span(
-        [page.name(file.path), page.quiet(f"  {file.kind} · {total}")], text=f"{file.kind} {file.path}: {total}"
-    )
-    tree = page.Group(
-        list(_blocks(root, file.separator)), look=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", indent=2
-    )
+    text = f"{file.kind} {file.path}: {total}"
+    head = page.Span([page.name(file.path), page.quiet(f"  {file.kind} · {total}")], text=text)
+    tree = page.Group(list(_blocks(root, file.separator)), f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", indent=2)
     extras = [_entry(path, entry) for path, entry in file.apart.items()]
-    title = _title(
-        f"apart: {len(extras)}",
-        "optimizers, steps, and values that are not numbers",
-        f"  apart: {len(extras)}",
-    )
+    words, kinds = f"apart: {len(extras)}", "optimizers, steps, and values that are not numbers"
+    title = _title(words, kinds, f"  {words}")
     apart = page.Fold(title, [page.Group(extras, indent=2)], rail=True) if extras else None
     rows = [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), ""] for path, x in entries.items()]
     rows += [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), "yes"] for path, x in file.apart.items()]
     table = page.Table(["name", "shape", "dtype", "values", "bytes", "apart"], rows)
-    return page.Page(
-        "checkpoint", file.path, [page.Line(head), page.Group([tree, apart], most=options.MODULE_LINES - 1)], table
-    )
+    blocks: list[page.Block] = [page.Line(head), page.Group([tree, apart], most=options.MODULE_LINES - 1)]
+    return page.Page("checkpoint", file.path, blocks, table)
 
 
 def _blocks(part: EntryTree, separator: str) -> Iterator[page.Block]:
@@ -89,9 +82,8 @@ def _entry(path: str, entry: StoredEntry, *widths: int) -> page.Line:
     shape = _shape(entry)
     name_width, shape_width = widths or (0, 0)
     text = f"{path:<{name_width}}  {shape:<{shape_width}}  {entry.dtype}"
-    return page.Line(
-        page.Span([f"{path} ", page.quiet(f"{shape} · {entry.dtype}")], text=text), look="white-space:nowrap"
-    )
+    words = page.Span([f"{path} ", page.quiet(f"{shape} · {entry.dtype}")], text=text)
+    return page.Line(words, look="white-space:nowrap")
 
 
 def _shape(entry: StoredEntry) -> str:
@@ -116,12 +108,7 @@ def page_of_report(report: LoadReport) -> page.Page:
     origins, count = list(report.origins), count_of(len(report.loaded), "parameter")
     groups = [(word, list(map(bounded, names))) for word, names in report.groups() if names]
     blocks: list[page.Block] = [
-        page.Line(
-            page.Span(
-                [page.name(count), page.quiet(f"  loaded from {report.path}")],
-                text=f"{count} loaded from {report.path}",
-            )
-        ),
+        page.Line(page.name(count), page.quiet(page.web(" "), f" loaded from {report.path}")),
         page.Only("text", [page.Line(f"{word:<10} {_some(names)}", indent=2) for word, names in groups]),
         page.Only("html", [page.Grid([[_word(word), _names(names)] for word, names in groups])]),
     ]
@@ -129,9 +116,8 @@ def page_of_report(report: LoadReport) -> page.Page:
         rows: list[list[page.Words]] = [[origin.name, *_cells(origin)] for origin in origins[:LISTED]]
         grid = page.Grid(rows, ["parameter", "from", "conversion", "norm before", "after"])
         tail = f"… and {len(origins) - LISTED} more; all: .table()" if len(origins) > LISTED else None
-        blocks.append(
-            page.Only("html", [page.Fold("each parameter", [grid, page.Line(page.quiet(tail)) if tail else None])])
-        )
+        fold = page.Fold("each parameter", [grid, page.Line(page.quiet(tail)) if tail else None])
+        blocks.append(page.Only("html", [fold]))
     return page.Page("load_report", "", blocks, _table(report))
 
 
@@ -158,7 +144,7 @@ def _word(what: str) -> page.Words:
 
 def _names(names: list[str]) -> Html:
     listed = [el("div", name) for name in names]
-    return el("div", listed) if len(names) <= SHOWN else fold(_some(names), *listed)
+    return el("div", listed) if len(names) <= SHOWN else fold_html(_some(names), *listed)
 
 
 def _some(names: list[str]) -> str:

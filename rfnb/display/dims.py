@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from rfnb.core.dims import dim_math
 from rfnb.core.dims.dim import Dim
@@ -40,9 +39,6 @@ from rfnb.display.tensor.entries import shown
 from rfnb.display.tensor.view import bars_html
 from rfnb.nn.module.module import Module
 from rfnb.printable import bounded
-
-if TYPE_CHECKING:
-    from rfnb.core.dims.dim import Dim
 
 
 @page.shows("dim", "rfnb.core.dims.dim.Dim")
@@ -277,15 +273,13 @@ def page_of_dims(objects: Iterable[tuple[str, object]], name: str = "dims") -> p
         aliases = [names.get(alias.serial, alias.name) for alias in dim_math.followed(use.dim)]
         notes = [*(f"declared the same as {alias}" for alias in aliases), *peers.get(serial, [])]
         row = _row(use, names[serial], conflicts[serial], notes)
-        rows.append(
-            (not conflicts[serial], row, [*map(page.plain, row.cells), "; ".join([*conflicts[serial], *notes])])
-        )
+        cells = [*map(page.plain, row.cells), "; ".join([*conflicts[serial], *notes])]
+        rows.append((not conflicts[serial], row, cells))
     rows.sort(key=itemgetter(0))
     remarks = "; ".join([*([] if rows else ["no dims"]), *(["not everything was searched"] if uses.left_out else [])])
     grid = page.Grid([row for _, row, _ in rows], COLUMNS, [_CELL] * len(COLUMNS), indent=0, head=_HEAD, look=_TABLE)
-    blocks: list[page.Block] = (
-        [grid, page.Note(remarks, indent=0)] if rows else [page.Line(f"({remarks})", look=style.QUIET)]
-    )
+    nothing = page.Line(f"({remarks})", look=style.QUIET)
+    blocks: list[page.Block] = [grid, page.Note(remarks, indent=0)] if rows else [nothing]
     return page.Page("dims", name, blocks, page.Table([*COLUMNS, "notes"], [cells for *_, cells in rows]))
 
 

@@ -361,11 +361,10 @@ def page_of_where(where: Where, pruned: int | None = None) -> page.Page:
         page.Note(notes.text() or tree["note"]),
         *map(page.Line, beam.tree_lines(tree)),
     ]
+    verdict = page.chip(where.verdict, beam.verdict_colour(where.verdict))
     html: list[page.Block] = [
         beam.head(tree),
-        page.Line(
-            page.chip(where.verdict, beam.verdict_colour(where.verdict)), "reference: ", labels(where.reference.text)
-        ),
+        page.Line(verdict, "reference: ", labels(where.reference.text)),
         page.Line(" · ".join(filter(None, [ADVICE.get(where.verdict), where.because]))),
         page.Line(where.forced) if where.forced else None,
         page.Line("✂ ", "; ".join(fall)) if fall else None,
@@ -374,14 +373,8 @@ def page_of_where(where: Where, pruned: int | None = None) -> page.Page:
         beam.as_text(text),
         page.Note(notes.text()) if notes.text() else beam.still_note(tree),
     ]
-    return page.Page(
-        "where",
-        "",
-        [page.Only("text", text), page.Only("html", html)],
-        life_table(life),
-        list(map(page.Line, summary)),
-        View(tree),
-    )
+    blocks = [page.Only("text", text), page.Only("html", html)]
+    return page.Page("where", "", blocks, life_table(life), list(map(page.Line, summary)), View(tree))
 
 
 def _fall(where: Where) -> Iterator[str]:
@@ -447,11 +440,8 @@ def page_of_comparison(compared: SearchComparison | BeamsCompared, most: int = M
     listed = [pair for pair in pairs if pair.hypotheses]
     text: list[page.Block] = list(map(page.Line, summary))
     for pair in listed:
-        text += [
-            page.Line(""),
-            page.Line(printable_name(pair.compared.name), indent=2),
-            page.Grid(_compared_grid(pair), indent=4),
-        ]
+        title = page.Line(printable_name(pair.compared.name), indent=2)
+        text += [page.Line(""), title, page.Grid(_compared_grid(pair), indent=4)]
     unpaired_lines = [
         f"only in the {side}: {', '.join(names[:MOST])}" for side, names in zip(SIDES, unpaired, strict=True) if names
     ]

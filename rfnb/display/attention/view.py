@@ -181,7 +181,7 @@ def describe(
         matrix = pooled(padded[: shape[0], : shape[1]], pool)
     if max(pool) > 1:
         notes.add(f"drawn at {matrix.shape[0]}×{matrix.shape[1]}: a cell is the largest weight of {pool[0]}×{pool[1]}")
-    counts = set(map(len, every.heads))
+    counts, top = set(map(len, every.heads)), real(focus["scale"]) if focus else 0.0
     hops = drawing.seconds_of(seconds, *every.sides[place])
     names = [drawing.cell_labels(*side) for side in zip(labels, shape, pool, hops, strict=True)]
     row_dim, col_dim = describe_axes([*every.sides[place]])
@@ -194,9 +194,7 @@ def describe(
         "cols": names[1],
         "weights": _plain(matrix),
         "tag": every.tag,
-        "picture": drawing.sprite(matrix, real(focus["scale"]), pool=pool, causal=heads.causal, padding=padding)
-        if focus and matrix.size
-        else "",
+        "picture": drawing.sprite(matrix, top, pool, heads.causal, padding) if matrix.size else "",
         "path": _path(matrix) if focus and real(focus["entropy"]) <= FLAT else [],
         "heads": heads.heads,
         "pictures": heads.pictures,

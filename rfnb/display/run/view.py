@@ -112,10 +112,8 @@ def sequences_blocks(rows: list[SequenceEnd]) -> list[page.Block]:
         [_name(row), _bar(row["steps"] / top), row["end"] or row["steps"]] for row in rows[:SHOWN]
     ]
     tail = page.Line(page.quiet(f"… {len(rows) - SHOWN} more"), indent=2) if len(rows) > SHOWN else None
-    return [
-        page.Grid(cells, looks=[style.LABEL_CELL, f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"]),
-        tail,
-    ]
+    looks = [style.LABEL_CELL, f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"]
+    return [page.Grid(cells, looks=looks), tail]
 
 
 def _bar(share: float) -> page.Span:
@@ -281,9 +279,8 @@ def chosen(run: Run, batch: int | str) -> int:
 def to_page(view: HistoryView) -> page.Page:
     """Sequences, steps and states; then the body with the values of the last step, or folded those of all steps."""
     run, steps, (heading, *details) = view["run"], view["steps"], facts(view)
-    flags = [
-        page.Span([flag, " "], style.chip(style.ALARM) + ";white-space:nowrap", f" · {flag}") for flag in run["flags"]
-    ]
+    look = style.chip(style.ALARM) + ";white-space:nowrap"
+    flags = [page.Span([flag, " "], look, f" · {flag}") for flag in run["flags"]]
     beam = beam_view.to_page(tree).blocks if (tree := view.get("beam")) else []
     blocks: list[page.Block] = [
         page.Line(page.name(heading), page.quiet(" · ", " · ".join(details), page.web(" ")), flags, look=style.HEAD),

@@ -178,9 +178,7 @@ def _of_transformers() -> type:
         def progress(self) -> Progress[None] | None:
             return self._training.progress
 
-        def on_train_begin(
-            self, args: object, state: Any, control: object, model: Any = None, **others: object
-        ) -> None:
+        def on_train_begin(self, args: object, state: Any, control: object, model: Any = None, **_: object) -> None:
             if state.is_world_process_zero:
                 self._training.begin(state.max_steps)
                 self._hook = model.register_forward_hook(self._after_forward, with_kwargs=True)

@@ -290,6 +290,7 @@ def _measures(shot: ShotView) -> str:
 def to_page(view: ProbeView) -> page.Page:
     """Curves, then as many cards in a row as fit; in a terminal, a line for each shot that is shown."""
     shots, head, attention = [view["shots"][i] for i in view["shown"]], _head(view), view["attention"]
+    off = view["off"]
     lines = [[f"step {shot['step']}", _measures(shot), _cut(shot["words"]).replace("\n", " / ")] for shot in shots]
     curves = [picture(curve, number) for number, curve in enumerate(view["curves"][:CURVES])]
     tail = f"; others: {', '.join(view['others'])}" if view["others"] else ""
@@ -301,9 +302,7 @@ def to_page(view: ProbeView) -> page.Page:
     ]
     blocks: list[page.Block] = [
         page.head(view["name"], page.Span(f"  {head}", text=f": {head}")),
-        page.Line(page.chip(f"off: {view['off']}", style.ALARM, text=f"  ! off: {view['off']}"))
-        if view["off"]
-        else None,
+        page.Line(page.chip(f"off: {off}", style.ALARM, f"  ! off: {off}")) if off else None,
         page.Figure(el("div", curves) if curves else None),
         page.Only("text", [page.Grid(lines)]) if lines else None,
         page.Line(page.Span(page.quiet(f"attention {attention}{tail}"), text=f"  attention {attention}"))
