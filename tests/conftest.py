@@ -7,13 +7,14 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import hypothesis
 import pytest
 import torch
+from _pytest.doctest import DoctestModule
 
 import rfnb as rf
 from tests.examples import PROFILE, examples
@@ -23,6 +24,11 @@ SLOW = [hypothesis.HealthCheck.too_slow]  # this machine may do other work besid
 SAME = PROFILE == "ci"  # the same examples each time: what lands is not held up by one that nobody has seen before
 hypothesis.settings.register_profile("rfnb", examples(100), deadline=None, derandomize=SAME, suppress_health_check=SLOW)
 hypothesis.settings.load_profile("rfnb")
+
+for device in (torch.cuda, torch.xpu):
+    if not device.is_available():
+        # torch keeps each seed for a device to come, with the whole stack of calls, which takes longer than many a test
+        device.manual_seed_all = lambda seed: None
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -41,6 +47,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips what is too late, before its fixtures are made."""
     if time.monotonic() - STARTED > item.config.getoption("--seconds"):
         pytest.skip("the time is over")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, Any, list[pytest.Collector]]:
+    """No examples are looked for in the docstrings of tests."""
+    collectors = yield
+    is_test = file_path.name.startswith("test_")
+    return [collector for collector in collectors if not (is_test and isinstance(collector, DoctestModule))]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

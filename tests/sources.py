@@ -17,6 +17,8 @@ MODULES = {file: ".".join(file.relative_to(PROJECT).with_suffix("").parts) for f
 NAMES = {name.removesuffix(".__init__") for name in MODULES.values()}
 PACKAGES = {name for name in MODULES.values() if name.endswith(".__init__")}
 TEST_FILES = sorted(TESTS.rglob("test_*.py"))
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""The fields of a node of a syntax tree that hold its statements."""
 
 
 @cache
@@ -25,12 +27,17 @@ def parse(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def nodes_that_run(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a tree, without those in `if TYPE_CHECKING:` blocks."""
-    yield node
-    only_for_types = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-    for child in node.orelse if only_for_types else ast.iter_child_nodes(node):  # type: ignore[attr-defined]
-        yield from nodes_that_run(child)
+def statements(node: ast.AST, *, that_run: bool = False) -> Iterator[ast.stmt]:
+    """The statements of a tree; `that_run`: without those in `if TYPE_CHECKING:` blocks."""
+    nodes = [node]
+    for node in nodes:
+        if isinstance(node, ast.stmt):
+            yield node
+        parts = BLOCKS
+        if that_run and isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            parts = ("orelse",)
+        for part in parts:
+            nodes += getattr(node, part, ())
 
 
 def imports(nodes: Iterable[ast.AST], module: str) -> Iterator[tuple[int, str]]:
@@ -51,14 +58,14 @@ def imports_at_the_top(file: Path) -> Iterator[tuple[int, str]]:
     """Imports that run when a file is imported."""
     for statement in parse(file).body:
         if isinstance(statement, ast.Import | ast.ImportFrom | ast.Try):
-            yield from imports(ast.walk(statement), MODULES[file])
+            yield from imports(statements(statement), MODULES[file])
 
 
 @cache
 def needs(file: Path) -> frozenset[str]:
     """The modules of rfnb that a file imports, also inside functions; a package stands for its `__init__`."""
     module = MODULES.get(file, "tests")
-    names = {name for _, name in imports(nodes_that_run(parse(file)), module)} & NAMES
+    names = {name for _, name in imports(statements(parse(file), that_run=True), module)} & NAMES
     return frozenset(f"{name}.__init__" if f"{name}.__init__" in PACKAGES else name for name in names) - {module}
 
 
@@ -109,7 +116,7 @@ def code_lines(file: Path) -> int:
 
 def docstrings(tree: ast.AST) -> Iterator[ast.Expr]:
     """The texts below modules, classes, functions and constants."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node
 

@@ -23,6 +23,7 @@ from tests.sources import (
     needs,
     parse,
     room_sizes,
+    statements,
     subject,
 )
 from tests.walks import decoded, files_visited, net_forward, recorded_loop
@@ -59,7 +60,7 @@ def rank_of(module: str) -> int:
 
 def reaches_up(tree: ast.AST, module: str) -> list[str]:
     """The imports of a module that break the order of ranks."""
-    names = [(line, name) for line, name in imports(ast.walk(tree), module) if name.split(".")[0] == "rfnb"]
+    names = [(line, name) for line, name in imports(statements(tree), module) if name.split(".")[0] == "rfnb"]
     return [f"{module}, line {line}: {name}" for line, name in names if rank_of(name) > rank_of(module)]
 
 
@@ -137,7 +138,7 @@ def test_torch_and_front_ends_are_imported_where_they_belong():
     wrong = []
     for file, module in MODULES.items():
         tops = {name.split(".")[0] for _, name in imports_at_the_top(file)}
-        anywhere = {name.split(".")[0] for _, name in imports(ast.walk(parse(file)), module)}
+        anywhere = {name.split(".")[0] for _, name in imports(statements(parse(file)), module)}
         torch = "torch" in tops and not module.startswith(TORCH_AT_THE_TOP)
         torch |= "torch" in anywhere and module.startswith("rfnb.core.")
         front_ends = tops & ONLY_IN_DISPLAY or (anywhere & ONLY_IN_DISPLAY and not module.startswith("rfnb.display."))

@@ -8,18 +8,17 @@ from typing import Annotated, Any
 import numpy as np
 
 from rfnb.backend.base.backend import Backend
-from rfnb.backend.base.conv import Padding, PerAxis, Spread, Window, per_axis, spreads, windows
+from rfnb.backend.base.conv import Padding, PerAxis, PoolMode, Spread, Window, masked, per_axis, spreads, windows
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, derived, fitted, size_in
 from rfnb.core.dims import align
-from rfnb.core.dims.dim import Dim, as_dims
-from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.arguments import OneOf
-from rfnb.core.tensor.op import guarded, op
+from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError
-from rfnb.ops.dims import use_mask_default
 from rfnb.ops.math import maximum
 
 Sizes = int | Dim | Sequence[int | Dim]
@@ -134,207 +133,11 @@ def _numbers(name: str, sizes: Sizes, count: int) -> list[int]:
     return [size.get_dim_value() if isinstance(size, Dim) else size for size in values]
 
 
-Run = Callable[[Tensor, Sequence[Dim] | None], tuple[Tensor, Sequence[Dim]]]
+conv = op_of_backend(Backend.conv, __name__, frames="any")
 
 
-def masked(
-    run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None, use_mask: bool | None
-) -> tuple[Tensor, Sequence[Dim]]:
-    """The result of `run(source, out_dims)`. If `use_mask` is False, padding counts as frames."""
-    if use_mask_default(default=use_mask):
-        return run(source, out_dims)
-    return _counting_padding(run, source, in_dims, out_dims)
-
-
-def _counting_padding(
-    run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None
-) -> tuple[Tensor, Sequence[Dim]]:
-    """The result of `run` as if all sequences had full length, with the true lengths and `out_dims` set afterwards."""
-
-    def make() -> Lengths:
-        roots = {root for dim in in_dims for root in dim.roots.values()}
-        return source.lengths.bind({root: Size((), source.size_of(root).max) for root in roots})
-
-    longest = source.lengths.cached(("longest", *map(align.serial_of, in_dims)), make)
-    result, derived = run(tensor_of(source._raw, source.sig, longest), None)
-    if out_dims is None or [*derived] == [*out_dims]:
-        return tensor_of(result._raw, result.sig, source.lengths), derived
-    lengths, new = source.lengths, dict(zip(derived, out_dims, strict=True))
-    for dim, out_dim in new.items():
-        size = lengths.size(dim)
-        if out_dim is not dim and size is not None:
-            lengths = bound(lengths, out_dim, size, "use_mask=False")
-    sparse, feature = result.sparse_dim, result.feature_dim
-    sig = align.sig([new.get(dim, dim) for dim in result.dims], sparse, feature and new.get(feature, feature))
-    return tensor_of(result._raw, sig, lengths), out_dims
-
-
-@op(frames="any")
-def conv(
-    source: Tensor,
-    *,
-    in_dim: Dim,
-    out_dim: Dim,
-    in_spatial_dims: Sequence[Dim],
-    out_spatial_dims: Sequence[Dim] | None = None,
-    filter: Tensor,
-    filter_size: Sequence[Dim],
-    padding: Padding,
-    strides: PerAxis | None = None,
-    dilation_rate: PerAxis | None = None,
-    groups: int | None = None,
-    bias: Tensor | None = None,
-    use_mask: bool | None = None,
-) -> tuple[Tensor, Sequence[Dim]]:
-    """Convolution: at each position the sum of the neighbouring frames times `filter`; and the new dims.
-
-    {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim/groups, out_dim}, {out_dim} → {…, out_dim, out_spatial_dims…}
-
-    >>> sizes = {"time": 5, "feat": 1, "out": 1, "width": 3}
-    >>> time, feat, out, width = (rf.Dim(size, name=name) for name, size in sizes.items())
-    >>> x, ones = rf.expand_dim(rf.range_over_dim(time, dtype="float32"), feat), rf.ones([width, feat, out])
-    >>> options = {"in_dim": feat, "out_dim": out, "in_spatial_dims": [time], "filter": ones, "filter_size": [width]}
-    >>> y, [positions] = rf.conv(x, **options, padding="valid")
-    >>> rf.squeeze(y, axis=out).raw_tensor.tolist(), positions is time - 2
-    ([3.0, 6.0, 9.0], True)
-
-    One to three spatial dims. The result of a sequence does not depend on its padding.
-
-    Args:
-        padding: "valid": only where the filter fits; "same": as many positions as frames (divided by the stride),
-            with zeros at both ends; a number: that many zeros at each end. One for all dims, or a list, which may have
-            pairs (zeros before, zeros after).
-        groups: number of independent parts of `in_dim` and `out_dim`; the size of `in_dim` means depthwise.
-        filter: if `in_dim` is `out_dim`, its input dim is `in_dim.copy(match_priority=1)`.
-        use_mask: if False, padding counts as frames.
-    """
-
-    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
-        return backend_of_raw(source._raw).conv(
-            source,
-            in_dim=in_dim,
-            out_dim=out_dim,
-            in_spatial_dims=in_spatial_dims,
-            out_spatial_dims=out_spatial_dims,
-            filter=filter,
-            filter_size=filter_size,
-            padding=padding,
-            strides=strides,
-            dilation_rate=dilation_rate,
-            groups=groups,
-            bias=bias,
-        )
-
-    return masked(run, source, in_spatial_dims, out_spatial_dims, use_mask)
-
-
-@op(frames="any")
-def transposed_conv(
-    source: Tensor,
-    *,
-    in_dim: Dim,
-    out_dim: Dim,
-    in_spatial_dims: Sequence[Dim],
-    out_spatial_dims: Sequence[Dim] | None = None,
-    filter: Tensor,
-    filter_size: Sequence[Dim],
-    padding: Padding,
-    remove_padding: PerAxis = 0,
-    output_padding: int | Sequence[int | None] | None = None,
-    strides: PerAxis | None = None,
-    bias: Tensor | None = None,
-    use_mask: bool | None = None,
-) -> tuple[Tensor, Sequence[Dim]]:
-    """Each frame times `filter`, laid `strides` apart and summed where they overlap; and the new dims.
-
-    {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim, out_dim}, {out_dim} → {…, out_dim, out_spatial_dims…}
-
-    >>> sizes = {"time": 2, "feat": 1, "out": 1, "width": 2}
-    >>> time, feat, out, width = (rf.Dim(size, name=name) for name, size in sizes.items())
-    >>> x, ones = rf.ones([time, feat]), rf.ones([width, feat, out])
-    >>> options = {"in_dim": feat, "out_dim": out, "in_spatial_dims": [time], "filter": ones, "filter_size": [width]}
-    >>> y, [frames] = rf.transposed_conv(x, **options, padding="valid", strides=1)
-    >>> rf.squeeze(y, axis=out).raw_tensor.tolist(), frames is time + 1
-    ([1.0, 2.0, 1.0], True)
-
-    Args:
-        padding: "valid": all frames that the filter reaches, `strides` for each at least; "same": `strides` for each.
-        remove_padding: number of frames cut off at both ends.
-        output_padding: how many more frames the end has than the last frame reaches ("valid"), or reaches without
-            half of the filter ("same").
-        strides: by default the size of the filter.
-    """
-
-    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
-        return backend_of_raw(source._raw).transposed_conv(
-            source,
-            in_dim=in_dim,
-            out_dim=out_dim,
-            in_spatial_dims=in_spatial_dims,
-            out_spatial_dims=out_spatial_dims,
-            filter=filter,
-            filter_size=filter_size,
-            padding=padding,
-            remove_padding=remove_padding,
-            output_padding=output_padding,
-            strides=strides,
-            bias=bias,
-        )
-
-    return masked(run, source, in_spatial_dims, out_spatial_dims, use_mask)
-
-
-PoolMode = Annotated[str, OneOf("max", "avg")]
-
-
-@op(frames="any")
-def pool(
-    source: Tensor,
-    *,
-    nd: int | None = None,
-    mode: PoolMode,
-    pool_size: PerAxis,
-    padding: Padding = "valid",
-    dilation_rate: PerAxis = 1,
-    strides: PerAxis | None = None,
-    in_spatial_dims: Sequence[Dim] | Dim,
-    out_spatial_dims: Sequence[Dim] | Dim | None = None,
-    use_mask: bool | None = None,
-) -> tuple[Tensor, Sequence[Dim]]:
-    """The "max" or the mean ("avg") over windows, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}
-
-    >>> time = rf.Dim(5, name="time")
-    >>> rf.pool(rf.range_over_dim(time, dtype="float32"), mode="avg", pool_size=2, in_spatial_dims=[time])[0].numpy()
-    array([0.5, 2.5], dtype=float32)
-
-    Neither the zeros at the ends nor the padding of a sequence count.
-
-    Args:
-        nd: the number of `in_spatial_dims`, which is checked.
-        strides: by default `pool_size`.
-    """
-    dims = as_dims(in_spatial_dims)
-    if nd not in (None, len(dims)) or not 1 <= len(dims) <= 3:
-        raise DimError(
-            "pool: the window does not match the spatial dims",
-            got=align.show_dims(dims),
-            expected=f"{nd or 'one to three'} dims",
-        )
-    sizes = per_axis("pool", "pool_size", pool_size, len(dims))
-
-    def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
-        return backend_of_raw(source._raw).pool(
-            source,
-            mode=mode,
-            pool_size=sizes,
-            padding=padding,
-            dilation_rate=dilation_rate,
-            strides=sizes if strides is None else strides,
-            in_spatial_dims=dims,
-            out_spatial_dims=out_spatial_dims,
-        )
-
-    return masked(run, source, dims, None if out_spatial_dims is None else as_dims(out_spatial_dims), use_mask)
+transposed_conv = op_of_backend(Backend.transposed_conv, __name__, frames="any")
+pool = op_of_backend(Backend.pool, __name__, frames="any")
 
 
 @guarded

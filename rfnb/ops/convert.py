@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.index import check_range
 from rfnb.core.dims import align
 from rfnb.core.dims.align import EMPTY_SIG
@@ -25,13 +26,9 @@ from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import Source, public_function, user_source
 from rfnb.core.tensor.arguments import not_a_tensor
-from rfnb.core.tensor.op import guarded, op
+from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, RfError
-
-if TYPE_CHECKING:
-    from rfnb.backend.base.backend import Backend
-
 
 Lengths = Tensor | Sequence[int] | np.ndarray
 
@@ -364,14 +361,4 @@ def copy_to_device(x: Tensor, device: str | None = None) -> Tensor:
     return backend_of_raw(x._raw).copy_to_device(x, device or get_default_device())
 
 
-@op(frames="any")
-def copy(tensor: Tensor) -> Tensor:
-    """A copy of the values in new memory. {…} → the same
-
-    >>> x = rf.ones([rf.Dim(2, name="feat")])
-    >>> y = rf.copy(x)
-    >>> _ = x.raw_tensor.mul_(5)
-    >>> x.raw_tensor.tolist(), y.raw_tensor.tolist()
-    ([5.0, 5.0], [1.0, 1.0])
-    """
-    return backend_of_raw(tensor._raw).copy(tensor)
+copy = op_of_backend(Backend.copy, __name__, frames="any")

@@ -8,12 +8,13 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
+from rfnb.backend.base.backend import Backend
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import raw as raw_registry
 from rfnb.core.ground.nested import map_leaves
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import within
-from rfnb.core.tensor.op import OpRow, op
+from rfnb.core.tensor.op import OpRow, op, op_of_backend
 from rfnb.core.tensor.tensor import Tensor
 
 
@@ -138,13 +139,4 @@ def set_requires_gradient(source: Tensor) -> None:
     backend_of_raw(source._raw).set_requires_gradient(source)
 
 
-@op()
-def gradient(y: Tensor, x: Tensor) -> Tensor:
-    """The gradient of the sum of the valid entries of `y` with respect to `x`. → the dims of x
-
-    >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
-    >>> rf.set_requires_gradient(x)
-    >>> rf.gradient(x * x, x).raw_tensor.tolist()
-    [6.0, 8.0]
-    """
-    return backend_of_raw(y._raw).gradient(y, x)
+gradient = op_of_backend(Backend.gradient, __name__)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Annotated
 
 from rfnb.backend.base.backend import Backend
-from rfnb.backend.base.loss import LOG_PROBS, class_dim, ctc_problem
+from rfnb.backend.base.loss import class_dim, ctc_problem
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound
 from rfnb.core.advice.torch_equivalents import likely_features
@@ -19,8 +18,7 @@ from rfnb.core.dims.dim import Dim, size_from
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.ground.default import has_fractions
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.arguments import OneOf
-from rfnb.core.tensor.op import guarded, op
+from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
 from rfnb.ops.convert import convert_to_tensor, tensor
@@ -32,26 +30,7 @@ from rfnb.ops.reduce import reduce_argmax, reduce_sum
 from rfnb.ops.shape import set_sparse_dim
 from rfnb.ops.slice import cumsum, shift_right
 
-
-@op(frames="any")
-def cross_entropy(
-    *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: Annotated[str, OneOf(*LOG_PROBS)]
-) -> Tensor:
-    """-Σ target · log estimated over `axis`. {…, axis}, {…} sparse in axis or {…, axis} → {…}
-
-    >>> vocab = rf.Dim(4, name="vocab")
-    >>> label = rf.convert_to_tensor(3, dims=[], sparse_dim=vocab)
-    >>> loss = rf.cross_entropy(estimated=rf.zeros([vocab]), target=label, axis=vocab, estimated_type="logits")
-    >>> round(rf.exp(loss).item(), 4)
-    4.0
-
-    Args:
-        target: labels, or probabilities.
-        estimated_type: "logits", "log-probs" or "probs".
-    """
-    return backend_of_raw(estimated._raw).cross_entropy(
-        estimated=estimated, target=target, axis=axis, estimated_type=estimated_type
-    )
+cross_entropy = op_of_backend(Backend.cross_entropy, __name__, frames="any")
 
 
 @guarded
@@ -163,50 +142,7 @@ def _lengths(backend: type[Backend], x: Tensor, dim: Dim, rest: Sequence[Dim], l
     return backend.from_numpy_raw(lengths[dim].over(rest), backend.device_key_raw(x._raw))
 
 
-@op(frames="any")
-def ctc_loss(
-    *,
-    logits: Tensor,
-    logits_normalized: bool = False,
-    targets: Tensor,
-    input_spatial_dim: Dim,
-    targets_spatial_dim: Dim,
-    blank_index: int,
-    max_approx: bool = False,
-    use_native_op: bool | None = None,
-    label_loop: bool = True,
-) -> Tensor:
-    """-log Σ p(alignment), over all alignments of the targets.
-
-    {…, input_spatial_dim, class}, {…, targets_spatial_dim} → {…}
-
-    In an alignment, each label takes one or more frames, with blanks before, between and after the labels. Two equal
-    labels need a blank between them. Targets that are too long for their frames have no alignment: their loss is ∞, and
-    its gradient 0, so that training on the rest of the batch still works.
-
-    >>> batch, time, word, vocab = rf.Dim(2, name="batch"), rf.Dim(3, name="time"), rf.Dim(2, name="word"), rf.Dim(4)
-    >>> words = rf.convert_to_tensor([[0, 1], [2, 2]], dims=[batch, word], sparse_dim=vocab)
-    >>> spaces = {"input_spatial_dim": time, "targets_spatial_dim": word}
-    >>> loss = rf.ctc_loss(logits=rf.zeros([batch, time, vocab]), targets=words, blank_index=3, **spaces)
-    >>> [round(p) for p in (rf.exp(-loss).raw_tensor * 4**3).tolist()]  # of 64: 011, 001, 301, 031, 013; and 232
-    [5, 1]
-
-    Args:
-        logits_normalized: whether `logits` are log probabilities already.
-        max_approx: use only the best alignment instead of the sum over all.
-        label_loop: if False, each label takes exactly one frame, and equal labels need no blank between them.
-        use_native_op: accepted for compatibility and ignored.
-    """
-    return backend_of_raw(logits._raw).ctc_loss(
-        logits=logits,
-        logits_normalized=logits_normalized,
-        targets=targets,
-        input_spatial_dim=input_spatial_dim,
-        targets_spatial_dim=targets_spatial_dim,
-        blank_index=blank_index,
-        max_approx=max_approx,
-        label_loop=label_loop,
-    )
+ctc_loss = op_of_backend(Backend.ctc_loss, __name__, frames="any")
 
 
 @op(frames="any")

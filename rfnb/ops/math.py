@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rfnb.backend.base.backend import Backend
 from rfnb.backend.base.math import COMBINE_KINDS, COMPARE_KINDS, DOMAINS, is_polynomial
 from rfnb.core.advice.similar_dims import check_all_in_one
 from rfnb.core.advice.torch_equivalents import called, likely_features
@@ -15,15 +16,11 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.listener import active_listener
-from rfnb.core.tensor.op import OneOperand, TwoOperands, add_row, binary, guarded, method_of, op, unary
+from rfnb.core.tensor.op import OneOperand, TwoOperands, add_row, binary, guarded, method_of, op, op_of_backend, unary
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError, RfError
 from rfnb.ops.concat import split
 from rfnb.ops.convert import operands, tensor
-
-if TYPE_CHECKING:
-    from rfnb.backend.base.backend import Backend
-
 
 Value = Tensor | int | float | complex | bool
 SIGNS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "==": "equal",
@@ -338,15 +335,7 @@ def safe_log(a: Tensor, *, eps: float | None = None) -> Tensor:
     return backend_of_raw(a._raw).safe_log(a, eps=eps)
 
 
-@op(frames="any")
-def cast(tensor: Tensor, dtype: str) -> Tensor:
-    """The same values in another dtype: "float32", "int64", "bool", …. {…} → the same
-
-    >>> time = rf.Dim(3, name="time")
-    >>> rf.cast(rf.convert_to_tensor([-1.7, 0.0, 1.7], dims=[time]), "int64").raw_tensor.tolist()
-    [-1, 0, 1]
-    """
-    return backend_of_raw(tensor._raw).cast(tensor, dtype)
+cast = op_of_backend(Backend.cast, __name__, frames="any")
 
 
 _OPERATORS = {

@@ -13,7 +13,7 @@ from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import FloatTensor
-from rfnb.core.tensor.op import guarded, op
+from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
@@ -103,21 +103,7 @@ def _plan(op: str, source: Tensor, dims: Sequence[Dim], scale: Tensor | None, bi
     return align.move(source.dims, order), align.move(order, source.dims), sizes, moves
 
 
-@op(frames="any")
-def moments(
-    x: FloatTensor, axis: Axes, *, use_mask: bool = True, correction: int = 0, distributed: bool = False
-) -> tuple[Tensor, Tensor]:
-    """The mean and the variance over `axis`, over the valid frames only. {…, axis} → {…}, {…}
-
-    correction: 1 for an unbiased variance: the sum of squares of n frames is divided by max(n - 1, 1).
-
-    >>> time = rf.Dim(3, name="time")
-    >>> mean, variance = rf.moments(rf.cast(rf.range_over_dim(time), "float32"), time, correction=1)
-    >>> mean.raw_tensor.item(), variance.raw_tensor.item()
-    (1.0, 1.0)
-    """
-    backend = backend_of_raw(x._raw)
-    return backend.moments(x, axis, use_mask=use_mask, correction=correction, distributed=distributed)
+moments = op_of_backend(Backend.moments, __name__, frames="any")
 
 
 @op(frames="any")

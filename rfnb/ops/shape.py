@@ -10,18 +10,10 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.dim_math import extreme
 from rfnb.core.ground.raw import backend_of_raw
-from rfnb.core.tensor.op import guarded, op
+from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.tensor import Tensor
 
-
-@op(frames="any")
-def expand_dim(source: Tensor, dim: Dim) -> Tensor:
-    """The tensor repeated along a new axis `dim`. {…} → {dim, …}
-
-    >>> rf.expand_dim(rf.convert_to_tensor(7), rf.Dim(2, name="pair")).raw_tensor.tolist()
-    [7, 7]
-    """
-    return backend_of_raw(source._raw).expand_dim(source, dim)
+expand_dim = op_of_backend(Backend.expand_dim, __name__, frames="any")
 
 
 @guarded
@@ -36,15 +28,7 @@ def expand_dims(source: Tensor, dims: Sequence[Dim]) -> Tensor:
     return source
 
 
-@op(frames="any")
-def squeeze(source: Tensor, axis: Dim) -> Tensor:
-    """The tensor without `axis`, which has size 1. {…, axis} → {…}
-
-    >>> one = rf.Dim(1, name="one")
-    >>> rf.squeeze(rf.ones([one]), one).dims
-    ()
-    """
-    return backend_of_raw(source._raw).squeeze(source, axis)
+squeeze = op_of_backend(Backend.squeeze, __name__, frames="any")
 
 
 @op(frames="any")
@@ -132,53 +116,10 @@ def _set_feature_dim(source: Tensor, feature_dim: Dim | None) -> Tensor:
     return source.like(source._raw, align.sig(source.dims, source.sparse_dim, feature_dim))
 
 
-@op(frames="any")
-def merge_dims(source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None) -> tuple[Tensor, Dim]:
-    """`source` with several dims merged into one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}
-
-    >>> height, width = rf.Dim(2, name="height"), rf.Dim(3, name="width")
-    >>> rf.merge_dims(rf.zeros([height, width]), dims=[height, width])[1] is height * width
-    True
-
-    Only the first of `dims` may have padding, which is then at the end of the result. Padding in the other dims would
-    end up between the frames.
-
-    Raises DimError in that case; `rf.pack_padded` and `rf.masked_select` join the valid frames.
-    """
-    return backend_of_raw(source._raw).merge_dims(source, dims=dims, out_dim=out_dim)
+merge_dims = op_of_backend(Backend.merge_dims, __name__, frames="any")
 
 
-@op(frames="any")
-def split_dims(
-    source: Tensor,
-    *,
-    axis: Dim,
-    dims: Sequence[Dim],
-    pad_to_multiples: bool | None = None,
-    pad_value: float | None = None,
-) -> Tensor:
-    """`source` with one dim split into several, the first of them slowest. {…, axis} → {…, dims…}
-
-    >>> time, chunk = rf.Dim(5, name="time"), rf.Dim(2, name="chunk")
-    >>> chunks = rf.Dim(None, name="chunks")
-    >>> x = rf.range_over_dim(time)
-    >>> rf.split_dims(x, axis=time, dims=[chunks, chunk], pad_to_multiples=True, pad_value=9).raw_tensor.tolist()
-    [[0, 1], [2, 3], [4, 9]]
-
-    One of `dims` may be a new Dim(None), which gets the remaining size. A sequence whose length is not a multiple
-    is padded with `pad_value` (by default 0), unless `pad_to_multiples` is False; by default only if `axis` is dynamic.
-    """
-    return backend_of_raw(source._raw).split_dims(**locals())
+split_dims = op_of_backend(Backend.split_dims, __name__, frames="any")
 
 
-@op(frames="any")
-def reshape(source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:
-    """The entries of `in_dims`, the first of them slowest, with `out_dims` instead. {…, in_dims…} → {…, out_dims…}
-
-    >>> six, two, three = rf.Dim(6, name="six"), rf.Dim(2, name="two"), rf.Dim(3, name="three")
-    >>> rf.reshape(rf.range_over_dim(six), [six], [two, three]).raw_tensor.tolist()
-    [[0, 1, 2], [3, 4, 5]]
-
-    One of `out_dims` may be a new Dim(None). As with `rf.merge_dims`, only the first dim may have padding.
-    """
-    return backend_of_raw(source._raw).reshape(source, in_dims, out_dims)
+reshape = op_of_backend(Backend.reshape, __name__, frames="any")

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import expect
 
 from tests.browser.chromium import BROWSERS, FLAGS, find_browser
-from tests.browser.lab_server import EXTENSION, ROOT, LabServer, running
+from tests.browser.lab_page import LabPage
+from tests.browser.lab_server import EXTENSION, ROOT, LabServer, forking, running
 from tests.browser.notebook_page import NotebookPage, made_of
 
+expect.set_options(timeout=30_000)  # as long as clicks wait: a busy machine is no fault
 report = pytest.StashKey[pytest.TestReport]()
 
 
@@ -36,20 +38,30 @@ def browser_context_args(browser_context_args):
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory, browser_program) -> Iterator[LabServer]:
     """The server, one for all tests."""
-    with running(tmp_path_factory.mktemp("lab")) as server:
-        yield server
+    with forking(tmp_path_factory.mktemp("forks")) as forks:
+        with running(tmp_path_factory.mktemp("lab"), forks=forks) as server:
+            yield server
+        shutil.rmtree(server.notebooks)  # not before: the list of files in the page shows the last one that was opened
+
+
+@pytest.fixture(scope="session")
+def lab_page(browser, browser_context_args) -> Iterator[LabPage]:
+    """Where tests open their notebooks, one test after the other."""
+    keeper = LabPage(lambda: browser.new_context(**browser_context_args).new_page())
+    yield keeper
+    keeper.drop()
 
 
 @pytest.fixture
-def open_notebook(lab, page: Page, request) -> Iterator[Callable[..., NotebookPage]]:
+def open_notebook(lab, lab_page, request) -> Iterator[Callable[..., NotebookPage]]:
     """`open_notebook("01_tour.ipynb")` opens a copy of that notebook, `open_notebook(cells=[…])` one of these cells.
 
-    `files` are written beside it, `beside` opens it in the same page as the one before.
-    Without cells, a file that is there is opened again as it is; `change` changes its text first.
+    `files` are written beside it, `beside` opens it in the same page as the one before, `kernel` is that it runs in.
+    Without cells, a file that is there is opened again as it is, in a page that is loaded anew; `change` changes its
+    text first.
     """
-    page.set_default_timeout(30_000)
-    notebook = NotebookPage(page)
     folder = lab.notebooks / "".join(c if c.isalnum() else "-" for c in request.node.name)
+    opened: list[NotebookPage] = []
 
     def open_copy(
         name: str = "test.ipynb",
@@ -57,6 +69,7 @@ def open_notebook(lab, page: Page, request) -> Iterator[Callable[..., NotebookPa
         files: dict[str, str] | None = None,
         beside: bool = False,
         change: Callable[[str], str] = str,
+        kernel: str = "python3",
     ) -> NotebookPage:
         folder.mkdir(exist_ok=True)
         for file, text in (files or {}).items():
@@ -68,14 +81,18 @@ def open_notebook(lab, page: Page, request) -> Iterator[Callable[..., NotebookPa
         else:
             copy_notebook(name, folder)
         path = f"{folder.name}/{name}"
-        lab.start_kernel(path)
-        return notebook.open_beside(path) if beside else notebook.open(lab.address(path))
+        lab.start_kernel(path, kernel)
+        if not opened:
+            opened.append(lab_page.open(path, lab.address(path)))
+            return opened[0]
+        return opened[0].open_beside(path) if beside else opened[0].open(lab.address(path))
 
     yield open_copy
     if failed(request.node):
-        notebook.screenshot(f"failed-{folder.name}")
-    notebook.leave()
-    shutil.rmtree(folder, ignore_errors=True)
+        for notebook in opened:
+            notebook.screenshot(f"failed-{folder.name}")
+        lab_page.drop()
+    lab_page.clear()
 
 
 @pytest.fixture(scope="session")

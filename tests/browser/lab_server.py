@@ -16,9 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ipykernel.kernelspec import get_kernel_dict
+
 ROOT = Path(__file__).parents[2]
 EXTENSION = ROOT / "rfnb" / "labextension"
 SERVER = ROOT / "extension" / "server"
+KERNEL_FORKS = Path(__file__).with_name("kernel_forks.py")
 QUIET = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
 """No dialog asks for news: it would hide buttons."""
 
@@ -37,22 +40,26 @@ class LabServer:
         page = "notebooks" if self.app == "notebook" else "lab/tree"
         return f"{self.url}/{page}/{notebook}?token={self.token}&reset"
 
-    def start_kernel(self, notebook: str) -> None:
-        """Starts the kernel of a notebook, which takes as long as the page, before the page is opened."""
-        session = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": "python3"}}
+    def start_kernel(self, notebook: str, kernel: str = "python3") -> None:
+        """Starts the kernel of a notebook before the page is opened."""
+        session = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": kernel}}
         headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/api/sessions", json.dumps(session).encode(), headers)
         urllib.request.urlopen(request, timeout=60).close()
 
 
 @contextmanager
-def running(folder: Path, app: str = "jupyterlab") -> Iterator[LabServer]:
+def running(folder: Path, app: str = "jupyterlab", forks: Path | None = None) -> Iterator[LabServer]:
     """The server while the block runs; all it writes is below `folder`, its log is `lab.log`.
 
     app: the module that starts it, "jupyterlab" or "notebook".
+    forks: the socket of `forking`, whose kernels are then those of notebooks; "alone" is one that Python starts.
     """
     server = LabServer(f"http://127.0.0.1:{free_port()}", secrets.token_hex(8), folder / "notebooks", app)
     server.notebooks.mkdir()
+    add_kernel(folder, "alone", "-m", "ipykernel_launcher", "-f", "{connection_file}")
+    if forks:
+        add_kernel(folder, "python3", "-IS", KERNEL_FORKS, forks, "{connection_file}")
     with (folder / "lab.log").open("w") as log:
         process = subprocess.Popen(
             command(server, folder), env=environment(folder), cwd=folder, stdout=log, stderr=subprocess.STDOUT
@@ -62,6 +69,26 @@ def running(folder: Path, app: str = "jupyterlab") -> Iterator[LabServer]:
             yield server
         finally:
             stop(process)
+
+
+@contextmanager
+def forking(folder: Path) -> Iterator[Path]:
+    """The socket of a process that forks kernels, while the block runs."""
+    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a process with threads cannot be forked
+    program = [sys.executable, str(KERNEL_FORKS), str(folder / "socket")]
+    process = subprocess.Popen(program, env=environment(folder) | one_thread, start_new_session=True)
+    try:
+        yield folder / "socket"
+    finally:
+        stop(process)
+
+
+def add_kernel(folder: Path, name: str, *arguments: object) -> None:
+    """A kernel that this server has before those of the environment."""
+    spec = get_kernel_dict() | {"argv": [sys.executable, *map(str, arguments)]}
+    file = folder / "jupyter_path" / "kernels" / name / "kernel.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(spec))
 
 
 def command(server: LabServer, folder: Path) -> list[str]:
@@ -102,7 +129,8 @@ def linked_extension(folder: Path) -> Path:
 
 def environment(folder: Path) -> dict[str, str]:
     """The user's configuration stays out of it, and kernels import this checkout."""
-    places = {name: str(folder / name.lower()) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")}
+    names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_PATH", "IPYTHONDIR")
+    places = {name: str(folder / name.lower()) for name in names}
     path = os.pathsep.join([str(ROOT), str(SERVER), *filter(None, [os.environ.get("PYTHONPATH")])])
     return os.environ | places | {"PYTHONPATH": path, "JUPYTER_PLATFORM_DIRS": "1"}
 

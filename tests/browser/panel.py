@@ -129,7 +129,8 @@ class Panel(Stepper):
 
     def choose(self, loop: str) -> Panel:
         """Opens the newest run of the loop with this name, and waits for its first step."""
-        self.group(loop).locator(".rfnb-Run-open").first.click()
+        newest = self.group(loop).locator(".rfnb-Run-open").first
+        newest.dispatch_event("click")  # at no place on the screen: the list may grow in between
         self.root.locator(".rfnb-Stepper-name", has_text=loop).wait_for()
         self.at(0)
         return self

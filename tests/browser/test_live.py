@@ -34,7 +34,6 @@ def follows(panel, frame):
         """frame => [...document.querySelectorAll('.rfnb-Loops .rfnb-Line-values')]
           .some(line => Number(line.textContent.match(/frame ?=? ?(\\d+)/)?.[1]) > frame)""",
         arg=frame,
-        timeout=10_000,
     )
 
 

@@ -390,10 +390,7 @@ def test_a_kernel_that_cannot_hear_the_panel_pins_the_run(lab, open_notebook, ke
     folder.mkdir(parents=True)
     started = [*KERNELS[kernel], "-f", "{connection_file}"]
     (folder / "kernel.json").write_text(json.dumps({"argv": started, "display_name": kernel, "language": "python"}))
-    notebook = open_notebook(cells=[DATA, WHEN, LOOP, TRAIN])
-    change = "name => window.jupyterapp.shell.currentWidget.sessionContext.changeKernel({ name }).then(() => null)"
-    notebook.page.evaluate(change, folder.name)
-    notebook.page.evaluate(READY)
+    notebook = open_notebook(cells=[DATA, WHEN, LOOP, TRAIN], kernel=folder.name)
     panel = Panel(notebook.page).open()
     notebook.run_cell(0)
     connected(panel)

@@ -43,7 +43,7 @@ def probed(open_notebook):
 
 
 def trained(panel, step):
-    expect(panel.root.locator(".rfnb-Training-step")).to_have_text(str(step), timeout=20_000)
+    expect(panel.root.locator(".rfnb-Training-step")).to_have_text(str(step))
     return panel
 
 

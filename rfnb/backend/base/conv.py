@@ -16,7 +16,7 @@ from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of, explain_dtypes
 from rfnb.backend.base.sizes import bound, fitted
 from rfnb.core.dims import align
-from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.dims.lengths import Lengths, Size, frame_numbers
 from rfnb.core.ground.default import has_fractions
 from rfnb.core.tensor.arguments import OneOf
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 PerAxis = int | Sequence[int]
+PoolMode = Annotated[str, OneOf("max", "avg")]
 Padding = Annotated[str, OneOf("valid", "same", any_case=True)] | int | Sequence[str | int | tuple[int, int]]
 
 
@@ -292,6 +293,41 @@ def serials_of(dims: Sequence[Dim]) -> list[int | None]:
     return [getattr(dim, "serial", None) for dim in dims]
 
 
+Run = Callable[[Tensor, Sequence[Dim] | None], tuple[Tensor, Sequence[Dim]]]
+
+
+def masked(
+    run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None, use_mask: bool | None
+) -> tuple[Tensor, Sequence[Dim]]:
+    """The result of `run(source, out_dims)`. If `use_mask` is False, padding counts as frames."""
+    if use_mask is not False:
+        return run(source, out_dims)
+    return _counting_padding(run, source, in_dims, out_dims)
+
+
+def _counting_padding(
+    run: Run, source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim] | None
+) -> tuple[Tensor, Sequence[Dim]]:
+    """The result of `run` as if all sequences had full length, with the true lengths and `out_dims` set afterwards."""
+
+    def make() -> Lengths:
+        roots = {root for dim in in_dims for root in dim.roots.values()}
+        return source.lengths.bind({root: Size((), source.size_of(root).max) for root in roots})
+
+    longest = source.lengths.cached(("longest", *map(align.serial_of, in_dims)), make)
+    result, derived = run(tensor_of(source._raw, source.sig, longest), None)
+    if out_dims is None or [*derived] == [*out_dims]:
+        return tensor_of(result._raw, result.sig, source.lengths), derived
+    lengths, new = source.lengths, dict(zip(derived, out_dims, strict=True))
+    for dim, out_dim in new.items():
+        size = lengths.size(dim)
+        if out_dim is not dim and size is not None:
+            lengths = bound(lengths, out_dim, size, "use_mask=False")
+    sparse, feature = result.sparse_dim, result.feature_dim
+    sig = align.sig([new.get(dim, dim) for dim in result.dims], sparse, feature and new.get(feature, feature))
+    return tensor_of(result._raw, sig, lengths), out_dims
+
+
 class ConvOps:
     """Raw part: `conv_raw(raw, filter, bias, windows, groups)`, `transposed_conv_raw(raw, filter, bias, spreads,
     groups)`. They slide over the last axes.
@@ -316,18 +352,41 @@ class ConvOps:
         dilation_rate: PerAxis | None = None,
         groups: int | None = None,
         bias: Tensor | None = None,
+        use_mask: bool | None = None,
     ) -> tuple[Tensor, Sequence[Dim]]:
-        """Σ over filter_size and in_dim of frames · filter. Padding counts as 0, and gets 0.
+        """Convolution: at each position the sum of the neighbouring frames times `filter`; and the new dims.
 
-        {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim/groups, out_dim} → {…, out_dim, out_spatial_dims…}
+        {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim/groups, out_dim}, {out_dim}
+        → {…, out_dim, out_spatial_dims…}
+
+        >>> sizes = {"time": 5, "feat": 1, "out": 1, "width": 3}
+        >>> time, feat, out, width = (rf.Dim(size, name=name) for name, size in sizes.items())
+        >>> x, ones = rf.expand_dim(rf.range_over_dim(time, dtype="float32"), feat), rf.ones([width, feat, out])
+        >>> options = dict(in_dim=feat, out_dim=out, in_spatial_dims=[time], filter=ones, filter_size=[width])
+        >>> y, [positions] = rf.conv(x, **options, padding="valid")
+        >>> rf.squeeze(y, axis=out).raw_tensor.tolist(), positions is time - 2
+        ([3.0, 6.0, 9.0], True)
+
+        One to three spatial dims. The result of a sequence does not depend on its padding.
+
+        Args:
+            padding: "valid": only where the filter fits; "same": as many positions as frames (divided by the stride),
+                with zeros at both ends; a number: that many zeros at each end. One for all dims, or a list, which may
+                have pairs (zeros before, zeros after).
+            groups: number of independent parts of `in_dim` and `out_dim`; the size of `in_dim` means depthwise.
+            filter: if `in_dim` is `out_dim`, its input dim is `in_dim.copy(match_priority=1)`.
+            use_mask: if False, padding counts as frames.
         """
 
         def slides(sizes: list[int]) -> tuple[Window, ...]:
             return windows("conv", len(sizes), sizes, strides, dilation_rate, padding)
 
-        dims = Dims(in_dim, out_dim, in_spatial_dims, out_spatial_dims, filter_size)
+        def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+            dims = Dims(in_dim, out_dim, in_spatial_dims, out_spatial_dims, filter_size)
+            return _convolved(cls, cls.conv_raw, source, filter, bias, dims, options, slides)
+
         options = ("conv", groups or 1, fixed(padding), fixed(strides), fixed(dilation_rate))
-        return _convolved(cls, cls.conv_raw, source, filter, bias, dims, options, slides)
+        return masked(run, source, in_spatial_dims, out_spatial_dims, use_mask)
 
     @classmethod
     def transposed_conv(
@@ -343,20 +402,40 @@ class ConvOps:
         padding: Padding,
         remove_padding: PerAxis = 0,
         output_padding: int | Sequence[int | None] | None = None,
-        strides: Sequence[int] | None = None,
+        strides: PerAxis | None = None,
         bias: Tensor | None = None,
+        use_mask: bool | None = None,
     ) -> tuple[Tensor, Sequence[Dim]]:
-        """Each frame times the filter, placed `strides` apart and summed where they overlap. Padding gets 0.
+        """Each frame times `filter`, laid `strides` apart and summed where they overlap; and the new dims.
 
-        {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim, out_dim} → {…, out_dim, out_spatial_dims…}
+        {…, in_dim, in_spatial_dims…}, {filter_size…, in_dim, out_dim}, {out_dim} → {…, out_dim, out_spatial_dims…}
+
+        >>> sizes = {"time": 2, "feat": 1, "out": 1, "width": 2}
+        >>> time, feat, out, width = (rf.Dim(size, name=name) for name, size in sizes.items())
+        >>> x, ones = rf.ones([time, feat]), rf.ones([width, feat, out])
+        >>> options = dict(in_dim=feat, out_dim=out, in_spatial_dims=[time], filter=ones, filter_size=[width])
+        >>> y, [frames] = rf.transposed_conv(x, **options, padding="valid", strides=1)
+        >>> rf.squeeze(y, axis=out).raw_tensor.tolist(), frames is time + 1
+        ([1.0, 2.0, 1.0], True)
+
+        Args:
+            padding: "valid": all frames that the filter reaches, `strides` for each at least; "same": `strides` for
+                each.
+            remove_padding: number of frames cut off at both ends.
+            output_padding: how many more frames the end has than the last frame reaches ("valid"), or reaches without
+                half of the filter ("same").
+            strides: by default the size of the filter.
         """
 
         def slides(sizes: list[int]) -> tuple[Spread, ...]:
             return spreads("transposed_conv", sizes, strides, padding, remove_padding, output_padding)
 
-        dims = Dims(in_dim, out_dim, in_spatial_dims, out_spatial_dims, filter_size)
+        def run(source: Tensor, out_spatial_dims: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+            dims = Dims(in_dim, out_dim, in_spatial_dims, out_spatial_dims, filter_size)
+            return _convolved(cls, cls.transposed_conv_raw, source, filter, bias, dims, options, slides)
+
         options = ("transposed_conv", 1, *map(fixed, (padding, strides, remove_padding, output_padding)))
-        return _convolved(cls, cls.transposed_conv_raw, source, filter, bias, dims, options, slides)
+        return masked(run, source, in_spatial_dims, out_spatial_dims, use_mask)
 
 
 class Dims(NamedTuple):
@@ -485,42 +564,76 @@ class PoolOps:
         cls: type[Backend],
         source: Tensor,
         *,
-        mode: str,
-        pool_size: Sequence[int],
+        nd: int | None = None,
+        mode: PoolMode,
+        pool_size: PerAxis,
         padding: Padding = "valid",
         dilation_rate: PerAxis = 1,
-        strides: Sequence[int],
-        in_spatial_dims: Sequence[Dim],
-        out_spatial_dims: Sequence[Dim] | None = None,
+        strides: PerAxis | None = None,
+        in_spatial_dims: Sequence[Dim] | Dim,
+        out_spatial_dims: Sequence[Dim] | Dim | None = None,
+        use_mask: bool | None = None,
     ) -> tuple[Tensor, Sequence[Dim]]:
-        """The "max" or the mean ("avg") of the frames in each window. Padding does not count, and gets 0.
+        """The "max" or the mean ("avg") over windows, and the new dims. {…, in_spatial_dims…} → {…, out_spatial_dims…}
 
-        {…, in_spatial_dims…} → {…, out_spatial_dims…}
+        >>> time = rf.Dim(5, name="time")
+        >>> x = rf.range_over_dim(time, dtype="float32")
+        >>> rf.pool(x, mode="avg", pool_size=2, in_spatial_dims=[time])[0].numpy()
+        array([0.5, 2.5], dtype=float32)
+
+        Neither the zeros at the ends nor the padding of a sequence count.
+
+        Args:
+            nd: the number of `in_spatial_dims`, which is checked.
+            strides: by default `pool_size`.
         """
-        if mode == "avg" and not has_fractions(source.dtype):
-            raise DtypeError("pool: the mean needs floats", got=source.dtype, expected="a float type")
-        options = ("pool", *map(fixed, (pool_size, padding, dilation_rate, strides)))
-        key = (options, len(in_spatial_dims), *serials_of([*in_spatial_dims, *(out_spatial_dims or ())]))
-        plan: Any = source.sig.plans.get(key)
-        out = plan and plan.out()
-        if not out:
-            slides = windows("pool", len(in_spatial_dims), pool_size, strides, dilation_rate, padding)
-            for dim in in_spatial_dims:
-                axis_of("pool", source, dim)
-            outer = [dim for dim in source.dims if dim not in in_spatial_dims]
-            plan, out = plan_of("pool", source, slides, outer, in_spatial_dims, out_spatial_dims)
-            source.sig.keep(key, plan)
-        lengths = bind("pool", plan, out, source.lengths, in_spatial_dims)
-        raw = cls.fill_padding(source, cls.lowest_raw(source._raw) if mode == "max" else 0, tuple(in_spatial_dims))
-        raw, shape = one_axis(cls, cls.move_raw(raw, plan.there), max(plan.rest - 1, 0))
-        raw = several_axes(cls, cls.pool_raw(raw, mode, plan.slides), shape)
-        result = tensor_of(cls.move_raw(raw, plan.back), out, lengths)
-        if mode == "avg":
-            for dim, window, place in zip(in_spatial_dims, plan.slides, plan.places, strict=True):
-                result._raw = _mean_of_frames(cls, result._raw, source, dim, window, place)
-        else:  # the maximum over padding alone is -∞
-            result._raw = cls.fill_padding(result, 0)
-        return fit(cls, plan, result), out_spatial_dims or [out.dims[place] for place in plan.places]
+        spatial, out_spatial = as_dims(in_spatial_dims), None if out_spatial_dims is None else as_dims(out_spatial_dims)
+        if nd not in (None, len(spatial)) or not 1 <= len(spatial) <= 3:
+            raise DimError(
+                "pool: the window does not match the spatial dims",
+                got=align.show_dims(spatial),
+                expected=f"{nd or 'one to three'} dims",
+            )
+        sizes = per_axis("pool", "pool_size", pool_size, len(spatial))
+        options = (sizes, sizes if strides is None else strides, dilation_rate, padding)
+
+        def run(source: Tensor, out_spatial: Sequence[Dim] | None) -> tuple[Tensor, Sequence[Dim]]:
+            return _pooled(cls, source, mode, options, spatial, out_spatial)
+
+        return masked(run, source, spatial, out_spatial, use_mask)
+
+
+def _pooled(
+    backend: type[Backend],
+    source: Tensor,
+    mode: str,
+    options: tuple[list[int], PerAxis, PerAxis, Padding],
+    spatial: Sequence[Dim],
+    out_spatial: Sequence[Dim] | None,
+) -> tuple[Tensor, Sequence[Dim]]:
+    if mode == "avg" and not has_fractions(source.dtype):
+        raise DtypeError("pool: the mean needs floats", got=source.dtype, expected="a float type")
+    key = ("pool", *map(fixed, options), len(spatial), *serials_of([*spatial, *(out_spatial or ())]))
+    plan: Any = source.sig.plans.get(key)
+    out = plan and plan.out()
+    if not out:
+        slides = windows("pool", len(spatial), *options)
+        for dim in spatial:
+            axis_of("pool", source, dim)
+        outer = [dim for dim in source.dims if dim not in spatial]
+        plan, out = plan_of("pool", source, slides, outer, spatial, out_spatial)
+        source.sig.keep(key, plan)
+    lengths = bind("pool", plan, out, source.lengths, spatial)
+    raw = backend.fill_padding(source, backend.lowest_raw(source._raw) if mode == "max" else 0, tuple(spatial))
+    raw, shape = one_axis(backend, backend.move_raw(raw, plan.there), max(plan.rest - 1, 0))
+    raw = several_axes(backend, backend.pool_raw(raw, mode, plan.slides), shape)
+    result = tensor_of(backend.move_raw(raw, plan.back), out, lengths)
+    if mode == "avg":
+        for dim, window, place in zip(spatial, plan.slides, plan.places, strict=True):
+            result._raw = _mean_of_frames(backend, result._raw, source, dim, window, place)
+    else:  # the maximum over padding alone is -∞
+        result._raw = backend.fill_padding(result, 0)
+    return fit(backend, plan, result), out_spatial or [out.dims[place] for place in plan.places]
 
 
 def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> object:

@@ -70,7 +70,13 @@ class GradOps:
 
     @classmethod
     def gradient(cls: type[Backend], y: Tensor, x: Tensor) -> Tensor:
-        """d Σy / dx, without the padding of y. → the dims of x"""
+        """The gradient of the sum of the valid entries of `y` with respect to `x`. → the dims of x
+
+        >>> x = rf.convert_to_tensor([3.0, 4.0], dims=[rf.Dim(2, name="feat")])
+        >>> rf.set_requires_gradient(x)
+        >>> rf.gradient(x * x, x).raw_tensor.tolist()
+        [6.0, 8.0]
+        """
         if (tape := current_tape()) is not None and not tape.paused:
             raise TraceError(
                 "gradient: the body of a loop is traced without gradients",
@@ -91,7 +97,14 @@ class GradOps:
 
     @classmethod
     def copy(cls: type[Backend], tensor: Tensor) -> Tensor:
-        """A copy of the values in new memory."""
+        """A copy of the values in new memory. {…} → the same
+
+        >>> x = rf.ones([rf.Dim(2, name="feat")])
+        >>> y = rf.copy(x)
+        >>> _ = x.raw_tensor.mul_(5)
+        >>> x.raw_tensor.tolist(), y.raw_tensor.tolist()
+        ([5.0, 5.0], [1.0, 1.0])
+        """
         return tensor.like(cls.copy_raw(tensor._raw))
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from rfnb.core.advice.torch_equivalents import called, likely_features
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
+from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError
 
@@ -25,6 +26,7 @@ LOG_PROBS: dict[str, Callable[[Any, Tensor, Dim], Tensor]] = {
     "log-probs": lambda backend, x, axis: x,
     "probs": lambda backend, x, axis: backend.safe_log(x),
 }
+EstimatedType = Annotated[str, OneOf(*LOG_PROBS)]
 
 
 class LossOps:
@@ -35,9 +37,20 @@ class LossOps:
 
     @classmethod
     def cross_entropy(
-        cls: type[Backend], *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: str
+        cls: type[Backend], *, estimated: Tensor, target: Tensor, axis: Dim, estimated_type: EstimatedType
     ) -> Tensor:
-        """-Σ target · log estimated over `axis`. {…, axis}, {…} sparse or {…, axis} → {…}"""
+        """-Σ target · log estimated over `axis`. {…, axis}, {…} sparse in axis or {…, axis} → {…}
+
+        >>> vocab = rf.Dim(4, name="vocab")
+        >>> label = rf.convert_to_tensor(3, dims=[], sparse_dim=vocab)
+        >>> loss = rf.cross_entropy(estimated=rf.zeros([vocab]), target=label, axis=vocab, estimated_type="logits")
+        >>> round(rf.exp(loss).item(), 4)
+        4.0
+
+        Args:
+            target: labels, or probabilities.
+            estimated_type: "logits", "log-probs" or "probs".
+        """
         plan = (
             estimated.sig.plans.get(("cross_entropy", axis, target.sig.serial)) if estimated_type == "logits" else None
         )
@@ -142,9 +155,31 @@ class CtcOps:
         targets_spatial_dim: Dim,
         blank_index: int,
         max_approx: bool = False,
+        use_native_op: bool | None = None,
         label_loop: bool = True,
     ) -> Tensor:
-        """-log Σ p(alignment). {…, input_spatial_dim, class}, {…, targets_spatial_dim} → {…}"""
+        """-log Σ p(alignment), over all alignments of the targets.
+
+        {…, input_spatial_dim, class}, {…, targets_spatial_dim} → {…}
+
+        In an alignment, each label takes one or more frames, with blanks before, between and after the labels. Two
+        equal labels need a blank between them. Targets that are too long for their frames have no alignment: their loss
+        is ∞, and its gradient 0, so that training on the rest of the batch still works.
+
+        >>> batch, time, word = rf.Dim(2, name="batch"), rf.Dim(3, name="time"), rf.Dim(2, name="word")
+        >>> vocab = rf.Dim(4)
+        >>> words = rf.convert_to_tensor([[0, 1], [2, 2]], dims=[batch, word], sparse_dim=vocab)
+        >>> spaces = {"input_spatial_dim": time, "targets_spatial_dim": word}
+        >>> loss = rf.ctc_loss(logits=rf.zeros([batch, time, vocab]), targets=words, blank_index=3, **spaces)
+        >>> [round(p) for p in (rf.exp(-loss).raw_tensor * 4**3).tolist()]  # of 64: 011, 001, 301, 031, 013; and 232
+        [5, 1]
+
+        Args:
+            logits_normalized: whether `logits` are log probabilities already.
+            max_approx: use only the best alignment instead of the sum over all.
+            label_loop: if False, each label takes exactly one frame, and equal labels need no blank between them.
+            use_native_op: accepted for compatibility and ignored.
+        """
         problem = ctc_problem(cls, "ctc_loss", logits, targets, input_spatial_dim, targets_spatial_dim, blank_index)
         raw = cls.ctc_loss_raw(*problem.raws, blank_index, max_approx, label_loop)
         loss = tensor_of(cls.reshape_raw(raw, problem.shape), align.sig(problem.rest), problem.lengths)

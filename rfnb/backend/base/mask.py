@@ -314,10 +314,15 @@ class MaskedOps:
     def masked_select(
         cls: type[Backend], tensor: Tensor, *, mask: Tensor, dims: Sequence[Dim], out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
-        """The entries where `mask` is true, one after the other, and their new dim. {…, dims…} → {…, out_dim}
+        """The entries where `mask` is true, one after the other, and their new dim. {…, dims…}, {dims…} → {…, out_dim}
 
-        The last of `dims` varies fastest. Other dims of the mask are batch dims, with a number of entries each. The
-        mask is read, since the number of entries decides the size.
+        Padding is dropped. The last of `dims` varies fastest. Other dims of the mask are batch dims: the entries that
+        are left of each sequence form a sequence.
+
+        >>> time = rf.Dim(4, name="time")
+        >>> x = rf.range_over_dim(time)
+        >>> rf.masked_select(x, mask=x > 1, dims=[time])[0].raw_tensor.tolist()
+        [2, 3]
         """
         _check_mask("masked_select", mask, dims)
         batch = [d for d in mask.dims if d not in dims]
@@ -337,7 +342,15 @@ class MaskedOps:
         dims: Sequence[Dim],
         in_dim: Dim,
     ) -> Tensor:
-        """The inverse of `masked_select`; `backup` or 0 where `mask` is false. {…, in_dim}, {dims…} → {…, dims…}"""
+        """The entries of `source` in order where `mask` is true, else `backup` or 0: the inverse of `masked_select`.
+
+        {…, in_dim}, {dims…} → {…, dims…}
+
+        >>> time, some = rf.Dim(4, name="time"), rf.Dim(2, name="some")
+        >>> mask = rf.range_over_dim(time) > 1
+        >>> rf.masked_scatter(rf.range_over_dim(some) + 7, mask=mask, dims=[time], in_dim=some).raw_tensor.tolist()
+        [0, 0, 7, 8]
+        """
         _check_mask("masked_scatter", mask, dims)
         axis_of("masked_scatter", source, in_dim)
         holds = mask.like(cls.fill_padding(mask, False))
@@ -364,21 +377,51 @@ class MaskedOps:
 
     @classmethod
     def pack_padded(
-        cls: type[Backend], source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None
+        cls: type[Backend],
+        source: Tensor,
+        *,
+        dims: Sequence[Dim],
+        enforce_sorted: bool = False,
+        out_dim: Dim | None = None,
     ) -> tuple[Tensor, Dim]:
-        """The frames, one after the other, without padding, and their new dim. {…, dims…} → {…, out_dim}
+        """The frames of all sequences, one after the other, without padding, and their new dim.
 
-        Dims that the lengths of `dims` depend on, but that are not among them, are batch dims.
+        {…, dims…} → {…, out_dim}
+
+        The last of `dims` varies fastest. If their lengths depend on a dim that is not among them, it is a batch dim:
+        the frames of each of its sequences form a sequence.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> x = rf.convert_to_tensor([[1, 2, 3], [4]], dims=[rf.batch_dim, time])
+        >>> rf.pack_padded(x, dims=[rf.batch_dim, time])[0].raw_tensor.tolist()
+        [1, 2, 3, 4]
+
+        Args:
+            enforce_sorted: raise DimError if a sequence is longer than the one before it.
         """
         for dim in dims:
             axis_of("pack_padded", source, dim)
+            size = source.size_of(dim)
+            if enforce_sorted and size.dims and (np.diff(size.values, axis=0) > 0).any():
+                raise DimError(
+                    "pack_padded: the sequences are not sorted by length, longest first", got=size, expected=dim
+                )
         lengths, batch = source.lengths, _owners("pack_padded", source, source.lengths, dims)
         holds = _frames(lengths, [*batch, *dims])
         return _select(cls, source, holds, batch, dims, lengths, out_dim, "pack_padded")
 
     @classmethod
     def pad_packed(cls: type[Backend], source: Tensor, *, in_dim: Dim, dims: Sequence[Dim]) -> Tensor:
-        """The inverse of `pack_padded`, with 0 in padding. {…, in_dim} → {…, dims…}"""
+        """The inverse of `pack_padded`, with 0 in padding. {…, in_dim} → {…, dims…}
+
+        Raises DimError if a sequence of `in_dim` has not the number of frames of `dims`.
+
+        >>> time = rf.Dim(None, name="time")
+        >>> x = rf.convert_to_tensor([[1, 2], [3]], dims=[rf.batch_dim, time])
+        >>> packed, frames = rf.pack_padded(x, dims=[rf.batch_dim, time])
+        >>> rf.pad_packed(packed, in_dim=frames, dims=[rf.batch_dim, time]).raw_tensor.tolist()
+        [[1, 2], [3, 0]]
+        """
         axis_of("pad_packed", source, in_dim)
         lengths = source.lengths.join(current_lengths(dims), source.sig, align.sig(dims))
         batch = _owners("pad_packed", source, lengths, dims)

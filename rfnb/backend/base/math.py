@@ -167,7 +167,12 @@ class MathOps:
 
     @classmethod
     def cast(cls: type[Backend], tensor: Tensor, dtype: str) -> Tensor:
-        """The same values in another dtype; only integers stay labels."""
+        """The same values in another dtype: "float32", "int64", "bool", …. {…} → the same
+
+        >>> time = rf.Dim(3, name="time")
+        >>> rf.cast(rf.convert_to_tensor([-1.7, 0.0, 1.7], dims=[time]), "int64").raw_tensor.tolist()
+        [-1, 0, 1]
+        """
         raw = cls.cast_raw(tensor._raw, dtype)
         if raw is tensor._raw:
             return tensor

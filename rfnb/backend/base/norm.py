@@ -10,6 +10,7 @@ from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.run_ctx import get_run_ctx
+from rfnb.core.tensor.arguments import FloatTensor
 from rfnb.core.tensor.listener import takes_kernels
 from rfnb.core.tensor.parameter import Parameter, parameter_assign
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
@@ -33,14 +34,22 @@ class NormOps:
     @classmethod
     def moments(
         cls: type[Backend],
-        x: Tensor,
+        x: FloatTensor,
         axis: Dim | Sequence[Dim],
         *,
         use_mask: bool = True,
         correction: int = 0,
         distributed: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """The mean and the variance. {…, axis} → {…}, {…}"""
+        """The mean and the variance over `axis`, over the valid frames only. {…, axis} → {…}, {…}
+
+        correction: 1 for an unbiased variance: the sum of squares of n frames is divided by max(n - 1, 1).
+
+        >>> time = rf.Dim(3, name="time")
+        >>> mean, variance = rf.moments(rf.cast(rf.range_over_dim(time), "float32"), time, correction=1)
+        >>> mean.raw_tensor.item(), variance.raw_tensor.item()
+        (1.0, 1.0)
+        """
         x = cls.finite_operand(x) if use_mask else x
         mean_of = cls.reduce_everywhere if distributed else cls.reduce
         mean = mean_of(x, mode="mean", axis=axis, use_mask=use_mask)

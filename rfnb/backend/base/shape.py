@@ -66,7 +66,11 @@ class ShapeOps:
 
     @classmethod
     def expand_dim(cls: type[Backend], source: Tensor, dim: Dim) -> Tensor:
-        """The tensor repeated along a new axis `dim`, without a copy. {…} → {dim, …}"""
+        """The tensor repeated along a new axis `dim`. {…} → {dim, …}
+
+        >>> rf.expand_dim(rf.convert_to_tensor(7), rf.Dim(2, name="pair")).raw_tensor.tolist()
+        [7, 7]
+        """
         ref = source.sig.plans.get(("expand_dim", dim.serial))
         out = ref and ref()
         if not out:
@@ -85,7 +89,12 @@ class ShapeOps:
 
     @classmethod
     def squeeze(cls: type[Backend], source: Tensor, axis: Dim) -> Tensor:
-        """The tensor without `axis`, which has size 1. {…, axis} → {…}"""
+        """The tensor without `axis`, which has size 1. {…, axis} → {…}
+
+        >>> one = rf.Dim(1, name="one")
+        >>> rf.squeeze(rf.ones([one]), one).dims
+        ()
+        """
         axis = source.sig.resolve(axis)
         place = axis_of("squeeze", source, axis)
         if cls.get_shape_tuple_raw(source._raw)[place] != 1 or ragged(source, axis):
@@ -135,9 +144,18 @@ class ShapeOps:
     def merge_dims(
         cls: type[Backend], source: Tensor, *, dims: Sequence[Dim], out_dim: Dim | None = None
     ) -> tuple[Tensor, Dim]:
-        """`source` with dims merged into one, the first of them slowest, and that dim. {…, dims…} → {…, out_dim}
+        """`source` with several dims merged into one, the first of them slowest, and that dim.
 
-        For dims of fixed size, the plan is cached at the signature.
+        {…, dims…} → {…, out_dim}
+
+        >>> height, width = rf.Dim(2, name="height"), rf.Dim(3, name="width")
+        >>> rf.merge_dims(rf.zeros([height, width]), dims=[height, width])[1] is height * width
+        True
+
+        Only the first of `dims` may have padding, which is then at the end of the result. Padding in the other dims
+        would end up between the frames.
+
+        Raises DimError in that case; `rf.pack_padded` and `rf.masked_select` join the valid frames.
         """
         lengths = source.lengths
         plan_key = ("merge_dims", out_dim and out_dim.serial, *map(align.serial_of, dims))
@@ -185,8 +203,15 @@ class ShapeOps:
     ) -> Tensor:
         """`source` with one dim split into several, the first of them slowest. {…, axis} → {…, dims…}
 
-        One of `dims` may be new; it gets the remaining size. For dims of fixed size, the plan is cached at
-        the signature.
+        >>> time, chunk = rf.Dim(5, name="time"), rf.Dim(2, name="chunk")
+        >>> chunks = rf.Dim(None, name="chunks")
+        >>> x = rf.range_over_dim(time)
+        >>> rf.split_dims(x, axis=time, dims=[chunks, chunk], pad_to_multiples=True, pad_value=9).raw_tensor.tolist()
+        [[0, 1], [2, 3], [4, 9]]
+
+        One of `dims` may be a new Dim(None), which gets the remaining size. A sequence whose length is not a multiple
+        is padded with `pad_value` (by default 0), unless `pad_to_multiples` is False; by default only if `axis` is
+        dynamic.
         """
         plan_key = ("split_dims", axis.serial, *map(align.serial_of, dims))
         plan: Any = source.sig.plans.get(plan_key)
@@ -228,7 +253,14 @@ class ShapeOps:
 
     @classmethod
     def reshape(cls: type[Backend], source: Tensor, in_dims: Sequence[Dim], out_dims: Sequence[Dim]) -> Tensor:
-        """The entries of `in_dims`, the first of them slowest, with `out_dims`. {…, in_dims…} → {…, out_dims…}"""
+        """The entries of `in_dims`, the first of them slowest, with `out_dims` instead. {…, in_dims…} → {…, out_dims…}
+
+        >>> six, two, three = rf.Dim(6, name="six"), rf.Dim(2, name="two"), rf.Dim(3, name="three")
+        >>> rf.reshape(rf.range_over_dim(six), [six], [two, three]).raw_tensor.tolist()
+        [[0, 1, 2], [3, 4, 5]]
+
+        One of `out_dims` may be a new Dim(None). As with `rf.merge_dims`, only the first dim may have padding.
+        """
         in_dims = source.sig.resolve_all(in_dims)
         _check_merge(source, in_dims, "reshape")
         _, shape = _shape("reshape", source, out_dims)

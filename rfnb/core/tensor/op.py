@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FunctionType
-from typing import Any, Literal, Protocol, TypeVar, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
 from rfnb.core.dims.dim import Dim
@@ -20,6 +20,8 @@ from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, RfError
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 CODE_NAME = f"{__file__}: call"  # a path in this package, so that it never counts as user code
 
 
@@ -65,9 +67,9 @@ def guard_methods(cls: type, *names: str) -> None:
 
 
 def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
-    """The wrapper of an op. Its code is generated when it is first called: for all ops that takes longer than the
-    rest of `import rfnb`.
+    """The wrapper of an op: it calls `_op_fn`, or, if that is `backend_of_raw`, the method of a backend with its name.
 
+    Its code is generated when it is first called: for all ops that takes longer than the rest of `import rfnb`.
     Other modules hold the function by then, so it stays and gets the code of the generated one. Python allows that for
     functions with the same free variables: here, as in the text, these are `_op_fn`, `_op_row` and `call`.
     """
@@ -87,15 +89,20 @@ def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
 
 def _generated(fn: Callable[..., object], row: OpRow | Guarded) -> FunctionType:
     namespace: dict[str, Any] = {}
-    text = text_of(fn, is_op=not isinstance(row, Guarded))
+    of_backend = fn is backend_of_raw and isinstance(row, OpRow)
+    signed = row.fn if of_backend and isinstance(row, OpRow) else fn
+    text = text_of(signed, is_op=not isinstance(row, Guarded), of_backend=of_backend)
     exec(compile(text, CODE_NAME, "exec"), globals(), namespace)  # generated here, from names of parameters alone
-    row.checks.update(checks_of(fn))
-    call: FunctionType = namespace["make"](fn, row, **_defaults(fn))
+    row.checks.update(checks_of(signed))
+    call: FunctionType = namespace["make"](fn, row, **_defaults(signed))
     return call
 
 
-def text_of(fn: Callable[..., object], *, is_op: bool = True) -> str:
-    """The text of the wrapper of `fn`. Defaults are arguments of `make`, as their values have no text."""
+def text_of(fn: Callable[..., object], *, is_op: bool = True, of_backend: bool = False) -> str:
+    """The text of the wrapper of `fn`. Defaults are arguments of `make`, as their values have no text.
+
+    of_backend: whether the wrapper calls the method of a backend that has the name of `fn`.
+    """
     parameters, defaults = inspect.signature(fn).parameters, _defaults(fn)
     by_name = {
         p.name: f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"{p.name}={p.name}"
@@ -107,6 +114,7 @@ def text_of(fn: Callable[..., object], *, is_op: bool = True) -> str:
     name = "_op_row.class_of(self)" if makes else "_op_row.name"
     reported = [p for p in parameters if not makes or p != "self"]
     extra, refused = _refused(fn, in_order, name)
+    called_fn = f"_op_fn({next(iter(parameters))}._raw).{fn.__name__}" if of_backend else "_op_fn"
     checked = "".join(f"   _op_row.checks[{p!r}]({name}, {p!r}, {p})\n" for p in checks_of(fn))
     listened = f"   if _listening: return door(_op_row, ({''.join(f'{argument}, ' for argument in in_order)}), "
     listened += f"dict({', '.join(by_name.values())}))\n"
@@ -117,7 +125,7 @@ def text_of(fn: Callable[..., object], *, is_op: bool = True) -> str:
         f"  try:\n"
         f"{checked}"
         f"{listened if is_op else ''}"
-        f"   return _op_fn({', '.join([*in_order, *by_name.values()])})\n"
+        f"   return {called_fn}({', '.join([*in_order, *by_name.values()])})\n"
         f"  except Exception as failure:\n"
         f"   error = explained({name}, call, {{{', '.join(f'{p!r}: {p}' for p in reported)}}}, failure)\n"
         f"   if error is None: raise\n"
@@ -305,6 +313,33 @@ def op(
         return call
 
     return decorate if fn is None else decorate(fn)
+
+
+def op_of_backend(
+    method: Callable[P, R],
+    module: str,
+    *,
+    frames: Literal["any"] | None = None,
+    random: bool = False,
+    effect: bool = False,
+) -> Callable[P, R]:
+    """Makes a method of a backend an op, with the same parameters: it is called of the backend of the first argument.
+
+    module: the module that the op belongs to. The other options are those of `op`.
+    """
+    name, first = method.__name__, next(iter(inspect.signature(method).parameters))
+
+    def fn(*args: P.args, **kwargs: P.kwargs) -> R:
+        source: Any = args[0] if args else kwargs[first]
+        result: R = getattr(backend_of_raw(source._raw), name)(*args, **kwargs)
+        return result
+
+    functools.update_wrapper(fn, method)
+    fn.__module__, fn.__qualname__ = module, name
+    call: Any = call_of(backend_of_raw, add_row(fn, frames=frames, random=random, effect=effect))
+    functools.update_wrapper(call, fn)
+    typed: Callable[P, R] = call
+    return typed
 
 
 def method_of(owner: type, name: str | None = None) -> Callable[[F], F]:
