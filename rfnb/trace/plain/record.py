@@ -242,14 +242,14 @@ class RecordingBlock(ContextDecorator):
         )
 
     def _waits(self, function: Callable[..., Any]) -> Callable[..., object]:
-        async def call(*args: Any, **kwargs: Any) -> Any:
+        async def call(*args: object, **kwargs: object) -> object:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return await function(*args, **kwargs)
 
         return call
 
-    def _yields(self, function: Callable[..., Any]) -> Callable[..., object]:
-        def call(*args: Any, **kwargs: Any) -> Any:
+    def _yields(self, function: Callable[..., Iterator[object]]) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return (yield from function(*args, **kwargs))
 
