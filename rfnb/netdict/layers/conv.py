@@ -14,9 +14,9 @@ from rfnb.core.tensor.arguments import Count, Positive
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims, without
+from rfnb.netdict.axes import NetworkDims, renamed, without
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layer_call import input_first, renamed, renaming
+from rfnb.netdict.layer_call import input_first, renaming
 from rfnb.netdict.layers.activations import Activation, activation_of, initial_values
 from rfnb.netdict.options import REQUIRED, layer, value
 from rfnb.netdict.versions import holds
