@@ -29,7 +29,7 @@ class TorchFuse:
 
     @staticmethod
     def joined_raw(
-        calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any], wanted: Collection[Var]
+        calls: Sequence[Call], values: Sequence[object], externals: Sequence[object], wanted: Collection[Var]
     ) -> list[Call]:
         """The calls with each x + h·W fused into one call; results agree up to rounding.
 
@@ -121,7 +121,7 @@ _PRODUCTS = {torch.addmm: 2, _add_linear: 2, functional.linear: 1, **dict.fromke
 class _Fixed:
     """Values that no call writes into, directly or through shared memory."""
 
-    def __init__(self, calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]):
+    def __init__(self, calls: Sequence[Call], values: Sequence[Any], externals: Sequence[object]):
         self._values, self._externals = values, externals
         self._written = {storage_raw(values[number]) for call in calls for number in call.changes}
 
@@ -175,7 +175,9 @@ def _product(call: Call, made: dict[int, Call], values: Sequence[Any], fixed: _F
     return Product(call, x, h, weight, place, transposed, out_first)
 
 
-def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[Any], fixed: _Fixed) -> Call | None:
+def _joined(
+    call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[object], fixed: _Fixed
+) -> Call | None:
     """The call that computes x + h·W, in place of an addition."""
     if len(call.args) != 2 or call.kwargs or call.result is None:
         return None
