@@ -79,7 +79,7 @@ def in_order(numbers: Mapping[object, object], what: str = "Vocab") -> LabelTabl
 
 
 def _unique(labels: Any, what: str) -> bool:
-    earlier: set[Any] = set()
+    earlier: set[object] = set()
     for label in labels:
         if label in earlier:
             raise DimError(f"{what}: a label occurs twice", got=repr(label))
@@ -181,7 +181,7 @@ def is_tokenizer(source: object) -> bool:
 class Tokenizer:
     """A tokenizer, whose methods are found by the names that the known libraries use."""
 
-    def __init__(self, source: Any):
+    def __init__(self, source: object):
         self.source = source
         self._label = _method(source, _LABEL)
         self._number = _method(source, _NUMBER)

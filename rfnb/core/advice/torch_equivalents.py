@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.source import locals_of, user_frame
 from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.core.tensor.tensor import Tensor
 
 Way = Callable[..., str]
 """A function that takes a tensor and the arguments of the PyTorch call, and returns the rfnb code to write instead."""
@@ -67,7 +70,7 @@ def variable_of(value: object) -> str | None:
     return next((name for name in names if not name.startswith("_")), None)
 
 
-def dim_at(x: Any, number: object) -> Dim | None:
+def dim_at(x: Tensor, number: object) -> Dim | None:
     """The dim at this position; a Dim is returned as it is; None if there is no such axis."""
     if isinstance(number, Dim):
         return number
@@ -75,7 +78,7 @@ def dim_at(x: Any, number: object) -> Dim | None:
     return x.dims[number] if fits else None
 
 
-def axis(x: Any, number: object) -> str:
+def axis(x: Tensor, number: object) -> str:
     """The rfnb text for torch's `dim=number`: the name of the dim, a list of names, or all dims for None."""
     if isinstance(number, list | tuple):
         return f"[{', '.join(axis(x, n) for n in number)}]"
@@ -85,7 +88,7 @@ def axis(x: Any, number: object) -> str:
     return "…" if dim is None else called(dim)
 
 
-def picked(x: Any, key: object) -> str:
+def picked(x: Tensor, key: object) -> str:
     """The rfnb code for `x[key]`."""
     keys = list(key) if isinstance(key, tuple) else [key]
     where = next((i for i, part in enumerate(keys) if part is Ellipsis), None)
@@ -113,7 +116,7 @@ def _picked_along(text: str, dim: Dim | None, part: object) -> str:
     return f"rf.slice({text}, axis={along}{limits})[0]" if limits else text
 
 
-def product(x: Any, y: object = None, *args: object, **kwargs: object) -> str:
+def product(x: Tensor, y: object = None, *args: object, **kwargs: object) -> str:
     """The rfnb code for `x @ y`."""
     dims, other_dims = x.dims, getattr(y, "dims", ())
     shared = [dim for dim in dims if dim in other_dims]
@@ -154,7 +157,7 @@ def _not_needed(x: object, *args: object, **kwargs: object) -> str:
     return "not needed: ops find axes by their dims"
 
 
-def _turned(x: Any, *numbers: object, **kwargs: object) -> str:
+def _turned(x: Tensor, *numbers: object, **kwargs: object) -> str:
     order, pair = list(x.dims), [dim_at(x, n) for n in numbers]
     if len(pair) == 2 and None not in pair:
         a, b = (order.index(dim) for dim in pair)
@@ -162,7 +165,7 @@ def _turned(x: Any, *numbers: object, **kwargs: object) -> str:
     return _in_order(x, order)
 
 
-def _permuted(x: Any, *numbers: object, **kwargs: object) -> str:
+def _permuted(x: Tensor, *numbers: object, **kwargs: object) -> str:
     numbers = tuple(numbers[0]) if len(numbers) == 1 and isinstance(numbers[0], list | tuple) else numbers
     dims = [dim_at(x, n) for n in numbers]
     return _in_order(x, dims if set(dims) == set(x.dims) else x.dims[::-1])
@@ -172,7 +175,7 @@ def _in_order(x: object, order: Sequence[object]) -> str:
     return f"not needed: ops find axes by their dims; for raw code {called(x)}.copy_transpose({called(list(order))})"
 
 
-def _reshaped(x: Any, *args: object, **kwargs: object) -> str:
+def _reshaped(x: Tensor, *args: object, **kwargs: object) -> str:
     pair = x.dims[:2]
     sizes = [x.lengths.size(dim) for dim in pair]
     name = "pack_padded" if any(size is not None and size.ragged for size in sizes) else "merge_dims"
@@ -185,7 +188,7 @@ def _size(x: object, dim: object = None) -> str:
     return f"{axis(x, dim)}.get_dim_value()"
 
 
-def _squeezed(x: Any, dim: object = None, *args: object, **kwargs: object) -> str:
+def _squeezed(x: Tensor, dim: object = None, *args: object, **kwargs: object) -> str:
     singles = [d for d in x.dims if d.dimension == 1]
     dim = singles[0] if dim is None and singles else dim
     return f"rf.squeeze({called(x)}, axis={'…' if dim is None else axis(x, dim)})"
@@ -219,7 +222,7 @@ def _largest(x: object, k: object = "…", dim: object = -1, *args: object, **kw
     return f"rf.top_k({called(x)}, axis={axis(x, dim)}, k={called(k)})"
 
 
-def _joined(xs: object, dim: object = 0, *args: Any, **kwargs: object) -> str:
+def _joined(xs: object, dim: object = 0, *args: object, **kwargs: object) -> str:
     xs = xs if isinstance(xs, list | tuple) else [xs]
     pairs = ", ".join(f"({called(x)}, {axis(x, dim)})" for x in xs if hasattr(x, "dims"))
     return f"rf.concat({pairs})[0]"
@@ -313,7 +316,7 @@ def features_hint(x: object) -> str | None:
     )
 
 
-def likely_features(x: Any) -> str | None:
+def likely_features(x: Tensor) -> str | None:
     """The user's name for the last dim of a fixed size, without batch and beam; None if there is none."""
     fixed = [dim for dim in x.dims if not (dim.dimension is None or dim.is_batch_dim() or is_beam(dim))]
     return called(fixed[-1]) if fixed else None

@@ -225,7 +225,7 @@ class Lengths:
         self.sizes = dict(sizes)
         self.serial = next(_serials)
         self.finite = True
-        self._infinite: Any = None  # a weak reference to the same lengths that are not finite; for those, to these
+        self._infinite: object = None  # a weak reference to the same lengths that are not finite; for those, to these
         self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}
@@ -316,7 +316,7 @@ class Lengths:
         self.cache[key] = value
         return value
 
-    def join(self, other: Lengths, mine: Any, theirs: Any) -> Lengths:
+    def join(self, other: Lengths, mine: align.Sig, theirs: align.Sig) -> Lengths:
         """The lengths of a result of two tensors with signatures `mine` and `theirs`.
 
         Lengths over a dim that `replace_dim` replaced in one of the tensors are those over the dim itself.

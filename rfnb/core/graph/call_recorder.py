@@ -141,13 +141,13 @@ class CallRecorder:
         self.graph = CallGraph()
         self.modules = modules
         self.inside: list[tuple[str, list[Node]]] = [("", self.graph.nodes)]
-        self.model: Any = model  # None once it was called
+        self.model: object = model  # None once it was called
         self._failed: tuple[BaseException, Node | None] | None = None
         self._known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id
 
     # -- values
 
-    def add_value(self, tensor: Any) -> Value:
+    def add_value(self, tensor: object) -> Value:
         """A new value that describes a tensor, to be read when the tensor no longer exists."""
         raise NotImplementedError
 
@@ -155,7 +155,7 @@ class CallRecorder:
         """The place in the user's code that is running."""
         raise NotImplementedError
 
-    def number_of(self, tensor: Any, kind: ValueKind = "constant", name: str = "") -> int:
+    def number_of(self, tensor: object, kind: ValueKind = "constant", name: str = "") -> int:
         """The number of the value that a tensor is; a new value if the tensor was not seen before."""
         entry = self._known.get(id(tensor))
         if entry is not None and entry[0]() is tensor:

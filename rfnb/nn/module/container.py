@@ -31,7 +31,7 @@ class Functional(Module):
         for name, value in (attribs or {}).items():
             setattr(self, name, value)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Calls the function."""
         return self.func(*args, **kwargs)
 
@@ -65,7 +65,7 @@ class _Listed(Module, Generic[P]):
         else:
             self._add(enumerate(only if isinstance(only, Iterable) and not isinstance(only, Tensor) else parts))
 
-    def _part(self, given: Any) -> object:
+    def _part(self, given: object) -> object:
         return given
 
     def _add(self, parts: Iterable[tuple[object, object]]) -> None:
@@ -171,7 +171,7 @@ class ParameterList(_Listed[Parameter]):
     def __init__(self, *parameters: Parameter | Iterable[Parameter] | Mapping[str, Parameter]):
         super().__init__(*parameters)
 
-    def _part(self, given: Any) -> Parameter:
+    def _part(self, given: object) -> Parameter:
         if not isinstance(given, Parameter):
             fault = "ParameterList: an entry is not a Parameter"
             raise ParameterError(fault, got=type(given).__name__, expected="rf.Parameter")
@@ -223,7 +223,7 @@ class CollectOutputsDict(dict[str, Any]):
     allowed_key_patterns: as in file names, with `*`, `?` and `[…]`; None: all keys.
     """
 
-    def __init__(self, *args: Any, allowed_key_patterns: Sequence[str] | None = None, **kwargs: Any):
+    def __init__(self, *args: object, allowed_key_patterns: Sequence[str] | None = None, **kwargs: object):
         super().__init__()
         self.allowed_key_patterns = allowed_key_patterns
         self.update(*args, **kwargs)
