@@ -82,7 +82,7 @@ def highest(raw: Array) -> Any:
 _LIMITS = {"f": (-np.inf, np.inf), "b": (False, True)}
 
 
-def _complex(a: Array, b: Array) -> object:
+def _complex(a: Array, b: Array) -> Array:
     return np.asarray(floats(a) + 1j * floats(b), np.result_type(floats(a), np.complex64))
 
 
@@ -120,7 +120,7 @@ COMBINE: dict[str, Callable[..., Array]] = {
 COMPARE: dict[str, Callable[..., Array]] = {
     kind: getattr(np, kind) for kind in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 }
-OF_WHOLE_NUMBERS: dict[str, Callable[..., object]] = {
+OF_WHOLE_NUMBERS: dict[str, Callable[..., Array]] = {
     "abs": np.abs,
     "neg": np.negative,
     "square": np.square,

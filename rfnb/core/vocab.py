@@ -181,7 +181,7 @@ def is_tokenizer(source: object) -> bool:
 class Tokenizer:
     """A tokenizer, whose methods are found by the names that the known libraries use."""
 
-    def __init__(self, source: object):
+    def __init__(self, source: Any):
         self.source = source
         self._label = _method(source, _LABEL)
         self._number = _method(source, _NUMBER)

@@ -127,7 +127,7 @@ _LINEAR = frozenset({functional.linear, *_MATMUL})
 class _Fixed:
     """Values that no call writes into, directly or through shared memory."""
 
-    def __init__(self, calls: Sequence[Call], values: Sequence[Any], externals: Sequence[object]):
+    def __init__(self, calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any]):
         self._values, self._externals = values, externals
         self._written = {storage_raw(values[number]) for call in calls for number in call.changes}
 

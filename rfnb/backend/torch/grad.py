@@ -43,7 +43,7 @@ class RepeatableCall:
     will; `values`, recomputed results that are not yet read.
     """
 
-    def __init__(self, number: int, func: object, reads: object):
+    def __init__(self, number: int, func: Callable[..., object], reads: object):
         self.number = number
         self.func = func
         self.reads = reads
@@ -88,7 +88,7 @@ class CallRecording(TorchDispatchMode):
             self.note(func, reads, tree_leaves(result))
         return result
 
-    def note(self, func: object, reads: object, results: list[object]) -> None:
+    def note(self, func: Callable[..., object], reads: object, results: list[object]) -> None:
         """Stores how `results` were computed."""
         call = RepeatableCall(
             self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads)

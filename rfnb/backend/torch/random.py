@@ -174,10 +174,10 @@ def drops(name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> bool:
 class Seeded:
     """f(…, seeded_by=generator) → fn(…), with the global generator in the state of `generator`, restored afterwards."""
 
-    def __init__(self, fn: object):
+    def __init__(self, fn: Callable[..., object]):
         self._fn = fn
 
-    def __call__(self, *args: object, seeded_by: torch.Generator, **kwargs: object) -> Any:
+    def __call__(self, *args: object, seeded_by: torch.Generator, **kwargs: object) -> object:
         """The result of `fn`."""
         generator = _global(seeded_by.device)
         state = generator.get_state()

@@ -148,7 +148,7 @@ class _TapeMode(TorchFunctionMode):
         self.inference = torch.is_inference_mode_enabled()
 
     def __torch_function__(
-        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
+        self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, object] | None = None
     ) -> object:
         kwargs = kwargs or {}
         tape = self.tape
@@ -270,7 +270,7 @@ def _autocast(is_on: Callable[[str], bool] = torch.is_autocast_enabled) -> _Auto
 class _Under:
     """A function that runs under the autocast settings of its call in the body."""
 
-    def __init__(self, modes: _Autocast | None, fn: object):
+    def __init__(self, modes: _Autocast | None, fn: Callable[..., object]):
         self._modes, self._fn = modes or _OFF, fn
 
     def __call__(self, *args: object, **kwargs: object) -> Any:

@@ -74,8 +74,9 @@ def dim_at(x: Tensor, number: object) -> Dim | None:
     """The dim at this position; a Dim is returned as it is; None if there is no such axis."""
     if isinstance(number, Dim):
         return number
-    fits = isinstance(number, int) and -len(x.dims) <= number < len(x.dims)
-    return x.dims[number] if fits else None
+    if isinstance(number, int) and -len(x.dims) <= number < len(x.dims):
+        return x.dims[number]
+    return None
 
 
 def axis(x: Tensor, number: object) -> str:
@@ -127,7 +128,7 @@ def product(x: Tensor, y: object = None, *args: object, **kwargs: object) -> str
 
 
 def _reduction(name: str) -> Way:
-    def way(x: object, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
+    def way(x: Tensor, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
         if hasattr(dim, "dims"):
             return f"rf.{name.replace('reduce_', '')}imum({called(x)}, {called(dim)})"
         return _along(name)(x, axis if dim is None else dim)
@@ -136,7 +137,7 @@ def _reduction(name: str) -> Way:
 
 
 def _along(name: str, keyword: str = "axis", then: str = "") -> Way:
-    def way(x: object, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
+    def way(x: Tensor, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
         return f"rf.{name}({called(x)}, {keyword}={_axis(x, axis if dim is None else dim)}){then}"
 
     return way
@@ -158,8 +159,8 @@ def _not_needed(x: object, *args: object, **kwargs: object) -> str:
 
 
 def _turned(x: Tensor, *numbers: object, **kwargs: object) -> str:
-    order, pair = list(x.dims), [dim_at(x, n) for n in numbers]
-    if len(pair) == 2 and None not in pair:
+    order, pair = list(x.dims), [dim for n in numbers if (dim := dim_at(x, n)) is not None]
+    if len(pair) == 2 == len(numbers):
         a, b = (order.index(dim) for dim in pair)
         order[a], order[b] = order[b], order[a]
     return _in_order(x, order)
@@ -182,7 +183,7 @@ def _reshaped(x: Tensor, *args: object, **kwargs: object) -> str:
     return f"rf.{name}({called(x)}, dims={called(list(pair))}), rf.split_dims or rf.reshape, with dims for the numbers"
 
 
-def _size(x: object, dim: object = None) -> str:
+def _size(x: Tensor, dim: object = None) -> str:
     if dim is None:
         return f"{called(x)}.dims; the numbers: [dim.get_dim_value() for dim in {called(x)}.dims]"
     return f"{axis(x, dim)}.get_dim_value()"
@@ -206,23 +207,23 @@ def _masked_fill(x: object, mask: object = "mask", value: object = "value", *arg
     return f"rf.where({called(mask)}, {called(value)}, {called(x)})"
 
 
-def _gathered(x: object, dim: object = None, index: object = "…", *args: object, **kwargs: object) -> str:
+def _gathered(x: Tensor, dim: object = None, index: object = "…", *args: object, **kwargs: object) -> str:
     return f"rf.gather({called(x)}, indices={called(index)}, axis={'…' if dim is None else axis(x, dim)})"
 
 
-def _narrowed(x: object, dim: object = 0, start: object = 0, length: object = "…") -> str:
+def _narrowed(x: Tensor, dim: object = 0, start: object = 0, length: object = "…") -> str:
     return f"rf.slice({called(x)}, axis={axis(x, dim)}, start={called(start)}, size={called(length)})[0]"
 
 
-def _pieces(x: object, size: object = None, dim: object = 0, *args: object, **kwargs: object) -> str:
+def _pieces(x: Tensor, size: object = None, dim: object = 0, *args: object, **kwargs: object) -> str:
     return f"rf.split({called(x)}, axis={axis(x, dim)}, out_dims=[…])"
 
 
-def _largest(x: object, k: object = "…", dim: object = -1, *args: object, **kwargs: object) -> str:
+def _largest(x: Tensor, k: object = "…", dim: object = -1, *args: object, **kwargs: object) -> str:
     return f"rf.top_k({called(x)}, axis={axis(x, dim)}, k={called(k)})"
 
 
-def _joined(xs: object, dim: object = 0, *args: object, **kwargs: object) -> str:
+def _joined(xs: Any, dim: object = 0, *args: object, **kwargs: object) -> str:
     xs = xs if isinstance(xs, list | tuple) else [xs]
     pairs = ", ".join(f"({called(x)}, {axis(x, dim)})" for x in xs if hasattr(x, "dims"))
     return f"rf.concat({pairs})[0]"
@@ -244,7 +245,7 @@ def _raw(name: str) -> Way:
     return lambda x, *args, **kwargs: f"{called(x)}.raw_tensor.{name}(…)"
 
 
-def _loss(x: object, target: object = "targets", *args: object, **kwargs: object) -> str:
+def _loss(x: Tensor, target: object = "targets", *args: object, **kwargs: object) -> str:
     vocab = axis(x, -1)
     return f'rf.cross_entropy(estimated={called(x)}, target={called(target)}, axis={vocab}, estimated_type="logits")'
 
@@ -306,7 +307,7 @@ PROPERTIES: dict[str, Way] = {
 """The equivalents of properties of a torch tensor."""
 
 
-def features_hint(x: object) -> str | None:
+def features_hint(x: Tensor) -> str | None:
     """The code that gives `x` a feature dim; None if no dim of it can be one."""
     dim = likely_features(x)
     if dim is None:

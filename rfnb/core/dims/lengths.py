@@ -225,7 +225,7 @@ class Lengths:
         self.sizes = dict(sizes)
         self.serial = next(_serials)
         self.finite = True
-        self._infinite: object = None  # a weak reference to the same lengths that are not finite; for those, to these
+        self._infinite: Any = None  # a weak reference to the same lengths that are not finite; for those, to these
         self.cache: dict[Any, Any] = {}  # raw masks and sizes, by what and where
         self._joins: dict[tuple[int, int, int], Lengths] = {}
         self._derived: dict[int, Size] = {}

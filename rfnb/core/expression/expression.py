@@ -421,7 +421,7 @@ _LOGICAL: dict[object, str | None] = {
     operator.matmul: None,
 }
 """The ops on Tensors of operators; None where there is none."""
-_COMPARE: dict[type[ast.AST], Callable[[object, object], object]] = {
+_COMPARE: dict[type[ast.AST], Callable[[Any, Any], object]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,

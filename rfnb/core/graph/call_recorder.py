@@ -147,7 +147,7 @@ class CallRecorder:
 
     # -- values
 
-    def add_value(self, tensor: object) -> Value:
+    def add_value(self, tensor: Any) -> Value:
         """A new value that describes a tensor, to be read when the tensor no longer exists."""
         raise NotImplementedError
 
@@ -155,7 +155,7 @@ class CallRecorder:
         """The place in the user's code that is running."""
         raise NotImplementedError
 
-    def number_of(self, tensor: object, kind: ValueKind = "constant", name: str = "") -> int:
+    def number_of(self, tensor: Any, kind: ValueKind = "constant", name: str = "") -> int:
         """The number of the value that a tensor is; a new value if the tensor was not seen before."""
         entry = self._known.get(id(tensor))
         if entry is not None and entry[0]() is tensor:

@@ -113,7 +113,7 @@ class Meter:
         self.samples: dict[int, Sample] = {}
         self.nodes: dict[int, Node] = {}
         self.first_bad: Node | None = None
-        self.programs: dict[int, tuple[object, object]] = {}  # of loops, by id: as they are, and measured
+        self.programs: dict[int, tuple[Any, Any]] = {}  # of loops, by id: as they are, and measured
 
     def sample(self, node: Node) -> Sample:
         """The sample of a node."""
@@ -182,7 +182,7 @@ class Meter:
         """Calls `fn`, which computes an op outside of the steps. alone: computes it for one step."""
         return fn()
 
-    def loop_ran(self, run: object) -> None:
+    def loop_ran(self, run: Any) -> None:
         """Called with the run of a loop, if the meter `records`."""
 
     def moved(self, copies: Mapping[int, Node]) -> None:

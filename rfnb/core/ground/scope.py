@@ -54,7 +54,7 @@ class calling:
 
     __slots__ = ("_module", "_tokens")
 
-    def __init__(self, module: object):
+    def __init__(self, module: Any):
         self._module = module
 
     def __enter__(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copyreg
 import os
 import weakref
+from typing import Any
 
 from rfnb.core.dims import align, dim_math
 from rfnb.core.dims.dim import DIMS, Dim, batch_dim, single_step_dim
@@ -62,7 +63,7 @@ def remember(key: tuple[str, int], dim: Dim) -> Dim:
     return dim
 
 
-def _send_dim(dim: Dim) -> tuple[object, ...]:
+def _send_dim(dim: Dim) -> Any:
     if dim in SHARED:
         return _shared, (SHARED.index(dim),)
     if dim.expr is not None and dim_math.make(*dim.expr) is dim:
@@ -103,7 +104,7 @@ def _lengths(sizes: dict[Dim, Size]) -> Lengths:
 _NOT_PICKLED = {"__weakref__", "_name", "_emptied", "_lengths_of"}  # the last two mean something in this process only
 
 
-def _send_tensor(tensor: Tensor) -> tuple[object, ...]:
+def _send_tensor(tensor: Tensor) -> Any:
     slots = [slot for cls in type(tensor).__mro__ for slot in getattr(cls, "__slots__", ()) if slot not in _NOT_PICKLED]
     values = {slot: getattr(tensor, slot) for slot in slots if hasattr(tensor, slot)}
     return _tensor, (type(tensor), {**values, "_name": tensor.name})

@@ -136,7 +136,7 @@ class TensorProtocols:
         way = f"{called(self.dims[0])}.get_dim_value()" if self.dims else "a scalar has no length"
         raise equivalent_error(f"len({called(self)})", way, self)
 
-    def __iter__(self: Tensor) -> Iterator[Tensor]:
+    def __iter__(self: Tensor) -> Iterator[Any]:
         over = axis(self, 0)
         way = f"loop.unstack({called(self)}) in a rf.Loop(axis={over}), or rf.unstack({called(self)}, axis={over})"
         raise equivalent_error(f"for … in {called(self)}", way, self)
@@ -202,7 +202,7 @@ def _is_operator(name: str, args: Sequence[RawTensor], kwargs: object) -> bool:
 _OPERATORS = set("add sub mul div floor_divide remainder pow matmul eq ne lt le gt ge bitwise_and bitwise_or".split())
 
 
-def _given_to_raw(x: Tensor, name: str, args: Sequence[object], kwargs: dict[str, object]) -> Exception:
+def _given_to_raw(x: Any, name: str, args: Sequence[object], kwargs: dict[str, object]) -> Exception:
     """The error for a Tensor passed to a method of a raw tensor: `raw.copy_(x)`, `raw[0] = x`."""
     raw, *arguments = args
     if name in ("__getitem__", "__setitem__"):

@@ -121,7 +121,7 @@ class TorchNet(TorchPart):
     nn_module: torch.nn.Module
 
     def __init__(
-        self, nn_module: torch.nn.Module, in_dims: object, out_dims: object, padding: float | None, *names: object
+        self, nn_module: torch.nn.Module, in_dims: object, out_dims: object, padding: float | None, *names: str | None
     ):
         super().__init__(nn_module, {})
         vars(self)["nn_module"] = nn_module  # its parameters are those of this module

@@ -27,7 +27,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
 
     __slots__ = ("longest", "raw")
 
-    def __init__(self, raw: object, longest: object):
+    def __init__(self, raw: Any, longest: object):
         self.raw, self.longest = raw, longest
 
     @property

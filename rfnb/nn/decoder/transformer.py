@@ -182,7 +182,7 @@ class TransformerDecoder(Transformer):
         input_embedding_scale: float | None = None,
         input_dropout: Probability | None = None,
         logits_with_bias: bool = False,
-        sequential: Callable[..., object] = Sequential,
+        sequential: Callable[..., Any] = Sequential,
         decoder_layer: Choice | None = None,
         decoder_layer_opts: dict[str, Any] | None = None,
     ):

@@ -317,7 +317,7 @@ class ConformerEncoder(WithDropout, ISeqDownsamplingEncoder):
         att_dropout: Probability = 0.1,
         encoder_layer: Choice | None = None,
         encoder_layer_opts: dict[str, Any] | None = None,
-        sequential: Callable[..., object] = Sequential,
+        sequential: Callable[..., Any] = Sequential,
     ):
         self.in_dim = in_dim
         self.out_dim = as_dim(out_dim, "conformer")

@@ -112,7 +112,7 @@ class TransformerEncoder(Transformer, ISeqFramewiseEncoder):
         input_embedding: Choice | None = Embedding,
         input_embedding_scale: float | None = None,
         input_dropout: Probability | None = None,
-        sequential: Callable[..., object] = Sequential,
+        sequential: Callable[..., Any] = Sequential,
     ):
         self._set_input(vocab_dim, model_dim, embed_dim, input_embedding, input_embedding_scale, pos_enc)
         self.out_dim = self.model_dim

@@ -31,7 +31,7 @@ class Functional(Module):
         for name, value in (attribs or {}).items():
             setattr(self, name, value)
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function."""
         return self.func(*args, **kwargs)
 
@@ -65,7 +65,7 @@ class _Listed(Module, Generic[P]):
         else:
             self._add(enumerate(only if isinstance(only, Iterable) and not isinstance(only, Tensor) else parts))
 
-    def _part(self, given: object) -> object:
+    def _part(self, given: Any) -> object:
         return given
 
     def _add(self, parts: Iterable[tuple[object, object]]) -> None:

@@ -243,7 +243,7 @@ class Module(Shown):
         if "__call__" in vars(cls):
             cls.__call__ = _observed(vars(cls)["__call__"])  # type: ignore[method-assign]
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The forward computation, which a subclass defines."""
         hint = ": rename its `forward` to `__call__`" if hasattr(type(self), "forward") else ""
         raise NotImplementedError(f"{type(self).__name__} has no __call__{hint}")
