@@ -43,7 +43,7 @@ class RepeatableCall:
     will; `values`, recomputed results that are not yet read.
     """
 
-    def __init__(self, number: int, func: Any, reads: object):
+    def __init__(self, number: int, func: Callable[..., object], reads: object):
         self.number = number
         self.func = func
         self.reads = reads
@@ -74,7 +74,9 @@ class CallRecording(TorchDispatchMode):
             int, tuple[StorageWeakRef, dict[Any, Recomputed]]
         ] = {}  # by storage, which the reference keeps alive
 
-    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
         """Makes a call."""
         reads = (args, kwargs or {})
         result = func(*args, **(kwargs or {}))
@@ -86,7 +88,7 @@ class CallRecording(TorchDispatchMode):
             self.note(func, reads, tree_leaves(result))
         return result
 
-    def note(self, func: object, reads: object, results: list[object]) -> None:
+    def note(self, func: Callable[..., object], reads: object, results: list[object]) -> None:
         """Stores how `results` were computed."""
         call = RepeatableCall(
             self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads)
@@ -180,7 +182,7 @@ class RecomputedFunction:
     It does what torch.utils.checkpoint does without reentrance, but does not load torch's compiler.
     """
 
-    def __init__(self, fn: Callable[..., object], args: Sequence[Any]):
+    def __init__(self, fn: Callable[..., object], args: Sequence[object]):
         self._fn, self._modes = fn, TorchTape.get_modes()
         self._args = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x for x in args]
         self._versions = self._versions_now()

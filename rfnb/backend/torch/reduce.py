@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -56,12 +56,15 @@ def _logsumexp(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
     return torch.logsumexp(raw, axes) if raw.numel() else _over_nothing(raw, "logsumexp", axes)
 
 
-def _numbers(function: Any) -> Any:
+Reduction = Callable[..., torch.Tensor]
+
+
+def _numbers(function: Reduction) -> Reduction:
     """Wraps functions that do not support bool."""
     return lambda raw, axes: function(raw.byte() if raw.dtype is torch.bool else raw, axes)
 
 
-def _guarded(mode: str, function: Any) -> Any:
+def _guarded(mode: str, function: Reduction) -> Reduction:
     """Wraps functions that are undefined over no entries."""
 
     def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
@@ -70,7 +73,7 @@ def _guarded(mode: str, function: Any) -> Any:
     return reduce
 
 
-def _in_turn(function: Any) -> object:
+def _in_turn(function: Reduction) -> Reduction:
     """Wraps functions over one axis: several axes are reduced one after the other, from the last."""
 
     def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
@@ -94,7 +97,7 @@ def _tuple(axes: Axes) -> tuple[int, ...]:
     return (axes,) if isinstance(axes, int) else axes
 
 
-_REDUCE: dict[str, Any] = {
+_REDUCE: dict[str, Reduction] = {
     "sum": torch.sum,
     "mean": _mean,
     "max": _guarded("max", torch.amax),
