@@ -95,8 +95,8 @@ class TapeOps:
 
     new_tape: Callable[[], Tape]
     take: Callable[[Tape], Any]
-    uncompiled: Callable[[Callable[[], Any]], object]
-    unobserved: Callable[[], AbstractContextManager[Any]]
+    uncompiled: Callable[[Callable[[], object]], object]
+    unobserved: Callable[[], AbstractContextManager[object]]
     is_observed: Callable[[], int]
     alias_raw: Callable[[RawTensor], RawTensor]
     overwrite_raw: Callable[[RawTensor, RawTensor], None]

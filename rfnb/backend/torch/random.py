@@ -162,7 +162,7 @@ DROPS = {
 """Functions that may draw from the global generator."""
 
 
-def drops(name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> bool:
+def drops(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     """Whether this call of one of DROPS draws random numbers."""
     if name == "scaled_dot_product_attention":
         return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -12,14 +11,14 @@ from rfnb.backend.base.tape import current_tape, opaque
 from rfnb.errors import BackendError
 
 
-def lowest(raw: torch.Tensor) -> Any:
+def lowest(raw: torch.Tensor) -> float:
     """The lowest value of the dtype: -∞, or the smallest integer."""
     if raw.dtype is torch.bool:
         return False
     return float("-inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).min
 
 
-def highest(raw: torch.Tensor) -> Any:
+def highest(raw: torch.Tensor) -> float:
     """The highest value of the dtype: ∞, or the largest integer."""
     if raw.dtype is torch.bool:
         return True

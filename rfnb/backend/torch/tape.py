@@ -314,9 +314,9 @@ def _is_compiling() -> bool:
 
 
 @cache
-def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], object]:
+def _disabled(dynamo: Any) -> Callable[[Callable[[], object]], object]:
     """A function that calls another one, out of the reach of torch.compile."""
-    wrapper: Callable[[Callable[[], Any]], object] = dynamo.disable(lambda run: run())
+    wrapper: Callable[[Callable[[], object]], object] = dynamo.disable(lambda run: run())
     return wrapper
 
 
@@ -359,7 +359,7 @@ class TorchTape:
         return run() if dynamo is None or not _is_compiling() else _disabled(dynamo)(run)
 
     @staticmethod
-    def unobserved() -> AbstractContextManager[Any]:
+    def unobserved() -> AbstractContextManager[object]:
         """A context whose calls no mode and no subclass of a tensor sees."""
         functions: AbstractContextManager[object] = torch._C.DisableTorchFunction()
         if not torch._C._len_torch_dispatch_stack():

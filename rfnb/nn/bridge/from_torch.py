@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import EllipsisType
 from typing import Any
@@ -243,11 +243,11 @@ def _entries(out_dims: Any) -> Any:
     return tuple(_entries(entry) for entry in out_dims)
 
 
-def _whole(dims: list[Any], rest: list[Dim]) -> list[Dim]:
-    return [part for dim in dims for part in (rest if dim is ... else [dim])]
+def _whole(dims: Sequence[Dim | EllipsisType], rest: list[Dim]) -> list[Dim]:
+    return [part for dim in dims for part in ([dim] if isinstance(dim, Dim) else rest)]
 
 
-def _in_order(x: Tensor, dims: list[Any], rest: list[Dim], padding: float | None) -> Tensor:
+def _in_order(x: Tensor, dims: Sequence[Dim | EllipsisType], rest: list[Dim], padding: float | None) -> Tensor:
     x = x.copy_transpose(_whole(dims, rest))
     if padding is None or not x.dtype.startswith(("float", "bfloat")):
         return x
