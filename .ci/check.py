@@ -65,14 +65,16 @@ def check_quietly(command: tuple[str, ...]) -> str:
 def check_python(arguments: list[str]) -> dict[str, str]:
     """The tests that the arguments select; without arguments all of them, those with a browser after the others.
 
-    Browser tests mostly wait: three at a time keep two cores busy.
+    Browser tests wait as well: three at a time keep two cores busy. A worker has one page for all of its tests, so that
+    they need not stay with those of their file, and none waits at the end.
     """
     if arguments:
         return {"pytest": check("pytest", *arguments)}
     by_file = ["--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20"]
+    with_browser = ["tests/browser", "tests/test_wheel.py", "-n", "3", "--dist", "worksteal", "--durations", "20"]
     return {
         "pytest": check_tests("not browser and not wheel", "-n", "auto", "--maxprocesses", "8", *by_file),
-        "browser": check_tests("browser or wheel", "tests/browser", "tests/test_wheel.py", "-n", "3", *by_file),
+        "browser": check_tests("browser or wheel", *with_browser),
     }
 
 

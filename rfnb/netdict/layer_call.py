@@ -18,6 +18,7 @@ from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError, NetworkError, RfError
+from rfnb.netdict.axes import renamed
 from rfnb.netdict.options import REQUIRED, Option, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.dims import dim_match_priority_when_needed
@@ -25,7 +26,7 @@ from rfnb.ops.grad import stop_gradient
 from rfnb.ops.math import rsqrt, safe_log as clipped_log
 from rfnb.ops.norm import moments
 from rfnb.ops.random import dropout, random_normal
-from rfnb.ops.shape import merge_dims, replace_dim
+from rfnb.ops.shape import merge_dims
 
 if TYPE_CHECKING:
     from rfnb.netdict.layer import Layer
@@ -64,7 +65,7 @@ class Changes:
 
     def of(self, name: str, parameter: Tensor) -> Tensor:
         """A parameter with the dims of this layer, and with dropout and noise, if this is training."""
-        x = renamed(parameter, self.shared.get(name))
+        x = renamed(parameter, self.shared.get(name, ()))
         if not get_run_ctx().is_train_flag_enabled() or not getattr(parameter, "trainable", True):
             return x
         if self.dropout and len(x.dims) >= self.min_ndim:
@@ -135,13 +136,6 @@ def input_first(weight: Tensor, out: Dim, into: Dim, dim: Dim) -> Tensor:
     """
     between = Dim(dim.dimension, name="out")
     return renamed(weight, [(out, between), (into, dim.copy(match_priority=1)), (between, dim)])
-
-
-def renamed(x: Tensor, pairs: Any) -> Tensor:
-    """The tensor with other dims, by pairs of an old and a new one."""
-    for old, new in pairs or ():
-        x = replace_dim(x, in_dim=old, out_dim=new)[0]
-    return x
 
 
 BATCH_NORM: dict[str, Option] = {
@@ -227,7 +221,7 @@ class BatchNormCall:
         y = y * parts["gamma"] if parts["gamma"] is not None else y
         return y + parts["beta"] if parts["beta"] is not None else y
 
-    def _features(self, x: Any) -> object:
+    def _features(self, x: Parameter | None) -> Tensor | None:
         """A parameter without its axes of size 1; None if the layer does not have it."""
         dims = [*self.ones, self.in_dim]
         return x if x is None or not self.ones else merge_dims(x, dims=dims, out_dim=self.in_dim)[0]
@@ -337,10 +331,10 @@ def error_of(layer: Layer, error: Exception) -> Exception:
     return named_after(layer, explained) if isinstance(explained, RfError) else explained
 
 
-def name_layer(error: RfError, path: str, described: Mapping[str, Any]) -> None:
+def name_layer(error: RfError, path: str, described: Mapping[str, object]) -> None:
     """Lets an error say at which layer it arose, and at which line of the config; the innermost one, if several."""
     if not getattr(error, "at_layer", None):
-        _name(error, path, described["class"], getattr(described, "line", None))
+        _name(error, path, str(described["class"]), getattr(described, "line", None))
 
 
 def named_after(layer: Layer, error: RfError) -> RfError:

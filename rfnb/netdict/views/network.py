@@ -19,8 +19,7 @@ from rfnb.display.graph.unfold import nodes as all_nodes, opened, to_table as gr
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import UNKNOWN, Axis, DimView, colour_of, describe_axis, dim_word, dims_text
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import quiet as quiet_html, table_html
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, quiet as quiet_html
 from rfnb.errors import ViewError
 from rfnb.netdict.layer import Layer, nets_inside
 from rfnb.netdict.network import Network
@@ -143,9 +142,9 @@ def taken_blocks(view: TakenFrames) -> list[page.Block]:
         signs = "".join("█" if part == 1 else "▒" if part else "·" for part in row["cells"])
         strip = page.Span(_strip(row, cell), text=f"{signs:<{view['width']}}")
         rows.append([row["name"], strip, f"{row['frames']} → {row['taken']}"])
-    more = page.Line(page.quiet(f"… {count_of(view['more'], 'sequence')} more"), indent=2) if view["more"] else None
+    tail = page.Line(page.quiet(f"… {count_of(view['more'], 'sequence')} more"), indent=2) if view["more"] else None
     head = page.Line(page.quiet(f"frames of {view['axis']} in the last batch; those taken are filled"))
-    return [head, page.Grid(rows, looks=[style.LABEL_CELL, style.LEFT_CELL, style.LABEL_CELL]), more]
+    return [head, page.Grid(rows, looks=[style.LABEL_CELL, style.LEFT_CELL, style.LABEL_CELL]), tail]
 
 
 def _strip(row: TakenRow, width: float) -> list[Html]:
@@ -362,7 +361,7 @@ def to_page(view: NetworkView) -> page.Page:
         )
     rows, count = graph_table(view["graph"]), sum(1 + len(card["alike"]) for card in view["cards"])
     folds = [
-        page.Fold(f"as a table: {len(rows)} rows", [page.Figure(table_html(rows))]),
+        page.Fold(f"as a table: {len(rows)} rows", [rows]),
         page.Fold(f"layers: {count}", [page.Figure(lambda: _cards_html(view["cards"]))]),
     ]
     blocks.append(page.Figure(lambda: graph_view.picture_html(view["graph"]), [f"  {line}" for line in rows.lines()]))

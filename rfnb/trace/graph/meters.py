@@ -6,7 +6,7 @@ Times are without the time of the recorder and of the measuring itself.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -14,8 +14,7 @@ import numpy as np
 
 from rfnb.backend.base.data import Magnitude
 from rfnb.core.dims.align import Sig
-from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths, Size, going_on_mask
+from rfnb.core.dims.lengths import Lengths, going_on_mask
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.meter import Bad, MeasuredLoop, Meter, Sample
 from rfnb.core.ground import raw as raw_registry
@@ -58,7 +57,7 @@ class TimeMeter(Meter):
         """The time in seconds, without that of the measuring itself."""
         return perf_counter() - self.lost
 
-    def whole(self, call: Callable[[], object]) -> Any:
+    def whole(self, call: Callable[[], object]) -> object:
         """Calls the model, and measures the whole call."""
         self.lost, began = 0.0, perf_counter()
         self._last = began
@@ -84,9 +83,9 @@ class TimeMeter(Meter):
 
     def resume(self) -> None:
         """The clock goes on."""
-        now = perf_counter()
-        self.lost += now - self._paused + self.event[0]
-        self._last = now - self.lost
+        time = perf_counter()
+        self.lost += time - self._paused + self.event[0]
+        self._last = time - self.lost
 
     def enter(self, node: Node) -> None:
         """The work of a node begins."""
@@ -106,12 +105,12 @@ class TimeMeter(Meter):
 
     # -- loops
 
-    def timed(self, fn: Callable[..., object], node: Node) -> Callable[..., Any]:
+    def timed(self, fn: Callable[..., object], node: Node) -> Callable[..., object]:
         """The function of a raw call in the steps of a loop; its time is added to that of `node`."""
         sample, wait, (outer, inner) = self.sample(node), self._wait, self.call
         calls, sample.place = 0, sample.place or "steps"
 
-        def run(*args: object, **kwargs: object) -> Any:
+        def run(*args: object, **kwargs: object) -> object:
             nonlocal calls
             began = perf_counter() - self.lost
             result = fn(*args, **kwargs)
@@ -170,11 +169,11 @@ def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -
         took: list[float] = []
 
         def many(x: Any) -> None:
-            now = perf_counter if meter is None else meter.now
-            began = now()
+            clock = perf_counter if meter is None else meter.now
+            began = clock()
             for _ in range(EVENTS):
                 abs(x)
-            took.append(now() - began)
+            took.append(clock() - began)
 
         run(many, meter)
         inner = 0.0 if meter is None else sum(sample.amount for sample in meter.samples.values())
@@ -381,7 +380,7 @@ class GradientMeter(_MagnitudeMeter):
         """The function of a raw call in the steps of a loop, whose results are watched."""
         steps = 0
 
-        def call(*args: object, **kwargs: object) -> Any:
+        def call(*args: object, **kwargs: object) -> object:
             nonlocal steps
             result = fn(*args, **kwargs)
             for position, (node, sig, lengths) in seen.items():
@@ -394,7 +393,7 @@ class GradientMeter(_MagnitudeMeter):
 
     def _watch_step(self, node: Node, raw: RawTensor, sig: Sig, lengths: Lengths, run: Any, step: int) -> None:
         def see(gradient: object) -> None:
-            mask = step_mask(sig.dims, lengths, run.size, step)
+            mask = frames_of(sig.dims, lengths) & going_on_mask(sig.dims, run.size, step)
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask))
             if sample is not None:
                 sample.calls, sample.place, sample.steps = sample.calls + 1, "steps", run.steps
@@ -443,11 +442,6 @@ def _summed(leaf: object) -> object:
     if raw is None or not backend_of_raw(raw).needs_gradient_raw(raw):
         return None
     return backend_of_raw(raw).fill_padding(leaf, 0) if isinstance(leaf, Tensor) else raw
-
-
-def step_mask(dims: Sequence[Dim], lengths: Lengths, size: Size, step: int) -> np.ndarray:
-    """Which entries of a value of a step count."""
-    return frames_of(dims, lengths) & going_on_mask(dims, size, step)
 
 
 def all_steps_mask(x: Tensor, run: MeasuredLoop) -> np.ndarray | None:

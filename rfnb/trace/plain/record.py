@@ -80,7 +80,7 @@ class OtherFunctions:
         for code in called:
             if may_loop(code) and "<" not in code.co_qualname:
                 parts = modules.get(code.co_filename, "").split(".")
-                shared[code] = max((_shared(parts, other) for other in named), default=0)
+                shared[code] = max((_shared(parts, words) for words in named), default=0)
         files: dict[str, str] = {}
         for code in sorted(filter(shared.get, shared), key=lambda code: -shared[code]):
             if len(files) < MOST and outline(code) is not None:  # a comprehension jumps back too
@@ -143,7 +143,9 @@ class FunctionRecorder(FrameRecorder, Client):
 
     def begin(self, frame: FrameType) -> bool:
         """Follows the frame of the next call."""
-        if self._call is not None or not self._places or not self._is_of_owner(frame):
+        if self._call is not None or not self._places:
+            return False
+        if self._owner is not None and frame.f_locals.get(self.code.co_varnames[0]) is not self._owner:
             return False
         self._call, self.clients, self._previous = frame, [self], self._header
         with self._apart():
@@ -153,9 +155,6 @@ class FunctionRecorder(FrameRecorder, Client):
             super()._look_again(names)
             self._previous = BEFORE
         return True
-
-    def _is_of_owner(self, frame: FrameType) -> bool:
-        return self._owner is None or frame.f_locals.get(self.code.co_varnames[0]) is self._owner
 
     def _look_again(self, names: Mapping[str, object], targets: Collection[str] = ()) -> None:
         """Takes changes; those between two calls belong to the second one, which `begin` looks at."""
@@ -242,14 +241,14 @@ class RecordingBlock(ContextDecorator):
         )
 
     def _waits(self, function: Callable[..., Any]) -> Callable[..., object]:
-        async def call(*args: Any, **kwargs: Any) -> Any:
+        async def call(*args: object, **kwargs: object) -> object:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return await function(*args, **kwargs)
 
         return call
 
-    def _yields(self, function: Callable[..., Any]) -> Callable[..., object]:
-        def call(*args: Any, **kwargs: Any) -> Any:
+    def _yields(self, function: Callable[..., Iterator[object]]) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return (yield from function(*args, **kwargs))
 
@@ -332,9 +331,9 @@ def record_loop(
         place = None if text is None or running is None else text.places.get(running.f_lasti)
         number = None if text is None or place is None else text.headers.get(place.statement)
         if running is not None and number is not None and not is_compiled(running.f_code):
-            first = _name_of(running, number)
-            if caller == "steps" and name is not None and first not in (None, name):
-                warn(f"steps: this loop is one run, which is named {first!r}: the name {name!r} is not used")
+            loop_name = _name_of(running, number)
+            if caller == "steps" and name is not None and loop_name not in (None, name):
+                warn(f"steps: this loop is one run, which is named {loop_name!r}: the name {name!r} is not used")
             else:
                 _start(OneLoop(number, name, dims, stores, pausing), running, caller, number)
             return True
