@@ -30,7 +30,7 @@ class TorchFuse:
 
     @staticmethod
     def joined_raw(
-        calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any], wanted: Collection[Var]
+        calls: Sequence[Call], values: Sequence[object], externals: Sequence[object], wanted: Collection[Var]
     ) -> list[Call]:
         """The calls with each x + h·W fused into one call, and each h·W of rows h of a table replaced by rows of
         the table's product with W, unless that has more rows than h; results agree up to rounding.
@@ -181,7 +181,9 @@ def _product(call: Call, made: dict[int, Call], values: Sequence[Any], fixed: _F
     return Product(call, x, h, weight, place, transposed, out_first)
 
 
-def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[Any], fixed: _Fixed) -> Call | None:
+def _joined(
+    call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[object], fixed: _Fixed
+) -> Call | None:
     """The call that computes x + h·W, in place of an addition."""
     if len(call.args) != 2 or call.kwargs or call.result is None:
         return None
