@@ -221,7 +221,9 @@ def _prefers_onednn() -> bool:
 
 def linear(raw: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """raw · weightᵀ + bias, of a weight [out, in]."""
-    if type(raw) is not torch.Tensor or torch.compiler.is_compiling() or raw.numel() * weight.shape[0] < LARGE:
+    if type(raw) is not torch.Tensor or torch.compiler.is_compiling() or torch._C._get_tracing_state():
+        return functional.linear(raw, weight, bias)
+    if raw.numel() * weight.shape[0] < LARGE:
         return functional.linear(raw, weight, bias)
     floats = raw.dtype is weight.dtype is torch.float32 and (bias is None or bias.dtype is torch.float32)
     wide = min(raw.numel() // weight.shape[1], *weight.shape) >= WIDE  # others may have strides that oneDNN refuses
@@ -238,7 +240,8 @@ def _takes_functions(raw: torch.Tensor, weight: torch.Tensor) -> bool:
     does anything else of torch look at each call."""
     plain = raw.is_cpu and type(raw) is torch.Tensor and type(weight) in (torch.Tensor, torch.nn.Parameter)
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    watched = torch._C._len_torch_dispatch_stack() > 0 or current_tape() is not None
+    modes = torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
+    watched = modes > 0 or current_tape() is not None or torch._C._get_tracing_state()
     compiled = torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
     return plain and not (transformed or watched or compiled)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from torch.nn import functional
+from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
@@ -86,8 +87,9 @@ def test_onednn_is_not_used_where_torch_looks_at_each_call(monkeypatch: pytest.M
         return linear(x, weight, None)
 
     assert calls_of_onednn(call) == 1
-    with Watching():
-        assert calls_of_onednn(call) == 0
+    for watching in (Watching(), BaseTorchFunctionMode()):
+        with watching:
+            assert calls_of_onednn(call) == 0
     with monkeypatch.context() as patch:
         patch.setattr(torch.backends.mkldnn, "enabled", False)
         assert calls_of_onednn(call) == 0
@@ -97,6 +99,16 @@ def test_onednn_is_not_used_where_torch_looks_at_each_call(monkeypatch: pytest.M
     torch.testing.assert_close(torch.vmap(lambda row: linear(row, weight, None))(x), call())
     tangent = torch.func.jvp(lambda x: linear(x, weight, None), (x,), (x,))[1]
     torch.testing.assert_close(tangent, call())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+def test_a_traced_script_has_no_calls_of_onednn() -> None:
+    module = torch.nn.Module()
+    module.weight = torch.nn.Parameter(torch.randn(24, 18))
+    module.forward = lambda x: linear(x, module.weight, None)  # type: ignore[method-assign]
+    x = torch.randn(20, 18)
+    script = torch.jit.trace(module, torch.randn(17, 18))
+    torch.testing.assert_close(script(x), functional.linear(x, module.weight))
 
 
 @pytest.mark.parametrize("recorded", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from html import unescape
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -200,10 +200,10 @@ def test_a_large_net_is_drawn_quickly_and_small():
     for net in (stack(270), {**stack(1), **{f"c{i}": {"class": "copy", "from": f"c{i - 1}" if i else "data",
                 "is_output_layer": True, "initial_output": i} for i in range(1080)}}):  # fmt: skip
         made = network(net, device="meta")
-        begin = perf_counter()
+        begin = process_time()
         view = rf.show(made)
         size = len(view.html)
-        assert perf_counter() - begin < 3, "it takes a third of this on a machine that does nothing else"
+        assert process_time() - begin < 6, "it takes a sixth of this on a machine that does nothing else"
         assert size < 300_000 and len(json.dumps(view.scripts)) < 300_000
 
 
