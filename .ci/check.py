@@ -23,27 +23,13 @@ STYLE = {
     "jlpm lint": ("jlpm", "lint:check"),
 }
 """Format, rules and types, in Python and TypeScript, and the size of each room."""
-JLPM_TEST = {"jlpm test": ("jlpm", "test")}
-BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20")
-TESTS = {
-    "pytest": ("-m", "not browser and not wheel"),
-    "browser": (
-        *("-m", "browser or wheel", "tests/browser", "tests/test_wheel.py"),
-        *("-o", "cache_dir=.pytest_cache/browser"),  # where the failed ones are listed: the others run meanwhile
-    ),
-}
-MODESTLY = ("nice", "-n", "5")
-"""Before a command: with a third of the claim to the cores that others have."""
 
 
 def main(arguments: list[str]) -> int:
     """The number of checks that failed."""
-    if arguments == ["lint"]:
-        results = check_together(STYLE)
-    elif arguments:
-        results = check_together(STYLE | JLPM_TEST) | {"pytest": check("pytest", *arguments)}
-    else:
-        results = check_all()
+    only_lint = arguments == ["lint"]
+    results = check_together(STYLE if only_lint else STYLE | {"jlpm test": ("jlpm", "test")})
+    results |= {} if only_lint else check_python(arguments)
     print()
     for name, result in results.items():
         print(f"  {name:<12} {result}")
@@ -76,23 +62,30 @@ def check_quietly(command: tuple[str, ...]) -> str:
     return f"{'failed' if done.returncode else 'ok'} ({time.monotonic() - start:.0f} s)"
 
 
-def check_all() -> dict[str, str]:
-    """All checks. Browser tests mostly wait: the others are done meanwhile, and give way to them.
+def check_python(arguments: list[str]) -> dict[str, str]:
+    """The tests that the arguments select; without arguments all of them, those with a browser after the others.
 
-    What failed runs once more, one test after the other, when all else has ended: a busy machine keeps programs
-    waiting.
+    Browser tests wait as well: three at a time keep two cores busy. A worker has one page for all of its tests, so that
+    they need not stay with those of their file, and none waits at the end.
     """
-    with ThreadPoolExecutor(1) as pool:
-        browser = pool.submit(check_quietly, ("pytest", *TESTS["browser"], "-n", "3", *BY_FILE))
-        results = check_together(STYLE | JLPM_TEST)
-        workers = ("-n", "auto", "--maxprocesses", "8")
-        results["pytest"] = check(*MODESTLY, "pytest", *TESTS["pytest"], *workers, *BY_FILE)
-        results["browser"] = browser.result()
-    for name, selection in TESTS.items():
-        if results[name].startswith("failed"):
-            again = check("pytest", *selection, "--last-failed", "--last-failed-no-failures", "none")
-            results[name] = f"{again}, the second time; the first time {results[name]}"
-    return results
+    if arguments:
+        return {"pytest": check("pytest", *arguments)}
+    by_file = ["--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20"]
+    with_browser = ["tests/browser", "tests/test_wheel.py", "-n", "3", "--dist", "worksteal", "--durations", "20"]
+    return {
+        "pytest": check_tests("not browser and not wheel", "-n", "auto", "--maxprocesses", "8", *by_file),
+        "browser": check_tests("browser or wheel", *with_browser),
+    }
+
+
+def check_tests(marks: str, *options: str) -> str:
+    """As `check`; what failed runs once more, one test after the other: a busy machine keeps programs waiting."""
+    command = "pytest", "-m", marks
+    first = check(*command, *options)
+    if not first.startswith("failed"):
+        return first
+    again = check(*command, "--last-failed", "--last-failed-no-failures", "none")
+    return f"{again}, the second time; the first time {first}"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from check import JLPM_TEST, STYLE, check, check_quietly
+from check import STYLE, check, check_quietly
 from step import ROOT
 
 sys.path.insert(0, str(ROOT))
@@ -60,7 +60,7 @@ def style_for(changed: list[str]) -> dict[str, tuple[str, ...]]:
     """The checks of style and types for the languages of the changed files."""
     extension = any(name.startswith("extension/") for name in changed)
     commands = {name: command for name, command in STYLE.items() if command[0] != "jlpm" or extension}
-    return commands | (JLPM_TEST if extension else {})
+    return commands | ({"jlpm test": ("jlpm", "test")} if extension else {})
 
 
 def nearest(changed: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ import json
 import os
 import pickle
 import zipfile
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,14 +180,15 @@ def of_npz(path: Path, files: ExitStack) -> Checkpoint:
             name = member.removesuffix(".npy")
             with members.open(member) as file:
                 form = np.lib.format
-                first = form.read_magic(file) == (1, 0)
-                shape, _, dtype = (form.read_array_header_1_0 if first else form.read_array_header_2_0)(file)
+                head = form.read_magic(file) == (1, 0)
+                shape, _, dtype = (form.read_array_header_1_0 if head else form.read_array_header_2_0)(file)
             _add(entries, apart, name, shape, dtype)
 
     def read(key: str) -> torch.Tensor:
         return _as_torch(opened[key], key, path)
 
-    return Checkpoint(str(path), entries, read, kind="npz", apart=apart, separator=_separator(entries))
+    separator = "/" if any("/" in name for name in entries) else "."
+    return Checkpoint(str(path), entries, read, kind="npz", apart=apart, separator=separator)
 
 
 def of_hdf(path: Path, files: ExitStack) -> Checkpoint:
@@ -223,7 +224,7 @@ def is_npz(path: Path) -> bool:
 
 
 def _add(
-    entries: dict[str, StoredEntry], apart: dict[str, StoredEntry], name: str, shape: Any, dtype: np.dtype[Any]
+    entries: dict[str, StoredEntry], apart: dict[str, StoredEntry], name: str, shape: Iterable[int], dtype: np.dtype
 ) -> None:
     numbers = dtype.kind in "fiubc" and dtype.itemsize <= 16 and dtype != np.longdouble
     (entries if numbers else apart)[name] = StoredEntry(name, tuple(map(int, shape)), dtype.name)
@@ -236,13 +237,9 @@ def _as_torch(array: object, key: str, path: Path) -> torch.Tensor:
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 
-def _separator(names: Mapping[str, object]) -> str:
-    return "/" if any("/" in name for name in names) else "."
-
-
 # -- any source
 
-Source = str | os.PathLike[str] | Mapping[str, Any]
+Source = str | os.PathLike[str] | Mapping[str, object]
 
 
 @contextmanager
@@ -352,7 +349,7 @@ def _of_safetensors(file: Any, path: Path) -> Checkpoint:
     return Checkpoint(str(path), entries, read, metadata, "safetensors", layout=_layout_by_dims(lambda _: layout))
 
 
-def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
+def table(metadata: Mapping[str, str], name: str) -> dict[str, object]:
     """One of the tables that `save` writes. Raises CheckpointError if it cannot be read."""
     try:
         content = json.loads(metadata.get(name, "{}"))
@@ -365,11 +362,11 @@ def table(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
     return content
 
 
-def _stored(key: str, entry: Any, dims: Any) -> StoredEntry:
+def _stored(key: str, entry: Any, dims: object) -> StoredEntry:
     shape = tuple(entry.get_shape())
-    named = isinstance(dims, list) and len(dims) == len(shape)
+    names = tuple(map(str, dims)) if isinstance(dims, list) and len(dims) == len(shape) else None
     dtype = entry.get_dtype()
-    return StoredEntry(key, shape, _DTYPES.get(dtype, dtype), tuple(map(str, dims)) if named else None)
+    return StoredEntry(key, shape, _DTYPES.get(dtype, dtype), names)
 
 
 def _of_tensors(tensors: object, name: str, kind: str = "tensors by name") -> Checkpoint:
@@ -380,7 +377,7 @@ def _of_tensors(tensors: object, name: str, kind: str = "tensors by name") -> Ch
             got = "no values, on the meta device" if value.is_meta else value.layout
             raise CheckpointError(f"{public_function()}: {key} in {name} is not a plain tensor", got=got)
     dims = {key: tuple(d.name for d in value.dims) for key, value in state.items() if isinstance(value, Tensor)}
-    keys: dict[Any, str] = {}
+    keys: dict[Hashable, str] = {}
     entries = {
         key: StoredEntry(
             keys.setdefault(_place(value) if value.numel() else key, key),

@@ -325,7 +325,7 @@ def import_weights(
     return _with_settings(report, values, module)
 
 
-def _other_settings(source: Any, pairs: Mapping[str, str], module: Module) -> dict[str, float]:
+def _other_settings(source: torch.nn.Module | Source, pairs: Mapping[str, str], module: Module) -> dict[str, float]:
     """The settings besides weights that must be set. Raises CheckpointError if `source` computes differently."""
     if isinstance(source, torch.nn.Module):
         config: Any = getattr(source, "config", None)

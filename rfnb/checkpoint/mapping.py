@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from posixpath import commonpath
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from rfnb.checkpoint.entries import StoredEntry
 from rfnb.core.ground.source import public_function
@@ -120,11 +120,12 @@ def _among(argument: str, choice: Choice | None, names: Collection[str], *, defa
     return lambda name: any(_below(prefix, name) for prefix in prefixes)
 
 
-def _prefixes(argument: str, choice: Any) -> list[str]:
+def _prefixes(argument: str, choice: object) -> list[str]:
     names = [choice] if isinstance(choice, str) else list(choice) if isinstance(choice, Iterable) else [choice]
-    if not all(isinstance(prefix, str) for prefix in names):
+    prefixes = [prefix.strip("./") for prefix in names if isinstance(prefix, str)]
+    if len(prefixes) < len(names):
         raise CheckpointError(f"{public_function()}: `{argument}` must be names", got=repr(choice), expected=_CHOICE)
-    return [prefix.strip("./") for prefix in names]
+    return prefixes
 
 
 _CHOICE = 'a prefix of names, such as "encoder" for everything in it, several prefixes, or a function of a name'

@@ -118,7 +118,7 @@ def _named(value: object) -> Any:
         ) from error
 
 
-def _found(value: object) -> Any:
+def _found(value: object) -> object:
     """The options with the classes and functions of these names, which must be imported already."""
     if isinstance(value, dict):
         return _class(value[_CLASS]) if list(value) == [_CLASS] else {key: _found(part) for key, part in value.items()}
@@ -127,7 +127,7 @@ def _found(value: object) -> Any:
 
 def _class(name: str, kind: type | None = None) -> Any:
     try:
-        found = class_of_name(str(name))
+        value = class_of_name(str(name))
     except ParameterError as error:
         package = str(name).rpartition(".")[0]
         raise CheckpointError(
@@ -135,9 +135,9 @@ def _class(name: str, kind: type | None = None) -> Any:
             expected="one of rfnb, or one that this process has imported: no file imports anything",
             hint=f"import {package}" if package and package != "__main__" else None,
         ) from error
-    if kind is not None and not (isinstance(found, type) and issubclass(found, kind)):
+    if kind is not None and not (isinstance(value, type) and issubclass(value, kind)):
         raise CheckpointError(f"load_pretrained: {name} is not a model", expected="a subclass of rf.Module")
-    return found
+    return value
 
 
 def _folder(folder: str | os.PathLike[str]) -> Path:

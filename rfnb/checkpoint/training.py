@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -24,6 +24,8 @@ from rfnb.ops.random import get_random_state, set_random_state
 from rfnb.trace.run.file.dims import DimReader, DimWriter
 
 Tensors = dict[str, torch.Tensor]
+Groups = Sequence[Sequence[str | None]] | None
+"""The names of parameters, by group of an optimizer."""
 
 
 class Writer:
@@ -47,7 +49,7 @@ class Writer:
         except RecursionError:
             raise CheckpointError(f"save: {', '.join(values)}: nested too deeply, or a value contains itself") from None
 
-    def _plain(self, value: object, name: str) -> Any:
+    def _plain(self, value: object, name: str) -> object:
         if value is None or type(value) in (bool, int, float, str):
             return value
         if isinstance(value, dict):
@@ -91,7 +93,7 @@ def read(text: str, name: str, tensor: Callable[[str], torch.Tensor] | None = No
         raise CheckpointError(f"{public_function()}: {name} in the file cannot be read", got=error) from error
 
 
-def _value(data: object, dims: DimReader, tensor: Callable[[str], torch.Tensor] | None) -> Any:
+def _value(data: object, dims: DimReader, tensor: Callable[[str], torch.Tensor] | None) -> object:
     def all_of(items: Iterable[object]) -> list[object]:
         return [_value(item, dims, tensor) for item in items]
 
@@ -99,7 +101,6 @@ def _value(data: object, dims: DimReader, tensor: Callable[[str], torch.Tensor] 
         return all_of(data)
     if not isinstance(data, dict):
         return data
-    kind: str
     content: Any
     kind, content = next(iter(data.items()), ("", None))
     if kind == "$tuple":
@@ -133,7 +134,7 @@ def saved_in(checkpoint: Checkpoint) -> dict[str, object]:
     return {} if text is None else dict(read(text, "the training", checkpoint.read))
 
 
-def values(saved: Mapping[str, Any]) -> dict[str, Any]:
+def values(saved: Mapping[str, Any]) -> dict[str, object]:
     """The parts that are plain values, not states of objects."""
     return {name: part["value"] for name, part in saved.items() if "value" in part and name != _RANDOM}
 
@@ -179,7 +180,7 @@ def _described(part: object, name: str, module: Module) -> dict[str, object]:
     return {"class": _class(part), "names": _names(part, module), "state": part.state_dict()}
 
 
-def _fitting(saved: Mapping[str, Any], name: str, owner: object, names: object, called: Mapping[str, str]) -> object:
+def _fitting(saved: Mapping[str, Any], name: str, owner: object, names: Groups, called: Mapping[str, str]) -> object:
     """The saved state for an object, which must have the same class, and as an optimizer the same parameters."""
     part = saved.get(name)
     if part is None or "state" not in part or not hasattr(owner, "load_state_dict"):
@@ -201,7 +202,7 @@ def _fitting(saved: Mapping[str, Any], name: str, owner: object, names: object, 
     return part["state"]
 
 
-def _names(owner: object, module: Module) -> object:
+def _names(owner: object, module: Module) -> Groups:
     """The names of the parameters that an optimizer trains, by group; its state refers to them by number only."""
     if not hasattr(owner, "param_groups"):
         return None
@@ -209,7 +210,7 @@ def _names(owner: object, module: Module) -> object:
     return [[names.get(id(raw)) for raw in group["params"]] for group in owner.param_groups]
 
 
-def _shown(names: Any, others: Any) -> str:
+def _shown(names: Groups, others: Groups) -> str:
     """The number of parameters, and the first one that differs."""
     flat, expected = [[name for group in side or [] for name in group] for side in (names, others)]
     place = next((i for i, name in enumerate(flat) if expected[i : i + 1] != [name]), None)

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from rfnb.printable import terminal_text
 
 INPUT = "data"
 """The name of the input."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,13 @@ class Layout:
     tags: list[str]
 
 
-def opened(path: Path) -> object:
+def opened(path: Path) -> Any:
     """The open file. Raises DataError if it cannot be opened, or if h5py is missing."""
     try:
         import h5py
     except ImportError as error:
-        what = f"{public_function()}: HDF files need the package h5py"
-        raise DataError(what, expected="h5py, an optional dependency", hint='pip install "rfnb[hdf]"') from error
+        problem = f"{public_function()}: HDF files need the package h5py"
+        raise DataError(problem, expected="h5py, an optional dependency", hint='pip install "rfnb[hdf]"') from error
     if not path.is_file():
         raise DataError(f"{public_function()}: {path} does not exist", expected="an HDF file")
     try:
@@ -69,15 +72,15 @@ def layout_of(file: object, path: Path) -> Layout:
     return _reading(path, lambda: _layout(file, path))
 
 
-def _reading(path: Path, read: Callable[[], object]) -> Any:
+def _reading(path: Path, read: Callable[[], T]) -> T:
     """Turns errors of h5py into a DataError about the file."""
     try:
         return read()
     except DataError:
         raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as error:
-        what = f"{public_function()}: {path} cannot be read"
-        raise DataError(what, got=error, expected="a complete HDF file") from error
+        problem = f"{public_function()}: {path} cannot be read"
+        raise DataError(problem, got=error, expected="a complete HDF file") from error
 
 
 def _layout(file: Any, path: Path) -> Layout:
@@ -119,24 +122,24 @@ def _columns(file: Any, path: Path, streams: Mapping[str, DataStream], count: in
 
 def _streams(file: Any) -> dict[str, DataStream]:
     size = file.attrs.get("inputPattSize")
-    found: dict[str, DataStream] = {}
+    streams: dict[str, DataStream] = {}
     if "inputs" in file:
-        found[INPUT] = _stream(file, "inputs", None if size is None else int(size), None, "labels")
+        streams[INPUT] = _stream(file, "inputs", None if size is None else int(size), None, "labels")
     targets = file.get("targets/data", {})
     sizes = file["targets/size"].attrs if "targets/size" in file else {}
     for name in sorted(targets):
-        given = np.atleast_1d(sizes[name]).tolist() if name in sizes else []
-        dim, ndim = (int(given[0]), int(given[1])) if len(given) == 2 else (None, None)
-        found[name] = _stream(file, f"targets/data/{name}", dim, ndim, f"targets/labels/{name}")
-    return found
+        numbers = np.atleast_1d(sizes[name]).tolist() if name in sizes else []
+        dim, ndim = (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else (None, None)
+        streams[name] = _stream(file, f"targets/data/{name}", dim, ndim, f"targets/labels/{name}")
+    return streams
 
 
 def _stream(file: Any, place: str, dim: int | None, ndim: int | None, labels: str) -> DataStream:
     data = file[place]
     sparse = ndim == 1 or (ndim is None and data.ndim == 1 and data.dtype.kind in "iu")
     names = tuple(_text(label) for label in file[labels][()]) if labels in file else ()
-    known = names if len(names) == dim else ()
-    return DataStream(place, tuple(data.shape), data.dtype.name, dim, sparse and data.ndim == 1, known)
+    vocab = names if len(names) == dim else ()
+    return DataStream(place, tuple(data.shape), data.dtype.name, dim, sparse and data.ndim == 1, vocab)
 
 
 def _starts(path: Path, name: str, stream: DataStream, lengths: np.ndarray, tags: list[str]) -> np.ndarray:
@@ -146,20 +149,19 @@ def _starts(path: Path, name: str, stream: DataStream, lengths: np.ndarray, tags
     wrong = np.flatnonzero((lengths < 0) | (starts[1:] > frames))
     if len(wrong):
         i = int(wrong[0])
-        what = f"{public_function()}: {path}: sequence {i} ({tags[i]!r:.60}) does not fit into {name!r}"
+        problem = f"{public_function()}: {path}: sequence {i} ({tags[i]!r:.60}) does not fit into {name!r}"
         got = f"{int(lengths[i])} frames from frame {int(starts[i])}"
-        raise DataError(what, got=got, expected=f"{frames} frames in all sequences together")
+        raise DataError(problem, got=got, expected=f"{frames} frames in all sequences together")
     if starts[-1] != frames:
-        what = f"{public_function()}: {path}: the lengths of {name!r} do not add up"
-        last = f"after sequence {len(tags) - 1} ({tags[-1]!r:.60})" if tags else "without sequences"
-        raise DataError(what, got=f"{int(starts[-1])} frames {last}", expected=f"{frames} frames, which are there")
+        problem = f"{public_function()}: {path}: the lengths of {name!r} do not add up"
+        place = f"after sequence {len(tags) - 1} ({tags[-1]!r:.60})" if tags else "without sequences"
+        raise DataError(problem, got=f"{int(starts[-1])} frames {place}", expected=f"{frames} frames, which are there")
     return starts
 
 
 def frames_of(file: Any, path: Path, stream: DataStream, start: int, end: int) -> np.ndarray:
     """Some frames of a stream."""
-    array: np.ndarray = _reading(path, lambda: np.asarray(file[stream.place][start:end]))
-    return array
+    return _reading(path, lambda: np.asarray(file[stream.place][start:end]))
 
 
 def _text(given: object) -> str:
@@ -188,26 +190,26 @@ class HdfDataset:
         self.tags = [tag for layout in self._layouts for tag in layout.tags]
         self._ends = np.cumsum([len(layout.tags) for layout in self._layouts]).tolist()
 
-    def _common(self, keys: Sequence[str] | None) -> dict[str, Any]:
-        first = self._layouts[0].streams
+    def _common(self, keys: Sequence[str] | None) -> dict[str, DataStream]:
+        reference = self._layouts[0].streams
         for key in keys or ():
-            if key not in first:
-                hint = did_you_mean(key, first)
+            if key not in reference:
+                hint = did_you_mean(key, reference)
                 raise DataError(
-                    f"{public_function()}: there is no stream {key!r}", expected=", ".join(first), hint=hint
+                    f"{public_function()}: there is no stream {key!r}", expected=", ".join(reference), hint=hint
                 )
-        chosen = {name: stream for name, stream in first.items() if keys is None or name in keys}
+        streams = {name: stream for name, stream in reference.items() if keys is None or name in keys}
         for path, layout in zip(self.paths, self._layouts, strict=True):
-            for name, stream in chosen.items():
-                other = layout.streams.get(name)
-                if other is None or (other.shape[1:], other.sparse, other.dim) != (
+            for name, stream in streams.items():
+                twin = layout.streams.get(name)
+                if twin is None or (twin.shape[1:], twin.sparse, twin.dim) != (
                     stream.shape[1:],
                     stream.sparse,
                     stream.dim,
                 ):
-                    what = f"{public_function()}: {path} has other streams than {self.paths[0]}"
-                    raise DataError(what, got=f"{name!r}: {other}", expected=str(stream))
-        return chosen
+                    problem = f"{public_function()}: {path} has other streams than {self.paths[0]}"
+                    raise DataError(problem, got=f"{name!r}: {twin}", expected=str(stream))
+        return streams
 
     def __len__(self) -> int:
         return self._ends[-1]
@@ -216,17 +218,17 @@ class HdfDataset:
         """A sequence by number or tag: `{"seq_tag": …, "data": array, …}`."""
         if isinstance(number, str):
             number = number_of(number, self.tags, "rf.hdf", DataError)
-        wanted = number + len(self) if number < 0 else number
-        if not 0 <= wanted < len(self):
+        position = number + len(self) if number < 0 else number
+        if not 0 <= position < len(self):
             raise IndexError(f"there is no sequence {number}: the data set has {len(self)}")
-        part = bisect_right(self._ends, wanted)
+        part = bisect_right(self._ends, position)
         layout = self._layouts[part]
-        i = wanted - (self._ends[part - 1] if part else 0)
-        found: dict[str, Any] = {"seq_tag": layout.tags[i]}
+        i = position - (self._ends[part - 1] if part else 0)
+        sequence: dict[str, Any] = {"seq_tag": layout.tags[i]}
         for name in self.streams:
             start, end = (int(n) for n in layout.starts[name][i : i + 2])
-            found[name] = frames_of(self._file(part), self.paths[part], layout.streams[name], start, end)
-        return found
+            sequence[name] = frames_of(self._file(part), self.paths[part], layout.streams[name], start, end)
+        return sequence
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[i] for i in range(len(self)))
@@ -239,15 +241,15 @@ class HdfDataset:
             raise DataError(f"lengths: there is no stream {key!r}", expected=", ".join(self.streams), hint=hint)
         return np.concatenate([np.diff(layout.starts[key]) for layout in self._layouts])
 
-    def extern_data(self) -> dict[str, dict[str, Any]]:
+    def extern_data(self) -> dict[str, dict[str, object]]:
         """The streams as `rf.ExternData` takes them."""
-        found: dict[str, dict[str, Any]] = {}
+        options: dict[str, dict[str, object]] = {}
         for name, stream in self.streams.items():
             dim = stream.dim if stream.dim is not None else (stream.shape[-1] if len(stream.shape) > 1 else None)
-            found[name] = {"dim": dim, "sparse": True} if stream.sparse else {"dim": dim}
+            options[name] = {"dim": dim, "sparse": True} if stream.sparse else {"dim": dim}
             if len(stream.shape) != (1 if stream.sparse else 2):
-                found[name]["shape"] = (None, *stream.shape[1:])
-        return found
+                options[name]["shape"] = (None, *stream.shape[1:])
+        return options
 
     def close(self) -> None:
         """Closes the files; they are opened again when needed."""
@@ -294,7 +296,7 @@ def hdf(path: Paths, *, keys: Sequence[str] | None = None) -> HdfDataset:
     differ; or if h5py is missing, an optional dependency.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    return HdfDataset([Path(each) for each in paths], keys)
+    return HdfDataset([Path(file) for file in paths], keys)
 
 
 class FrameBatches:
@@ -346,7 +348,7 @@ class FrameBatches:
                 raise DataError(f"FrameBatches: `{name}` is below 1", got=limit)
         ours = _process() if rank is None or world_size is None else (rank, world_size)
         self.rank, self.world_size = (
-            given if given is not None else own for given, own in zip((rank, world_size), ours, strict=True)
+            number if number is not None else default for number, default in zip((rank, world_size), ours, strict=True)
         )
         if not 0 <= self.rank < self.world_size:
             got = f"rank={self.rank}, world_size={self.world_size}"
@@ -429,8 +431,7 @@ class HdfWriter:
         self.path = Path(path)
         self.dims = {INPUT: dim, **dict(sorted(streams.items()))}
         self._labels = labels
-        self._text = h5py.string_dtype()
-        self._h5py: Any = h5py
+        self._text, self._open = h5py.string_dtype(), h5py.File
         self._tags: list[str] = []
         self._lengths: list[list[int]] = []
         self._stack: ExitStack | None = None
@@ -441,7 +442,7 @@ class HdfWriter:
             raise DataError(f"HdfWriter: the folder {self.path.parent} does not exist")
         self._stack = ExitStack()
         unfinished = self._stack.enter_context(replacing(self.path))
-        self._file = self._stack.enter_context(self._h5py.File(unfinished, "w"))
+        self._file = self._stack.enter_context(self._open(unfinished, "w"))
         return self
 
     def __exit__(
@@ -458,12 +459,12 @@ class HdfWriter:
         """Adds a sequence: the array of the input, with its frames first, and those of all other streams."""
         if self._file is None:
             raise DataError("HdfWriter: the file is not open", hint='with rf.HdfWriter("x.hdf", dim=…) as file:')
-        given = {INPUT: data, **streams}
-        if set(given) != set(self.dims):
+        values = {INPUT: data, **streams}
+        if set(values) != set(self.dims):
             raise DataError(
-                f"HdfWriter: {tag!r:.60} has other streams", got=", ".join(given), expected=", ".join(self.dims)
+                f"HdfWriter: {tag!r:.60} has other streams", got=", ".join(values), expected=", ".join(self.dims)
             )
-        arrays = {name: self._array(tag, name, given[name]) for name in self.dims}
+        arrays = {name: self._array(tag, name, values[name]) for name in self.dims}
         for name, array in arrays.items():
             self._append(name, array)
         self._tags.append(str(tag))
@@ -476,24 +477,24 @@ class HdfWriter:
             if len(sequences) != len(tags):
                 raise DataError(f"HdfWriter: {len(tags)} tags for {len(sequences)} sequences of {name!r}")
         for i, tag in enumerate(tags):
-            found = {name: sequences[i] for name, sequences in parts.items()}
-            self.write(tag, found.pop(INPUT), **found)
+            arrays = {name: sequences[i] for name, sequences in parts.items()}
+            self.write(tag, arrays.pop(INPUT), **arrays)
 
     def _array(self, tag: str, name: str, given: object) -> np.ndarray:
         array = np.asarray(given)
         labels = array.dtype.kind in "iub" or (array.ndim == 1 and not array.size)
-        dim, what = self.dims[name], f"HdfWriter: {name!r} of {tag!r:.60}"
+        dim, words = self.dims[name], f"HdfWriter: {name!r} of {tag!r:.60}"
         if array.dtype.kind not in "fiub":
-            raise DataError(what, got=array.dtype, expected="numbers")
+            raise DataError(words, got=array.dtype, expected="numbers")
         array = array.astype("int32" if labels else "float32")
         if not array.ndim or (array.ndim > 1 and array.shape[-1] != dim):
-            raise DataError(what, got=f"shape {array.shape}", expected=f"{{frames}} labels, or {{frames, {dim}}}")
+            raise DataError(words, got=f"shape {array.shape}", expected=f"{{frames}} labels, or {{frames, {dim}}}")
         if array.ndim == 1 and array.dtype.kind == "i" and array.size and not 0 <= array.min() <= array.max() < dim:
-            raise DataError(what, got=f"labels {array.min()} to {array.max()}", expected=f"labels from 0 to {dim - 1}")
+            raise DataError(words, got=f"labels {array.min()} to {array.max()}", expected=f"labels from 0 to {dim - 1}")
         old = self._file.get(_place(name))
         if old is not None and (old.shape[1:], old.dtype) != (array.shape[1:], array.dtype):
             got = f"{array.dtype} {array.shape[1:]}"
-            raise DataError(what, got=got, expected=f"{old.dtype} {old.shape[1:]}, as in those before")
+            raise DataError(words, got=got, expected=f"{old.dtype} {old.shape[1:]}, as in those before")
         return array
 
     def _append(self, name: str, array: np.ndarray) -> None:
@@ -537,7 +538,7 @@ def _sequences(x: Tensor) -> list[np.ndarray]:
         raise DataError(
             "HdfWriter: this is not a batch of sequences", got=x.describe_dims(), expected="{batch, time, …}"
         )
-    rest = [dim for dim in x.dims if dim not in (*batch, *time)]
-    array = x.copy_transpose([*batch, *time, *rest]).numpy()
+    features = [dim for dim in x.dims if dim not in (*batch, *time)]
+    array = x.copy_transpose([*batch, *time, *features]).numpy()
     lengths = [int(n) for n in np.broadcast_to(np.asarray(x.size_of(time[0]).values), (len(array),))]
     return [sequence[:n] for sequence, n in zip(array, lengths, strict=True)]

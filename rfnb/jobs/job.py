@@ -293,7 +293,7 @@ def describe(job: Job) -> page.Page:
     return page.Page("job", job.folder.name, blocks)
 
 
-def _state(process: JobProcess) -> Any:
+def _state(process: JobProcess) -> page.Words:
     if process.error:
         return page.chip("failed", style.ALARM)
     if process.ended:

@@ -183,8 +183,8 @@ class Launched:
 
     def _failure(self) -> LaunchError:
         """The first failure. If a process was killed, that is it: others then fail for want of this one."""
-        said = (self.folder / "torchrun.txt").read_text("utf-8", errors="replace")
-        codes = re.findall(r"rank\s*: (\d+) .*\n\s*exitcode\s*: (-?\d+)", said)
+        output = (self.folder / "torchrun.txt").read_text("utf-8", errors="replace")
+        codes = re.findall(r"rank\s*: (\d+) .*\n\s*exitcode\s*: (-?\d+)", output)
         killed = [(rank, -int(code)) for rank, code in codes if int(code) < 0 and int(code) != -signal.SIGTERM]
         errors = [(process.rank, process.error) for process in self.job.processes if process.error]
         if killed:
@@ -194,7 +194,7 @@ class Launched:
             rank, got = str(number), f"{error['error']}\n{error['at']}"
         else:
             ends = "\n".join(f"rank {rank} ended with exit code {code}" for rank, code in codes)
-            return LaunchError(f"launch: {self.name!r} failed", got=ends or said[-2000:])
+            return LaunchError(f"launch: {self.name!r} failed", got=ends or output[-2000:])
         return LaunchError(f"launch: {self.name!r} failed in rank {rank} of {self.count}", got=got)
 
     def _loaded(self) -> object:

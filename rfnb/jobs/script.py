@@ -85,7 +85,7 @@ class Script:
     Raises LaunchError for what cannot go along.
     """
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, Any]):
+    def __init__(self, function: Callable[..., object], arguments: tuple[tuple[object, ...], dict[str, object]]):
         self.name = _name_of(function)
         self._globals = inspect.unwrap(function).__globals__
         self._modules: dict[str, str] = {}  # the line that imports each name
@@ -142,8 +142,8 @@ class Script:
             )  # fmt: skip
         if full == name:
             return f"import {name}"
-        package, _, last = full.rpartition(".")
-        return f"from {package} import {last} as {name}" if package else f"import {full} as {name}"
+        package, _, module_name = full.rpartition(".")
+        return f"from {package} import {module_name} as {name}" if package else f"import {full} as {name}"
 
     def _definition(self, name: str, value: object, user: str) -> Definition:
         for text, flags, line in _sources(value):
@@ -152,8 +152,8 @@ class Script:
             except SyntaxError:
                 continue
             for statement in reversed([*_statements(tree)]):
-                inside = line is None or _first_line(statement) <= line <= (statement.end_lineno or 0)
-                if inside and name in _bound(statement):
+                is_inside = line is None or _first_line(statement) <= line <= (statement.end_lineno or 0)
+                if is_inside and name in _bound(statement):
                     return Definition(statement, text, flags)
         kind = "class" if isinstance(value, type) else "function"
         raise LaunchError(
@@ -164,7 +164,7 @@ class Script:
 
     # -- values
 
-    def _pickle(self, arguments: Any) -> None:
+    def _pickle(self, arguments: tuple[tuple[object, ...], dict[str, object]]) -> None:
         """Pickles the values and arguments: values of classes of the notebook, and arguments, apart from others, which
         default values and attributes of these classes may need.
         """
@@ -200,7 +200,7 @@ class Script:
         first, later = dict.fromkeys(self._first, FIRST), dict.fromkeys(self._later, LATER)
         places = first | later | {name: name for name in self._definitions}
         needs = {
-            name: {places[used] for used in definition.first_names if used in places}
+            name: {places[word] for word in definition.first_names if word in places}
             for name, definition in self._definitions.items()
         }
         needs |= {FIRST: set(), LATER: {FIRST, *(self._needs & self._definitions.keys())}}
@@ -234,8 +234,8 @@ class Script:
         """Imports of modules that are reached by their package: `xml.dom` after `import xml.dom`."""
         for definition in self._definitions.values():
             for chain in definition.chains:
-                first = chain.split(".")[0]
-                if self._modules.get(first) == f"import {first}" and chain in sys.modules:
+                root = chain.split(".")[0]
+                if self._modules.get(root) == f"import {root}" and chain in sys.modules:
                     yield f"import {chain}"
 
     def write(self, folder: Path) -> Path:
@@ -269,7 +269,7 @@ class Pickling(ModuleType):
     def __init__(self) -> None:
         super().__init__("pickle")
         self.__dict__.update(vars(pickle))
-        self.names, self.objects, self.known = set[str](), list[Any](), dict[int, int]()
+        self.names, self.objects, self.known = set[str](), list[object](), dict[int, int]()
         module = self
 
         class Pickler(pickle.Pickler):
@@ -293,7 +293,7 @@ class Pickling(ModuleType):
         return file.getvalue()
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: Callable[..., object]) -> str:
     """The name of the function to run. Raises LaunchError if it is not one."""
     name = getattr(function, "__name__", "")
     if (
@@ -343,10 +343,10 @@ def _literal(value: object) -> str | None:
         return None
     text = repr(value)
     try:
-        same = len(text) < 10_000 and ast.literal_eval(text) == value
+        is_exact = len(text) < 10_000 and ast.literal_eval(text) == value
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    return text if same else None
+    return text if is_exact else None
 
 
 def _sources(value: Any) -> Iterator[tuple[str, int, int | None]]:

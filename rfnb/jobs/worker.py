@@ -27,7 +27,7 @@ class Process:
         job_folder()
 
     @cached_property
-    def first(self) -> dict[str, Any]:
+    def first(self) -> dict[str, object]:
         """Values of the notebook by name, but for instances of classes that it defines."""
         loaded = _load(self.folder / "first.pt")
         _first_objects.extend(loaded["objects"])
@@ -39,7 +39,7 @@ class Process:
         return dict(_load(self.folder / "later.pt"))
 
     @property
-    def later(self) -> dict[str, Any]:
+    def later(self) -> dict[str, object]:
         """The other values of the notebook by name."""
         return dict(self._later["values"])
 
@@ -69,10 +69,10 @@ class Process:
             (self.folder / "no-result.txt").write_text(f"{type(result).__name__}: {error_text(error)}", "utf-8")
 
 
-_first_objects: list[Any] = []
+_first_objects: list[object] = []
 
 
-def first_object(number: int) -> Any:
+def first_object(number: int) -> object:
     """What the first values consist of, by number."""
     return _first_objects[number]
 

@@ -21,7 +21,7 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rfnb.backend.base.tape import Call, External, Reference, Stream, Tape, Var
+from rfnb.backend.base.tape import Call, External, Once, Reference, Stream, Tape, Var
 from rfnb.core.tensor.tensor import RawTensor, tensors_in
 
 if TYPE_CHECKING:
@@ -89,20 +89,27 @@ class Program:
         if backend.joins_raw():
             question = "joined", self.inputs, tuple(self.constants), tuple(targets)
             joined = self.analysis.get(question, lambda: self._joined(backend, values, targets))
-            for position, fn, args in joined:
-                call = self.calls[position]
-                self.calls[position] = Call(fn, args, {}, call.result, node=call.node)
+            for position, owner, fn, args in joined:
+                args = tuple([self._compute(arg) if type(arg) is Once else arg for arg in args])
+                node = self.calls[owner].node
+                self.calls[position] = Call(fn, args, {}, self.calls[position].result, node=node)
             self.analysis = self.analysis.after(question)
 
     def _joined(
         self, backend: type[Backend], values: Sequence[object], targets: Sequence[Var]
-    ) -> list[tuple[int, Callable[..., object], tuple[object, ...]]]:
-        """The positions of calls that are joined with an earlier one, and the functions and arguments that they get."""
+    ) -> list[tuple[int, int, Callable[..., object], tuple[object, ...]]]:
+        """The positions of calls that are joined with an earlier one, those of calls of the nodes that make them then,
+        and the functions and arguments that they get."""
         positions = self.needed(targets)
         calls = [self.calls[position] for position in positions]
         joined = backend.joined_raw(calls, values, self.externals, set(targets))
+        owners = {id(call.node): position for position, call in zip(positions, calls, strict=True)}
         rows = zip(positions, calls, joined, strict=True)
-        return [(position, new.fn, new.args) for position, call, new in rows if new is not call]
+        return [(position, owners[id(new.node)], new.fn, new.args) for position, call, new in rows if new is not call]
+
+    def _compute(self, once: Once) -> External:
+        """The result of `once`, from now on an external."""
+        return self.add_external(once.fn(*map_references(lambda read: self.externals[read.number], once.args)))
 
     def copy(self) -> Program:
         """A copy whose calls can be replaced without changing this Program."""
@@ -543,7 +550,7 @@ def _structure(
             for op in ops
         ])  # fmt: skip
         values = tuple([(raw.shape, raw.dtype) for raw in tape.values])
-        flags = tuple([needs_gradient(raw) for raw in tape.externals])
+        flags = tuple([(needs_gradient(raw), raw.shape) for raw in tape.externals])
         inputs = schedule.states, schedule.frames, schedule.new, schedule.kept, schedule.outputs, schedule.ended
         key = calls, owners, values, flags, inputs, len(tape.streams)
         hash(key)

@@ -272,7 +272,7 @@ def named_layers(scope: Scope, name: str) -> list[tuple[Scope, str]]:
     target = described.get("target")
     if isinstance(target, str) and (target.startswith("layer:") or target in scope.layers):
         names["target"] = target.removeprefix("layer:")
-    sides = [described[option] for option in cls.traits.units if isinstance(described.get(option), Mapping)]
+    sides = [side for option in cls.traits.units if isinstance(side := described.get(option), Mapping)]
     names |= {f"inside {layer}": layer.removeprefix("base:") for side in sides for layer in names_of_operands(side)}
     return places_of(scope, names.values())
 
@@ -405,7 +405,7 @@ def check_net(net_dict: Mapping[str, object]) -> None:
             todo += [(path, net, inner_nets), *((inner_path, inner, None) for inner_path, inner in inner_nets)]
 
 
-def _nets_in(path: str, net: Mapping[object, Any]) -> Iterator[tuple[str, Mapping[object, object]]]:
+def _nets_in(path: str, net: Mapping[Any, object]) -> Iterator[tuple[str, Mapping[object, object]]]:
     """The nets, and the single layers, that layers have in their options; of a layer alone, those in its own."""
     single = "class" in net and not isinstance(net["class"], Mapping)
     for name, described in [("", net)] if single else net.items():
@@ -413,9 +413,9 @@ def _nets_in(path: str, net: Mapping[object, Any]) -> Iterator[tuple[str, Mappin
             where = f"layer {path.rstrip('/')!r}: " if path else ""
             got = f"{type(name).__name__} {name!r:.60}"
             raise NetworkError(f"{where}the name of a layer is not a string", got=got, expected="a string")
-        for option in OPTIONS if isinstance(described, Mapping) else ():
-            if isinstance(described.get(option), Mapping):
-                yield f"{path}{name}/", described[option]
+        options = described if isinstance(described, Mapping) else {}
+        inner_nets = [options[option] for option in OPTIONS if isinstance(options.get(option), Mapping)]
+        yield from ((f"{path}{name}/", inner) for inner in inner_nets)
 
 
 def check_call(layer: Layer, sources: Sequence[Tensor], inputs: Mapping[str, str], given: Mapping[str, object]) -> None:

@@ -180,7 +180,7 @@ class Builder:
 
     def _in_order(self, scope: Scope, name: str) -> None:
         """Constructs a layer after all that it needs: a chain of layers may be longer than Python can nest calls."""
-        wanted, todo = (scope, name), [(scope, name, False)]
+        goal, todo = (scope, name), [(scope, name, False)]
         open_layers: dict[str, object] = {}  # in their order, with what the net dict has for them
         while todo:
             scope, name, ready = todo.pop()
@@ -192,7 +192,7 @@ class Builder:
                 circle = list(open_layers.values())[list(open_layers).index(path) :]
                 if not any(isinstance(layer, Mapping) and layer.get("reuse_params") for layer in circle):
                     raise in_circle(path, list(open_layers))
-                self.layer(*wanted)
+                self.layer(*goal)
                 return
             elif path not in self.nodes:
                 open_layers[path] = scope.layers[name]
@@ -393,8 +393,8 @@ class Builder:
             )
             layer.setup(*prepared, **{name: x for name, x in by_name.items() if not name.startswith("parameter ")})
             with on_meta(*layer.parameters(recurse="subnetwork" not in cls.options and not cls.traits.recurrent)):
-                with changed_parameters(layer, by_name) as rest:
-                    out = self._output(node, prepared, rest)
+                with changed_parameters(layer, by_name) as plain_inputs:
+                    out = self._output(node, prepared, plain_inputs)
                 feature = layer.feature_of(out, prepared)
                 layer.decide(feature_dim=feature)
                 out = set_feature_dim(out, feature)
@@ -514,9 +514,9 @@ class Builder:
             # the steps of a loop name the dims themselves, and are kept from call to call
             return parameter if layer.loop is not None else shared_here(parameter, name, dims)
 
-        def shared_here(parameter: Tensor, name: str, dims: Any) -> Tensor:
-            own = with_priorities(dims)
-            if any(a != b for a, b in zip(parameter.dims, own, strict=True) if a not in dims):
+        def shared_here(parameter: Tensor, name: str, dims: Sequence[Dim]) -> Tensor:
+            ordered = with_priorities(dims)
+            if any(a != b for a, b in zip(parameter.dims, ordered, strict=True) if a not in dims):
                 changes.shared[name] = renaming(parameter, dims)
             return parameter
 

@@ -63,9 +63,9 @@ def by_cause(files: Sequence[Path], reports: Iterable[NetworkReport | str]) -> l
             whats = [re.sub(rf"^{re.escape(file.name)}(:\d+)?: ", "", report)]
         else:
             whats = report_stops(report)
-        for what in dict.fromkeys(whats):
-            causes.setdefault(what, []).append(file.name)
-    return [[len(names), what, names[0]] for what, names in sorted(causes.items(), key=lambda item: -len(item[1]))]
+        for cause in dict.fromkeys(whats):
+            causes.setdefault(cause, []).append(file.name)
+    return [[len(names), cause, names[0]] for cause, names in sorted(causes.items(), key=lambda item: -len(item[1]))]
 
 
 def report_stops(report: NetworkReport) -> list[str]:
@@ -83,5 +83,5 @@ def as_json(file: Path, report: NetworkReport | str) -> dict[str, object]:
 
 def one_line(error: RfError) -> str:
     """An error as one line."""
-    what = error.what if error.got is None else f"{error.what}: {str(error.got).partition(chr(10))[0]:.100}"
-    return terminal_text(" ".join(what.split()))
+    text = error.what if error.got is None else f"{error.what}: {str(error.got).partition(chr(10))[0]:.100}"
+    return terminal_text(" ".join(text.split()))

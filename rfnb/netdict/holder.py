@@ -44,16 +44,19 @@ class LossHolder:
     Attributes: name, layer, loss, output, target.
     """
 
-    def __init__(self, name: str, layer: Layer, loss: LayerLoss, output: Tensor, target: Tensor | None, **more: Any):
+    def __init__(
+        self, name: str, layer: Layer, loss: LayerLoss, output: Tensor, target: Tensor | None, *,
+        train: bool | None = None, custom_inv_norm_factor: Tensor | None = None,
+        reduce_func: Callable[[Tensor], object] | None = None, inputs: Mapping[str, Tensor] | None = None,
+    ):  # fmt: skip
         self.name, self.layer, self.loss, self.output = name, layer, loss, output
         self.target = on_frames_of(target, output) if loss.by_frame and target is not None else target
         self.scale: float = loss.opts["scale"] * layer.spec.common.loss_scale
-        self.train: bool = more.get("train", get_run_ctx().train_flag)
-        self.custom_inv_norm_factor: Tensor | None = more.get("custom_inv_norm_factor")
-        self.reduce_func: Callable[[Tensor], Any] = more.get("reduce_func") or reduced
+        self.train = bool(get_run_ctx().train_flag) if train is None else train
+        self.custom_inv_norm_factor = custom_inv_norm_factor
+        self.reduce_func: Callable[[Tensor], Any] = reduce_func or reduced
         self.logits = layer.last.logits
-        inputs: Mapping[str, Tensor] = more.get("inputs") or {}
-        loss.layer, loss.inputs = layer, {name: on_frames_of(x, output) for name, x in inputs.items()}
+        loss.layer, loss.inputs = layer, {name: on_frames_of(x, output) for name, x in (inputs or {}).items()}
 
     def init(self, layer: Layer) -> LossHolder:
         """Sets the layer, and returns the holder."""

@@ -30,7 +30,12 @@ from rfnb.ops.shape import set_feature_dim
 
 if TYPE_CHECKING:
     from rfnb.netdict.build import NetNode
+    from rfnb.netdict.builder import Builder
+    from rfnb.netdict.inner_net import InnerNet
+    from rfnb.netdict.layers.wrap import Branches
     from rfnb.netdict.loops.net import RecNet
+    from rfnb.netdict.loops.search import StepsOfSearch
+    from rfnb.netdict.resolve import Scope
 
 
 CLASSES = {
@@ -133,7 +138,7 @@ class Layer(Module):
     def __init__(self, spec: LayerSpec):
         self.spec, self.last = spec, LastCall()
         own = {name: option.default for name, option in self.options.items() if option is not COMMON.get(name)}
-        vars(self).update({name: None if given is REQUIRED else given for name, given in own.items()})
+        vars(self).update({name: None if default is REQUIRED else default for name, default in own.items()})
 
     def __getstate__(self) -> dict[str, object]:
         """A copy has nothing of the last call."""
@@ -164,7 +169,7 @@ class Layer(Module):
         return self.spec.pool
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """What a net dict gives, with the references to other layers where all classes have them."""
         return described
 
@@ -229,9 +234,9 @@ class Layer(Module):
             return
         skipped = [feature for _, feature in sources] if self.traits.joins else []
         axes = [[dim for dim in dims if not is_beam(dim) and dim not in skipped] for dims, _ in sources]
-        ones = broadcast(sources)
-        every = {dim for dims, unit in zip(axes, ones, strict=True) for dim in dims if dim not in unit}
-        if all(len(every.difference(dims)) > len(unit) for dims, unit in zip(axes, ones, strict=True)):
+        units = broadcast(sources)
+        every = {dim for dims, unit in zip(axes, units, strict=True) for dim in dims if dim not in unit}
+        if all(len(every.difference(dims)) > len(unit) for dims, unit in zip(axes, units, strict=True)):
             raise NetworkError(
                 "all sources need broadcasting, as each lacks an axis of another one",
                 got="; ".join(show_dims(dims) for dims, _ in sources),
@@ -374,11 +379,11 @@ class SteppingLayer(Layer):
 class ChoosingLayer(Layer, in_search=True):
     """A layer that has another output in a step of a search."""
 
-    def choose(self, steps: Any, *sources: Any, **inputs: Any) -> Tensor:
+    def choose(self, steps: StepsOfSearch, *sources: Any, **inputs: Any) -> Tensor:
         """The output in a step of a search."""
         raise NotImplementedError(f"{type(self).__name__} has no choose")
 
-    def choose_step(self, steps: object, *sources: Tensor, **inputs: Tensor) -> Tensor:
+    def choose_step(self, steps: StepsOfSearch, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """The output in a step of a search, from sources as they are."""
         return self.finished(self.choose(steps, *self.prepared(*sources), **inputs))
 
@@ -388,13 +393,13 @@ class LayerOfNets(Layer):
 
     @classmethod
     def net_inside(
-        cls, builder: object, scope: object, path: str, described: Mapping[str, object]
-    ) -> tuple[Any, dict[str, str]]:
+        cls, builder: Builder, scope: Scope, path: str, described: Mapping[str, object]
+    ) -> tuple[InnerNet | Branches | None, dict[str, str]]:
         """The nets, or None; and the values that they need, by names of inputs."""
         return None, {}
 
     @property
-    def nets_inside(self) -> list[Any]:
+    def nets_inside(self) -> list[InnerNet]:
         """The nets."""
         return []
 
@@ -415,7 +420,7 @@ class LayerOfNets(Layer):
         raise NotImplementedError(f"{type(self).__name__} has no losses inside")
 
 
-def nets_inside(layer: Layer | None) -> list[Any]:
+def nets_inside(layer: Layer | None) -> list[InnerNet]:
     """The nets that a layer computes itself."""
     return layer.nets_inside if isinstance(layer, LayerOfNets) else []
 

@@ -137,7 +137,7 @@ def input_first(weight: Tensor, out: Dim, into: Dim, dim: Dim) -> Tensor:
     return renamed(weight, [(out, between), (into, dim.copy(match_priority=1)), (between, dim)])
 
 
-def renamed(x: Tensor, pairs: Any) -> Tensor:
+def renamed(x: Tensor, pairs: Renaming | None) -> Tensor:
     """The tensor with other dims, by pairs of an old and a new one."""
     for old, new in pairs or ():
         x = replace_dim(x, in_dim=old, out_dim=new)[0]
@@ -227,7 +227,7 @@ class BatchNormCall:
         y = y * parts["gamma"] if parts["gamma"] is not None else y
         return y + parts["beta"] if parts["beta"] is not None else y
 
-    def _features(self, x: Any) -> object:
+    def _features(self, x: Parameter | None) -> Tensor | None:
         """A parameter without its axes of size 1; None if the layer does not have it."""
         dims = [*self.ones, self.in_dim]
         return x if x is None or not self.ones else merge_dims(x, dims=dims, out_dim=self.in_dim)[0]
@@ -337,10 +337,10 @@ def error_of(layer: Layer, error: Exception) -> Exception:
     return named_after(layer, explained) if isinstance(explained, RfError) else explained
 
 
-def name_layer(error: RfError, path: str, described: Mapping[str, Any]) -> None:
+def name_layer(error: RfError, path: str, described: Mapping[str, object]) -> None:
     """Lets an error say at which layer it arose, and at which line of the config; the innermost one, if several."""
     if not getattr(error, "at_layer", None):
-        _name(error, path, described["class"], getattr(described, "line", None))
+        _name(error, path, str(described["class"]), getattr(described, "line", None))
 
 
 def named_after(layer: Layer, error: RfError) -> RfError:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from rfnb.ops.shape import replace_dim, set_sparse_dim
 from rfnb.ops.slice import slice as slice_
 from rfnb.search.frames import ctc_beam
 
+if TYPE_CHECKING:
+    from rfnb.netdict.layer import Layer
+
 LOSSES: dict[str, type[LayerLoss]] = {}
 """The losses, by the names that net dicts use."""
 
@@ -52,15 +55,15 @@ class LayerLoss:
     Raises NetworkError for an unknown option.
     """
 
-    layer: Any = None
+    layer: Layer
     inputs: Mapping[str, Tensor] = MappingProxyType({})
     layers: ClassVar[tuple[str, ...]] = ()
     needs_target: ClassVar[bool] = True
     has_error: ClassVar[bool] = True
     by_frame: ClassVar[bool] = True  # whether the target has the length of the output
     more_labels: ClassVar[int] = 0  # how many outputs there are beside the labels of the target
-    own: ClassVar[dict[str, Any]] = {}
-    shared: ClassVar[dict[str, Any]] = {
+    own: ClassVar[dict[str, object]] = {}
+    shared: ClassVar[dict[str, object]] = {
         "scale": 1.0,
         "use_flatten_frames": True,
         "use_normalized_loss": False,
@@ -76,7 +79,7 @@ class LayerLoss:
         options = {**self.shared, **self.own}
         for name in given:
             entry_of(options, name, f"loss_opts: unknown option {name!r}")
-        self.opts = {**options, **given}
+        self.opts: dict[str, Any] = {**options, **given}
 
     def value(self, output: Tensor, logits: Tensor | None, target: Any, *, train: bool) -> Tensor | None:
         """The loss of each frame, or of each sequence."""
@@ -104,7 +107,7 @@ class CrossEntropy(LayerLoss, loss="ce"):
     training, as in the reference.
     """
 
-    own: ClassVar[dict[str, Any]] = {
+    own: ClassVar[dict[str, object]] = {
         "label_smoothing": 0.0,
         "label_smoothing_gaussian": False,
         "focal_loss_factor": 0.0,
@@ -149,7 +152,7 @@ class CrossEntropy(LayerLoss, loss="ce"):
 class BinaryCrossEntropy(LayerLoss, loss="bin_ce"):
     """The mean over the features of the cross entropy of sigmoid(output)."""
 
-    own: ClassVar[dict[str, Any]] = {"pos_weight": None}
+    own: ClassVar[dict[str, object]] = {"pos_weight": None}
 
     def value(self, output: Tensor, logits: Tensor | None, target: Tensor, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
@@ -195,7 +198,7 @@ class AsIs(LayerLoss, loss="as_is"):
     """The output itself."""
 
     needs_target = False
-    own: ClassVar[dict[str, Any]] = {"as_error": False}
+    own: ClassVar[dict[str, object]] = {"as_error": False}
 
     def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor | None:
         """The loss of each frame or sequence."""
@@ -211,7 +214,7 @@ class Ctc(LayerLoss, loss="ctc"):
 
     by_frame = False
     more_labels = 1
-    own: ClassVar[dict[str, Any]] = {
+    own: ClassVar[dict[str, object]] = {
         "target_collapse_repeated": False,
         "auto_clip_target_len": False,
         "output_in_log_space": False,

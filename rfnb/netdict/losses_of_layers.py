@@ -11,6 +11,7 @@ from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.netdict.layer import Layer
 from rfnb.netdict.losses import LayerLoss, as_axis, feature, log_of, loss_by_name, on_frames_of
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.create import range_over_dim, zeros
@@ -44,7 +45,7 @@ class SampledLoss(LayerLoss, loss="sampling_loss"):
     With `nce_loss`, the target is told from the random labels (Gutmann and Hyvärinen 2010).
     """
 
-    own: ClassVar[dict[str, Any]] = {
+    own: ClassVar[dict[str, object]] = {
         "num_sampled": 128,
         "num_splits": 1,
         "sampler": "log_uniform",
@@ -63,18 +64,18 @@ class SampledLoss(LayerLoss, loss="sampling_loss"):
         every = cast(set_sparse_dim(range_over_dim(axis, device=output.device), None), "int32")
         is_target = compare_bc(every, "equal", labels)
         if self.opts["use_full_softmax"]:
-            drawn = compare_bc(every, "greater_equal", 0)
+            sampled = compare_bc(every, "greater_equal", 0)
         else:
-            drawn, log_count = self._drawn(axis, output.device)
+            sampled, log_count = self._drawn(axis, output.device)
             logits = logits - log_count
         at_target = gather(logits, indices=set_sparse_dim(target, axis), axis=axis)
         hits = self.opts["remove_accidental_hits"]
-        others = logical_and(drawn, logical_not(is_target)) if (not nce if hits is None else hits) else drawn
+        negatives = logical_and(sampled, logical_not(is_target)) if (not nce if hits is None else hits) else sampled
         if not nce:
-            among = where(logical_or(others, is_target), logits, NEVER)
+            among = where(logical_or(negatives, is_target), logits, NEVER)
             return reduce_logsumexp(among, axis=axis) - at_target
         shift = self.opts["nce_log_norm_term"]
-        noise = reduce_sum(where(others, softplus(logits - shift), 0.0), axis=axis)
+        noise = reduce_sum(where(negatives, softplus(logits - shift), 0.0), axis=axis)
         return softplus(shift - at_target) + noise
 
     def _drawn(self, axis: Dim, device: str | None) -> tuple[Tensor, Tensor]:
@@ -89,10 +90,10 @@ class SampledLoss(LayerLoss, loss="sampling_loss"):
         p = convert_to_tensor(self._probabilities(axis.get_dim_value()), dims=[axis], device=device)
         clocks = -log(maximum(random_uniform([axis], device=device), 1e-30)) / p
         first, _, drawn_dim = top_k(-clocks, axis=axis, k_dim=Dim(count, name="drawn"))
-        last = -reduce_min(first, axis=drawn_dim)
-        drawn = compare_bc(clocks, "less_equal", last)
-        attempts = count + reduce_sum(where(drawn, p * (last - clocks), 0.0), axis=axis)
-        return drawn, log(-expm1(attempts * log1p(-p)))
+        end = -reduce_min(first, axis=drawn_dim)
+        sampled = compare_bc(clocks, "less_equal", end)
+        attempts = count + reduce_sum(where(sampled, p * (end - clocks), 0.0), axis=axis)
+        return sampled, log(-expm1(attempts * log1p(-p)))
 
     def _probabilities(self, size: int) -> np.ndarray:
         """How probable each label is in an attempt."""
@@ -120,18 +121,18 @@ class ViaLayer(LayerLoss, loss="via_layer"):
 
     needs_target = has_error = False
     layers = ("error_signal_layer", "align_layer")
-    own: ClassVar[dict[str, Any]] = {"error_signal_layer": None, "align_layer": None, "loss_wrt_to_act_in": False}
+    own: ClassVar[dict[str, object]] = {"error_signal_layer": None, "align_layer": None, "loss_wrt_to_act_in": False}
 
     def value(self, output: Tensor, logits: Tensor | None, target: object, *, train: bool) -> Tensor:
         """The loss of each frame or sequence."""
         axis, direct = feature(output), bool(self.opts["loss_wrt_to_act_in"])
-        given = [as_axis(stop_gradient(self.inputs[name]), axis) for name in self.layers if name in self.inputs]
-        if len(given) != 1:
+        signals = [as_axis(stop_gradient(self.inputs[name]), axis) for name in self.layers if name in self.inputs]
+        if len(signals) != 1:
             expected = '"loss_opts": {"align_layer": "…"}, or error_signal_layer'
-            raise NetworkError("via_layer takes one of two layers", got=f"{len(given)} layers", expected=expected)
+            raise NetworkError("via_layer takes one of two layers", got=f"{len(signals)} layers", expected=expected)
         if "error_signal_layer" in self.inputs:
-            return reduce_sum((logits if direct and logits is not None else output) * given[0], axis=axis)
-        return -reduce_sum(given[0] * log_of(output, logits), axis=axis)
+            return reduce_sum((logits if direct and logits is not None else output) * signals[0], axis=axis)
+        return -reduce_sum(signals[0] * log_of(output, logits), axis=axis)
 
 
 class SearchScore(LayerLoss, loss="search_score"):
@@ -151,7 +152,7 @@ class ExpectedLoss(LayerLoss, loss="expected_loss"):
     """
 
     has_error = by_frame = False
-    own: ClassVar[dict[str, Any]] = {
+    own: ClassVar[dict[str, object]] = {
         "loss": None,
         "loss_kind": None,
         "norm_scores": True,
@@ -197,7 +198,7 @@ class FastBaumWelch(LayerLoss, loss="fast_bw"):
     """Raises NetworkError: its automata come from an external program."""
 
     needs_target = False
-    own: ClassVar[dict[str, Any]] = {"sprint_opts": None, "tdp_scale": 1.0}
+    own: ClassVar[dict[str, object]] = {"sprint_opts": None, "tdp_scale": 1.0}
 
     def __init__(self, **given: object):
         raise NetworkError(
@@ -206,7 +207,7 @@ class FastBaumWelch(LayerLoss, loss="fast_bw"):
         )
 
 
-def scores_of_search(layer: Any, output: Tensor) -> tuple[Tensor, Dim]:
+def scores_of_search(layer: Layer, output: Tensor) -> tuple[Tensor, Dim]:
     """The scores of the hypotheses of the search that an output comes from, and the beam. → {batch, beam}
 
     Raises NetworkError if it comes from no search.
@@ -214,7 +215,7 @@ def scores_of_search(layer: Any, output: Tensor) -> tuple[Tensor, Dim]:
     search = next(
         (rec for rec in layer.spec.nets.values() if rec.beam is not None and rec.beam in output.sig.index), None
     )
-    if search is None:
+    if search is None or search.beam is None:
         fault = f"the loss {layer.spec.common.loss} needs the hypotheses of a search"
         raise NetworkError(fault, got=output.describe_dims(), hint="rf.Network(…, train_flag=True, search_flag=True)")
     if search.choices is None:  # a template

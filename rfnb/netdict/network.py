@@ -36,8 +36,7 @@ from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.loops.search import SearchChoices, searched_net, searching
 from rfnb.netdict.report.findings import NetworkReport, report_of
 from rfnb.netdict.report.outline import OutlineEntry, outline
-from rfnb.netdict.report.rehearsal import construct_what_can, rehearse
-from rfnb.netdict.report.survey import further_faults
+from rfnb.netdict.report.rehearsal import construct_what_can, further_faults, rehearse
 from rfnb.netdict.versions import default_behavior_version
 from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat_features

@@ -82,11 +82,11 @@ class OwnLayer(Layer):
         if hasattr(Layer, name) or name in self.options:
             raise NetworkError(f"a parameter has a name that layers use: {name!r}", expected="another name")
         self.parameter(name, x.dims, x if x.initial is None else x.initial)
-        own = vars(self)[name]
-        if own.dtype != x.dtype:
-            raise NetworkError(f"the parameter {name} has another type", got=x.dtype, expected=own.dtype)
-        if isinstance(own, Parameter) and not x.trainable:
-            own.trainable, own.auxiliary = False, x.auxiliary
+        parameter = vars(self)[name]
+        if parameter.dtype != x.dtype:
+            raise NetworkError(f"the parameter {name} has another type", got=x.dtype, expected=parameter.dtype)
+        if isinstance(parameter, Parameter) and not x.trainable:
+            parameter.trainable, parameter.auxiliary = False, x.auxiliary
 
     def compute(self, *sources: Tensor, **inputs: Tensor) -> Tensor:
         """What the function or the module gives."""
@@ -121,14 +121,14 @@ def layer(name: str) -> Callable[[F], F]:
     """
 
     def register(defined: F) -> F:
-        made: Any = defined
-        is_module = isinstance(made, type)
-        if not callable(made) or isinstance(made, Module) or (is_module and not issubclass(made, Module)):
+        target: Any = defined
+        is_module = isinstance(target, type)
+        if not callable(target) or isinstance(target, Module) or (is_module and not issubclass(target, Module)):
             fault, expected = f"rf.layer({name!r}): this cannot be a layer", "a function, or a class of rf.Module"
-            raise ParameterError(fault, got=repr(made)[:60], expected=expected)
-        has_options = is_module and made.__init__ is not object.__init__
-        of_module = parameters_of(made.__init__)[1:] if has_options else []
-        call = parameters_of(made.__call__)[1:] if is_module else parameters_of(made)
+            raise ParameterError(fault, got=repr(target)[:60], expected=expected)
+        has_options = is_module and target.__init__ is not object.__init__
+        of_module = parameters_of(target.__init__)[1:] if has_options else []
+        call = parameters_of(target.__call__)[1:] if is_module else parameters_of(target)
         sources = [p for p in call if is_source(p)]
         of_call = [p for p in call if p not in sources and p.kind is not p.VAR_KEYWORD]
         options = {p.name: option_of(p) for p in (*of_module, *of_call) if p.name not in DIMS}
@@ -136,15 +136,15 @@ def layer(name: str) -> Callable[[F], F]:
         many = any(p.kind is p.VAR_POSITIONAL for p in sources)
         namespace = {
             **options,
-            "__doc__": inspect.getdoc(made) or f"A layer of the class {name}.",
-            "__module__": made.__module__,
-            "defined": staticmethod(made),
+            "__doc__": inspect.getdoc(target) or f"A layer of the class {name}.",
+            "__module__": target.__module__,
+            "defined": staticmethod(target),
             "of_module": tuple(p.name for p in of_module),
             "of_call": tuple(p.name for p in of_call),
             "compute": compute_of(sources),
         }
         traits = {"joins": len(sources) == 1 and not many, "sourceless": not sources}
-        new_class(made.__name__, (OwnLayer,), {"layer_class": name, **traits}, lambda body: body.update(namespace))
+        new_class(target.__name__, (OwnLayer,), {"layer_class": name, **traits}, lambda body: body.update(namespace))
         return defined
 
     if not isinstance(name, str):
@@ -180,10 +180,10 @@ def option_of(p: inspect.Parameter) -> Option:
 
 def check_options(name: str, options: Mapping[str, Option]) -> None:
     """Raises ParameterError for the name of an option that all layers have, or that a layer is made of."""
-    taken = [option for option in options if option in COMMON or option in FIELDS or hasattr(Layer, option)]
-    if taken:
+    reserved = [option for option in options if option in COMMON or option in FIELDS or hasattr(Layer, option)]
+    if reserved:
         fault = f"rf.layer({name!r}): all layers have an option or an attribute of this name"
-        raise ParameterError(fault, got=", ".join(taken), expected="another name for the parameter")
+        raise ParameterError(fault, got=", ".join(reserved), expected="another name for the parameter")
 
 
 def compute_of(sources: Iterable[inspect.Parameter]) -> Callable[..., Tensor]:

@@ -9,8 +9,6 @@ from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.errors import ConfigError
@@ -20,6 +18,7 @@ from rfnb.netdict.config.read import Config
 from rfnb.netdict.config.values import EpochValue, Unknown
 from rfnb.netdict.network import Network, network_of
 from rfnb.netdict.resolve import names_of_sources, texts_in
+from rfnb.netdict.weights import common_part
 
 LAST = 10_000
 """The epoch after all stages, if a config does not say how many epochs there are."""
@@ -73,7 +72,7 @@ class Stage:
     def __repr__(self) -> str:
         return f"Stage {self.number} of {self.name}: {count_of(len(self.net_dict), 'layer')}"
 
-    def described(self) -> dict[str, Mapping[str, Any]]:
+    def described(self) -> dict[str, Mapping[str, object]]:
         """The layers by path, also those inside of others."""
         return dict(layers_by_path(self.net_dict))
 
@@ -102,7 +101,7 @@ class StageChanges:
     def __init__(self, old: Mapping[str, Mapping[str, object]], new: Mapping[str, Mapping[str, object]]):
         self.added = [path for path in new if path not in old and not _is_inside(path, {*new} - {*old})]
         self.gone = [path for path in old if path not in new and not _is_inside(path, {*old} - {*new})]
-        self.resized: dict[str, tuple[Any, Any]] = {}
+        self.resized: dict[str, tuple[object, object]] = {}
         self.frozen, self.freed, self.changed = list[str](), list[str](), list[str]()
         for path in (path for path in new if path in old):
             a, b = old[path], new[path]
@@ -203,14 +202,14 @@ def _steps(config: Config) -> list[tuple[Mapping[str, object], int]]:
 
 def _repetitions(config: Config, step: Mapping[str, object], index: int, *, is_final: bool) -> int:
     """How many epochs have a step."""
-    given = _setting(config, "repetitions")
+    setting = _setting(config, "repetitions")
     if "#repetition" in step:
-        given = step["#repetition"]
-    elif isinstance(given, Mapping):
-        given = given.get(index, given.get("final" if is_final else "default", given.get("default", 1)))
-    elif isinstance(given, list | tuple):
-        given = given[index] if index < len(given) else 1
-    return max(1, int(given or 1))
+        setting = step["#repetition"]
+    elif isinstance(setting, Mapping):
+        setting = setting.get(index, setting.get("final" if is_final else "default", setting.get("default", 1)))
+    elif isinstance(setting, list | tuple):
+        setting = setting[index] if index < len(setting) else 1
+    return max(1, int(setting or 1))
 
 
 def layer_by_layer(net: Mapping[str, Any]) -> list[Mapping[str, object]]:
@@ -224,10 +223,10 @@ def layer_by_layer(net: Mapping[str, Any]) -> list[Mapping[str, object]]:
         output = {**output, "from": below}
         smaller = {**net, "output": output}
         used = _used(smaller)
-        kept = {name: layer for name, layer in smaller.items() if name in used or str(name).startswith("#")}
+        layers = {name: layer for name, layer in smaller.items() if name in used or str(name).startswith("#")}
         if any(a in _used(net, b) for a, b in permutations(below, 2)):
             continue  # a shortcut around some of them
-        nets.insert(0, kept)
+        nets.insert(0, layers)
     return nets
 
 
@@ -249,21 +248,19 @@ def carry_over(old: Network, new: Network, *, subset: bool) -> None:
     """
     before, after = every_node(old._nodes), every_node(new._nodes)
     for path, node in after.items():
-        found = before.get(path)
-        if node.layer is None or found is None or found.layer is None:
+        twin = before.get(path)
+        if node.layer is None or twin is None or twin.layer is None:
             continue
         for name, parameter in node.layer.params.items():
-            source = found.layer.params.get(name)
+            source = twin.layer.params.get(name)
             if source is None or len(source.dims) != len(parameter.dims):
                 continue
-            values, given = parameter.numpy().copy(), source.numpy()
-            if values.shape == given.shape:
-                parameter.assign(given)
+            values, trained = (x.raw_tensor.detach() for x in (parameter, source))
+            if values.shape == trained.shape:
+                parameter.assign(trained)
             elif subset:
-                pairs = zip(_blocks(old, found, given.shape), _blocks(new, node, values.shape), strict=True)
-                places = [_common(a, b) for a, b in pairs]
-                values[np.ix_(*(there for _, there in places))] = given[np.ix_(*(here for here, _ in places))]
-                parameter.assign(values)
+                pairs = zip(_blocks(new, node, values.shape), _blocks(old, twin, trained.shape), strict=True)
+                parameter.assign(common_part(values, trained, list(pairs)))
 
 
 def _blocks(net: Network, node: NetNode, shape: Sequence[int]) -> list[list[int]]:
@@ -282,13 +279,3 @@ def _blocks(net: Network, node: NetNode, shape: Sequence[int]) -> list[list[int]
         else:
             blocks.append([width] * (size // width) if width and size % width == 0 else [size])
     return blocks
-
-
-def _common(old: Sequence[int], new: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The places that the parts of two axes have in common, in each of them."""
-    here, there, a, b = list[int](), list[int](), 0, 0
-    for before, after in zip(old, new, strict=False):
-        here += range(a, a + min(before, after))
-        there += range(b, b + min(before, after))
-        a, b = a + before, b + after
-    return np.array(here, int), np.array(there, int)

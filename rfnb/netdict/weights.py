@@ -217,7 +217,7 @@ def _common(new: Sequence[int], old: Sequence[int]) -> tuple[list[int], list[int
     into: list[int] = []
     out_of: list[int] = []
     start, old_start = 0, 0
-    for size, old_size in zip(new, old, strict=True):
+    for size, old_size in zip(new, old, strict=False):
         shared = range(min(size, old_size))
         into += [start + i for i in shared]
         out_of += [old_start + i for i in shared]
@@ -229,7 +229,7 @@ Values = dict[str, tuple[torch.Tensor, str]]
 """By the names of a layer's parameters: the new value, and what was done."""
 
 
-def imported(layer: Any, how: object, values: Mapping[str, torch.Tensor]) -> Values:
+def imported(layer: Layer, how: object, values: Mapping[str, torch.Tensor]) -> Values:
     """The new values of a layer's parameters. values: of the file, by what is behind the scope of the layer.
 
     how: "reset" takes none, "ifpossible" those of the right shape, "subset" of each the part that both have, along
@@ -251,7 +251,7 @@ def imported(layer: Any, how: object, values: Mapping[str, torch.Tensor]) -> Val
     raise CheckpointError(f"layer {layer.name!r}: custom_param_importer {how!r:.60} is not known", expected=expected)
 
 
-def _checked(layer: Any, given: object) -> Values:
+def _checked(layer: Layer, given: object) -> Values:
     parameters = layer.params
     result: Values = {}
     for name, value in given.items() if isinstance(given, Mapping) else [("", given)]:
@@ -264,7 +264,7 @@ def _checked(layer: Any, given: object) -> Values:
     return result
 
 
-def _subset(layer: object, name: str, parameter: Parameter, old: torch.Tensor) -> tuple[torch.Tensor, str]:
+def _subset(layer: Layer, name: str, parameter: Parameter, old: torch.Tensor) -> tuple[torch.Tensor, str]:
     new = parameter.raw_tensor.detach()
     if new.ndim != old.ndim:
         return new, ""
@@ -274,7 +274,9 @@ def _subset(layer: object, name: str, parameter: Parameter, old: torch.Tensor) -
     return common_part(new.cpu(), old, blocks), f"the common part of {tuple(old.shape)} and {tuple(new.shape)}"
 
 
-def _blocks(layer: Any, name: str, new: Sequence[int], old: Sequence[int]) -> list[tuple[Sequence[int], Sequence[int]]]:
+def _blocks(
+    layer: Layer, name: str, new: Sequence[int], old: Sequence[int]
+) -> list[tuple[Sequence[int], Sequence[int]]]:
     """For each axis the sizes of its blocks: gates, and in a kernel the rows of the input and of h."""
     blocks: list[tuple[Sequence[int], Sequence[int]]] = [((n,), (m,)) for n, m in zip(new, old, strict=True)]
     out_dim = layer.out_dim.dimension if layer.out_dim is not None else None
@@ -343,9 +345,9 @@ def _beginning(name: str, short: str, prefixes: Iterable[str]) -> set[str]:
 class Import(NamedTuple):
     """A layer that imports its parameters itself: its scope in the model, and its option."""
 
-    layer: Any
+    layer: Layer
     scope: str
-    how: Any
+    how: object
 
 
 @dataclass(frozen=True)

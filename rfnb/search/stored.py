@@ -177,7 +177,7 @@ def _read(data: object, arrays: Mapping[str, np.ndarray]) -> Trace:
     facts: dict[str, Any] = {**columns, **optional, **read_facts(data, columns["steps"].size)}
     return Trace(
         **facts,
-        vocab=None if labels is None else vocab_with(labels, get(data, "roles", dict)),
+        vocab=None if labels is None else vocab_with([*labels], get(data, "roles", dict)),
         tags=get(data, "tags", list[Text] | None),
         parts=parts("parts", "part"),
         pruned=pruned,

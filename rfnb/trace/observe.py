@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -88,7 +87,7 @@ class Observer(Listener):
         self._see = report
         self.calls = PlainCalls(report)
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Computes an op and reports it."""
         with self.calls.inside_op(seen=row.name == "raw_call"):
             result = super().call(row, args, kwargs)
@@ -139,12 +138,12 @@ class PlainCalls(Meter):
         if recorder is None:
             yield
             return
-        before = self._inside_op, recorder.quiet
+        state = self._inside_op, recorder.quiet
         self._inside_op, recorder.quiet = True, recorder.quiet or not seen
         try:
             yield
         finally:
-            self._inside_op, recorder.quiet = before
+            self._inside_op, recorder.quiet = state
 
     def tensor(self, raw: RawTensor) -> Tensor:
         """The Tensor for a raw tensor."""
@@ -165,8 +164,8 @@ class PlainCalls(Meter):
     def changes(self, raw: RawTensor) -> None:
         """The Tensor for this raw tensor keeps the present value."""
         if backend_of_raw(raw).is_readable_raw(raw):
-            self._changed[id(raw)] = before = self.tensor(raw)
-            before._raw = backend_of_raw(raw).snapshot_raw(raw)
+            self._changed[id(raw)] = tensor = self.tensor(raw)
+            tensor._raw = backend_of_raw(raw).snapshot_raw(raw)
             del self._tensors[id(raw)]
 
     def made(self, node: Node, given: object, results: Iterable[object]) -> None:

@@ -73,14 +73,15 @@ class Watched:
         assert self.done == []
 
 
-def shape_of(page: Page, word: Word, folder) -> dict[str, list[str]]:
+def shape_of(watched: Watched, word: Word, folder) -> dict[str, list[str]]:
     """The elements of each page once scripts have done their work, and everything was touched."""
-    found = {}
+    page, found = watched.page, {}
     for name, view in views(word).items():
         page.goto(view.save(folder / "view.html").as_uri())
         if (STATIC / "views.js").exists():
             page.wait_for_function(READ)
         page.evaluate(TOUCH)
+        watched.nothing()
         found[name] = page.evaluate(SHAPE)
     return found
 
@@ -88,12 +89,11 @@ def shape_of(page: Page, word: Word, folder) -> dict[str, list[str]]:
 @pytest.mark.parametrize("words", list(WORDS) if PROFILE == "nightly" else ["all"])
 def test_saved_pages(page: Page, tmp_path, words):
     watched = Watched(page, "file:")
-    hurt = shape_of(page, hostile(WORDS[words]), tmp_path)
-    watched.nothing()
+    hurt = shape_of(watched, hostile(WORDS[words]), tmp_path)
     if (STATIC / "views.js").exists():
         for name in ("graph", "attention, layers"):
             assert any(element.startswith("svg") for element in hurt[name]), f"scripts did nothing to {name}"
-    plain = shape_of(page, disarmed(WORDS[words]), tmp_path)
+    plain = shape_of(watched, disarmed(WORDS[words]), tmp_path)
     for name, shape in hurt.items():
         assert shape == plain[name], name
 

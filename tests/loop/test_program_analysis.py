@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
 from rfnb import Dim, batch_dim
@@ -129,6 +130,85 @@ def test_steps_whose_calls_are_joined_are_told_apart_from_others(autocast_first)
     one, other = found(autocast=autocast_first), found(autocast=not autocast_first)
     assert len(program._kept) == 1
     torch.testing.assert_close(one, other)
+
+
+class Labels(TorchDispatchMode):
+    """A loop over random labels. products: the rows of each matrix that is multiplied."""
+
+    def __init__(self, count: int):
+        super().__init__()
+        torch.manual_seed(1)
+        self.label, self.out, self.products = Dim(count, name="label"), Dim(3, name="scores"), list[int]()
+        self.embedding, self.linear = rf.Embedding(self.label, feat), rf.Linear(feat, self.out)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in (torch.ops.aten.addmm.default, torch.ops.aten.mm.default):
+            self.products.append(args[-2].shape[0])
+        return func(*args, **kwargs or {})
+
+    def run(self) -> list[torch.Tensor]:
+        """What the loop stacks: the rows of the labels, and their scores."""
+        time = Dim(None, name="time")
+        loop = rf.Loop(max_seq_len=6, axis=time)
+        loop.state.prev = rf.convert_to_tensor([0, 1, 1, 0], dims=[batch_dim], sparse_dim=self.label)
+        with self, loop:
+            rows = self.embedding(loop.state.prev)
+            scores = self.linear(rows)
+            loop.state.prev = rf.set_sparse_dim(rf.reduce_argmin(scores, axis=self.out), self.label)
+            stacked = [loop.stack(rows), loop.stack(scores)]
+        return [x.copy_transpose([time, batch_dim, x.feature_dim]).raw_tensor for x in stacked]
+
+    def expected(self) -> list[torch.Tensor]:
+        """The same by hand."""
+        prev, columns = torch.tensor([0, 1, 1, 0]), []
+        for _ in range(6):
+            rows = self.embedding.weight.raw_tensor[prev]
+            scores = rows @ self.linear.weight.raw_tensor + self.linear.bias.raw_tensor
+            columns.append((rows, scores))
+            prev = scores.argmin(1)
+        return [torch.stack(column) for column in zip(*columns, strict=True)]
+
+
+def test_rows_of_a_table_are_not_multiplied_in_each_step_but_once():
+    few, many = Labels(4), Labels(5)
+    for labels in (few, many, few):
+        labels.products.clear()
+        with torch.no_grad():
+            labels.embedding.weight.raw_tensor.neg_()  # what is known of the steps must not know the weights
+            torch.testing.assert_close(labels.run(), labels.expected())
+        assert labels.products[1:] == ([4] if labels is few else [4] * 6)  # the first is that of the traced frame
+    assert len(program._kept) == 2
+
+
+def test_gradients_of_rows_that_are_multiplied_are_those_by_hand():
+    labels = Labels(4)
+    with torch.no_grad():
+        labels.run()
+    layers = labels.embedding, labels.linear
+    parameters = [parameter.raw_tensor for layer in layers for parameter in layer.parameters()]
+    found, expected = (torch.autograd.grad(x[1].cos().sum(), parameters) for x in (labels.run(), labels.expected()))
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_label_without_a_row_is_told_at_the_line_of_the_lookup():
+    labels, loop = Labels(4), rf.Loop(max_seq_len=6)
+    loop.state.prev = rf.convert_to_tensor([0, 1, 1, 0], dims=[batch_dim], sparse_dim=labels.label)
+    loop.state.sum = rf.zeros([batch_dim, labels.out])
+    with pytest.raises(Exception, match="out of range") as caught, loop:
+        rows = labels.embedding(loop.state.prev)
+        loop.state.sum = loop.state.sum + labels.linear(rows)
+        loop.state.prev = rf.set_sparse_dim(rf.set_sparse_dim(loop.state.prev, None) + 1, labels.label)
+    (note,) = caught.value.__notes__
+    assert note.startswith("in step 3 of loop") and note.endswith("(gather)")  # not (linear)
+
+
+def test_a_recorded_loop_shows_the_rows_that_are_not_multiplied():
+    labels = Labels(4)
+    with torch.no_grad(), rf.recording("last"):
+        rows, scores = labels.run()
+        step = rf.runs[0][3]
+        torch.testing.assert_close(step.rows.raw_tensor, rows[3])
+        torch.testing.assert_close(step.scores.raw_tensor, scores[3])
 
 
 def test_an_error_names_the_line_of_its_own_loop():

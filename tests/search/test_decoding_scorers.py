@@ -66,6 +66,36 @@ def test_agrees_with_a_search_over_dicts_and_with_a_loop(seed, batch, labels, be
         assert [one.labels for one in best] == [one.labels for one in tree.hypotheses]
 
 
+class EndCosts:
+    """Each label costs nothing, and the end of a hypothesis 1."""
+
+    def __init__(self, label):
+        self.label = label
+
+    def initial_state(self, *, batch_dims):
+        return rf.zeros(batch_dims)
+
+    def score(self, label, state):
+        return rf.expand_dim(state, self.label), state
+
+    def final(self, state):
+        return state - 1.0
+
+
+@pytest.mark.parametrize("end", [0, 2])
+def test_an_end_is_scored_once_also_if_it_is_the_label_of_ended_copies(end):
+    label = rf.Dim(3, name="label")
+    scores = torch.full([3], -3.0).index_fill(0, torch.tensor(end), -1.0)
+    found = rf.search.decode(
+        lambda prev, rows: (scores.expand(len(prev), 3), rows), torch.zeros(1), beam=3, start=1, end=end, limit=4,
+        labels=label, input_type="log_prob", scorers={"end": EndCosts(label)}, length_normalization_exponent=0.0,
+        include_eos=True,
+    )  # fmt: skip
+    best, *others = found.tree[0].hypotheses
+    assert (best.labels, best.score) == ((end,), -2.0)
+    assert [one.score for one in others] == [-5.0, -5.0]
+
+
 def test_pruned_candidates_have_parts_and_scales_can_be_changed():
     table, scorers = models(3, 2, 4, False)
     scales = {"model": 1.0, "lm": 0.4, "costly": 0.1, "length": 0.0}

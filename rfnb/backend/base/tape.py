@@ -373,6 +373,13 @@ class Product(NamedTuple):
         return Call(self.call.fn, tuple(args), self.call.kwargs, result, node=self.call.node)
 
 
+class Once(NamedTuple):
+    """An argument of a joined call that is the same at every step: the result of `fn`, which reads externals."""
+
+    fn: Callable[..., RawTensor]
+    args: tuple[Any, ...]
+
+
 class FuseOps:
     """A backend may fuse calls of a step, and compute the gradients of weights at the end of a loop."""
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from rfnb.backend.base.tape import Call, External, Product, Var
+from rfnb.backend.base.tape import Call, External, Once, Product, Var
+from rfnb.backend.torch.math import linear
 from rfnb.backend.torch.tape import TorchTape
 from rfnb.errors import BackendError
 
@@ -31,12 +32,14 @@ class TorchFuse:
     def joined_raw(
         calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any], wanted: Collection[Var]
     ) -> list[Call]:
-        """The calls with each x + h·W fused into one call; results agree up to rounding.
+        """The calls with each x + h·W fused into one call, and each h·W of rows h of a table replaced by rows of
+        the table's product with W, unless that has more rows than h; results agree up to rounding.
 
         values: values of the Vars, on the traced frame. wanted: results that are needed besides the last ones.
         """
-        producers, fixed = _made(calls), _Fixed(calls, values, externals)
-        counts = Counter(counts for call in calls for counts in call.reads)
+        made, fixed = _made(calls), _Fixed(calls, values, externals)
+        calls = [(call.fn in _LINEAR and _looked_up(call, made, values, externals)) or call for call in calls]
+        producers, counts = _made(calls), Counter(read for call in calls for read in call.reads)
         counts.update(wanted)
         return [(call.fn in _ADD and _joined(call, producers, counts, values, fixed)) or call for call in calls]
 
@@ -105,7 +108,7 @@ class _DeferWeightGradients(torch.autograd.Function):
         gradients = []
         for factor, turned in zip(ctx.inputs, ctx.out_first, strict=True):
             a = factor.flatten(0, 1).to(rows.dtype)  # autocast gave the product a different dtype
-            gradients.append(rows.t().mm(a) if turned else a.t().mm(rows))
+            gradients.append(linear(rows.t(), a.t(), None) if turned else linear(a.t(), rows.t(), None))
         return (None, None, gradient, *gradients)
 
 
@@ -116,6 +119,9 @@ def _add_linear(x: torch.Tensor, h: torch.Tensor, weight: torch.Tensor) -> torch
 
 _PRODUCTS = {torch.addmm: 2, _add_linear: 2, functional.linear: 1, **dict.fromkeys(_MATMUL, 1)}
 """Position of W in the arguments; h is the argument before it."""
+
+
+_LINEAR = frozenset({functional.linear, *_MATMUL})
 
 
 class _Fixed:
@@ -189,6 +195,28 @@ def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Seque
         add, *pair = factors
         return Call(add, (other, *pair), {}, call.result, node=call.node)
     return None
+
+
+def _looked_up(call: Call, made: dict[int, Call], values: Sequence[Any], externals: Sequence[Any]) -> Call | None:
+    """The call that looks rows up in the product of a table with W, in place of the product of its rows with W."""
+    rows, *factors = call.args
+    lookup = made.get(rows.number) if type(rows) is Var else None
+    if lookup is None or lookup.fn is not torch.embedding or len(lookup.args) != 2 or lookup.kwargs or call.kwargs:
+        return None
+    weight, transposed = _untransposed(factors[0], made)
+    table, indices = lookup.args
+    if type(table) is not External or type(weight) is not External or type(indices) is not Var:
+        return None
+    if any(type(bias) is not External and bias is not None for bias in factors[1:]):
+        return None
+    if len(externals[table.number]) > values[indices.number].numel() or externals[weight.number].ndim != 2:
+        return None
+    product = Once(_product_of, (call.fn, transposed, table, weight, *factors[1:]))
+    return Call(torch.embedding, (product, indices), {}, call.result, node=lookup.node)
+
+
+def _product_of(fn: Callable[..., object], transposed: bool, table: Any, weight: Any, *bias: object) -> object:
+    return fn(table, weight.t() if transposed else weight, *bias)
 
 
 def _fit(other: Any, product: Var, h: Any, weight: Any, result: int, values: Sequence[Any]) -> bool:

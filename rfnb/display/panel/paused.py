@@ -24,9 +24,9 @@ from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ExpressionError, ViewError
 from rfnb.trace.pause import Pause, Paused, Resume, pauses
 from rfnb.trace.run import when
-from rfnb.trace.run.names import AtLine, NoValue
+from rfnb.trace.run.names import AtLine
 from rfnb.trace.run.options import options
-from rfnb.trace.run.variables import PlainSteps
+from rfnb.trace.run.variables import NoValue, VariableSteps
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -300,7 +300,8 @@ def edit_paused(dispatcher: Dispatcher, run: int, states: dict[str, str], sequen
     loop_run, step = paused.run, paused.step
     if loop_run.serial != run:
         raise ViewError(f"edit: run {run} is not paused", hint=f"run {loop_run.serial} is")
-    at, is_plain, names = of_sequence(loop_run, sequence), isinstance(loop_run.replay, PlainSteps), [*loop_run.states]
+    at, names = of_sequence(loop_run, sequence), [*loop_run.states]
+    is_plain = isinstance(loop_run.replay, VariableSteps)
     if is_plain:
         names += [value.name for value in loop_run[step].values()] + [text.name for text in loop_run[step].texts()]
     unknown = set(states) - set(names)

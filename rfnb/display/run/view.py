@@ -35,9 +35,8 @@ from rfnb.display.tensor.value import describe_value
 from rfnb.display.tensor.view import index_of
 from rfnb.errors import ViewError
 from rfnb.trace.plain.record import is_added
-from rfnb.trace.run.file.stored import StoredVariables
 from rfnb.trace.run.find import steps_begun
-from rfnb.trace.run.variables import PlainSteps
+from rfnb.trace.run.variables import VariableSteps
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -238,7 +237,7 @@ def describe_run(run: Run) -> RunView:
         "is_search": run.replay.is_search,
         "training": _training(run),
     }
-    if isinstance(run.replay, PlainSteps | StoredVariables):
+    if isinstance(run.replay, VariableSteps):
         view["is_plain"] = True
     if (raised_in := getattr(run.replay, "raised_in", None)) is not None:
         view["raised_in"] = raised_in

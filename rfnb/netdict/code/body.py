@@ -100,9 +100,9 @@ class BodyWriter:
 
     def write_return(self, values: list[str]) -> None:
         """The last line; a variable that is set just before is not needed."""
-        last = self.place.lines[-1] if self.place.lines else ""
-        if len(values) == 1 and last.startswith(f"{self.indent}{values[0]} = "):
-            self.place.lines[-1] = f"{self.indent}return {last.removeprefix(f'{self.indent}{values[0]} = ')}"
+        line = self.place.lines[-1] if self.place.lines else ""
+        if len(values) == 1 and line.startswith(f"{self.indent}{values[0]} = "):
+            self.place.lines[-1] = f"{self.indent}return {line.removeprefix(f'{self.indent}{values[0]} = ')}"
         else:
             self.line(f"return {', '.join(values)}")
 
@@ -169,9 +169,9 @@ class BodyWriter:
     def constant(self, x: Tensor) -> str:
         """A small tensor that no op gave."""
         numbers = self.numbers(x, x.dims)
-        more = f", sparse_dim={self.value(x.sparse_dim)}" if x.sparse_dim is not None else ""
-        more += f", feature_dim={self.value(x.feature_dim)}" if x.feature_dim is not None else ""
-        return f"rf.convert_to_tensor({numbers}, dims={self.value(list(x.dims))}, dtype={x.dtype!a}{more})"
+        options = f", sparse_dim={self.value(x.sparse_dim)}" if x.sparse_dim is not None else ""
+        options += f", feature_dim={self.value(x.feature_dim)}" if x.feature_dim is not None else ""
+        return f"rf.convert_to_tensor({numbers}, dims={self.value(list(x.dims))}, dtype={x.dtype!a}{options})"
 
     def dim(self, dim: Dim) -> tuple[str, int]:
         """A dim: one of the data, of a size, computed of others, or a new one."""
@@ -258,11 +258,11 @@ class BodyWriter:
             name = self.loops[id(call.result)] = self.place.names.new("choice")
             self.assigned(call, f"{self.loops[id(call.loop)]}.choice({self.arguments(call)})", name)
             labels = call.result.labels
-            more = f"{name}.labels" + ("[0]" if isinstance(labels, list | tuple) else "")
+            path = f"{name}.labels" + ("[0]" if isinstance(labels, list | tuple) else "")
             labels = labels[0] if isinstance(labels, list | tuple) else labels
             for i, dim in enumerate(labels.dims):
                 if is_beam(dim):  # of the hypotheses after the choice
-                    self.know(dim, f"{more}.dims[{i}]")
+                    self.know(dim, f"{path}.dims[{i}]")
                     self.local.add(id(dim))
         elif call.kind in ("method", "attribute"):
             text = f"{self.loops[id(call.loop)]}.{call.name}"
@@ -299,8 +299,8 @@ class BodyWriter:
             self.release(uses_of([call], ()))
             return
         if call.name == "full" and call.kwargs.get("fill_value") == 0 and call.kwargs.get("dtype") == "float32":
-            more = {name: x for name, x in call.kwargs.items() if name not in ("dims", "fill_value", "dtype")}
-            zeros = replace(call, args=(list(call.kwargs["dims"]),), kwargs=more)
+            options = {name: x for name, x in call.kwargs.items() if name not in ("dims", "fill_value", "dtype")}
+            zeros = replace(call, args=(list(call.kwargs["dims"]),), kwargs=options)
             self.assign(call, f"rf.zeros({self.arguments(zeros)})", ATOM, following)
             return
         if call.name in OPERATORS and len(call.args) == 2 and not call.kwargs:
@@ -319,14 +319,14 @@ class BodyWriter:
     def arguments(self, call: Call, start: int = 0) -> str:
         """The arguments of a call, without those that are the defaults."""
         defaults = {} if call.fn is None else defaults_of(call.fn)
-        given = [self.value(x) for x in call.args[start:]]
+        texts = [self.value(x) for x in call.args[start:]]
         for name, x in call.kwargs.items():
             if name in defaults and (
                 x is defaults[name] or (literal(x) is not None and literal(x) == literal(defaults[name]))
             ):
                 continue
-            given.append(f"{name}={self.padding(call) if name == 'padding' and call.windows else self.value(x)}")
-        return ", ".join(given)
+            texts.append(f"{name}={self.padding(call) if name == 'padding' and call.windows else self.value(x)}")
+        return ", ".join(texts)
 
     def padding(self, call: Call) -> str:
         """The padding "same", where it depends on the size of an axis."""
@@ -353,8 +353,8 @@ class BodyWriter:
         if all(target == "_" for target in targets):
             self.line(text)
             return
-        one = "," if isinstance(result, list | tuple) and len(targets) == 1 else ""
-        self.line(f"{', '.join(targets)}{one} = {text}")
+        comma = "," if isinstance(result, list | tuple) and len(targets) == 1 else ""
+        self.line(f"{', '.join(targets)}{comma} = {text}")
 
     def target(self, part: object) -> str:
         """The variable for a part of a result; "_" if nobody uses it."""
@@ -378,13 +378,13 @@ class BodyWriter:
     def know_parts(self, tree: Mapping[str, object], name: str) -> None:
         """The entries of a dict or a state, also of those in it, are written with its name."""
         for key, part in tree.items():
-            read = attribute(name, key) if isinstance(tree, State) else f"{name}[{literal(key)}]"
+            text = attribute(name, key) if isinstance(tree, State) else f"{name}[{literal(key)}]"
             if isinstance(tree, State) and not attribute("", key).startswith("."):
-                read = f"{name}[{literal(key)}]"
+                text = f"{name}[{literal(key)}]"
             if isinstance(part, Mapping):
-                self.know_parts(part, read)
+                self.know_parts(part, text)
             elif isinstance(part, Tensor | Dim) and id(part) not in self.place.values:
-                self.know(part, read)
+                self.know(part, text)
 
     def used(self, tree: object) -> bool:
         """Whether somebody uses a leaf."""
@@ -444,8 +444,8 @@ def sum_of(parts: Sequence[tuple[str, int]], numbers: Sequence[int]) -> tuple[st
 
 def new_dim(dim: Dim) -> str:
     """The line that makes a dim."""
-    more = "" if dim.kind is None else f", kind={literal(dim.kind)}"
-    return f"rf.Dim({dim.dimension}, name={literal(dim.name)}{more})"
+    options = "" if dim.kind is None else f", kind={literal(dim.kind)}"
+    return f"rf.Dim({dim.dimension}, name={literal(dim.name)}{options})"
 
 
 def uses_of(calls: Iterable[Call], finals: Iterable[object]) -> Counter[int]:
@@ -462,16 +462,16 @@ def prune(calls: Iterable[Call], finals: Iterable[object]) -> list[Call]:
     needed = {id(x) for x in finals}
 
     def pruned(lines: Iterable[Call]) -> list[Call]:
-        kept = []
+        lines_needed = []
         for call in reversed(list(lines)):
             row = OPS.get(call.name) if call.kind == "op" else None
             acts = call.kind in ("loop", "with", "set", "cell") or call.name in ("end", "choice")
             acts = acts or (row is not None and (row.effect or row.random))
             if acts or any(id(x) in needed for x in leaves(call.result)):
                 body = pruned(call.body)
-                kept.append(replace(call, body=body))
+                lines_needed.append(replace(call, body=body))
                 needed.update(id(x) for x in inputs_of(call))
-        return kept[::-1]
+        return lines_needed[::-1]
 
     return pruned(calls)
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from rfnb.core.ground.show import Shown
 from rfnb.netdict.axes import order_now
-from rfnb.netdict.code.check import unpadded
 from rfnb.netdict.code.diff import diff
-from rfnb.netdict.code.to_code import as_data
+from rfnb.netdict.code.to_code import as_data, unpadded
 from rfnb.netdict.network import Network
 from rfnb.ops.random import get_random_state, set_random_state
 from rfnb.trace.compare.compare import distance
@@ -76,19 +75,19 @@ def compare_nets(a: Network, b: Network, batch: Mapping[str, object] | None = No
         })  # fmt: skip
     renamed = diff(a, b).renamed
     result = NetComparison((a.name, b.name))
-    for path, mine in values[0].items():
+    for path, array in values[0].items():
         other = renamed.get(path, path)
         if other not in values[1]:
             result.only_a.append(path)
             continue
-        what, largest = _difference(mine, values[1][other])
-        if what:
-            result.differences.append(LayerDifference(path, other, what, largest))
+        words, largest = _difference(array, values[1][other])
+        if words:
+            result.differences.append(LayerDifference(path, other, words, largest))
         else:
             result.agree.append(path)
-            result.not_numbers += [path] if np.isnan(mine).any() else []
-    known = {renamed.get(path, path) for path in values[0]}
-    result.only_b = [path for path in values[1] if path not in known]
+            result.not_numbers += [path] if np.isnan(array).any() else []
+    compared = {renamed.get(path, path) for path in values[0]}
+    result.only_b = [path for path in values[1] if path not in compared]
     return result
 
 

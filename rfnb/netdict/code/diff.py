@@ -1,4 +1,4 @@
-"""`rf.diff`: what two nets of layers do not have in common, and what follows from it."""
+"""`rf.diff`: what two nets of layers do not have in common, and what follows: dims, parameters, the receptive field."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError, RfError
-from rfnb.netdict.code.receptive_field import ReceptiveField, receptive_field
+from rfnb.netdict.axes import time_of
+from rfnb.netdict.build import NetNode
 from rfnb.netdict.config.read import Config
 from rfnb.netdict.config.values import Frame, Function, Unknown
 from rfnb.netdict.extern_data import ExternData
@@ -38,8 +38,8 @@ class OptionChange:
 
     layer: str
     option: str
-    before: Any
-    after: Any
+    before: object
+    after: object
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class _Side:
     """
 
     name: str
-    layers: dict[str, dict[str, Any]]
+    layers: dict[str, dict[str, object]]
     net: Network | None = None
     note: str = ""
     functions: Mapping[str, object] = field(default_factory=dict)
@@ -163,8 +163,8 @@ def layers_by_path(layers: Mapping[str, object], prefix: str = "") -> Iterator[t
         if not isinstance(described, Mapping) or str(name).startswith("#"):
             continue
         inner = inner_net(described)
-        own = {key: x for key, x in described.items() if not (isinstance(inner, Mapping) and key in NETS)}
-        yield f"{prefix}{name}", own
+        options = {key: x for key, x in described.items() if not (isinstance(inner, Mapping) and key in NETS)}
+        yield f"{prefix}{name}", options
         if isinstance(inner, Mapping):
             yield from layers_by_path(inner, f"{prefix}{name}/")
 
@@ -335,3 +335,81 @@ def _dims(x: Tensor) -> str:
     names = [str(dim.dimension) if dim.dimension is not None else dim.name for dim in x.dims]
     labels = f" of {x.sparse_dim.dimension} labels" if x.sparse_dim is not None else ""
     return f"{{{', '.join(names)}}}{labels}"
+
+
+ALL = frozenset(
+    "rec rnn_cell self_attention generic_attention dot_attention concat_attention gauss_window_attention twod_lstm "
+    "cumsum reduce masked_computation relative_positional_encoding softmax_over_spatial".split()
+)
+"""Classes that may take all frames."""
+
+
+@dataclass(frozen=True)
+class ReceptiveField:
+    """frames: so many frames of the data, or None for all. step: from one frame to the next, in frames of the data.
+
+    >>> from rfnb.netdict.code.diff import ReceptiveField
+    >>> print(ReceptiveField(7, 2.0)), print(ReceptiveField(None, 1.0))
+    7 frames, one for 2 frames
+    all frames, one for 1 frame
+    (None, None)
+    """
+
+    frames: int | None = 1
+    step: float = 1.0
+
+    def __str__(self) -> str:
+        frames = "all frames" if self.frames is None else f"{self.frames} frame{'s' * (self.frames != 1)}"
+        return f"{frames}, one for {self.step:g} frame{'s' * (self.step != 1)}"
+
+
+def receptive_field(net: Network, path: str) -> ReceptiveField:
+    """That of a layer. Raises LayerNotFound."""
+    net.get_layer(path)
+    fields: dict[str, ReceptiveField] = {}
+    for name, node in net._nodes.items():
+        sources = [fields[need] for need in node.needs if need in fields]
+        frames = [field.frames for field in sources]
+        counts = [count for count in frames if count is not None]
+        widest = None if None in frames else max(counts, default=1)
+        fields[name] = _through(node, ReceptiveField(widest, max((field.step for field in sources), default=1.0)), net)
+    return fields[path]
+
+
+def _through(node: NetNode, field: ReceptiveField, net: Network) -> ReceptiveField:
+    """The field of a layer, from that of its source."""
+    layer = node.layer
+    kind = (layer.layer_class or "").partition(":")[0] if layer is not None else ""
+    if kind == "reduce" or kind == "softmax_over_spatial":
+        source = net._nodes[node.sources[0]].template if node.sources else None
+        frames = None if source is None else time_of(source)
+        over = frames is not None and (frames not in node.template.dims or kind == "softmax_over_spatial")
+        return ReceptiveField(None, field.step) if over else field
+    if kind in ALL or (layer is not None and layer.traits.recurrent):
+        return ReceptiveField(None, field.step)
+    size, dilation, stride = 1, 1, 1.0
+    options = layer.spec.described if layer is not None else {}
+    if kind in ("conv", "pool"):
+        size = _first(options.get("filter_size", options.get("pool_size", 1)))
+        dilation = _first(options.get("dilation_rate", 1))
+        stride = _first(options.get("strides", size if kind == "pool" else 1))
+    elif kind == "transposed_conv":
+        size, stride = (
+            _first(options.get("filter_size", 1)),
+            1 / _first(options.get("strides", options.get("filter_size", 1))),
+        )
+        return ReceptiveField(field.frames, field.step * stride)
+    elif kind == "window":
+        size, stride = options.get("window_size", 1), options.get("stride", 1)
+    elif kind == "resize":
+        factor = options.get("factor", 1)
+        stride = 1 / factor if isinstance(factor, int | float) and factor else 1
+    if field.frames is None:
+        return ReceptiveField(None, field.step * stride)
+    return ReceptiveField(field.frames + round((size - 1) * dilation * field.step), field.step * stride)
+
+
+def _first(given: object) -> int:
+    """The number along time, which is the first axis of filters."""
+    value = given[0] if isinstance(given, list | tuple) and given else given
+    return value if isinstance(value, int) else 1

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import io
+import linecache
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +15,18 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.nested import leaves
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.netdict.code.blocks import folded
 from rfnb.netdict.code.body import BodyWriter, Place, inputs_of, new_dim, prune, uses_of
-from rfnb.netdict.code.comments import comments_of
-from rfnb.netdict.code.names import Names, assignment, attribute, class_name, identifier, literal, remark, wrapped
+from rfnb.netdict.code.names import (
+    Names,
+    assignment,
+    attribute,
+    class_name,
+    folded,
+    identifier,
+    literal,
+    remark,
+    wrapped,
+)
 from rfnb.netdict.code.trace import Call, Trace, every_call
 from rfnb.netdict.layer import Layer
 from rfnb.netdict.network import Network
@@ -64,8 +76,8 @@ class LayerClass:
     def dim(self, dim: Dim) -> str:
         """A dim in the constructor."""
         if id(dim) not in self.dims:
-            wanted = ("in_dim", "out_dim", "dim")[min(len(self.dims), 2)]
-            self.dims[id(dim)] = dim, self.names.new(wanted)
+            name = ("in_dim", "out_dim", "dim")[min(len(self.dims), 2)]
+            self.dims[id(dim)] = dim, self.names.new(name)
         return self.dims[id(dim)][1]
 
     def parameter(self, x: Parameter) -> str | None:
@@ -76,11 +88,11 @@ class LayerClass:
     @staticmethod
     def new_parameter(x: Parameter, dim: Callable[[Dim], str]) -> str:
         """The call that makes a parameter. dim: how dims, or their sizes, are written."""
-        more = "" if x.dtype == "float32" else f", dtype={literal(x.dtype)}"
+        options = "" if x.dtype == "float32" else f", dtype={literal(x.dtype)}"
         number = literal(x.initial) if isinstance(x.initial, int | float) and x.initial else None
         initial = "rf.init.Glorot()" if isinstance(x.initial, Glorot) else number
-        more += f", initial={initial}" if initial else ""
-        return f"rf.Parameter([{', '.join(map(dim, x.dims))}]{more}{'' if x.trainable else ', trainable=False'})"
+        options += f", initial={initial}" if initial else ""
+        return f"rf.Parameter([{', '.join(map(dim, x.dims))}]{options}{'' if x.trainable else ', trainable=False'})"
 
     def method(self, text: str) -> str:
         """The name of the method with this text."""
@@ -96,8 +108,8 @@ class LayerClass:
     def text(self) -> str:
         """The class without its name."""
         methods = "\n".join(f"    def {name}{text}" for text, name in self.methods.items())
-        kept = [f"self.{name} = {name}" for _, name in self.dims.values() if f"self.{name}" in methods]
-        head = "\n".join(f"        {line}" for line in self.constructor(kept))
+        attributes = [f"self.{name} = {name}" for _, name in self.dims.values() if f"self.{name}" in methods]
+        head = "\n".join(f"        {line}" for line in self.constructor(attributes))
         arguments = ", ".join(["self", *(name for _, name in self.dims.values())])
         kind = remark(str(self.layer.layer_class))
         return f'    """A layer of the class {kind}."""\n\n    def __init__({arguments}):\n{head}\n\n{methods}'
@@ -219,8 +231,8 @@ class ModuleWriter:
         items = self.parts(calls)
         for item, following in zip(items, [*items[1:], None], strict=False):
             writer.owner = item.owner
-            start, said = len(writer.place.lines), [] if isinstance(item, Part) else self.comments(item.owner)
-            for comment in said:
+            start, remarks = len(writer.place.lines), [] if isinstance(item, Part) else self.comments(item.owner)
+            for comment in remarks:
                 writer.line(comment)
             if isinstance(item, Part):
                 self.write_part(writer, item)
@@ -229,10 +241,10 @@ class ModuleWriter:
                     self.write(writer, item.body)
             else:
                 writer.call(item, following if isinstance(following, Call) else None)
-            if said and len(writer.place.lines) == start + len(said):
+            if remarks and len(writer.place.lines) == start + len(remarks):
                 del writer.place.lines[start:]  # the line of the layer is still to come
             else:
-                self.told |= {*said}
+                self.told |= {*remarks}
 
     def comments(self, path: str) -> list[str]:
         """The comments of the config at a layer, as far as they do not stand above another one."""
@@ -261,8 +273,10 @@ class ModuleWriter:
 
     def grouped(self, run: list[Call]) -> Sequence[Call | Part]:
         """The calls of one layer, as a part if there is a parameter of its own."""
-        own = {id(x) for x in vars(self.layers[run[0].owner]).values() if isinstance(x, Parameter)}
-        of_module = any(call.kind == "cell" or any(id(x) in own for x in inputs_of(call)) for call in every_call(run))
+        params = {id(x) for x in vars(self.layers[run[0].owner]).values() if isinstance(x, Parameter)}
+        of_module = any(
+            call.kind == "cell" or any(id(x) in params for x in inputs_of(call)) for call in every_call(run)
+        )
         return [Part(run[0].owner, run)] if of_module else run
 
     # -- a layer
@@ -330,12 +344,12 @@ class ModuleWriter:
         writer = BodyWriter(Place(of.parameter, of.dim, Names()), Counter(), {})
         cell = of.layer.cell  # type: ignore[attr-defined]
         options = "".join(f", {name}={writer.value(x)}" for name, x in cell.settings.items())
-        made = f"rf.{type(cell.cell).__name__}({writer.value(cell.in_dim)}, {writer.value(cell.out_dim)}{options})"
-        lines = [f"self.cell = {made}"]
+        text = f"rf.{type(cell.cell).__name__}({writer.value(cell.in_dim)}, {writer.value(cell.out_dim)}{options})"
+        lines = [f"self.cell = {text}"]
         for name, weight in call.weights.items():
             owner, last = in_module("self.cell", name)
-            own = of.parameter(weight) if isinstance(weight, Parameter) else None
-            lines.append(assignment(owner, last, own or "None"))
+            read = of.parameter(weight) if isinstance(weight, Parameter) else None
+            lines.append(assignment(owner, last, read or "None"))
         return lines
 
     # -- the file
@@ -374,16 +388,16 @@ class ModuleWriter:
 
     def methods(self) -> Iterator[str]:
         """The methods of the net."""
-        (arguments, body), *others = self.bodies
-        listed, given, call = ", ".join(["self", *arguments]), ", ".join(arguments), self.LAYER_CLASS.CALL
-        if not others or others == [self.bodies[0]]:
+        (arguments, body), *further = self.bodies
+        listed, passed, call = ", ".join(["self", *arguments]), ", ".join(arguments), self.LAYER_CLASS.CALL
+        if not further or further == [self.bodies[0]]:
             yield f"    def {call}({listed}):\n" + "\n".join(body) + "\n"
             return
-        used = Names(vars(self.net))
-        names = [used.new("in_training"), used.new("in_evaluation")]
+        names_of_net = Names(vars(self.net))
+        names = [names_of_net.new("in_training"), names_of_net.new("in_evaluation")]
         yield (
             f"    def {call}({listed}):\n        if {self.IS_TRAINING}:\n"
-            f"            return self.{names[0]}({given})\n        return self.{names[1]}({given})\n"
+            f"            return self.{names[0]}({passed})\n        return self.{names[1]}({passed})\n"
         )
         for name, (_, body) in zip(names, self.bodies, strict=True):
             yield f"    def {name}({listed}):\n" + "\n".join(body) + "\n"
@@ -391,10 +405,10 @@ class ModuleWriter:
     def constructor(self, texts: dict[str, str]) -> list[str]:
         """The lines that make the modules."""
         lines: list[str] = []
-        made = {of.path: of for of in self.classes.values()}
+        classes = {of.path: of for of in self.classes.values()}
         dim = self.body(Place(lambda x: None, self.global_dim, Names()), Counter(), {}).value
         for path, module in self.net.named_modules():
-            of = made.get(path)
+            of = classes.get(path)
             if not path or (of is None and not any(True for _ in module.parameters())):
                 continue
             comments = [] if of is None else self.comments(of.layer.name)
@@ -427,3 +441,33 @@ def called_in(trace: Trace) -> dict[int, str]:
     """The names of values, by id: those of layers."""
     named: Iterable[tuple[str, Tensor]] = [*trace.outputs.items(), *trace.named]
     return {id(x): path.rpartition("/")[2] for path, x in reversed(list(named))}
+
+
+LONGEST = 100
+
+
+def comments_of(described: Mapping[str, object]) -> list[str]:
+    """The comments directly above the line of a layer and at its end; none if its config was not read from a file."""
+    file, line = getattr(described, "file", None), getattr(described, "line", None)
+    if file is None or line is None:
+        return []
+    comments = comments_in("".join(linecache.getlines(file)))
+    line_above = line - 1
+    while comments.get(line_above, ("", False))[1]:
+        line_above -= 1
+    return [comments[number][0] for number in range(line_above + 1, line + 1) if number in comments]
+
+
+@functools.lru_cache(8)
+def comments_in(text: str) -> dict[int, tuple[str, bool]]:
+    """The comments of a file by line, and whether nothing else stands there. Each is one line of printable text."""
+    comments = {}
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                words = "".join(c if c.isprintable() else "?" for c in token.string.lstrip("#! "))
+                if words:
+                    comments[token.start[0]] = f"# {words[:LONGEST]}", not token.line[: token.start[1]].strip()
+    except (tokenize.TokenError, SyntaxError):
+        return {}
+    return comments

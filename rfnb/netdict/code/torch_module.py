@@ -64,13 +64,13 @@ class TorchClass(LayerClass):
 
     def module(self, name: str, made: str, layout: Layout) -> str:
         """The module of torch with these parameters, as a method reads it."""
-        for attr, (_, other) in self.modules.items():
-            if list(other) == list(layout):
-                if other != layout:
+        for attr, (_, other_layout) in self.modules.items():
+            if list(other_layout) == list(layout):
+                if other_layout != layout:
                     raise unwritten(self.layer.name, "its cell runs over frames, and in steps too")
                 return attribute("self", attr)
-        taken = {*vars(self.layer), *self.modules}
-        attr = next(n for n in (name, *(f"{name}{i}" for i in range(2, 99))) if n not in taken)
+        names = {*vars(self.layer), *self.modules}
+        attr = next(n for n in (name, *(f"{name}{i}" for i in range(2, 99))) if n not in names)
         self.modules[attr] = made, layout
         return attribute("self", attr)
 
@@ -99,17 +99,17 @@ class TorchClass(LayerClass):
     def new_parameter(x: Parameter, dim: Callable[[Dim], str]) -> str:
         """The call that makes a parameter. dim: how the size of one is written."""
         shape = ", ".join(map(dim, x.dims))
-        more = "" if x.dtype == "float32" else f", dtype=torch.{x.dtype}"
+        dtype = "" if x.dtype == "float32" else f", dtype=torch.{x.dtype}"
         if isinstance(x.initial, Glorot) and len(x.dims) > 1:
-            values = f"nn.init.xavier_uniform_(torch.empty({shape}{more}))"
+            values = f"nn.init.xavier_uniform_(torch.empty({shape}{dtype}))"
         elif isinstance(x.initial, int | float) and x.initial:
             values = (
-                f"torch.full(({shape},), {literal(float(x.initial))}{more})"
+                f"torch.full(({shape},), {literal(float(x.initial))}{dtype})"
                 if shape
                 else f"torch.tensor({literal(float(x.initial))})"
             )
         else:
-            values = f"torch.zeros({shape or '()'}{more})"
+            values = f"torch.zeros({shape or '()'}{dtype})"
         return f"nn.Parameter({values}{'' if x.trainable else ', requires_grad=False'})"
 
     def text(self) -> str:
@@ -118,7 +118,7 @@ class TorchClass(LayerClass):
             for name, x in vars(self.layer).items():
                 if isinstance(x, Parameter) and self.module_of(x) is None:
                     self.init.append(assignment("self", name, self.new_parameter(x, self.size)))
-            self.init += [assignment("self", attr, made) for attr, (made, _) in self.modules.items()]
+            self.init += [assignment("self", attr, constructor) for attr, (constructor, _) in self.modules.items()]
         return super().text()
 
     def constructor(self, kept: list[str]) -> list[str]:
@@ -163,8 +163,8 @@ class TorchWriter(ModuleWriter):
         """The calls that the code has."""
         calls = without_zero_states(trace.calls)
         calls = prune(with_steps(calls, self.used_once(calls, 2)), finals)
-        alone = self.used_once(calls, 1)
-        self.frames, self.alone = Frames(), alone & self.alone if self.bodies else alone
+        used_once = self.used_once(calls, 1)
+        self.frames, self.alone = Frames(), used_once & self.alone if self.bodies else used_once
         steps = [call.name for loop in every_call(calls) if loop.kind == "with" for call in loop.body]
         self.dropout_in_loops |= "dropout" in steps
         return with_cross_entropy(arranged(calls), finals)
@@ -336,9 +336,9 @@ def arranged(calls: list[Call]) -> list[Call]:
     lines = []
     for i, call in enumerate(calls):
         if call.kind == "with":
-            kept = {other.name for other in calls[i:] if other.kind == "get" and other.loop is call.loop}
+            read_later = {other.name for other in calls[i:] if other.kind == "get" and other.loop is call.loop}
             body = sorted(arranged(call.body), key=lambda line: line.kind == "set" and line.loop is call.loop)
-            call = replace(call, body=body, kwargs={"kept": kept})
+            call = replace(call, body=body, kwargs={"kept": read_later})
         lines.append(call)
     return lines
 
@@ -346,19 +346,19 @@ def arranged(calls: list[Call]) -> list[Call]:
 def with_cross_entropy(calls: list[Call], finals: list[Tensor]) -> list[Call]:
     """The calls, where log softmax, the score of the label, and the sign before it are one."""
     uses, call_of = uses_of(calls, finals), {id(call.result): call for call in calls}
-    gone: set[int] = set()
+    absorbed: set[int] = set()
     lines: dict[int, Call] = {}
     for call in calls:
-        chosen = call_of.get(id(call.args[0])) if call.name == "neg" else None
-        scores = call_of.get(id(chosen.args[0])) if chosen is not None and chosen.name == "gather" else None
-        if chosen is None or scores is None or scores.name != "log_softmax":
+        score = call_of.get(id(call.args[0])) if call.name == "neg" else None
+        scores = call_of.get(id(score.args[0])) if score is not None and score.name == "gather" else None
+        if score is None or scores is None or scores.name != "log_softmax":
             continue
-        x, axis, labels = scores.args[0], scores.kwargs["axis"], chosen.kwargs["indices"]
-        if not isinstance(labels, Tensor) or chosen.kwargs.get("clip_to_valid"):
+        x, axis, labels = scores.args[0], scores.kwargs["axis"], score.kwargs["indices"]
+        if not isinstance(labels, Tensor) or score.kwargs.get("clip_to_valid"):
             continue
-        once = uses[id(scores.result)] == uses[id(chosen.result)] == 1 and {*x.dims} == {*labels.dims, axis}
-        if once and chosen.kwargs.get("axis", labels.sparse_dim) is axis:
-            gone |= {id(scores), id(chosen)}
+        once = uses[id(scores.result)] == uses[id(score.result)] == 1 and {*x.dims} == {*labels.dims, axis}
+        if once and score.kwargs.get("axis", labels.sparse_dim) is axis:
+            absorbed |= {id(scores), id(score)}
             arguments = {"estimated": x, "target": labels, "axis": axis, "estimated_type": "logits"}
             lines[id(call)] = Call(call.owner, "op", "cross_entropy", kwargs=arguments, result=call.result)
-    return [lines.get(id(call), call) for call in calls if id(call) not in gone]
+    return [lines.get(id(call), call) for call in calls if id(call) not in absorbed]

@@ -11,8 +11,7 @@ from rfnb.core.dims.dim import Dim, batch_dim, single_step_dim
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.netdict.code.body import ATOM, atom, uses_of
 from rfnb.netdict.code.names import literal
-from rfnb.netdict.code.torch_body import REDUCE, Axes, Layout, axes_of, dims_of, last, one_or_all, position
-from rfnb.netdict.code.torch_loops import TorchLoops
+from rfnb.netdict.code.torch_body import REDUCE, Axes, Layout, TorchLoops, axes_of, dims_of, last, one_or_all, position
 from rfnb.netdict.code.trace import Call, unwritten
 
 GATES = "ifjo"
@@ -32,23 +31,23 @@ class TorchOps(TorchLoops):
         x = source
         if len(weight.dims) != 2:
             raise unwritten(call.owner, "its weight is not a matrix", got=weight.describe_dims())
-        first = matrix_axis(weight, in_dim)
+        input_axis = matrix_axis(weight, in_dim)
         order = [dim for dim in axes_of(x) if dim is not in_dim]
         dims, result = [*order, out_dim], axes_of(call.result)
-        matrix = self.atom(weight) if first == 0 else f"{self.atom(weight)}.T"
-        more = "" if bias is None else f" + {self.value(bias)}"
+        matrix = self.atom(weight) if input_axis == 0 else f"{self.atom(weight)}.T"
+        addend = "" if bias is None else f" + {self.value(bias)}"
         if x.sparse_dim is in_dim:
             text = f"{matrix}[{self.value(x)}]"
-            return self.permuted(f"({text}{more})" if more else text, dims, result)
+            return self.permuted(f"({text}{addend})" if addend else text, dims, result)
         if self.may_have(weight, bias):
-            layout = {id(weight): ("weight", (1, 0) if first == 0 else None, None)}
+            layout = {id(weight): ("weight", (1, 0) if input_axis == 0 else None, None)}
             layout |= {} if bias is None else {id(bias): ("bias", None, None)}
-            sizes = f"{self.of.size(in_dim)}, {self.of.size(out_dim)}{'' if more else ', bias=False'}"
+            sizes = f"{self.of.size(in_dim)}, {self.of.size(out_dim)}{'' if addend else ', bias=False'}"
             module = self.of.module("linear", f"nn.Linear({sizes})", layout)
             return self.permuted(f"{module}({self.moved(x, [*order, in_dim])})", dims, result)
-        text = f"{atom(*self.moved_bound(x, [*order, in_dim]))} @ {matrix}{more}"
+        text = f"{atom(*self.moved_bound(x, [*order, in_dim]))} @ {matrix}{addend}"
         if dims == [*result]:
-            return text, 1 if more else 2
+            return text, 1 if addend else 2
         return self.permuted(f"({text})", dims, result)
 
     def op_matmul(
@@ -56,15 +55,15 @@ class TorchOps(TorchLoops):
     ) -> tuple[str, int] | str:
         """A sum of products."""
         over = dims_of(reduce)
-        known = any((id(x), id(self.root(dim))) in self.zero for x in (a, b) for dim in over)
-        text_a, bind_a = self.filled(a, over, "0") if use_mask and not known else self.bound(a)
+        is_zero = any((id(x), id(self.root(dim))) in self.zero for x in (a, b) for dim in over)
+        text_a, bind_a = self.filled(a, over, "0") if use_mask and not is_zero else self.bound(a)
         text_b, bind_b = self.bound(b)
         letters: dict[int, str] = {}
         for dim in (*axes_of(a), *axes_of(b)):
             letters.setdefault(id(dim), chr(ord("a") + len(letters)))
-        rest = [dim for dim in axes_of(a) if dim not in over]
-        matrix = axes_of(a) == (*rest, *over) and axes_of(b) == (*over, *axes_of(b)[-1:]) and len(b.dims) == 2
-        if matrix and axes_of(call.result) == (*rest, axes_of(b)[1]) and axes_of(b)[1] not in rest:
+        outer_dims = [dim for dim in axes_of(a) if dim not in over]
+        matrix = axes_of(a) == (*outer_dims, *over) and axes_of(b) == (*over, *axes_of(b)[-1:]) and len(b.dims) == 2
+        if matrix and axes_of(call.result) == (*outer_dims, axes_of(b)[1]) and axes_of(b)[1] not in outer_dims:
             return f"{atom(text_a, bind_a)} @ {atom(text_b, bind_b)}", 2
         if len({*a.dims}) < len(a.dims) or len({*b.dims}) < len(b.dims) or a.dtype != b.dtype:
             raise unwritten(call.owner, "a product of tensors with an axis twice, or of different types")
@@ -93,16 +92,16 @@ class TorchOps(TorchLoops):
             return f"{self.atom(x)}.select({position(axes_of(x), axis)}, {index})"
         if not isinstance(index, Tensor):
             raise unwritten(call.owner, "an index is a name")
-        rest, dims = [dim for dim in axes_of(x) if dim is not axis], axes_of(call.result)
+        other_dims, dims = [dim for dim in axes_of(x) if dim is not axis], axes_of(call.result)
         clip = self.clip(call, x, axis, index) if clip_to_valid else ""
-        if not any(dim in rest for dim in axes_of(index)):
+        if not any(dim in other_dims for dim in axes_of(index)):
             text = f"{self.atom(index)}{clip}" if clip or not index.dims else self.value(index)
-            moved = atom(*self.moved_bound(x, [axis, *rest]))
-            return self.permuted(f"{moved}[{text}]", [*axes_of(index), *rest], dims)
+            moved = atom(*self.moved_bound(x, [axis, *other_dims]))
+            return self.permuted(f"{moved}[{text}]", [*axes_of(index), *other_dims], dims)
         entries, _ = self.aligned(x, [*dims, axis], full=True)
-        own = self.bound(index) if not clip else (f"{self.atom(index)}{clip}", ATOM)
-        chosen = atom(*self.aligned(index, [*dims, axis], full=True, bound=own))
-        return f"torch.take_along_dim({entries}, {chosen}.long(), -1)[..., 0]"
+        bound = self.bound(index) if not clip else (f"{self.atom(index)}{clip}", ATOM)
+        positions = atom(*self.aligned(index, [*dims, axis], full=True, bound=bound))
+        return f"torch.take_along_dim({entries}, {positions}.long(), -1)[..., 0]"
 
     def clip(self, call: Call, x: Tensor, axis: Dim, index: Tensor) -> str:
         """The calls that move indices to the first or the last frame."""
@@ -111,8 +110,8 @@ class TorchOps(TorchLoops):
             return f".clamp(0, {self.size(axis)} - 1)"
         if axes_of(index)[:1] != (batch_dim,):
             raise unwritten(call.owner, "indices that are clipped, without an axis of sequences")
-        more = f"[:{', None' * (len(index.dims) - 1)}]" if len(index.dims) > 1 else ""
-        return f".clamp(min=0).minimum(({lengths} - 1){more})"
+        index_axes = f"[:{', None' * (len(index.dims) - 1)}]" if len(index.dims) > 1 else ""
+        return f".clamp(min=0).minimum(({lengths} - 1){index_axes})"
 
     def op_concat(self, call: Call, sources: Sequence[tuple[Tensor, Dim]], handle_dynamic_dims: bool | None) -> str:
         """Tensors one after the other."""
@@ -121,8 +120,8 @@ class TorchOps(TorchLoops):
         ragged = [self.lengths(x, dim) for x, dim in sources]
         parts = []
         for x, dim in sources:
-            rest = [own for own in axes_of(x) if own is not dim]  # of two equal dims, the other one
-            order = [dim if i == axis else next((own for own in rest if original(own) is original(other)), other)
+            other_dims = [own for own in axes_of(x) if own is not dim]  # of two equal dims, the other one
+            order = [dim if i == axis else next((own for own in other_dims if original(own) is original(other)), other)
                      for i, other in enumerate(axes_of(result))]  # fmt: skip
             text, binds = self.aligned(x, order, full=True)
             if len(x.dims) < len(order):
@@ -167,8 +166,8 @@ class TorchOps(TorchLoops):
             value = literal(pad_value or 0)
             text, _ = self.filled(x, [axis], str(value))
             text = padded(text, x, place, "0", f"-{self.size(axis)} % ({span})", f", value={value}")
-        own = [*axes_of(x)[:place], *dims, *axes_of(x)[place + 1 :]]
-        return self.permuted(f"{text}.unflatten({place}, ({', '.join(sizes)}))", own, axes_of(call.result))
+        new_order = [*axes_of(x)[:place], *dims, *axes_of(x)[place + 1 :]]
+        return self.permuted(f"{text}.unflatten({place}, ({', '.join(sizes)}))", new_order, axes_of(call.result))
 
     def op_replace_dim_v2(
         self, call: Call, source: Tensor, in_dim: Dim, out_dim: Dim, allow_expand: bool, allow_shrink: bool
@@ -178,8 +177,8 @@ class TorchOps(TorchLoops):
         place = position(axes_of(x), old, None)
         if place is not None and (allow_expand or allow_shrink) and old.dimension is None:
             return padded(self.filled(x, [old], "0")[0], x, place, "0", f"{self.size(new)} - {self.size(old)}")
-        known = new.dimension is not None or new.expr is not None or id(new) in self.frames.given
-        if not known and self.root(new) is not self.root(old):
+        has_lengths = new.dimension is not None or new.expr is not None or id(new) in self.frames.given
+        if not has_lengths and self.root(new) is not self.root(old):
             self.frames.same[id(new)] = old
         self.alias(call, x, None)
         return None
@@ -206,24 +205,24 @@ class TorchOps(TorchLoops):
         result, value = call.result, fill_value
         sizes = ", ".join(map(self.size, axes_of(result))) + "," * (len(axes_of(result)) == 1)
         usual = result.dtype == "float32" and (value == 0 or isinstance(value, float))
-        more = f"{'' if usual else f', dtype=torch.{result.dtype}'}{self.device()}"
+        options = f"{'' if usual else f', dtype=torch.{result.dtype}'}{self.device()}"
         if value == 0 and not isinstance(value, bool | Tensor):
-            return f"torch.zeros(({sizes}){more})"
-        return f"torch.full(({sizes}), {self.value(value)}{more})"
+            return f"torch.zeros(({sizes}){options})"
+        return f"torch.full(({sizes}), {self.value(value)}{options})"
 
     def op_random(self, call: Call, options: Mapping[str, object]) -> str:
         """Random numbers."""
         result, kind, low, high = call.result, *map(options.get, ("distribution", "minval", "maxval"))
-        others = [x for name, x in options.items() if name in RANDOM and x is not None]
-        if others or isinstance(low, Tensor) or isinstance(high, Tensor) or kind not in ("uniform", "normal"):
+        unsupported = [x for name, x in options.items() if name in RANDOM and x is not None]
+        if unsupported or isinstance(low, Tensor) or isinstance(high, Tensor) or kind not in ("uniform", "normal"):
             raise unwritten(call.owner, "random numbers of a kind that torch lacks", got=kind)
         if self.open:
             raise unwritten(call.owner, "random numbers in a loop are others in torch")
         sizes = ", ".join(map(self.size, axes_of(result)))
         shape = f"({sizes}{',' * (len(result.dims) == 1)})"
         if "int" in result.dtype:
-            more = f", dtype=torch.{result.dtype}" if result.dtype != "int64" else ""
-            return f"torch.randint({self.value(low or 0)}, {self.value(high)}, {shape}{more}{self.device()})"
+            dtype = f", dtype=torch.{result.dtype}" if result.dtype != "int64" else ""
+            return f"torch.randint({self.value(low or 0)}, {self.value(high)}, {shape}{dtype}{self.device()})"
         text = f"torch.rand{'n' * (kind == 'normal')}({shape}{self.device()})"
         if (low or 0, high or 1) == (0, 1):
             return text
@@ -231,8 +230,8 @@ class TorchOps(TorchLoops):
 
     def op_range_over_dim(self, call: Call, dim: Dim) -> str:
         """0, 1, 2, …"""
-        more = f", dtype=torch.{call.result.dtype}" if call.result.dtype != "int64" else ""
-        return f"torch.arange({self.size(dim)}{more}{self.device()})"
+        dtype = f", dtype=torch.{call.result.dtype}" if call.result.dtype != "int64" else ""
+        return f"torch.arange({self.size(dim)}{dtype}{self.device()})"
 
     def op_get_size_tensor(self, call: Call, x: Dim) -> str:
         """The lengths of a dim, or its size."""
@@ -277,10 +276,10 @@ class TorchOps(TorchLoops):
     def op_stack(self, call: Call, sources: Sequence[Tensor]) -> str:
         """Tensors along a new axis."""
         result, dim = call.result
-        rest = [other for other in axes_of(result) if other is not dim]
-        if any(set(axes_of(x)) != set(rest) for x in sources):
+        other_dims = [other for other in axes_of(result) if other is not dim]
+        if any(set(axes_of(x)) != set(other_dims) for x in sources):
             raise unwritten(call.owner, "tensors with different axes are stacked")
-        parts = ", ".join(self.aligned(x, rest)[0] for x in sources)
+        parts = ", ".join(self.aligned(x, other_dims)[0] for x in sources)
         return f"torch.stack([{parts}], {position(axes_of(result), dim)})"
 
     def op_dropout(self, call: Call, source: Tensor, drop_prob: float, axis: Dim | Sequence[Dim] | bool | None) -> str:
@@ -315,8 +314,8 @@ class TorchOps(TorchLoops):
             layout = {id(scale): ("weight", None, None), id(bias): ("bias", None, None)}
             module = self.of.module("norm", f"nn.LayerNorm({self.of.size(axis)}, eps={literal(eps)})", layout)
             return self.permuted(f"{module}({moved})", order, result)
-        given = ", ".join("None" if p is None else self.value(p) for p in (scale, bias))
-        return self.permuted(f"F.layer_norm({moved}, ({self.size(axis)},), {given}, {literal(eps)})", order, result)
+        args = ", ".join("None" if p is None else self.value(p) for p in (scale, bias))
+        return self.permuted(f"F.layer_norm({moved}, ({self.size(axis)},), {args}, {literal(eps)})", order, result)
 
     def op_moments(self, call: Call, x: Tensor, axis: Axes, use_mask: bool, correction: int, distributed: bool) -> str:
         """Mean and variance over the valid frames."""
@@ -345,11 +344,11 @@ class TorchOps(TorchLoops):
         [classes] = [dim for dim in axes_of(x) if dim not in (batch_dim, frames)]
         text = self.permuted(f"torch.log_softmax({self.value(x)}, {position(axes_of(x), classes)})", axes_of(x),
                              [frames, batch_dim, classes])  # fmt: skip
-        wanted = self.permuted(self.atom(targets), axes_of(targets), [batch_dim, labels])
+        labels_text = self.permuted(self.atom(targets), axes_of(targets), [batch_dim, labels])
         counts = [self.lengths(x, frames), self.lengths(targets, labels)]
         if None in counts:
             raise unwritten(call.owner, "CTC without lengths")
-        return f"ctc_loss({text}, {wanted}, {counts[0]}, {counts[1]}, {kwargs['blank_index']})"
+        return f"ctc_loss({text}, {labels_text}, {counts[0]}, {counts[1]}, {kwargs['blank_index']})"
 
     def op_conv(self, call: Call, in_dim: Dim) -> str:
         """A convolution."""
@@ -369,9 +368,9 @@ class TorchOps(TorchLoops):
         call = replace(call, kwargs={**kwargs, "padding": zeros})
         if not isinstance(zeros, list | tuple) or not all(isinstance(pair, tuple) for pair in zeros):
             raise unwritten(call.owner, "a padding without a form", got=repr(zeros))
-        rest = [dim for dim in axes_of(x) if dim not in spatial and dim is not feature]
+        batch_axes = [dim for dim in axes_of(x) if dim not in spatial and dim is not feature]
         text, binds = self.filled(x, spatial, "0") if kwargs["use_mask"] is not False else self.bound(x)
-        order = [*rest, *([feature] if feature is not None else []), *spatial]
+        order = [*batch_axes, *([feature] if feature is not None else []), *spatial]
         moved, _ = self.moved_bound(x, order, (text, binds))
         sizes = [dim.dimension for dim in kwargs["filter_size"]] if feature is not None else [*kwargs["pool_size"]]
         strides = [*(kwargs["strides"] or [1] * count)]
@@ -382,16 +381,16 @@ class TorchOps(TorchLoops):
             pairs = [
                 f"*{pair}" if pair.startswith("same_padding") else pair[1:-1] for pair in self.pairs(call, spatial)
             ]
-            more = "" if feature is not None or kwargs["mode"] == "avg" else ', value=float("-inf")'
-            moved = f"F.pad({moved}, ({', '.join(reversed(pairs))}{',' * (count == 1)}){more})"
+            options = "" if feature is not None or kwargs["mode"] == "avg" else ', value=float("-inf")'
+            moved = f"F.pad({moved}, ({', '.join(reversed(pairs))}{',' * (count == 1)}){options})"
         elif any(symmetric):
             padding = one_or_all(symmetric)
         if feature is not None:
-            if len(rest) != 1:
+            if len(batch_axes) != 1:
                 raise unwritten(call.owner, "a convolution with other axes than sequences, frames and features")
             called, features = self.convolution(call, sizes, strides, dilations, padding), [kwargs["out_dim"]]
-            return self.permuted(called.format(moved), [*rest, *features, *out_spatial], axes_of(result))
-        return self.pooling(call, moved, rest, out_spatial, (sizes, strides, dilations, padding))
+            return self.permuted(called.format(moved), [*batch_axes, *features, *out_spatial], axes_of(result))
+        return self.pooling(call, moved, batch_axes, out_spatial, (sizes, strides, dilations, padding))
 
     def op_transposed_conv(self, call: Call) -> str:
         """A transposed convolution."""
@@ -409,17 +408,17 @@ class TorchOps(TorchLoops):
         spread = spreads(
             call.name, sizes, *(kwargs[n] for n in ("strides", "padding", "remove_padding", "output_padding"))
         )
-        more = [extent.stride + extent.more + 2 * extent.left - extent.size for extent in spread]
-        if len(batch_axes) != 1 or any(n >= extent.stride for n, extent in zip(more, spread, strict=True)):
+        extra = [extent.stride + extent.more + 2 * extent.left - extent.size for extent in spread]
+        if len(batch_axes) != 1 or any(n >= extent.stride for n, extent in zip(extra, spread, strict=True)):
             raise unwritten(call.owner, "a transposed convolution of a kind that torch lacks")
-        padding = {"padding": [extent.left for extent in spread], "output_padding": [max(n, 0) for n in more]}
+        padding = {"padding": [extent.left for extent in spread], "output_padding": [max(n, 0) for n in extra]}
         more_options = f", stride={one_or_all([extent.stride for extent in spread])}"
         more_options += "".join(f", {name}={one_or_all(numbers)}" for name, numbers in padding.items() if any(numbers))
         kernel = self.moved(weight, [weight.dims[matrix_axis(weight, feature)], out_dim, *kwargs["filter_size"]])
         kernel += "" if kwargs["bias"] is None else f", {self.value(kwargs['bias'])}"
         text = f"F.conv_transpose{len(sizes)}d({moved}, {kernel}{more_options})"
-        if any(n < 0 for n in more):
-            text += f"[..., {', '.join(f':{n}' if n < 0 else ':' for n in more)}]"
+        if any(n < 0 for n in extra):
+            text += f"[..., {', '.join(f':{n}' if n < 0 else ':' for n in extra)}]"
         return self.permuted(text, [*batch_axes, out_dim, *call.result[1]], axes_of(call.result[0]))
 
     def plain_zeros(self, call: Call, spatial: Sequence[Dim]) -> list[int] | None:
@@ -439,7 +438,9 @@ class TorchOps(TorchLoops):
             for dim, window, (a, b) in zip(spatial, windows, call.kwargs["padding"], strict=True)
         ]  # fmt: skip
 
-    def convolution(self, call: Call, sizes: Any, strides: Any, dilations: Any, padding: str) -> str:
+    def convolution(
+        self, call: Call, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: str
+    ) -> str:
         """The module of a convolution, or the function, with a place for its argument."""
         kwargs = call.kwargs
         weight, bias, groups = kwargs["filter"], kwargs["bias"], kwargs["groups"] or 1
@@ -448,8 +449,8 @@ class TorchOps(TorchLoops):
         axes = (len(dims) - 1, len(dims) - 2, *range(count))
         options = {"stride": one_or_all(strides), "padding": padding or "0", "dilation": one_or_all(dilations)}
         usual = {"stride": "1", "padding": "0", "dilation": "1"}
-        more = "".join(f", {name}={text}" for name, text in options.items() if text != usual[name])
-        more += f", groups={groups}" if groups != 1 else ""
+        options_text = "".join(f", {name}={text}" for name, text in options.items() if text != usual[name])
+        options_text += f", groups={groups}" if groups != 1 else ""
         expected = [*kwargs["filter_size"], None, kwargs["out_dim"]]
         if any(a is not b for a, b in zip(dims, expected, strict=True) if b is not None):
             raise unwritten(call.owner, "a filter whose axes are in another order", got=weight.describe_dims())
@@ -457,12 +458,12 @@ class TorchOps(TorchLoops):
             layout: Layout = {id(weight): ("weight", axes, None)}
             layout |= {} if bias is None else {id(bias): ("bias", None, None)}
             features = f"{self.of.size(kwargs['in_dim'])}, {self.of.size(kwargs['out_dim'])}"
-            arguments = f"{features}, {one_or_all([self.of.size(dim) for dim in kwargs['filter_size']])}{more}"
+            arguments = f"{features}, {one_or_all([self.of.size(dim) for dim in kwargs['filter_size']])}{options_text}"
             arguments += "" if bias is not None else ", bias=False"
             return f"{self.of.module('conv', f'nn.Conv{count}d({arguments})', layout)}({{}})"
         kernel = f"{self.atom(weight)}.permute({', '.join(map(str, axes))})"
         kernel += f", {self.value(bias)}" if bias is not None else ""
-        return f"F.conv{count}d({{}}, {kernel}{more})"
+        return f"F.conv{count}d({{}}, {kernel}{options_text})"
 
     def pooling(self, call: Call, moved: str, rest: Sequence[Dim], out_spatial: Sequence[Dim], window: Any) -> str:
         """Pooling of the last axes."""
@@ -477,13 +478,13 @@ class TorchOps(TorchLoops):
         else:
             options += ", count_include_pad=False" if padding else ""
         flat = max(len(rest) - 2, 0)
-        before = f".flatten(0, {flat})" if flat else ""
-        after = f".unflatten(0, ({', '.join(map(self.size, rest[: flat + 1]))}))" if flat else ""
-        text = f"F.{mode}_pool{count}d({moved}{before}{options}){after}"
+        flattened = f".flatten(0, {flat})" if flat else ""
+        unflattened = f".unflatten(0, ({', '.join(map(self.size, rest[: flat + 1]))}))" if flat else ""
+        text = f"F.{mode}_pool{count}d({moved}{flattened}{options}){unflattened}"
         if mode == "avg" and moved.startswith("F.pad("):
             inner, zeros = moved[6:].rsplit(", (", 1)
             ones = f"F.pad(torch.ones_like({inner}), ({zeros}"
-            text = f"({text} / F.{mode}_pool{count}d({ones}{before}{options}){after})"
+            text = f"({text} / F.{mode}_pool{count}d({ones}{flattened}{options}){unflattened})"
         return self.permuted(text, [*rest, *out_spatial], axes_of(result))
 
     def op_pad(
@@ -586,9 +587,9 @@ class TorchOps(TorchLoops):
         if kwargs["padding"] == "same":
             left = (width - 1 - right if right is not None else (width - 1) // 2) if left is None else left
             text, binds = padded(text, x, place, left, width - 1 - left, f", value={value}"), ATOM
-        own = [*(out if dim is axis else dim for dim in axes_of(x)), window]
+        order = [*(out if dim is axis else dim for dim in axes_of(x)), window]
         text = f"{atom(text, binds)}.unfold({place}, {width}, {kwargs['stride']})"
-        return self.permuted(text, own, axes_of(call.result[0]))
+        return self.permuted(text, order, axes_of(call.result[0]))
 
     def op_shift_right(self, call: Call, source: Tensor, axis: Dim, pad_value: Tensor | float, amount: int) -> str:
         """Frames moved to later places, or to earlier ones."""
@@ -603,18 +604,18 @@ class TorchOps(TorchLoops):
             raise unwritten(call.owner, "frames are moved to the start, and a tensor comes after them")
         order = [amount if dim is axis else dim for dim in axes_of(x)]
         sizes = [str(dim) if isinstance(dim, int) else "-1" if dim in value.dims else self.size(dim) for dim in order]
-        first, binds = self.aligned(value, axes_of(x), full=True)
+        head, binds = self.aligned(value, axes_of(x), full=True)
         if sizes != ["1" if dim is axis else "-1" for dim in axes_of(x)]:
-            first, binds = f"{atom(first, binds)}.expand({', '.join(sizes)})", ATOM
-        return f"torch.cat([{first}, {self.atom(x)}[{cut}]], {place})"
+            head, binds = f"{atom(head, binds)}.expand({', '.join(sizes)})", ATOM
+        return f"torch.cat([{head}, {self.atom(x)}[{cut}]], {place})"
 
     op_shift_left = op_shift_right
 
     def op_cum_concat_step(self, call: Call, source: Tensor, prev_accum: Tensor, axis: Dim) -> str:
         """One more frame."""
         dims = [axis if dim is call.result[1] else dim for dim in axes_of(call.result[0])]
-        before = self.moved(prev_accum, dims)
-        return f"torch.cat([{before}, {self.aligned(source, dims, full=True)[0]}], {dims.index(axis)})"
+        frames = self.moved(prev_accum, dims)
+        return f"torch.cat([{frames}, {self.aligned(source, dims, full=True)[0]}], {dims.index(axis)})"
 
     def op_cumsum(self, call: Call, source: Tensor, spatial_dim: Dim) -> str:
         """Sums of all frames so far."""
@@ -635,8 +636,10 @@ class TorchOps(TorchLoops):
             if weight is not None:
                 gates_first = len(weight.dims) == 1 or weight.dims[0] is cell.gate_dim
                 layout[id(weight)] = where + "_l0" * (not step), None if gates_first else (1, 0), order
-        more = ("" if step else ", batch_first=True") + ("" if call.weights.get("bias") is not None else ", bias=False")
-        constructor = f"nn.LSTM{'Cell' * step}({self.of.size(in_dim)}, {self.of.size(out_dim)}{more})"
+        flags = ("" if step else ", batch_first=True") + (
+            "" if call.weights.get("bias") is not None else ", bias=False"
+        )
+        constructor = f"nn.LSTM{'Cell' * step}({self.of.size(in_dim)}, {self.of.size(out_dim)}{flags})"
         module = self.of.module("lstm", constructor, layout)
         if call.weights.get("bias") is not None:
             self.of.no_second_bias(f"{module}.bias_hh{'_l0' * (not step)}", module, cell.forget_bias)
@@ -647,24 +650,24 @@ class TorchOps(TorchLoops):
         batch_axes = [dim for dim in dims if dim not in (axis, in_dim)]
         back = [*batch_axes, *([] if step else [axis]), out_dim]
         moved = self.permuted(text, dims, [*back[:-1], in_dim])
-        output, after = call.result
+        output, states = call.result
         initial = self.state_of(call, state, batch_axes[0], out_dim, step)
-        used = [name for name in ("h", "c") if self.uses[id(after[name])] > 0]
+        parts = [name for name in ("h", "c") if self.uses[id(states[name])] > 0]
         lengths = None if step else self.lengths(x, axis)
         self.release(uses_of([call], ()))
-        name, c = self.target(output), self.target(after["c"])
-        h = "_" if step else self.target(after["h"])
+        name, c = self.target(output), self.target(states["c"])
+        h = "_" if step else self.target(states["h"])
         if step:
             self.line(f"{name}, {c} = {module}({moved}{initial})")
-            self.know(after["h"], name)
+            self.know(states["h"], name)
         elif lengths is None:
             self.line(f"{name}, _ = {module}({moved}{initial})")
         else:
             self.line(f"{name}, {h}, {c} = run_lstm({module}, {moved}, {lengths}{initial})")
         if [*axes_of(output)] != back and name != "_":
             self.line(f"{name} = {self.permuted(name, back, axes_of(output))}")
-        for part in used:
-            if axes_of(after[part]) != (batch_axes[0], out_dim):
+        for part in parts:
+            if axes_of(states[part]) != (batch_axes[0], out_dim):
                 raise unwritten(call.owner, "a state whose axes are in another order")
 
     def state_of(self, call: Call, state: Any, batch: Dim, out_dim: Dim, step: bool) -> str:

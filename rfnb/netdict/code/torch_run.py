@@ -16,7 +16,7 @@ def run(folder: str) -> None:
     exec(compile((where / "code.py").read_text(encoding="utf-8"), "code.py", "exec"), code)  # written by to_code
     case, arrays = json.loads((where / "case.json").read_text()), np.load(where / "case.npz")
     parameters = {name: arrays[f"parameter {name}"] for name in case["parameters"]}
-    given = [torch.as_tensor(arrays[f"argument {i}"]) for i in range(case["arguments"])]
+    arguments = [torch.as_tensor(arrays[f"argument {i}"]) for i in range(case["arguments"])]
     results: dict[str, np.ndarray] = {}
     dropout = torch.nn.functional.dropout
     if not case["dropout"]:  # in loops, the net draws other numbers
@@ -25,7 +25,7 @@ def run(folder: str) -> None:
         net = code["Net"]().train(mode)
         code["load_checkpoint"](net, parameters)
         torch.manual_seed(case["seed"])
-        outputs, losses, lengths = net(*given)
+        outputs, losses, lengths = net(*arguments)
         head = "training" if mode else "evaluation"
         results |= {f"{head}: output {path}": x.detach().numpy() for path, x in outputs.items()}
         results |= {f"{head}: lengths {path}": x.numpy() for path, x in lengths.items()}
@@ -33,11 +33,11 @@ def run(folder: str) -> None:
         total = sum(losses.values())
         if losses and total.requires_grad:
             total.backward()
-        own = dict(net.named_parameters(remove_duplicate=False))
+        parameters_of_net = dict(net.named_parameters(remove_duplicate=False))
         for name, array in parameters.items():
             places = torch.arange(array.size).reshape(array.shape)
-            there, order = code["converted"](name, places)
-            gradient = own[there].grad
+            place, order = code["converted"](name, places)
+            gradient = parameters_of_net[place].grad
             if gradient is not None:
                 values = np.empty(array.size, array.dtype)
                 values[order.flatten().numpy()] = gradient.flatten().numpy()

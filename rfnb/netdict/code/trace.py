@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -22,10 +22,13 @@ from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, run_node
 from rfnb.netdict.holder import LossHolder, holders_of, penalties_of, reduced
 from rfnb.netdict.layer import LAYERS, Layer
+from rfnb.netdict.layers.rec.cell import Cell
+from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.network import Network
 from rfnb.netdict.own_layers import OwnLayer
 from rfnb.nn.cells.cell import RecCell
+from rfnb.nn.module.module import Module
 from rfnb.ops.mask import get_size_tensor
 from rfnb.ops.math import add, cast, square
 from rfnb.ops.reduce import reduce_sum
@@ -88,7 +91,7 @@ class Trace:
     calls: list[Call] = field(default_factory=list)
     outputs: dict[str, Tensor] = field(default_factory=dict)
     losses: dict[str, Tensor] = field(default_factory=dict)
-    cells: dict[int, Any] = field(default_factory=dict)
+    cells: dict[int, Cell] = field(default_factory=dict)
 
 
 class Tracer(Listener):
@@ -111,9 +114,9 @@ class Tracer(Listener):
 
     def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Computes an op, and adds it; ops inside of it are not added."""
-        with self.quiet() as first:
+        with self.quiet() as is_outer:
             result = super().call(row, args, kwargs)
-        if first:
+        if is_outer:
             call = self.add("op", row.name, row.fn, args, kwargs, result)
             layer: Any = self.layers[-1] if self.layers else None
             if row.name in ("conv", "pool") and _is_a(layer, "conv", "pool") and layer.same:
@@ -223,7 +226,7 @@ class Tracer(Listener):
             self.outer = before
 
 
-def tensors_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+def tensors_of(module: Module, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     """The tensors of a module and of those in it, by attribute: "ff_weight", "input_norm.scale", "layers.0.weight"."""
     for name, part in vars(module).items():
         if isinstance(part, Tensor):
@@ -333,7 +336,7 @@ class TracedRun(RecRun):
 
     tracer: Tracer
 
-    def __init__(self, rec: Any, values: Any, nodes: Any):
+    def __init__(self, rec: RecNet, values: MutableMapping[str, Tensor], nodes: Mapping[str, NetNode]):
         super().__init__(rec, values, nodes)
         if self.axis is not rec.axis and rec.own_axis is None:
             hint = "rf.Network(…, batch_independent=True) counts the frames that there are"

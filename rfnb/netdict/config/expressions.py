@@ -366,8 +366,8 @@ class Expressions:
             [owner] = args
             names = owner.names if isinstance(owner, Instance | ConfigModule) else {}
         else:
-            whole = frame.root if frame.root.is_module else self.globals
-            names = (whole if name == "globals" else frame).names
+            root = frame.root if frame.root.is_module else self.globals
+            names = (root if name == "globals" else frame).names
         return sorted(names) if name == "dir" else names
 
     # -- comprehensions

@@ -316,7 +316,7 @@ class Interpreter(Expressions):
 
     def interpreted(self, name: str, args: list[object], frame: Frame) -> Any:
         """What `eval` or `exec` does with a text: it is interpreted like the config itself."""
-        text, names = args[0], next((given for given in reversed(args[1:]) if isinstance(given, dict)), None)
+        text, names = args[0], next((scope for scope in reversed(args[1:]) if isinstance(scope, dict)), None)
         if isinstance(text, Unknown):
             return Unknown(f"{name}()")
         if not isinstance(text, str):
@@ -344,7 +344,7 @@ class Interpreter(Expressions):
         if file is None or self.parse is None:
             return None
         if file not in self.neighbours:
-            frame, line, before = Frame(is_module=True), self.line, self.at
+            frame, line, importer = Frame(is_module=True), self.line, self.at
             self.neighbours[file], self.at = ConfigModule(name, frame.names), file
             try:
                 tree = self.parse(file)
@@ -359,7 +359,7 @@ class Interpreter(Expressions):
                 words = words if words.startswith(f"{file.name}:") else f"{file.name}:{self.line}: {words}"
                 got = error.got if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"[:200]
                 raise ConfigError(words, got=got) from None
-            self.at, self.line = before, line
+            self.at, self.line = importer, line
         return self.neighbours[file]
 
     def _Import(self, node: ast.Import, frame: Frame) -> None:
@@ -370,8 +370,8 @@ class Interpreter(Expressions):
 
     def _ImportFrom(self, node: ast.ImportFrom, frame: Frame) -> None:
         module = "." * node.level + (node.module or "")
-        found = self.modules[module] if module in self.modules else self._neighbour(module)
-        imported: ConfigModule | Unknown = missing(module) if found is None else found
+        neighbour = self.modules[module] if module in self.modules else self._neighbour(module)
+        imported: ConfigModule | Unknown = missing(module) if neighbour is None else neighbour
         for alias in node.names:
             if alias.name == "*":
                 if isinstance(imported, ConfigModule):

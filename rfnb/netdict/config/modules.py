@@ -17,7 +17,7 @@ import os.path
 import string
 from _string import formatter_field_name_split  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -78,7 +78,7 @@ VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 class Formatter(string.Formatter):
     """`str.format`, which reads attributes only as a config may."""
 
-    def __init__(self, attribute: Callable[[Any, str], object], limits: Limits):
+    def __init__(self, attribute: Callable[[object, str], object], limits: Limits):
         self._attribute, self._limits = attribute, limits
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> object:
@@ -120,13 +120,13 @@ def _entries(values: Sequence[object]) -> Iterator[Any]:
 class Builtins:
     """The functions of `__builtins__`, as far as a config may call them."""
 
-    def __init__(self, limits: Limits, attribute: Callable[[Any, str], object]):
+    def __init__(self, limits: Limits, attribute: Callable[[object, str], object]):
         self.limits, self.attribute = limits, attribute
         self.formatter = Formatter(attribute, limits)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """All names."""
-        names: dict[str, Any] = {kind.__name__: kind for kind in EXCEPTIONS}
+        names: dict[str, object] = {kind.__name__: kind for kind in EXCEPTIONS}
         names |= {kind.__name__: kind for kind in TYPES}
         names |= {"basestring": str, "unicode": str, "long": int, "IOError": OSError, "EnvironmentError": OSError}
         names |= {"None": None, "True": True, "False": False, "NotImplemented": None, "Ellipsis": ...}
@@ -170,7 +170,7 @@ class Builtins:
             return self.limits.made(args[0].special("__str__"))
         return self.limits.made(kind(*args, **kwargs))
 
-    def method(self, owner: object, name: str) -> Any:
+    def method(self, owner: object, name: str) -> object:
         """The bound method of a value of Python's types; None if a config may not call it."""
         kind: Any = owner if isinstance(owner, type) else type(owner)
         for base, names in METHODS.items():
@@ -232,10 +232,10 @@ class Builtins:
     def _enumerate(self, values: Iterable[object], start: int = 0) -> list[object]:
         return list(enumerate(self.limits.entries_of(values), start))
 
-    def _filter(self, function: Any, values: Iterable[object]) -> list[object]:
+    def _filter(self, function: Callable[[object], object] | None, values: Iterable[object]) -> list[object]:
         return [value for value in self.limits.entries_of(values) if (function(value) if function else value)]
 
-    def _map(self, function: Any, *several: Iterable[object]) -> list[object]:
+    def _map(self, function: Callable[..., object], *several: Iterable[object]) -> list[object]:
         return list(map(function, *map(self.limits.entries_of, several)))
 
     def _reversed(self, values: Iterable[object]) -> list[object]:
@@ -244,7 +244,9 @@ class Builtins:
     def _zip(self, *several: Iterable[object]) -> list[object]:
         return list(zip(*map(self.limits.entries_of, several), strict=False))
 
-    def _reduce(self, function: Any, values: Iterable[object], *initial: object) -> object:
+    def _reduce(
+        self, function: Callable[[object, object], object], values: Iterable[object], *initial: object
+    ) -> object:
         return functools.reduce(function, self.limits.entries_of(values), *initial)
 
     def _len(self, value: Any) -> int:
@@ -318,7 +320,7 @@ def _as_dict(value: Any) -> object:
 
 
 def _literal(limits: Limits) -> Callable[[str], object]:
-    def read(text: str) -> Any:
+    def read(text: str) -> object:
         limits.spend(len(text))
         return limits.made(ast.literal_eval(text.strip()))
 
@@ -326,7 +328,7 @@ def _literal(limits: Limits) -> Callable[[str], object]:
 
 
 def _refused(name: str) -> Callable[..., object]:
-    def call(*args: object, **kwargs: object) -> Any:
+    def call(*args: object, **kwargs: object) -> NoReturn:
         raise ConfigError(
             f"{name}: a config is read, not run", hint="rf.read_config(path, execute=True), for files of one's own"
         )
@@ -334,7 +336,7 @@ def _refused(name: str) -> Callable[..., object]:
     return call
 
 
-ITERTOOLS: dict[str, Callable[..., Any]] = {
+ITERTOOLS: dict[str, Callable[..., Iterable[object]]] = {
     "chain": itertools.chain, "zip_longest": itertools.zip_longest, "izip_longest": itertools.zip_longest,
 }  # fmt: skip
 """Functions of `itertools` whose result is not longer than what they are given."""
@@ -343,7 +345,7 @@ ITERTOOLS: dict[str, Callable[..., Any]] = {
 class ConfigModule:
     """A module that a config may import: a table of names."""
 
-    def __init__(self, name: str, names: dict[str, Any]):
+    def __init__(self, name: str, names: dict[str, object]):
         self.name, self.names = name, names
 
     def __repr__(self) -> str:
@@ -354,23 +356,23 @@ class _DimClass(ConfigModule):
     """The class of dims, which a config may also call by its older name."""
 
     def __call__(
-        self, dimension: object = None, kind: object = None, description: Any = None, name: Any = None, **_: object
+        self, dimension: object = None, kind: object = None, description: str = "", name: str = "", **_: object
     ) -> Dim:
         """A new dim. Where it was made, and whether it is for a batch only, changes nothing."""
         size = dimension if isinstance(dimension, int) else None
         return Dim(size, name=name or description, kind=kind if isinstance(kind, str) else None)
 
 
-def _dims() -> dict[str, Any]:
+def _dims() -> dict[str, object]:
     """What a config imports to describe axes."""
 
     def of_kind(kind: str) -> Callable[..., Dim]:
-        return lambda description=None, dimension=None, **_: made(dimension, kind=kind, description=description)
+        return lambda description=None, dimension=None, **_: dim_class(dimension, kind=kind, description=description)
 
     kinds = {"Spatial": "spatial", "Time": "spatial", "Feature": "feature", "Batch": "batch", "Unspecified": None}
-    made = _DimClass("Dim", {"Types": ConfigModule("Dim.Types", kinds)})
+    dim_class = _DimClass("Dim", {"Types": ConfigModule("Dim.Types", {**kinds})})
     return {
-        "Dim": made, "DimensionTag": made, "SpatialDim": of_kind("spatial"), "FeatureDim": of_kind("feature"),
+        "Dim": dim_class, "DimensionTag": dim_class, "SpatialDim": of_kind("spatial"), "FeatureDim": of_kind("feature"),
         "batch_dim": batch_dim, "single_step_dim": single_step_dim,
     }  # fmt: skip
 
@@ -378,9 +380,9 @@ def _dims() -> dict[str, Any]:
 class ConfigOptions:
     """The object `config` that configs ask for their own options, and for those given when the config is read."""
 
-    def __init__(self, values: dict[str, Any], given: dict[str, object]):
+    def __init__(self, values: dict[str, object], given: dict[str, object]):
         self.values, self.given = values, given
-        self.methods: dict[str, Any] = {
+        self.methods: dict[str, object] = {
             "bool": self._typed(_bool), "int": self._typed(int), "float": self._typed(float), "value": self._value,
             "opt_typed_value": self._get, "typed_value": self._get, "has": self._has, "list": self._list,
             "is_true": lambda key, default=False: bool(self._get(key, default)),
@@ -405,7 +407,7 @@ class ConfigOptions:
     def _has(self, key: str) -> bool:
         return key in self.given or key in self.values
 
-    def _value(self, key: str, default: object = None, index: int | None = None, list_join_str: str = ",") -> Any:
+    def _value(self, key: str, default: object = None, index: int | None = None, list_join_str: str = ",") -> object:
         value = self._get(key, default)
         if isinstance(value, list | tuple):
             return value[index] if index is not None else list_join_str.join(map(str, value))
@@ -416,7 +418,7 @@ class ConfigOptions:
         return value if isinstance(value, list | tuple) else [] if value is None else [value]
 
     def _typed(self, kind: Callable[[Any], object]) -> Callable[..., object]:
-        def read(key: str, default: object = None, *_: object) -> Any:
+        def read(key: str, default: object = None, *_: object) -> object:
             value = self._get(key, default)
             value = value[0] if isinstance(value, list | tuple) and value else value
             return value if value is None or isinstance(value, Unknown) else kind(value)
@@ -429,7 +431,7 @@ def _bool(value: object) -> bool:
     return words.get(value.lower(), bool(value)) if isinstance(value, str) else bool(value)
 
 
-def _copied(limits: Limits) -> Callable[[Any], object]:
+def _copied(limits: Limits) -> Callable[[object], object]:
     def deep(value: object) -> object:
         limits.spend(_count(value, limits))
         return copy.deepcopy(value)
@@ -454,7 +456,7 @@ def _count(value: object, limits: Limits) -> int:
 def _numpy(limits: Limits) -> dict[str, object]:
     """Functions of numpy on numbers, and on arrays of them."""
 
-    def array(x: object, *_: object, **__: object) -> Any:
+    def array(x: object, *_: object, **__: object) -> object:
         return NumberList(array(entry) for entry in limits.entries_of(x)) if isinstance(x, list | tuple) else x
 
     def linspace(start: float, stop: float, num: int = 50, **options: object) -> NumberList:
@@ -498,7 +500,7 @@ def _numpy(limits: Limits) -> dict[str, object]:
 
 
 def _elementwise(function: Callable[..., object]) -> Callable[..., object]:
-    def call(x: object, *more: object, **_: object) -> Any:
+    def call(x: object, *more: object, **_: object) -> object:
         return NumberList(call(entry, *more) for entry in x) if isinstance(x, NumberList) else function(x, *more)
 
     return call
@@ -518,7 +520,7 @@ def _math() -> dict[str, object]:
 
 def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: str) -> dict[str, ConfigModule]:
     """The modules by name."""
-    paths: dict[str, Any] = {
+    paths: dict[str, object] = {
         name: getattr(os.path, name)
         for name in ("basename", "dirname", "join", "split", "splitext", "normpath", "isabs", "commonprefix")
     }
@@ -557,7 +559,7 @@ def modules(limits: Limits, builtins: Builtins, options: ConfigOptions, path: st
         "json": ConfigModule("json", {"loads": lambda text, **_: limits.made(json.loads(text)),
                                       "dumps": lambda value, **_: limits.made(json.dumps(value))}),
         "abc": ConfigModule("abc", {"ABC": object, "abstractmethod": lambda f: f}),
-        "itertools": ConfigModule("itertools", bounded),
+        "itertools": ConfigModule("itertools", {**bounded}),
         "collections": ConfigModule("collections", {
             "OrderedDict": _ordered(limits), "defaultdict": collections.defaultdict,
             "namedtuple": lambda name, fields, **_: collections.namedtuple(name, fields)}),
@@ -582,7 +584,7 @@ def typing_name(module: str) -> bool:
     return module in ("typing", "typing_extensions")
 
 
-def missing(name: str) -> Any:
+def missing(name: str) -> Unknown:
     """A module that is not in the tables."""
     if name.split(".")[0] in ("builtins", "__builtin__"):
         raise ConfigError(f"import of {name}: a config is read, not run")

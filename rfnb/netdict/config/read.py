@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.text import count_of, did_you_mean
 from rfnb.core.tensor.op import guarded
@@ -19,6 +19,10 @@ from rfnb.netdict.config.limits import Limits
 from rfnb.netdict.config.modules import ConfigModule, ConfigOptions
 from rfnb.netdict.config.values import EpochValue, Function, Located, Unknown
 from rfnb.printable import encodable
+
+if TYPE_CHECKING:
+    from rfnb.netdict.report.training import Training
+    from rfnb.netdict.stages import Stages
 
 LARGEST = 10_000_000
 """The most bytes of a config."""
@@ -79,7 +83,7 @@ class Config:
         checked(self._interpreter, self.path, lambda: Limits().weigh(net))
         return net
 
-    def stages(self) -> Any:
+    def stages(self) -> Stages:
         """The networks of a training that changes its network, with their epochs; often one.
 
         They come from `pretrain` (a construction algorithm, or layer by layer), from `get_network(epoch)`, and from
@@ -91,15 +95,17 @@ class Config:
         >>> [(list(stage.net_dict), stage.epochs) for stage in stages]
         [(['l0', 'output'], 'epoch 1'), (['l0', 'l1', 'output'], 'from epoch 2 on')]
         """
-        return import_module("rfnb.netdict.stages").stages_of(self)
+        stages: Stages = import_module("rfnb.netdict.stages").stages_of(self)
+        return stages
 
-    def training(self) -> Any:
+    def training(self) -> Training:
         """What the config says of the training, and what to write for it in Torch.
 
         >>> rf.Config("net.config", {"adam": True, "learning_rate": 0.001}).training().rows[0].write
         'torch.optim.Adam(rf.torch_parameters(net), lr=0.001)'
         """
-        return import_module("rfnb.netdict.report.training").training_of(self.path, self.values)
+        training: Training = import_module("rfnb.netdict.report.training").training_of(self.path, self.values)
+        return training
 
     @property
     def notes(self) -> dict[int, str]:
@@ -217,7 +223,7 @@ def _text_of(file: Path) -> str:
         raise ConfigError(f"read_config: {file} cannot be opened", got=error.strerror) from None
 
 
-def checked(interpreter: Interpreter | None, path: str, run: Any) -> object:
+def checked(interpreter: Interpreter | None, path: str, run: Callable[[], object]) -> object:
     """What `run` gives. Errors in it become a ConfigError with the line."""
     name = Path(path).name
     if interpreter is None:

@@ -23,6 +23,7 @@ from rfnb.netdict.config.tf_names import (
     functions,
     of_shape,
     plain,
+    reduction,
     truth,
     whole_number,
     without_padding,
@@ -39,7 +40,9 @@ from rfnb.ops.shape import expand_dim, merge_dims, reshape, squeeze
 from rfnb.ops.slice import cumsum, pad
 
 
-def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> object:
+def _while_loop(
+    cond: Callable[..., object], body: Callable[..., object], loop_vars: Iterable[object], **_: object
+) -> object:
     """As often as the condition holds; without numbers, once."""
     variables = tuple(loop_vars)
     while (holds := truth(cond(*variables))) is not False:
@@ -50,25 +53,25 @@ def _while_loop(cond: Any, body: Any, loop_vars: Any, **_: object) -> object:
     return variables if len(variables) > 1 else variables[0]
 
 
-def _cond(pred: object, true_fn: Any, false_fn: Any) -> object:
+def _cond(pred: object, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> object:
     """The side that the condition chooses; without numbers, both are computed."""
     holds = truth(pred)
-    other = false_fn() if holds is not True else None
-    return true_fn() if holds is not False else other
+    result = false_fn() if holds is not True else None
+    return true_fn() if holds is not False else result
 
 
-def _concat(values: Any, axis: Any) -> object:
+def _concat(values: Sequence[Any], axis: object) -> object:
     """Tensors one behind the other along an axis; shapes one behind the other."""
     if not any(isinstance(x, Array) and x.axes for x in values):
         return [entry for x in values for entry in (x if isinstance(x, list | tuple) else [x])]
     return concat_arrays(values, whole_number(axis))
 
 
-def _stack(values: Any, axis: int = 0) -> object:
+def _stack(values: Sequence[Any], axis: int = 0) -> object:
     if not any(isinstance(x, Array) and x.axes for x in values):
         return list(values)
-    first = next(x for x in values if isinstance(x, Array))
-    rank = len(first.axes) + 1
+    array = next(x for x in values if isinstance(x, Array))
+    rank = len(array.axes) + 1
     return concat_arrays([_expanded(x, axis % rank) for x in values], axis % rank)
 
 
@@ -76,8 +79,8 @@ def _expanded(x: Array, at: int) -> Array:
     return x.like(x.x, [*x.axes[:at], None, *x.axes[at:]])
 
 
-def _unstack(value: Any, num: Any = None, axis: int = 0) -> list[object]:
-    if isinstance(value, list | tuple):
+def _unstack(value: Array | Sequence[object], num: int | None = None, axis: int = 0) -> list[object]:
+    if not isinstance(value, Array):
         return list(value)
     at = value.at(axis)
     return [value[(*[slice(None)] * at, i)] for i in range(num or value.size(value.axes[at]))]
@@ -102,7 +105,7 @@ def _sequence_mask(lengths: Array, maxlen: object = None, dtype: str = "bool") -
     """Which frames are before the end of their sequence. {batch} → {batch, frames}"""
     if maxlen is None and lengths.counted is not None:
         maxlen = AxisLength(0, lengths.counted)
-    frames = of_shape([functions()["reduce_max"](lengths) if maxlen is None else maxlen])[0]
+    frames = of_shape([reduction("max")(lengths) if maxlen is None else maxlen])[0]
     dim = frames[0]
     if dim is None:
         mask = binary("less")(0, lengths)
@@ -147,8 +150,8 @@ def _reshape(tensor: Any, shape: Any) -> Array:
     singles = [dim for dim in x.axes if dim is not None and dim.dimension == 1]
     y = reduce(squeeze, singles, plain(x.x))
     old = [dim for dim in x.axes if dim is not None and dim.dimension != 1]
-    there = [x.size(dim) for dim in old]
-    unknown = reduce(mul, there, 1) // max(reduce(mul, (int(size) for size in sizes if size != -1), 1), 1)
+    old_sizes = [x.size(dim) for dim in old]
+    unknown = reduce(mul, old_sizes, 1) // max(reduce(mul, (int(size) for size in sizes if size != -1), 1), 1)
     computed = [i for i, size in enumerate(sizes) if size == -1 or getattr(size, "factors", ()) == (None,)]
     at_rest = computed[0] if len(computed) == 1 else None
     rest_size = None if at_rest is None else sizes[at_rest]
@@ -179,7 +182,7 @@ def _reshape(tensor: Any, shape: Any) -> Array:
                     wholes.append(old.pop(0))
                     total *= x.size(wholes[-1])
             if product != total:
-                raise TypeError(f"reshape: a tensor of the sizes {there} has no place in {[int(n) for n in sizes]}")
+                raise TypeError(f"reshape: a tensor of the sizes {old_sizes} has no place in {[int(n) for n in sizes]}")
         if len(parts) == len(wholes) == 1:
             axes[parts[0]] = wholes[0]
             continue
@@ -187,9 +190,9 @@ def _reshape(tensor: Any, shape: Any) -> Array:
         for place, dim in zip(parts, new, strict=True):
             axes[place] = dim
     result = x.like(y, axes)
-    known = isinstance(rest_size, AxisLength) and not rest_size.is_symbol
-    if places or old or (known and result.size(axes[at_rest or 0]) != rest_size):
-        raise TypeError(f"reshape: a tensor of the sizes {there} has no place in {[int(n) for n in sizes]}")
+    is_checked = isinstance(rest_size, AxisLength) and not rest_size.is_symbol
+    if places or old or (is_checked and result.size(axes[at_rest or 0]) != rest_size):
+        raise TypeError(f"reshape: a tensor of the sizes {old_sizes} has no place in {[int(n) for n in sizes]}")
     return result
 
 
@@ -225,32 +228,32 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
     if len(sizes) == 1 and any(dim.dimension is None for dim in old):
         merged = x.pool.merged.setdefault(key, Dim(None, name="*".join(dim.name for dim in key)))
         return merge_dims(y, dims=old, out_dim=merged)[0], [merged]
-    used = [dim for dim in y.dims if dim not in old]
+    neighbours = [dim for dim in y.dims if dim not in old]
     new: list[Dim] = []
     rest_dim = None
     dims: list[Dim | None] = [getattr(size, "dim", None) for size in sizes]
-    for size, wanted in zip(sizes, dims, strict=True):
-        if wanted is not None and wanted.is_batch_dim():
-            new.append(wanted)
-        elif wanted is None and isinstance(size, AxisLength) and any(dim.dimension is None for dim in old):
+    for size, target in zip(sizes, dims, strict=True):
+        if target is not None and target.is_batch_dim():
+            new.append(target)
+        elif target is None and isinstance(size, AxisLength) and any(dim.dimension is None for dim in old):
             others = tuple(int(other) for other in sizes if other is not size)  # known: the rest comes with the data
             name = f"{'*'.join(dim.name for dim in key)}/{'*'.join(map(str, others))}"
             rest_dim = x.pool.merged.setdefault((*key, *others), Dim(None, name=name))
             new.append(rest_dim)
         else:
-            new.append(x.pool.static(int(size), [*used, *new]))
+            new.append(x.pool.static(int(size), [*neighbours, *new]))
     if rest_dim is not None and y.device == "meta":
         rest_dim.define(unknown_size(rest_dim), "split_dims")
-        y = zeros([*used, *new], dtype=y.dtype, device="meta")
+        y = zeros([*neighbours, *new], dtype=y.dtype, device="meta")
     else:
         y = reshape(y, old, new)
-    for i, wanted in enumerate(dims):
-        if wanted is not None and wanted is not new[i] and wanted not in y.sig.index:
-            y, new[i] = with_dim(y, new[i], wanted), wanted
+    for i, target in enumerate(dims):
+        if target is not None and target is not new[i] and target not in y.sig.index:
+            y, new[i] = with_dim(y, new[i], target), target
     return y, new
 
 
-def _pad(tensor: Array, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0) -> Array:
+def _pad(tensor: Array, paddings: Sequence[Any], mode: str = "CONSTANT", constant_values: float = 0) -> Array:
     """Numbers before and after the entries along axes; those after a sequence stand behind its end."""
     if mode.upper() != "CONSTANT":
         raise TypeError(f"pad: the mode {mode} is not known here")
@@ -276,21 +279,21 @@ def _gather(
     if not isinstance(indices, Array):
         if not isinstance(indices, list | tuple):
             return params[(*[slice(None)] * at, int(indices))]
-        chosen = params.pool.static(len(indices), params.x.dims)
-        indices = params.like(convert_to_tensor([int(i) for i in indices], dims=[chosen]), [chosen])
-    dim, before, new = params.axes[at], params.axes[:at], indices.axes[batch_dims:]
-    if dim is None or indices.axes[:batch_dims] != before[:batch_dims] or {*new} & {*params.axes} - {dim, None}:
+        positions = params.pool.static(len(indices), params.x.dims)
+        indices = params.like(convert_to_tensor([int(i) for i in indices], dims=[positions]), [positions])
+    dim, outer_axes, new = params.axes[at], params.axes[:at], indices.axes[batch_dims:]
+    if dim is None or indices.axes[:batch_dims] != outer_axes[:batch_dims] or {*new} & {*params.axes} - {dim, None}:
         raise TypeError("gather: the positions have an axis of the tensor, which only batch_dims may share")
     y = gather(plain(params.x), indices=plain(indices.x), axis=dim, clip_to_valid=True)
-    return params.like(y, [*before, *new, *params.axes[at + 1 :]])
+    return params.like(y, [*outer_axes, *new, *params.axes[at + 1 :]])
 
 
-def _einsum(equation: str, *inputs: Any) -> Array:
+def _einsum(equation: str, *inputs: Array) -> Array:
     """Products of tensors whose axes have letters, summed over the letters that the result does not have."""
-    given, _, wanted = equation.replace(" ", "").partition("->")
-    terms = given.split(",")
-    if not wanted and "->" not in equation:
-        wanted = "".join(sorted(letter for letter in {*given} - {","} if given.count(letter) == 1))
+    operands, _, result = equation.replace(" ", "").partition("->")
+    terms = operands.split(",")
+    if not result and "->" not in equation:
+        result = "".join(sorted(letter for letter in {*operands} - {","} if operands.count(letter) == 1))
     dims: dict[str, Dim] = {}
     tensors: list[Tensor] = []
     for term, array in zip(terms, inputs, strict=True):
@@ -307,15 +310,15 @@ def _einsum(equation: str, *inputs: Any) -> Array:
         tensors.append(x)
     y = tensors[0]
     for i, x in enumerate(tensors[1:], 1):
-        later = {*wanted}.union(*terms[i + 1 :])
+        later = {*result}.union(*terms[i + 1 :])
         over = [dim for letter, dim in dims.items() if letter not in later and dim in {*x.dims} & {*y.dims}]
         y = matmul(y, x, reduce=over, use_mask=without_padding(y, over)) if over else combine_bc(y, "mul", x)
-    over = [dim for letter, dim in dims.items() if letter not in wanted and dim in y.dims]
+    over = [dim for letter, dim in dims.items() if letter not in result and dim in y.dims]
     y = reduce_sum(y, axis=over, use_mask=without_padding(y, over)) if over else y
-    return inputs[0].like(y, [dims.get(letter) for letter in wanted])
+    return inputs[0].like(y, [dims.get(letter) for letter in result])
 
 
-def _reverse(tensor: Array, axis: Any) -> Array:
+def _reverse(tensor: Array, axis: int | Sequence[int]) -> Array:
     """The entries along axes of a fixed size in the opposite order."""
     for place in [axis] if isinstance(axis, int) else axis:
         at = tensor.at(whole_number(place))
@@ -334,8 +337,8 @@ def _roll(input: Array, shift: object, axis: int) -> Array:
     if dim.dimension is None:
         raise TypeError("roll along an axis whose size comes with the data; use a layer of the class shift_axis")
     begin = -whole_number(shift) % dim.dimension
-    before = [slice(None)] * at
-    return concat_arrays([input[(*before, slice(begin, None))], input[(*before, slice(None, begin))]], at)
+    whole_axes = [slice(None)] * at
+    return concat_arrays([input[(*whole_axes, slice(begin, None))], input[(*whole_axes, slice(None, begin))]], at)
 
 
 def _cumsum(x: Array, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Array:
@@ -364,7 +367,7 @@ def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = F
     return _einsum(f"{names[0]}{first},{names[1]}{second}->{batch}mk", a, b)
 
 
-def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> object:
+def _map_fn(fn: Callable[[Any], object], elems: Any, *_: object, **__: object) -> object:
     """The function for each entry along the first axis: for all at once, as it does not see that axis."""
     arrays = list(elems) if isinstance(elems, list | tuple) else [elems]
     axis = arrays[0].axes[0]
@@ -376,18 +379,18 @@ def _map_fn(fn: Any, elems: Any, *_: object, **__: object) -> object:
             y = Array(
                 full(dims=[], fill_value=y, dtype="float32" if isinstance(y, float) else "int32"), [], inner[0].pool
             )
-        there = axis is None or axis in y.x.sig.index
-        return y.like(y.x if there else expand_dim(y.x, axis), [axis, *y.axes])
+        has_axis = axis is None or axis in y.x.sig.index
+        return y.like(y.x if has_axis else expand_dim(y.x, axis), [axis, *y.axes])
 
     return type(result)(map(outer, result)) if isinstance(result, list | tuple) else outer(result)
 
 
 def _dropout(
-    x: Array, keep_prob: float = 1.0, noise_shape: Any = None, seed: Any = None, rate: float | None = None
+    x: Array, keep_prob: float = 1.0, noise_shape: Sequence[object] = (), seed: object = None, rate: float | None = None
 ) -> Array:
     drops = 1.0 - keep_prob if rate is None else rate
-    kept = None if noise_shape is None else [size == 1 for size in noise_shape]
-    dims = [dim for i, dim in enumerate(x.axes) if dim is not None and not (kept and kept[i])]
+    shared = [size == 1 for size in noise_shape]
+    dims = [dim for i, dim in enumerate(x.axes) if dim is not None and not (shared and shared[i])]
     return x.like(dropout(x.x, drops, axis=dims, on_forward=True))
 
 
@@ -421,8 +424,8 @@ def _called(function: Callable[..., object]) -> Callable[..., object]:
     count = None if inspect.Parameter.VAR_POSITIONAL in kinds else len(kinds)
 
     def call(*args: object, **kwargs: object) -> object:
-        given = {OTHER_NAMES.get(key, key): x for key, x in kwargs.items() if key != "name" and x is not None}
-        return function(*args[:count], **given)
+        options = {OTHER_NAMES.get(key, key): x for key, x in kwargs.items() if key != "name" and x is not None}
+        return function(*args[:count], **options)
 
     return call
 
@@ -437,7 +440,7 @@ def tensorflow() -> dict[str, ConfigModule]:
         "cumsum": _cumsum, "vectorized_map": _map_fn, "dropout": _dropout, "Print": lambda input_, *_, **__: input_,
     }  # fmt: skip
 
-    def module(name: str, names: Mapping[str, Any]) -> ConfigModule:
+    def module(name: str, names: Mapping[str, Callable[..., object]]) -> ConfigModule:
         return ConfigModule(name, {key: Known(f"{name}.{key}", _called(function)) for key, function in names.items()})
 
     tf = module("tensorflow", table)

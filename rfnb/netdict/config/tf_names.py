@@ -166,8 +166,8 @@ class Array:
 
     def sizes(self) -> dict[int, Array]:
         """The lengths of all axes that have some, by their places without the batch."""
-        others = [dim for dim in self.axes if dim is None or not dim.is_batch_dim()]
-        return {i: self.lengths(dim) for i, dim in enumerate(others) if dim is not None and dim.dimension is None}
+        dims = [dim for dim in self.axes if dim is None or not dim.is_batch_dim()]
+        return {i: self.lengths(dim) for i, dim in enumerate(dims) if dim is not None and dim.dimension is None}
 
     def mask(self, *, full_rank: bool) -> Array:
         """Which frames count. {…} → {batch, time} bool, with axes of size 1 for the others if `full_rank`"""
@@ -179,8 +179,8 @@ class Array:
 
     def major(self, kind: str) -> Array:
         """The tensor with the batch, or the time, as the first axis."""
-        first = time_of(self.ordered()) if kind == "time" else None
-        order = [dim for dim in self.axes if dim is not None and (dim is first or (not first and dim.is_batch_dim()))]
+        time = time_of(self.ordered()) if kind == "time" else None
+        order = [dim for dim in self.axes if dim is not None and (dim is time or (not time and dim.is_batch_dim()))]
         return self.like(self.x, [*order, *(dim for dim in self.axes if dim not in order)])
 
     def ordered(self) -> Tensor:
@@ -384,7 +384,8 @@ def _unary(op: Callable[[Tensor], Tensor], of_number: Callable[[Any], object] | 
     return call
 
 
-def _reduction(mode: str) -> Callable[..., object]:
+def reduction(mode: str) -> Callable[..., object]:
+    """A reduction over axes: the function `reduce_{mode}`, or `mode` itself if it begins with arg."""
     reduce = getattr(reductions, f"reduce_{mode}")
 
     def call(x: Any, axis: Any = None, keepdims: bool = False, output_type: Any = "int64") -> Any:
@@ -435,9 +436,9 @@ def _where(condition: object, x: object = None, y: object = None) -> object:
         return x if condition else y
     if x is None or y is None:
         raise TypeError("where needs two values")
-    several = max((array for array in (x, y) if isinstance(array, Array)), key=lambda a: len(a.axes), default=condition)
-    if len(condition.axes) == 1 and len(several.axes) > 1 and condition.axes[0] is several.axes[0]:
-        condition = condition.like(condition.x, [*condition.axes, *[None] * (len(several.axes) - 1)])
+    widest = max((array for array in (x, y) if isinstance(array, Array)), key=lambda a: len(a.axes), default=condition)
+    if len(condition.axes) == 1 and len(widest.axes) > 1 and condition.axes[0] is widest.axes[0]:
+        condition = condition.like(condition.x, [*condition.axes, *[None] * (len(widest.axes) - 1)])
     return elementwise(lambda c, a, b: math.where(c, a, b, allow_broadcast_all_sources=True))(condition, x, y)
 
 
@@ -454,7 +455,7 @@ def _expand_dims(x: Array, axis: int = -1) -> Array:
     return x.like(x.x, axes)
 
 
-def _squeeze(x: Array, axis: Any = None) -> Array:
+def _squeeze(x: Array, axis: int | Sequence[int] | None = None) -> Array:
     single = [i for i, dim in enumerate(x.axes) if dim is None or dim.dimension == 1]
     at = single if axis is None else [x.at(number) for number in ([axis] if isinstance(axis, int) else axis)]
     y = x.x
@@ -485,14 +486,13 @@ def concat_arrays(values: Sequence[Array], axis: int) -> Array:
     return like.like(concat(*parts, allow_broadcast=True, out_dim=new)[0], [*like.axes[:at], new, *like.axes[at + 1 :]])
 
 
-def _split(value: Array, num_or_size_splits: Any, axis: int = 0, num: object = None) -> list[Array]:
+def _split(value: Array, num_or_size_splits: int | Sequence[int], axis: int = 0, num: object = None) -> list[Array]:
     at = value.at(axis)
     dim = value.axes[at]
     if dim is None or dim.dimension is None:
         raise TypeError("split along an axis without a fixed size")
-    sizes = num_or_size_splits
-    if isinstance(sizes, int):
-        sizes = [dim.dimension // sizes] * sizes
+    count = num_or_size_splits
+    sizes = [dim.dimension // count] * count if isinstance(count, int) else count
     new = [_made(size, value, at) for size in sizes]
     parts = split(value.x, axis=dim, out_dims=new)
     return [value.like(y, [*value.axes[:at], d, *value.axes[at + 1 :]]) for y, d in zip(parts, new, strict=True)]
@@ -509,7 +509,7 @@ def _one_hot(x: Array, depth: int, *, dtype: str = "float32", **_: object) -> Ar
 
 
 def _l2_normalize(x: Array, axis: object = None, epsilon: float = 1e-12) -> Array:
-    total = _reduction("sum")(binary("mul")(x, x), axis=axis, keepdims=True)
+    total = reduction("sum")(binary("mul")(x, x), axis=axis, keepdims=True)
     normalized: Array = binary("mul")(x, _unary(math.rsqrt)(binary("maximum")(total, epsilon)))
     return normalized
 
@@ -530,7 +530,7 @@ def _filled(shape: object, value: float, dtype: str = "float32") -> Array:
     return Array(full(dims=dims, fill_value=value, dtype=dtype), axes, POOL.get())
 
 
-def _uniform(shape: object, minval: Any = 0, maxval: Any = 1, dtype: str = "float32", seed: Any = None) -> Array:
+def _uniform(shape: object, minval: Any = 0, maxval: Any = 1, dtype: str = "float32", seed: int | None = None) -> Array:
     axes, dims = of_shape(shape)
     minval, high = _number(minval), _number(maxval)
     if isinstance(minval, Number) and isinstance(high, Number):
@@ -574,16 +574,16 @@ _BINARY = {
 }  # fmt: skip
 
 
-def functions() -> dict[str, Any]:
+def functions() -> dict[str, Callable[..., object]]:
     """All functions by name, without `tf.`, `tf.math.` and `tf.nn.`."""
-    names: dict[str, Any] = {
+    names: dict[str, Callable[..., object]] = {
         **{name: _unary(getattr(math, name), of) for name, of in _PLAIN.items() if hasattr(math, name)},
         **{name: _unary(op) for name, op in _LIKE.items()},
         **{name: _like(number) for name, number in (("zeros_like", 0), ("ones_like", 1))},
         **{name: _unary(getattr(math, name)) for name in _ACTIVATIONS},
         **{name: binary(kind) for name, kind in _BINARY.items()},
-        **{f"reduce_{mode}": _reduction(mode) for mode in "sum mean max min logsumexp any all".split()},
-        **{name: _reduction(name) for name in ("argmax", "argmin")},
+        **{f"reduce_{mode}": reduction(mode) for mode in "sum mean max min logsumexp any all".split()},
+        **{name: reduction(name) for name in ("argmax", "argmin")},
         "where": _where, "where_bc": _where, "cast": cast_to, "expand_dims": _expand_dims,
         "to_float": cast_to, "to_int32": lambda x: cast_to(x, "int32"), "squeeze": _squeeze,
         "transpose": _transpose, "shape": _shape, "get_shape_dim": lambda x, i, **_: _shape(x)[i],

@@ -211,14 +211,14 @@ class Class:
         """What the class has under `@dataclass`: a value for each field."""
         kinds = [kind for kind in reversed(self.chain) if isinstance(kind, Class)]
         fields = list(dict.fromkeys(name for kind in kinds for name in kind.fields))
-        given = dict(zip(fields, args, strict=False)) | kwargs
-        if wrong := [name for name in given if fields and name not in fields]:
+        arguments = dict(zip(fields, args, strict=False)) | kwargs
+        if wrong := [name for name in arguments if fields and name not in fields]:
             raise TypeError(f"{self.name} has no field {wrong[0]}")
         for name in fields:
             exists, default = self.find(name)
-            if name not in given and not exists:
+            if name not in arguments and not exists:
                 raise TypeError(f"{self.name} needs {name}")
-            instance.names[name] = given[name] if name in given else made_default(default)
+            instance.names[name] = arguments[name] if name in arguments else made_default(default)
         exists, function = self.find("__post_init__")
         if exists and fields:
             function(instance)

@@ -52,9 +52,9 @@ class LinearLayer(Activated, layer_class=("linear", "hidden", "forward"), keeps_
 
     def setup(self, x: Tensor) -> None:
         """W {in, out}, b {out}."""
-        given = self.spec.described.get("in_dim")  # it may be another axis than the features
-        given = self.pool.of(given) if isinstance(given, Dim) else None
-        in_dim = x.sparse_dim or (given if given in x.dims else x.feature_dim)
+        option = self.spec.described.get("in_dim")  # it may be another axis than the features
+        option = self.pool.of(option) if isinstance(option, Dim) else None
+        in_dim = x.sparse_dim or (option if option in x.dims else x.feature_dim)
         self.in_dim = required(in_dim, "the source has no features", x.describe_dims())
         dims = [self.in_dim, required(self.out_dim, "the number of outputs is missing", x.describe_dims(), N_OUT)]
         self.parameter(

@@ -189,7 +189,7 @@ class Random(Drawn, layer_class="random", without_effect="algorithm auto_update_
         if isinstance(parameters["explicit_state"], Tensor) and parameters["explicit_state"].device == "meta":
             del parameters["explicit_state"]
         parameters |= {name: getattr(self, name) for name in ("dtype", "distribution", "seed", "static")}
-        parameters = {name: given for name, given in parameters.items() if given is not None}
+        parameters = {name: option for name, option in parameters.items() if option is not None}
         return set_sparse_dim(random(self.dims, **parameters), self.labels)
 
 

@@ -214,11 +214,11 @@ class Dot(Layer, layer_class="dot", joins=False):
         if (red1 is None or red2 is None) and strict:
             raise NetworkError("dot needs the axes to reduce", expected='"reduce": …, or "red1" and "red2"')
         red1, red2 = (-1 if red1 is None else red1), (-2 if red2 is None else red2)
-        options, nothing = self.spec.described, ("",) if strict else ("", None)
+        options, empty = self.spec.described, ("",) if strict else ("", None)
         var1, var2 = self.var1, self.var2
         if not strict:  # the defaults are numbers, and None means no axes
             var1, var2 = options.get("var1", -2), options.get("var2", -1)
-        var1, var2 = (None if axes == "auto" else () if axes in nothing else axes for axes in (var1, var2))
+        var1, var2 = (None if axes == "auto" else () if axes in empty else axes for axes in (var1, var2))
         by_size = not holds("dot takes other dims as others", self.spec.version) or var1 is not None or var2 is not None
         self.same = self.pool.matching(b, a, self.spec.version) if by_size else ()
         b = renamed(b, self.same)

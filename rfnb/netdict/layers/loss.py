@@ -39,7 +39,7 @@ class LossLayer(Layer, layer_class="loss"):
     use_error: bool = value(False, bool)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """`target_` is a data key, unless it says that it is a layer."""
         target = str(described.get("target_", ""))
         is_prefixed = target.startswith(("layer:", "data:"))
@@ -98,7 +98,7 @@ class _ToTarget(Layer):
     labels: object = layer()
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The target with all its frames is an input."""
         target = described.get("target")
         if not isinstance(target, str):

@@ -243,18 +243,18 @@ class TimeUnchunking(Layer, layer_class="time_unchunking"):
     places: object = layer(REQUIRED)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The places of the frames are a part of the chunking layer."""
         return {**described, "places": f"{described.get('chunking_layer')}/places"}
 
     def setup(self, x: Tensor, chunking_layer: Tensor, places: Tensor) -> None:
         """The dims of the chunks, and those of the whole sequences."""
         origins = self.pool.made_of
-        made = {dim.is_batch_dim(): dim for dim in reversed(chunking_layer.dims) if dim in origins}
-        if len(made) < 2 or not {*made.values()} <= {*x.dims}:
+        dims = {dim.is_batch_dim(): dim for dim in reversed(chunking_layer.dims) if dim in origins}
+        if len(dims) < 2 or not {*dims.values()} <= {*x.dims}:
             fault = "time_unchunking: the source does not have the chunks of the chunking_layer"
             raise NetworkError(fault, got=x.describe_dims(), expected=chunking_layer.describe_dims())
-        self.chunks, self.inside = made[True], made[False]
+        self.chunks, self.inside = dims[True], dims[False]
         (self.batch, self.number), (self.frames,) = origins[self.chunks], origins[self.inside]
         self.result_order = with_dims(x, {self.chunks: (self.batch,), self.inside: (self.frames,)})
 

@@ -10,12 +10,13 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
+from rfnb.netdict.builder import Builder
 from rfnb.netdict.inner_net import InnerBuilder, InnerNet
 from rfnb.netdict.layer import Layer, LayerOfNets
 from rfnb.netdict.layers.basic import Copy
 from rfnb.netdict.loops.search import SearchChoices
 from rfnb.netdict.options import REQUIRED, layer, value
-from rfnb.netdict.resolve import names_of_sources
+from rfnb.netdict.resolve import Scope, names_of_sources
 from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat
 from rfnb.ops.control import cond
@@ -65,7 +66,7 @@ class Cond(LayerOfNets, layer_class="cond", sourceless=True, joins=False, can_le
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, object]
+        cls, builder: Builder, scope: Scope, path: str, described: Mapping[str, object]
     ) -> tuple[Branches, dict[str, str]]:
         """The sides that are described by a dict. Raises NetworkError if one carries a state from step to step."""
         nets, inputs = {}, {}
@@ -93,8 +94,8 @@ class Cond(LayerOfNets, layer_class="cond", sourceless=True, joins=False, can_le
     def compute(self, *sources: Tensor, condition: Tensor, **inputs: Tensor) -> Tensor:
         """{…} → {…}"""
         if condition.device == "meta":
-            first, _ = (self._side(side, inputs) for side in SIDES)
-            return first
+            template, _ = (self._side(side, inputs) for side in SIDES)
+            return template
         return cond(condition, *(partial(self._side, side, inputs) for side in SIDES))
 
     def _side(self, side: str, inputs: dict[str, Tensor]) -> Tensor:
@@ -112,7 +113,7 @@ class RecSubnet(
 
     unit: object = value(None, dict)
     axis: object = value(None)
-    max_seq_len: object = value(None, int, str)
+    max_seq_len: int | str | None = value(None, int, str)
     max_seq_len_via: object = layer()
     include_eos: bool = value(False, bool)
     cheating: object = value(None)

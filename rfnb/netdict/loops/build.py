@@ -107,8 +107,8 @@ class Loops:
 
     def _find_end(self, rec: RecNet) -> None:
         rec.end = self.builder.layer(rec.scope, "end")
-        end: Any = self.builder.nodes[rec.end]
-        if (got := end.template.dtype) != "bool":
+        end = self.builder.nodes[rec.end]
+        if (got := end.template.dtype) != "bool" and end.layer is not None:
             error = NetworkError("the end of sequences is not bool", got=got, expected='"class": "compare"')
             raise named_after(end.layer, error)
 
@@ -456,22 +456,22 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
 
     Raises NetworkError if the loop has no end.
     """
-    layer: Any = rec.layer
+    layer = rec.layer
     unit, common = rec.scope.layers, rec.layer.spec.common
     frames = None if rec.source is None else time_of(rec.source)
     cheats = any(described.get("cheating") for described in choices(unit).values()) or layer.cheating
     rec.known = True
-    own = isinstance(layer.axis, Dim) and "end" in unit and not _is_there(builder, layer.axis)
-    if layer.axis is not None and not own:
+    is_new = isinstance(layer.axis, Dim) and "end" in unit and not _is_there(builder, layer.axis)
+    if layer.axis is not None and not is_new:
         rec.axis = layer.axis if isinstance(layer.axis, Dim) else builder.axes.one(layer.axis, _source_of(rec))
         return
-    if frames is not None and "end" not in unit and not own:
+    if frames is not None and "end" not in unit and not is_new:
         rec.axis = frames
         return
     key: Any = common.size_target or (common.target if not rec.beam or cheats or follows_target(unit) else None)
     key = key[0] if isinstance(key, list | tuple) and key else key
     target_frames = None if key is None else _time_of_target(builder, rec, key)
-    if target_frames is not None and not own:
+    if target_frames is not None and not is_new:
         rec.axis = target_frames
         return
     if "end" not in unit:
@@ -481,8 +481,8 @@ def set_axis(builder: Builder, rec: RecNet) -> None:
     if layer.max_seq_len is None and layer.max_seq_len_via is None:
         raise NetworkError("the loop may have no end", expected='"max_seq_len": 100')
     rec.known = False
-    rec.spoken = None if not isinstance(common.target, str) or own else _time_of_target(builder, rec, common.target)
-    rec.axis = layer.axis if own else Dim(None, name=rec.scope.name, kind="spatial")
+    rec.spoken = None if not isinstance(common.target, str) or is_new else _time_of_target(builder, rec, common.target)
+    rec.axis = layer.axis if isinstance(layer.axis, Dim) and is_new else Dim(None, name=rec.scope.name, kind="spatial")
     builder.axes.name(rec.axis, f"dyn-time:{rec.path}")
     give_symbols([batch_dim, *([] if rec.beam is None else [rec.beam]), rec.axis])
 
@@ -528,13 +528,13 @@ def longest(rec: RecNet, values: Mapping[str, Tensor]) -> int | Tensor | None:
 
     max_seq_len: a number, or an expression with `max_len_from("base:layer")`, the length of the longest sequence.
     """
-    layer: Any = rec.layer
+    layer = rec.layer
     if rec.known or rec.follows is not None:
         return None
     if "max_seq_len_via" in rec.inputs:
         return max(0, int(values[rec.inputs["max_seq_len_via"]].item()))
     if not isinstance(layer.max_seq_len, str):
-        return max(0, int(layer.max_seq_len))
+        return max(0, int(layer.max_seq_len or 0))
 
     def max_len_from(reference: str) -> int | Tensor:
         x = values[rec.inputs[f"max_len_from {reference}"]]

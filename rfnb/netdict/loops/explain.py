@@ -159,7 +159,7 @@ class _Places:
         layer = node.layer
         if layer is None:
             return ""
-        if rec.layer.optimize_move_layers_out is False:  # type: ignore[attr-defined]
+        if rec.layer.optimize_move_layers_out is False:
             return "optimize_move_layers_out is False"
         if path in self.inner:
             return "has a loop of its own, which runs in each step"

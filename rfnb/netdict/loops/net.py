@@ -25,8 +25,10 @@ from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_
 if TYPE_CHECKING:
     from rfnb.netdict.build import NetNode
     from rfnb.netdict.layer import Layer
+    from rfnb.netdict.layers.wrap import RecSubnet
     from rfnb.netdict.loops.run import NetLines
     from rfnb.netdict.loops.search import SearchChoices
+    from rfnb.search.found import Found
 
 
 @dataclass(eq=False)
@@ -54,7 +56,7 @@ class RecNet:
 
     path: str
     scope: Scope
-    layer: Layer
+    layer: RecSubnet
     outer: RecNet | None
     sources: tuple[str, ...] = ()
     source: Tensor | None = None
@@ -82,7 +84,7 @@ class RecNet:
         return self.spoken if get_run_ctx().is_train_flag_enabled() else None
 
     @property
-    def found(self) -> Any:
+    def found(self) -> Found | None:
         """The last search."""
         return None if self.choices is None else self.choices.found
 
@@ -217,11 +219,11 @@ def of_losses(node: NetNode) -> Iterator[tuple[str, Tensor]]:
 def give_back(node: NetNode, name: str, x: Tensor) -> None:
     """Gives the value of all steps to the layer."""
     assert node.layer is not None
-    last = node.layer.last
+    call = node.layer.last
     if name == LOGITS:
-        last.logits = x
+        call.logits = x
     else:
-        last.for_penalties = (x, x) if name == BEFORE or last.for_penalties is None else (last.for_penalties[0], x)
+        call.for_penalties = (x, x) if name == BEFORE or call.for_penalties is None else (call.for_penalties[0], x)
 
 
 def forget_penalties(item: NetNode | RecNet) -> None:

@@ -80,8 +80,8 @@ def before_and_after(
     values = [item for item in inside if isinstance(item, NetNode) and item.path not in stay]
     movable = [node for node in values if _may_move(rec, node)]
     early = _grown(movable, lambda node: (nodes[path] for path in node.needs_ever if nodes[path].loop in rec))
-    others = {*movable}.difference(early)
-    late = _grown([node for node in reversed(movable) if node in others], lambda node: users.get(node.path, ()))
+    unmoved = {*movable}.difference(early)
+    late = _grown([node for node in reversed(movable) if node in unmoved], lambda node: users.get(node.path, ()))
     return early, late
 
 

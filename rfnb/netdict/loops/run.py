@@ -215,7 +215,7 @@ class RecRun:
 
     def __init__(self, rec: RecNet, values: Values, nodes: Mapping[str, NetNode]):
         self.rec, self.outside, self.nodes = rec, values, nodes
-        layer: Any = rec.layer
+        layer = rec.layer
         sources = [values[path] for path in rec.sources]
         self.source = layer.prepared(*sources)[0] if sources else None
         if not rec.known:
@@ -274,8 +274,8 @@ class RecRun:
     def _trace(self, own: list[NetNode]) -> tuple[dict[str, Tensor], dict[tuple[NetNode, str], Tensor]]:
         """Traces a step and runs all. Returns what leaves the loop, secondly for losses and constraints."""
         rec, loop = self.rec, self.loop
-        left: dict[str, Tensor] = {}
-        more: dict[tuple[NetNode, str], Tensor] = {}
+        outputs: dict[str, Tensor] = {}
+        of_penalties: dict[tuple[NetNode, str], Tensor] = {}
         late = {node.path for node in rec.after}
         # Values of the step before first: a layer that carries a state replaces it.
         items = sorted(rec.inside, key=lambda node: isinstance(node, RecNet) or node.kind != "previous")
@@ -286,21 +286,21 @@ class RecRun:
                 with self.lines.naming(loop.recorder, node):
                     loop.state[f"prev:{rec.name_of(node.of)}"] = like(self._in_step(node.of), node.template)
             if rec.end is not None and rec.follows is None:
-                loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))  # type: ignore[attr-defined]
+                loop.end(self.step[rec.end], include_eos=bool(rec.layer.include_eos))
             for path in rec.accumulated:
                 if path in self.whole or path in late:
                     continue
                 layer = self.nodes[path].layer
                 by_place = layer is not None and layer.traits.by_place
-                left[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
+                outputs[path] = loop.stack(self.step[path], name=rec.name_of(path), resolve=not by_place)
             for node in own:
                 for name, x in of_losses(node) if node.layer is not None else ():
-                    more[node, name] = loop.stack(
+                    of_penalties[node, name] = loop.stack(
                         x, name=f"{rec.name_of(node.path)}: {name}", resolve=rec.follows is None
                     )
         for item in rec.inside:
             forget_penalties(item)
-        return left, more
+        return outputs, of_penalties
 
     def _finish(self, left: dict[str, Tensor], more: dict[tuple[NetNode, str], Tensor]) -> None:
         """Gives to the outside what has left the loop."""
@@ -447,9 +447,9 @@ class RecRun:
             assert node.layer is not None
             sources = [filled(self.nodes[path].template, 0) for path in node.sources]
             inputs = {name: filled(self.nodes[path].template, 0) for name, path in node.inputs.items()}
-            last = replace(node.layer.last, parts={})
+            last_call = replace(node.layer.last, parts={})
             value = like(node.layer(*sources, **inputs), template)
-            node.layer.last = last
+            node.layer.last = last_call
             return value
         return filled(template, initial)
 

@@ -21,6 +21,7 @@ from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.math import cast, maximum, minimum, where
 from rfnb.ops.reduce import reduce_max
 from rfnb.ops.shape import set_feature_dim
+from rfnb.search.found import Found
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop
@@ -40,12 +41,13 @@ class SearchChoices:
     beam_dim: Dim
     beam_scores: Tensor
     lengths: Tensor
-    found: Any
+    found: Found
 
     @property
     def src_beams(self) -> Tensor:
         """Which hypothesis of the step before each one extends in the last step. → {batch, beam}"""
         parents = self.found.trace.parents[-1]
+        assert isinstance(self.found.lengths, Tensor)
         dims = self.found.lengths.copy_transpose([*self.beam_scores.dims]).dims
         return convert_to_tensor(np.asarray(parents, "int32").reshape(parents.shape), dims=dims)
 
@@ -86,7 +88,7 @@ def result_of(rec: RecNet, loop: Loop) -> SearchChoices | None:
     if choice.length_normalization and lengths.num_elements():
         over = [rec.beam] if rec.layer.spec.batch_independent else list(lengths.dims)
         longest = reduce_max(lengths, axis=over, use_mask=False)
-        with_end = bool(rec.layer.include_eos)  # type: ignore[attr-defined]
+        with_end = bool(rec.layer.include_eos)
         limit = loop.max_seq_len
         steps = longest if with_end or limit is None else minimum(longest + 1, limit)
         counted = cast(maximum(longest + (not with_end), 1), scores.dtype)

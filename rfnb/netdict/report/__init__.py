@@ -1,8 +1,6 @@
 """What a net dict says, and whether it runs here.
 
 outline.py        its layers and what each refers to, without constructing it
-rehearsal.py      constructs what can be constructed, and runs it without numbers
-survey.py         constructs the rest around grey boxes, to find the faults behind others
-ways.py           what to write where a net stops, functions to fill in
-findings.py       `net.report()`: these, what is ignored, and what differs from the reference; the worst first
+rehearsal.py      constructs what can be constructed, and the rest around grey boxes; runs it without numbers
+findings.py       `net.report()`: what stops it, and what to write there; what is ignored, and what differs
 """

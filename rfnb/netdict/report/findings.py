@@ -1,7 +1,8 @@
-"""`net.report()`: what stops a network, what it ignores, what differs from the reference; the worst first."""
+"""`net.report()`: what stops a network and what to write there, what it ignores, what differs; the worst first."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any, Literal, Protocol
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import did_you_mean
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import RfError
 from rfnb.netdict.build import NetNode, every_node
 from rfnb.netdict.config.values import Function, Unknown
@@ -19,7 +21,6 @@ from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.options import REQUIRED, checked
 from rfnb.netdict.report.outline import OutlineEntry, class_known
 from rfnb.netdict.report.rehearsal import rehearse
-from rfnb.netdict.report.ways import functions_of, known_limit, stub
 from rfnb.netdict.spec import IGNORED
 
 NO_EFFECT = {
@@ -52,7 +53,7 @@ def ignored_options(described: Mapping[str, object]) -> Iterator[str]:
             yield f"loss_opts['ctc_opts'][{name!r}]"
 
 
-def differences(node: NetNode, template: Any, *, evaluates: bool, inside: bool) -> Iterator[tuple[str, str]]:
+def differences(node: NetNode, template: Tensor | None, *, evaluates: bool, inside: bool) -> Iterator[tuple[str, str]]:
     """What differs, and what to do, for a constructed layer.
 
     template: of its first source. evaluates: losses too. inside: whether it is in the unit of another layer.
@@ -82,9 +83,9 @@ def differences(node: NetNode, template: Any, *, evaluates: bool, inside: bool) 
 
 
 def _of_batch_norm(layer: Layer) -> Iterator[tuple[str, str]]:
-    given = layer.spec.common.batch_norm
-    options = given if isinstance(given, Mapping) else vars(layer)
-    if layer.spec.version >= 12 or not (layer.layer_class == "batch_norm" or given):
+    setting = layer.spec.common.batch_norm
+    options = setting if isinstance(setting, Mapping) else vars(layer)
+    if layer.spec.version >= 12 or not (layer.layer_class == "batch_norm" or setting):
         return
     if options.get("momentum") is None:
         text = "batch_norm without momentum changes its statistics by 0.99 of the new ones (behavior version < 12)"
@@ -144,9 +145,9 @@ def _of_the_batch(layer: Layer) -> Iterator[str]:
     elif "computation" in options and options["computation"].padding.counted:
         yield "the expression counts frames after the end"
     masked = options.get("masked_time") if cls == "batch_norm" else None
-    given = layer.spec.common.batch_norm
-    if isinstance(given, Mapping):
-        masked = given.get("masked_time")
+    setting = layer.spec.common.batch_norm
+    if isinstance(setting, Mapping):
+        masked = setting.get("masked_time")
     if masked is False:
         yield "batch_norm with masked_time False counts frames after the end"
 
@@ -313,8 +314,8 @@ def with_stub(
     stubs: dict[str, str] = {}
     for entry in (entries[path] for path in finding.layers if path in entries):
         sources = [nodes[path].template for path in entry.sources if path in nodes]
-        for name, given in functions_of(entry, net.config):
-            stubs.setdefault(name, stub(name, given, entry, sources[0] if sources else None))
+        for name, function in functions_of(entry, net.config):
+            stubs.setdefault(name, stub(name, function, entry, sources[0] if sources else None))
     if not stubs or not re.search(
         "not known|not a function|cannot be computed|gives no tensor|typed_value", finding.what
     ):
@@ -455,3 +456,59 @@ def training_keys(values: Mapping[str, object]) -> Iterator[tuple[str, list[str]
 def _word(name: str, value: object) -> str:
     short = isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) < 24)
     return f"{name} = {value!r}" if short else name
+
+
+OF_GRADIENTS = frozenset("gradient synthetic_gradient synthetic_gradients tikhonov_regularization".split())
+"""Classes whose output is their source, and which only change gradients or add to the loss."""
+
+
+def known_limit(entry: OutlineEntry, fault: str) -> tuple[str, str] | None:
+    """What is said in place of a fault that no layer of rfnb will mend, and the way out; None for others."""
+    for option, value in entry.described.items():
+        if isinstance(value, str) and value.startswith("keep_over_epoch") and value in fault:
+            way = f'"{option}": a layer of a data key, which your loop gives; get_last_hidden_state gives the next one'
+            return f"{option} is kept from epoch to epoch", way
+    kind = entry.cls
+    if kind in OF_GRADIENTS:
+        return f"{kind} has an effect on gradients alone", '"class": "copy" has the same output, and plain gradients'
+    needs_program = "sprint" in repr(dict(entry.described)).lower()
+    if needs_program and re.match(r"there is no (loss|layer class)|unknown option|the class", fault):
+        return "an external program (sprint) computes it", '"ce" with an alignment, "ctc", or a loss of your own'
+    if "placeholder" in fault:
+        return "a placeholder of a TensorFlow session has no value", "a number, or a data key in its place"
+    if re.search(r"tensorflow\S*\.gradients", fault):
+        return "tf.gradients works on a graph of TensorFlow", "your own loop: torch.autograd.grad(loss, x)"
+    if "get_variable" in fault or "tensorflow.Variable" in fault:
+        return "a function makes variables of TensorFlow", '"class": "variable", and the layer as a further source'
+    return None
+
+
+def functions_of(entry: OutlineEntry, values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """The functions that an `eval` of a layer names, and that `functions={…}` may stand for, by name."""
+    function = entry.described.get("eval")
+    if isinstance(function, Function | Unknown):
+        yield function.name.removesuffix("()").rpartition(".")[2], function
+    elif isinstance(function, str):
+        for name in re.findall(r"typed_value\(\s*['\"](\w+)['\"]", function):
+            yield name, values.get(name)
+
+
+def stub(name: str, given: object, entry: OutlineEntry, source: Tensor | None) -> str:
+    """A function to fill in, in place of one of the config."""
+    parameters = ["source"]
+    if isinstance(given, Function):
+        signature = given.node.args
+        defaults = [*[None] * (len(signature.args) - len(signature.defaults)), *signature.defaults]
+        pairs = [
+            *zip(signature.args, defaults, strict=True),
+            *zip(signature.kwonlyargs, signature.kw_defaults, strict=True),
+        ]
+        parameters = [f"{arg.arg}={'None' if default is None else ast.unparse(default)}" for arg, default in pairs]
+    names = [parameter.partition("=")[0] for parameter in parameters]
+    first = next((name for name in names if name not in ("self", "network")), "source")
+    if names and names[0] == first:
+        parameters[0] = first
+    template = "a Tensor" if source is None else "{" + ", ".join(dim.name for dim in source.dims) + "}"
+    value = f"{first}(0)" if first == "source" else first
+    where = f"layer {entry.path!r}" + (f", line {entry.line}" if entry.line else "")
+    return f"def {name}({', '.join(parameters)}, **options):  # {where}\n    return {value}  # {template}\n"

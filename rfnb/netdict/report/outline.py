@@ -239,17 +239,20 @@ def class_known(described: Mapping[str, object]) -> type[Layer]:
     return class_of(described) if isinstance(described.get("class"), str) else layer_by_class(described.get("class"))
 
 
-def _inner_ends(inner: Mapping[str, Any]) -> list[str]:
+def _inner_ends(inner: Mapping[str, object]) -> list[str]:
     """The layers of an inner net that are computed for their own sake."""
     ends = ["output"] if "output" in inner else []
     for name, described in inner.items():
-        is_layer = isinstance(described, Mapping) and name != "output" and not str(name).startswith("#")
-        if is_layer and (name == "end" or described.get("loss") or described.get("is_output_layer")):
+        if not isinstance(described, Mapping) or name == "output" or str(name).startswith("#"):
+            continue
+        if name == "end" or described.get("loss") or described.get("is_output_layer"):
             ends.append(name)
     return ends
 
 
-def _named(known: Any, described: Mapping[str, object], is_layer: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+def _named(
+    known: type[Layer] | None, described: Mapping[str, object], is_layer: Callable[[str], bool]
+) -> Iterator[tuple[str, str]]:
     """Pairs of an option and the layer that it names. Of unknown classes, each option that names a layer."""
     if known is None:
         for option, value in described.items():

@@ -44,8 +44,8 @@ def training_of(path: str, values: Mapping[str, object]) -> Training:
         names = [name for name in values if re.fullmatch(pattern, str(name)) and values[name] not in (None, False, 0)]
         if names:
             rows.append(TrainingRow(topic, _given(values, names), write(values, names)))
-    said = {name for row in rows for name in re.findall(r"(\w+) = ", row.given)}
-    for group, words, instead in training_keys({name: value for name, value in values.items() if name not in said}):
+    covered = {name for row in rows for name in re.findall(r"(\w+) = ", row.given)}
+    for group, words, instead in training_keys({name: value for name, value in values.items() if name not in covered}):
         if group in ("weights of other models", "data sets"):
             rows.append(TrainingRow(group, ", ".join(words), instead))
     return Training(Path(path).stem, tuple(rows))
@@ -72,8 +72,8 @@ def _number(values: Mapping[str, object], name: str, default: object) -> Any:
 
 def _optimizer(values: Mapping[str, object]) -> str:
     """The optimizer of Torch, with its options."""
-    given = values.get("optimizer")
-    described = given if isinstance(given, Mapping) else {"class": given} if isinstance(given, str) else {}
+    setting = values.get("optimizer")
+    described = setting if isinstance(setting, Mapping) else {"class": setting} if isinstance(setting, str) else {}
     name = described.get("class") or next((name for name in OPTIMIZERS if values.get(name)), "sgd")
     cls = OPTIMIZERS.get(str(name).lower().removesuffix("optimizer"))
     if cls is None:

@@ -57,15 +57,15 @@ def _strip(shown: NetDiff) -> Html:
     kinds |= dict.fromkeys(shown.changed, "changed")
     kinds = dict.fromkeys(shown.renamed.values(), "renamed") | kinds
     boxes: list[Html] = []
-    same = 0
+    equal = 0
     for path in [*shown.layers[:MOST], None]:
         kind = "" if path is None else kinds.get(path, "")
         if path is not None and not kind:
-            same += 1
+            equal += 1
             continue
-        if same:
-            boxes.append(_box(f"{same} equal", style.GREY, ""))
-            same = 0
+        if equal:
+            boxes.append(_box(f"{equal} equal", style.GREY, ""))
+            equal = 0
         if path is not None:
             boxes.append(_box(path, COLOURS[kind], ";text-decoration:line-through" if kind == "gone" else ""))
     return el("div", join(boxes), style="display:flex;flex-wrap:wrap;gap:4px;margin:6px 0;font-size:12px")

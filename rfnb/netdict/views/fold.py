@@ -283,7 +283,7 @@ def _words(rec: RecNet) -> Iterator[str]:
         yield f"a step for each frame of {rec.axis.name}"
     else:
         via = rec.inputs.get("max_seq_len_via")
-        limit = f"as many steps as {via} says" if via else f"{layer.max_seq_len} steps"  # type: ignore[attr-defined]
+        limit = f"as many steps as {via} says" if via else f"{layer.max_seq_len} steps"
         yield f"until {rec.name_of(rec.end or 'end')}, at most {limit}"
     if rec.beam is not None:
         yield f"beam {rec.beam.dimension}"
@@ -464,14 +464,14 @@ class NetFolder:
 
     def _outputs(self, part: NetworkBox) -> list[GraphValue]:
         """The dims of a layer where they change; those of the last layer of a section."""
-        last = part
-        while last.alike or last.entry is None:
-            last = last.alike[-1] if last.alike else last.inner[-1]
-        if last.path not in self.templates:
+        box = part
+        while box.alike or box.entry is None:
+            box = box.alike[-1] if box.alike else box.inner[-1]
+        if box.path not in self.templates:
             return []
         reads = [path for path, _ in part.reads if path in self.templates]
         moved = bool(part.place)
-        value = self._value(last.path, last.name, [signature(self._of(path, moved)) for path in reads], moved)
+        value = self._value(box.path, box.name, [signature(self._of(path, moved)) for path in reads], moved)
         return [value] if value["changed"] else []
 
     def _of(self, path: str, whole: bool = False) -> Value:

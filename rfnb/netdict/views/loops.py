@@ -57,8 +57,8 @@ def headline(explanation: NetExplanation) -> str:
     facts = [] if explanation.seconds is None else [f"{duration(explanation.seconds)} in a call"]
     if not counts["each step"]:
         facts.append('no steps to look at, unless "optimize_move_layers_out" is False')
-    (count, first), *others = totals
-    return "; ".join([", ".join([f"{count_of(count, 'layer')} {first}", *(f"{n} {w}" for n, w in others)]), *facts])
+    (count, first), *further = totals
+    return "; ".join([", ".join([f"{count_of(count, 'layer')} {first}", *(f"{n} {w}" for n, w in further)]), *facts])
 
 
 def path_of(layer: ExplainedLayer) -> str:

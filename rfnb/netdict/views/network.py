@@ -143,9 +143,9 @@ def taken_blocks(view: TakenFrames) -> list[page.Block]:
         signs = "".join("█" if part == 1 else "▒" if part else "·" for part in row["cells"])
         strip = page.Span(_strip(row, cell), text=f"{signs:<{view['width']}}")
         rows.append([row["name"], strip, f"{row['frames']} → {row['taken']}"])
-    more = page.Line(page.quiet(f"… {count_of(view['more'], 'sequence')} more"), indent=2) if view["more"] else None
+    tail = page.Line(page.quiet(f"… {count_of(view['more'], 'sequence')} more"), indent=2) if view["more"] else None
     head = page.Line(page.quiet(f"frames of {view['axis']} in the last batch; those taken are filled"))
-    return [head, page.Grid(rows, looks=[style.LABEL_CELL, style.LEFT_CELL, style.LABEL_CELL]), more]
+    return [head, page.Grid(rows, looks=[style.LABEL_CELL, style.LEFT_CELL, style.LABEL_CELL]), tail]
 
 
 def _strip(row: TakenRow, width: float) -> list[Html]:

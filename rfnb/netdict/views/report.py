@@ -10,26 +10,13 @@ from rfnb.netdict.report.findings import LEVELS, NetworkFinding, NetworkReport
 
 COLUMNS = ("", "what", "layers", "line", "what to do")
 WORDS = {
-    "stops": "stops",
-    "search": "no search",
-    "ignored": "ignored",
-    "differs": "differs",
-    "training": "up to you",
+    "stops": ("stops", "no batch passes before this is mended", style.ALARM),
+    "search": ("no search", "training runs, a search does not", style.ALARM),
+    "ignored": ("ignored", "options without effect", style.WARN),
+    "differs": ("differs", "values may not be those that you expect", style.WARN),
+    "training": ("up to you", "entries for the training, which is your own loop", style.GREY),
 }
-ABOUT = {
-    "stops": "no batch passes before this is mended",
-    "search": "training runs, a search does not",
-    "ignored": "options without effect",
-    "differs": "values may not be those that you expect",
-    "training": "entries for the training, which is your own loop",
-}
-COLOURS = {
-    "stops": style.ALARM,
-    "search": style.ALARM,
-    "ignored": style.WARN,
-    "differs": style.WARN,
-    "training": style.GREY,
-}
+"""By level: the word for it, what it means, and its colour."""
 FEW = 3
 """So many layers are named of a finding."""
 MOST = 200
@@ -39,14 +26,14 @@ MOST = 200
 @page.shows("network_report", "rfnb.netdict.report.findings.NetworkReport")
 def describe(report: NetworkReport) -> page.Page:
     """The verdict, then a fold for each level, the worst first."""
-    found = report.findings[:MOST]
-    rows = [[WORDS[x.level], x.what, _layers(x), _lines(x), x.way] for x in found]
-    stops = sum(x.level == "stops" for x in found)
+    findings = report.findings[:MOST]
+    rows = [[WORDS[x.level][0], x.what, _layers(x), _lines(x), x.way] for x in findings]
+    stops = sum(x.level == "stops" for x in findings)
     verdict = "runs" if report else f"does not run: {count_of(stops, 'reason')}"
     facts = f"{count_of(report.layers, 'layer')} constructed, {amount(report.params)} parameters"
     colour = style.GREY if report else style.ALARM
     head: list[page.Words] = [page.name(report.name), " ", page.chip(verdict, colour), page.quiet(facts)]
-    folds = [_fold(level, [row for x, row in zip(found, rows, strict=True) if x.level == level]) for level in LEVELS]
+    folds = [_fold(level, [row for x, row in zip(findings, rows, strict=True) if x.level == level]) for level in LEVELS]
     stubs = [line for finding in report.of("stops") for line in finding.stub.splitlines()]
     blocks: list[page.Block] = [
         page.Line(page.Span(head, text=f"{report.name}: {verdict} ({facts})"), look=style.HEAD),
@@ -82,6 +69,7 @@ TABLE = style.TABLE.replace("monospace", "sans-serif")
 
 def _fold(level: str, rows: list[list[str]]) -> page.Block:
     """The findings of a level."""
-    title = [page.chip(f"{WORDS[level]} {len(rows)}", COLOURS[level]), page.quiet(ABOUT[level])]
+    word, meaning, colour = WORDS[level]
+    title = [page.chip(f"{word} {len(rows)}", colour), page.quiet(meaning)]
     grid = page.Grid([row[1:] for row in rows], COLUMNS[1:], LOOKS, head=HEADER, look=TABLE)
     return page.Fold(title, [grid], is_open=level != "training") if rows else None

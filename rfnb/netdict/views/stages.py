@@ -101,5 +101,5 @@ def _is_wider(old: object, new: object) -> bool:
 
 
 def _named(paths: list[str]) -> str:
-    more = len(paths) - FEW
-    return ", ".join(paths[:FEW]) + (f" and {more} more" if more > 0 else "")
+    hidden = len(paths) - FEW
+    return ", ".join(paths[:FEW]) + (f" and {hidden} more" if hidden > 0 else "")

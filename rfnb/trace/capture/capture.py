@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from rfnb.backend.base.attention import RawAttention, RawStep
 from rfnb.backend.base.tape import is_trial, untaped
@@ -35,7 +35,7 @@ from rfnb.ops.attention import attention_weights
 from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.shape import replace_dim_v2
 from rfnb.trace.capture.generate import Decoded, GenerateWatch, Searches
-from rfnb.trace.capture.steps import Joined, Labels, joined
+from rfnb.trace.capture.steps import Labels, joined
 from rfnb.trace.record.record import current_recorder
 from rfnb.trace.run import session
 from rfnb.trace.run.run import Run
@@ -100,13 +100,6 @@ class Seen(Shown):
         with listening(None):
             return self.make().with_name(self.name)
 
-    def take(self, steps: Joined, count: int) -> None:
-        """Becomes the attention of all steps. count: the size of their tensors."""
-        self.axes, self.make, self.labels = steps.axes, steps.make, steps.labels
-        self.rows, self.cols = self.dims[-2:]
-        self.bytes, self.note, self.tokenizer = count, steps.note, steps.tokenizer
-        self.step = self.decoded = None
-
     @property
     def place(self) -> str:
         """The line as text: "cell 4, line 2"."""
@@ -157,7 +150,7 @@ class AttentionFinder(Listener):
 
     # -- calls
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
         """Runs an op, and checks whether it is part of attention."""
         result = super().call(row, args, kwargs)
         if is_trial():
@@ -232,9 +225,9 @@ class AttentionFinder(Listener):
         key = id(tensor._raw)
         self._marks[key] = weakref.ref(tensor._raw, lambda _: self._marks.pop(key, None)), mark
 
-    def _mark_of(self, leaf: Any) -> _Weights | None:
-        entry = self._marks.get(id(leaf._raw)) if isinstance(leaf, Tensor) else None
-        return entry[1] if entry is not None and entry[0]() is leaf._raw else None
+    def _mark_of(self, tensor: Tensor) -> _Weights | None:
+        entry = self._marks.get(id(tensor._raw))
+        return entry[1] if entry is not None and entry[0]() is tensor._raw else None
 
     def _follow(self, op: str, args: tuple[object, ...], kwargs: dict[str, object], result: object) -> None:
         if not self._marks:
@@ -244,8 +237,8 @@ class AttentionFinder(Listener):
         if weights is None or mark is None or not isinstance(result, Tensor):
             return
         softmax = weights if mark.softmax is None else mark.softmax
-        others = {dim for x in tensors if x is not weights for dim in x.dims}
-        step = mark.after(op, {*weights.dims}, others, {*result.dims})
+        other_dims = {dim for x in tensors if x is not weights for dim in x.dims}
+        step = mark.after(op, {*weights.dims}, other_dims, {*result.dims})
         if isinstance(step, tuple):
             self._weighted(softmax, mark.place, *step)
         elif step is not None and self._mark_of(result) is None:
@@ -253,8 +246,8 @@ class AttentionFinder(Listener):
 
     def _weighted(self, weights: Tensor, place: OpPlace, axis: Dim, queries: list[Dim]) -> None:
         """Adds attention for a softmax, and removes its marks: each softmax counts once."""
-        for key, (_, other) in list(self._marks.items()):
-            if key == id(weights._raw) or (other.softmax is not None and other.softmax._raw is weights._raw):
+        for key, (_, mark) in list(self._marks.items()):
+            if key == id(weights._raw) or (mark.softmax is not None and mark.softmax._raw is weights._raw):
                 self._marks.pop(key, None)
         plain = backend_of_raw(weights._raw).stop_gradient(weights)
         self._add(found_of(plain, axis, queries, place, _kept(plain)))
@@ -482,7 +475,7 @@ class Captured(Shown):
             item.name = name if item.call == 1 else f"{name}#{item.call}"
 
 
-def _number(which: Any) -> int:
+def _number(which: SupportsIndex) -> int:
     try:
         return index(which)
     except TypeError:
@@ -496,13 +489,13 @@ def _merged(items: list[Seen]) -> Iterator[Seen]:
         key = id(item) if item.rows is not None else (item.path, item.source, item.cols, frozenset(item.dims))
         groups.setdefault(key, []).append(item)
     for group in groups.values():
-        first = group[0]
-        if first.rows is None:
-            first.rows = Dim(len(group), name="step")
-            first.axes = ((first.rows, len(group)), *first.axes)
-            first.bytes = sum(item.bytes for item in group)
-            first.make = _over([item.make for item in group], first.rows)
-        yield first
+        head = group[0]
+        if head.rows is None:
+            head.rows = Dim(len(group), name="step")
+            head.axes = ((head.rows, len(group)), *head.axes)
+            head.bytes = sum(item.bytes for item in group)
+            head.make = _over([item.make for item in group], head.rows)
+        yield head
 
 
 def _over(makes: list[Callable[[], Tensor]], steps: Dim) -> Callable[[], Tensor]:
@@ -604,8 +597,8 @@ def attention_of(run: Run, path: str | None, room: int) -> tuple[list[Seen], lis
     count = min(run.steps, run.size.max)  # without include_eos, the last step has no frame
     if not entries or not count:
         return items, left_out
-    last = run.replay.computed(count - 1, {entry.number for entry in entries})  # the largest step, if sizes grow
-    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in last}
+    largest = run.replay.computed(count - 1, {entry.number for entry in entries})  # the largest step, if sizes grow
+    sizes = {value.number: backend_of_raw(x._raw).nbytes_raw(x._raw) * count for value, x in largest}
     for entry in entries:
         if entry.number not in sizes:
             continue
@@ -652,11 +645,11 @@ def _in_graph(graph: BodyGraph, path: str | None) -> Iterator[_InStep]:
         if at is None or not node.outputs:
             continue
         mark = marks[node.inputs[at]]
-        others = set().union(*(operand_dims for i, operand_dims in enumerate(dims) if i != at))
-        step = mark.after(node.op, dims[at], others, {*graph.values[node.outputs[0]].dims})
+        other_dims = set().union(*(operand_dims for i, operand_dims in enumerate(dims) if i != at))
+        step = mark.after(node.op, dims[at], other_dims, {*graph.values[node.outputs[0]].dims})
         if isinstance(step, tuple):
             yield _InStep(mark.softmax, *step, mark.place)
-            marks = {n: other for n, other in marks.items() if other.softmax != mark.softmax}
+            marks = {n: weights for n, weights in marks.items() if weights.softmax != mark.softmax}
         elif step is not None:
             marks[node.outputs[0]] = replace(mark, with_values=step)
 

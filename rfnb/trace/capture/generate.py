@@ -18,6 +18,8 @@ import numpy as np
 from rfnb.core.ground.hook import Hook
 from rfnb.errors import ViewError
 
+Call = Callable[..., object]
+
 
 @dataclass(eq=False)
 class Generated:
@@ -61,7 +63,7 @@ class Decoded:
     outer: int | None = None
 
 
-keep_candidates: Hook[[Any], object] = Hook("trace.capture.generate.keep_candidates", by="search.register")
+keep_candidates: Hook[[object], object] = Hook("trace.capture.generate.keep_candidates", by="search.register")
 """A logits processor that keeps the candidates of a call of `generate`, for its complete configuration."""
 make_search: Hook[[KeptSearch], object] = Hook("trace.capture.generate.make_search", by="search.register")
 """The search as `rf.search.from_generate` makes it."""
@@ -75,7 +77,7 @@ class Searches(Sequence[Any]):
 
     def __init__(self, kept: list[KeptSearch]):
         self.kept = kept
-        self._made: dict[int, Any] = {}
+        self._made: dict[int, object] = {}
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -107,7 +109,7 @@ class GenerateWatch:
     now: the call of the model that is running. searches: of each call, if they are kept.
     """
 
-    def __init__(self, counts: Callable[[Any], bool], *, search: bool = False):
+    def __init__(self, counts: Callable[[object], bool], *, search: bool = False):
         self.now: Decoded | None = None
         self.searches: list[KeptSearch] = []
         self._search = search
@@ -143,14 +145,14 @@ class GenerateWatch:
         finally:
             mixin.generate = generate
 
-    def _generate(self, model: Any, generate: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+    def _generate(self, model: Any, generate: Call, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
         generated = None
         with suppress(Exception):  # an error here must not stop the model
             generated = _generated(model, args, kwargs)
-        before, self.now = self.now, None
+        outer, self.now = self.now, None
         prepare, processors_of = model.prepare_inputs_for_generation, model._get_logits_processor
         continue_with: Any = getattr(model, "_get_top_k_continuations", None)
-        kept: list[KeptSearch] = []
+        searches: list[KeptSearch] = []
 
         @functools.wraps(prepare)
         def prepared(labels: object, /, *args: object, **kwargs: object) -> object:  # a Trainer has `labels` of its own
@@ -165,16 +167,16 @@ class GenerateWatch:
                 processor = keep_candidates(generation_config)
                 settings = {name: kwargs[name] for name in OTHERS if kwargs.get(name)}
                 settings["logits_processor"] = kwargs.get("logits_processor") or []
-                kept.append(KeptSearch(processor, copy.copy(generation_config), settings, kwargs.get("tokenizer")))
+                searches.append(KeptSearch(processor, copy.copy(generation_config), settings, kwargs.get("tokenizer")))
                 every.append(processor)
             return every
 
-        def continuations(*args: Any, **kwargs: Any) -> object:
-            scores, sequences, rows = drawn = continue_with(*args, **kwargs)
+        def continuations(*args: object, **kwargs: Any) -> object:
+            scores, sequences, rows = candidates = continue_with(*args, **kwargs)
             with suppress(Exception):
-                at, first = kwargs["cur_len"], kwargs["decoder_prompt_len"]
-                kept[-1].processor.draw(scores, rows[:, :, at - first], sequences[:, :, at])
-            return drawn
+                at, start = kwargs["cur_len"], kwargs["decoder_prompt_len"]
+                searches[-1].processor.draw(scores, rows[:, :, at - start], sequences[:, :, at])
+            return candidates
 
         methods: dict[str, object] = {"prepare_inputs_for_generation": prepared}
         if self._search:
@@ -184,10 +186,10 @@ class GenerateWatch:
             with replaced(model, methods):
                 result = generate(model, *args, **kwargs)
         finally:
-            self.now = before
+            self.now = outer
         with suppress(Exception):
             sequences = getattr(result, "sequences", result)
-            for search in kept[-1:]:
+            for search in searches[-1:]:
                 search.sequences = sequences
                 self.searches.append(search)
             if generated is not None:

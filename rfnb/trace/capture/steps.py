@@ -7,8 +7,8 @@ the keys say it (`backend.torch.attention`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,39 +48,22 @@ class _Step:
     items: dict[Hashable, Seen] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Joined:
-    """Weights over all steps.
-
-    dims, sizes: [batch, heads, rows, columns]. labels: of rows and columns, where they are known. note: what is not
-    known for sure.
-    """
-
-    axes: tuple[tuple[Dim, int], ...]
-    make: Callable[[], Tensor]
-    labels: tuple[Labels | None, Labels | None]
-    tokenizer: object
-    note: str | None
-
-
 def joined(items: list[Seen]) -> Iterator[Seen]:
     """The items in order, with those of decoding steps joined into one for each layer."""
-    done: dict[int, Seen | None] = {}  # by id of an item: what stands for it
+    stands_for: dict[int, Seen | None] = {}  # by id of an item: what stands for it
     for steps in _runs(_steps(items)):
         generated = steps[0].decoded.generated if steps[0].decoded is not None else None
         for place in dict.fromkeys(place for step in steps for place in step.items):
-            parts = [(number, step.items[place]) for number, step in enumerate(steps) if place in step.items]
+            parts = {number: step.items[place] for number, step in enumerate(steps) if place in step.items}
             if len(parts) < 2 and len(parts) < len(steps):
                 continue
-            result = _of_generate(generated, steps, place) if generated is not None else _of_loop(steps, place)
+            result = _of_generate(generated, steps, parts) if generated is not None else _of_loop(steps, parts)
             if result is not None:
-                first = parts[0][1]
-                first.take(result, sum(item.bytes for _, item in parts))
-                done |= {id(item): None for _, item in parts} | {id(first): first}
+                ids = [*map(id, parts.values())]
+                stands_for |= {**dict.fromkeys(ids), ids[0]: result}
     for item in items:
-        kept = done.get(id(item), item)
-        if kept is not None:
-            yield kept
+        if (result := stands_for.get(id(item), item)) is not None:
+            yield result
 
 
 def _steps(items: list[Seen]) -> Iterator[_Step]:
@@ -94,13 +77,13 @@ def _steps(items: list[Seen]) -> Iterator[_Step]:
             continue
         place = item.path, item.source, item.variable
         if step is None or place in step.items or item.decoded is not step.decoded:
-            begun = {} if step is None or item.decoded is not step.decoded else _of_call(step, item.step.call)
-            if place in begun:  # the same call comes to a place twice
-                begun = {}
+            call_items = {} if step is None or item.decoded is not step.decoded else _of_call(step, item.step.call)
+            if place in call_items:  # the same call comes to a place twice
+                call_items = {}
             if step is not None:
-                step.items = {key: old for key, old in step.items.items() if key not in begun}
+                step.items = {key: old for key, old in step.items.items() if key not in call_items}
                 yield step
-            step = _Step(item.decoded, begun)
+            step = _Step(item.decoded, call_items)
         step.items[place] = item
     if step is not None:
         yield step
@@ -123,11 +106,11 @@ def _runs(steps: Iterator[_Step]) -> Iterator[list[_Step]]:
 
 
 def _continues(run: list[_Step], step: _Step) -> bool:
-    before = run[-1]
-    new, old = step.decoded, before.decoded
+    last_step = run[-1]
+    new, old = step.decoded, last_step.decoded
     if new is not None or old is not None:
         return new is not None and old is not None and new.generated is old.generated
-    shared = [item for place, item in step.items.items() if place in before.items]
+    shared = [item for place, item in step.items.items() if place in last_step.items]
     kinds = {item.step.keys for item in shared if item.step is not None}
     if not shared or len(shared) < len(step.items) or "new" in kinds:
         return False
@@ -146,11 +129,10 @@ def _call(step: _Step) -> int:
 # -- which rows belong to a hypothesis
 
 
-def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joined | None:
+def _of_generate(generated: Generated, steps: list[_Step], parts: dict[int, Seen]) -> Seen | None:
     """Weights for the sequences that `generate` returned."""
     if generated.sequences is None:
         return None
-    parts = {number: step.items[place] for number, step in enumerate(steps) if place in step.items}
     table: dict[tuple[int, int, bytes], _Cell] = {}
     for number, item in parts.items():
         decoded = steps[number].decoded
@@ -159,9 +141,9 @@ def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joi
         count, queries = labels.shape[1], item.shape[0]
         if _batch(item) != len(labels) or queries > count:
             return None
-        first = count - 1 if queries == count and number else count - queries
+        query = count - 1 if queries == count and number else count - queries
         for row, written in enumerate(labels):
-            for position in range(first, count):
+            for position in range(query, count):
                 key = row * generated.count // len(labels), position, written[: position + 1].tobytes()
                 table.setdefault(key, _Cell(number, row, position - count + queries))
     keys = [(item.shape[1], _labels(steps[number]).shape[1]) for number, item in parts.items()]
@@ -201,31 +183,28 @@ def _of_generate(generated: Generated, steps: list[_Step], place: object) -> Joi
     return _join(parts, rows, cols, offsets, is_self, labels_given, generated.tokenizer, None)
 
 
-def _of_loop(steps: list[_Step], place: object) -> Joined | None:
+def _of_loop(steps: list[_Step], parts: dict[int, Seen]) -> Seen | None:
     """Weights for the batch of the last step."""
-    if len(steps) < 2:
-        return None
-    parts = {number: step.items[place] for number, step in enumerate(steps) if place in step.items}
-    if len(parts) < len(steps):
+    if len(parts) < max(len(steps), 2):
         return None
     kinds = {item.step.keys for item in parts.values() if item.step is not None}
     is_self = bool(kinds & OWN_KEYS)
     firsts = _positions(steps)
-    last = len(steps) - 1
-    count = firsts[last] + parts[last].shape[0]
+    end = len(steps) - 1
+    count = firsts[end] + parts[end].shape[0]
     rows: list[list[_Cell]] = []
-    for row in range(_batch(parts[last])):
+    for row in range(_batch(parts[end])):
         cells: list[_Cell | None] = [None] * count
         at = row
-        for number in range(last, -1, -1):
+        for number in range(end, -1, -1):
             for query in range(parts[number].shape[0]):
                 if cells[firsts[number] + query] is None:
                     cells[firsts[number] + query] = _Cell(number, at, query)
             at = _parents(steps[number], at)
         rows.append([cell for cell in cells if cell is not None])
-    width = count if is_self else parts[last].shape[1]
+    width = count if is_self else parts[end].shape[1]
     if "slid" not in kinds:
-        width = min(width, parts[last].shape[1])
+        width = min(width, parts[end].shape[1])
     cols = [[*range(width)] for _ in rows]
     ends = {number: firsts[number] + item.shape[0] if is_self else 0 for number, item in parts.items()}
     offsets = {number: max(0, ends[number] - item.shape[1]) for number, item in parts.items()}
@@ -241,9 +220,9 @@ def _positions(steps: list[_Step]) -> list[int]:
             item for item in step.items.values() if item.step is not None and item.step.keys in ("more", "again")
         ]
         rows = next(iter(growing or step.items.values())).shape[0]
-        first = growing[0].shape[1] - rows if growing else count
-        firsts.append(first)
-        count = first + rows
+        position = growing[0].shape[1] - rows if growing else count
+        firsts.append(position)
+        count = position + rows
     return firsts
 
 
@@ -295,8 +274,9 @@ def _join(
     labels: tuple[Labels | None, Labels | None],
     tokenizer: object,
     note: str | None,
-) -> Joined:
-    """offsets: how many columns the weights of a step lack on the left."""
+) -> Seen:
+    """Weights over all steps. offsets: how many columns those of a step lack on the left. note: what is not known for
+    sure."""
     heads = [(dim, size) for dim, size in next(iter(parts.values())).axes if dim.name == "head"]
     batch = Dim(len(rows), name="batch", kind="batch")
     steps = _dim("step", [len(cells) for cells in rows], batch)
@@ -315,8 +295,8 @@ def _join(
                 columns = np.array(cols[row], np.int64) - offsets[number]
                 valid = (columns >= 0) & (columns < raw.shape[-1])
                 if len(at):
-                    taken = [(cells[i].place, cells[i].query) for i in at]
-                    values = raw[[place for place, _ in taken], :, [query for _, query in taken]]
+                    places = [(cells[i].place, cells[i].query) for i in at]
+                    values = raw[[place for place, _ in places], :, [query for _, query in places]]
                     weights[row, :, at[:, None], np.flatnonzero(valid)[None]] = np.moveaxis(
                         values[:, :, columns[valid]], 1, 2
                     )
@@ -324,7 +304,10 @@ def _join(
             shaped = weights if heads else weights[:, 0]
             return convert_to_tensor(shaped, dims=[dim for dim, _ in axes])
 
-    return Joined(axes, make, labels, tokenizer, note)
+    return replace(
+        next(iter(parts.values())), rows=steps, cols=keys, axes=axes, bytes=sum(item.bytes for item in parts.values()),
+        make=make, step=None, decoded=None, labels=labels, tokenizer=tokenizer, note=note,
+    )  # fmt: skip
 
 
 def _dim(name: str, lengths: Sequence[int], batch: Dim) -> Dim:

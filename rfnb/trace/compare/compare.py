@@ -70,8 +70,8 @@ class Pairs:
         forgotten = [getattr(run.replay, "forgotten", 0) for run in self.runs]
         if steps := min(max(forgotten), *(run.steps for run in self.runs)):
             self.forgotten = steps
-            which = "both no longer have" if all(forgotten) else f"the {ORDER[not forgotten[0]]} no longer has"
-            self.notes.append(f"{steps_text(range(steps))} not compared: {which} {'it' if steps == 1 else 'them'}")
+            words = "both no longer have" if all(forgotten) else f"the {ORDER[not forgotten[0]]} no longer has"
+            self.notes.append(f"{steps_text(range(steps))} not compared: {words} {'it' if steps == 1 else 'them'}")
         self.values: dict[Hashable, Compared] = {}
         self._matches: dict[Hashable, list[tuple[Compared, int, int]]] = {}
 
@@ -138,10 +138,11 @@ class Pairs:
             sides = [[(run.replay.name_of(value), _code(value)) for value in values]
                      for run, values in zip(self.runs, (mine, theirs), strict=True)]  # fmt: skip
             positions = match_values(*sides)
+            from_file = [isinstance(run.replay, StoredReplay) for run in self.runs]
             for side, values in enumerate(sides if not self._matches else ()):
                 paired = {pair[side] for pair in positions}
                 extra = [i for i in range(len(values)) if i not in paired]
-                hidden = {i for i in extra if _inside((mine, theirs)[side][i])} if self._from_file(1 - side) else set()
+                hidden = {i for i in extra if _inside((mine, theirs)[side][i])} if from_file[1 - side] else set()
                 self.only[side].extend(values[i][0] for i in extra if i not in hidden)
                 self._note_hidden(side, len(hidden))
             lines = [(_line(mine[i]), _line(theirs[j])) for i, j in positions]
@@ -158,9 +159,6 @@ class Pairs:
             key = name, line_pair, counts[name, line_pair]
             matches.append((self.values.setdefault(key, Compared(name, line_pair)), i, j))
         return matches
-
-    def _from_file(self, side: int) -> bool:
-        return isinstance(self.runs[side].replay, StoredReplay)
 
     def _note_hidden(self, side: int, count: int) -> None:
         """Adds a note on values that are missing in a file because it has none of modules and functions."""
@@ -277,12 +275,12 @@ class SameHypotheses:
         ]
         if (owners[0] is None) != (owners[1] is None) or (owners[1] is None and places.shape[1] > 1):
             return b
-        first = [axis for axis in (0, owners[1], beam_b) if axis is not None]
-        axes = [axis for axis in range(len(b.dims)) if axis not in first]
-        b = b.move([b.dims[axis] for axis in (*first, *axes)])
+        leading = [axis for axis in (0, owners[1], beam_b) if axis is not None]
+        axes = [axis for axis in range(len(b.dims)) if axis not in leading]
+        b = b.move([b.dims[axis] for axis in (*leading, *axes)])
         places = places if owners[1] is not None else places[:, 0]
         index = places.reshape(*places.shape, *[1] * len(axes))
-        moved = b.each(lambda x: np.take_along_axis(x, np.maximum(index, 0), axis=len(first) - 1), b.dims)
+        moved = b.each(lambda x: np.take_along_axis(x, np.maximum(index, 0), axis=len(leading) - 1), b.dims)
         return MaskedPart(moved.array, moved.frames, moved.live & (index >= 0), moved.dims)
 
     def _renamed(self, b: MaskedPart, places: np.ndarray) -> MaskedPart:
@@ -360,7 +358,7 @@ def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return result
 
 
-OTHERS: dict[type, Callable[..., Any]] = {}
+OTHERS: dict[type, Callable[..., object]] = {}
 """What compares two results that are not runs, such as searches, by their class; ranks above register it."""
 
 
@@ -523,17 +521,17 @@ class _Context:
 
     def parts(self, stretch: Stretch) -> tuple[MaskedPart, MaskedPart] | str:
         """The two parts to compare, with the same axes; or the reason why they cannot be compared."""
-        first = stretch.first
-        if first.a is None or first.b is None:
-            return "" if first.a is first.b else f"the {'first' if first.a is None else 'second'} is None"
+        pair = stretch.first
+        if pair.a is None or pair.b is None:
+            return "" if pair.a is pair.b else f"the {'first' if pair.a is None else 'second'} is None"
         if stretch.missing:
             return stretch.missing
         steps = np.array(stretch.steps)
-        assert not isinstance(first.a, str) and not isinstance(first.b, str)
-        a = part_of(first.a, stretch.a, self.a, steps, self.sequences.a, self.select)
-        b = part_of(first.b, stretch.b, self.b, steps, self.sequences.b, self.select)
+        assert not isinstance(pair.a, str) and not isinstance(pair.b, str)
+        a = part_of(pair.a, stretch.a, self.a, steps, self.sequences.a, self.select)
+        b = part_of(pair.b, stretch.b, self.b, steps, self.sequences.b, self.select)
         if self.hypotheses is not None:
-            values, is_state = (first.a, first.b), first.value.state is not None
+            values, is_state = (pair.a, pair.b), pair.value.state is not None
             a, b = self.hypotheses.matched((a, b), values, steps, is_state=is_state)
         return fitted(a, b, (self.a.sequence_dim, self.b.sequence_dim))
 

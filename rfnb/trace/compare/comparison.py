@@ -30,8 +30,8 @@ class Compared:
     line: tuple[int | None, int | None] = (None, None)
     step: int | None = None
     place: int = 0
-    a: Any = None
-    b: Any = None
+    a: object = None
+    b: object = None
     where: str = ""
     difference: float = 0.0
     relative: float = 0.0

@@ -100,8 +100,8 @@ def match_dims(a: Sequence[Dim], b: Sequence[Dim]) -> dict[Dim, Dim]:
     mapping = {dim: dim for dim in a if dim in b}
     for test in (_same_name, _same_kind):
         for dim in a:
-            candidates = [other for other in b if other not in mapping.values() and test(dim, other)]
-            rivals = [other for other in a if other not in mapping and test(other, dim)]
+            candidates = [partner for partner in b if partner not in mapping.values() and test(dim, partner)]
+            rivals = [partner for partner in a if partner not in mapping and test(partner, dim)]
             if dim not in mapping and len(candidates) == len(rivals) == 1:
                 mapping[dim] = candidates[0]
     unmatched = [dim for dim in a if dim not in mapping], [dim for dim in b if dim not in mapping.values()]

@@ -58,7 +58,7 @@ class TimeMeter(Meter):
         """The time in seconds, without that of the measuring itself."""
         return perf_counter() - self.lost
 
-    def whole(self, call: Callable[[], object]) -> Any:
+    def whole(self, call: Callable[[], object]) -> object:
         """Calls the model, and measures the whole call."""
         self.lost, began = 0.0, perf_counter()
         self._last = began
@@ -84,9 +84,9 @@ class TimeMeter(Meter):
 
     def resume(self) -> None:
         """The clock goes on."""
-        now = perf_counter()
-        self.lost += now - self._paused + self.event[0]
-        self._last = now - self.lost
+        time = perf_counter()
+        self.lost += time - self._paused + self.event[0]
+        self._last = time - self.lost
 
     def enter(self, node: Node) -> None:
         """The work of a node begins."""
@@ -106,12 +106,12 @@ class TimeMeter(Meter):
 
     # -- loops
 
-    def timed(self, fn: Callable[..., object], node: Node) -> Callable[..., Any]:
+    def timed(self, fn: Callable[..., object], node: Node) -> Callable[..., object]:
         """The function of a raw call in the steps of a loop; its time is added to that of `node`."""
         sample, wait, (outer, inner) = self.sample(node), self._wait, self.call
         calls, sample.place = 0, sample.place or "steps"
 
-        def run(*args: object, **kwargs: object) -> Any:
+        def run(*args: object, **kwargs: object) -> object:
             nonlocal calls
             began = perf_counter() - self.lost
             result = fn(*args, **kwargs)
@@ -170,11 +170,11 @@ def event_cost(run: Callable[[Callable[[Any], None], TimeMeter | None], None]) -
         took: list[float] = []
 
         def many(x: Any) -> None:
-            now = perf_counter if meter is None else meter.now
-            began = now()
+            clock = perf_counter if meter is None else meter.now
+            began = clock()
             for _ in range(EVENTS):
                 abs(x)
-            took.append(now() - began)
+            took.append(clock() - began)
 
         run(many, meter)
         inner = 0.0 if meter is None else sum(sample.amount for sample in meter.samples.values())
@@ -381,7 +381,7 @@ class GradientMeter(_MagnitudeMeter):
         """The function of a raw call in the steps of a loop, whose results are watched."""
         steps = 0
 
-        def call(*args: object, **kwargs: object) -> Any:
+        def call(*args: object, **kwargs: object) -> object:
             nonlocal steps
             result = fn(*args, **kwargs)
             for position, (node, sig, lengths) in seen.items():

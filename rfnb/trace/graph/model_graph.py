@@ -174,19 +174,19 @@ def measured(
     times, calls = request.show == "time", _Calls()
     with Unchanged():
         costs = (event(), call_cost()) if times else ((0.0, 0.0), (0.0, 0.0))
-        first = trace(calls.meter(_meter(request, costs)))
-        calls.take(first, first)
-        if times and first.failure is None:
+        graph = trace(calls.meter(_meter(request, costs)))
+        calls.take(graph, graph)
+        if times and graph.failure is None:
             calls = _Calls()  # that call has warmed up what the others measure
-        while len(calls.meters) < request.calls and first.failure is None:
+        while len(calls.meters) < request.calls and graph.failure is None:
             random([], distribution="normal")  # so that the next call draws other numbers
-            calls.take(trace(calls.meter(_meter(request, costs))), first)
-        plains = [plain() for _ in range(request.calls)] if times and first.failure is None else []
+            calls.take(trace(calls.meter(_meter(request, costs))), graph)
+        plains = [plain() for _ in range(request.calls)] if times and graph.failure is None else []
     loss = "the sum of the result" if request.loss is None else name_of(request.loss)
-    first.measured = NodeMeasures(
+    graph.measured = NodeMeasures(
         request.show,
         max(len(calls.samples), 1),
-        _measures(first, calls.samples, request.show),
+        _measures(graph, calls.samples, request.show),
         total=median(meter.total for meter in calls.meters),
         overhead=median(meter.lost for meter in calls.meters),
         plain=median(plains) if plains else None,
@@ -195,7 +195,7 @@ def measured(
         loss=loss if request.show == "gradient" else "",
         notes=tuple(calls.notes),
     )
-    return first
+    return graph
 
 
 class _Calls:
@@ -293,7 +293,7 @@ class Restorer(Listener):
     def __init__(self, assigned: Callable[[Parameter], None]):
         self._assigned = assigned
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Computes an op."""
         for leaf in (*args, *kwargs.values()):
             if isinstance(leaf, Parameter) and (leaf.auxiliary or row.effect):
@@ -303,11 +303,11 @@ class Restorer(Listener):
 
 def plain_seconds(call: Callable[[], object], keep: Callable[[Unchanged], object]) -> float:
     """The seconds of a call that is not recorded. keep: tells the block what to restore after it."""
-    with Unchanged() as before:
-        keep(before)
+    with Unchanged() as block:
+        keep(block)
         wait = raw_registry.selected().synchronize
         wait()
-        with listening(Restorer(before.keep)):
+        with listening(Restorer(block.keep)):
             began = perf_counter()
             call()
             wait()
@@ -363,7 +363,7 @@ def model_graph(
 def graph_of_call(
     model: Any,
     args: tuple[object, ...],
-    kwargs: dict[str, Any],
+    kwargs: dict[str, object],
     *,
     meta: bool = False,
     show: Show | None = None,
@@ -438,7 +438,7 @@ def _plain(model: object, args: tuple[object, ...], kwargs: dict[str, Any], **ho
 def _traced(
     model: Any,
     args: tuple[object, ...],
-    kwargs: dict[str, Any],
+    kwargs: dict[str, object],
     *,
     meta: bool,
     meter: Meter | None = None,
@@ -448,17 +448,17 @@ def _traced(
     modules, its = ModuleTable(_own_parameters, _counted), owner(model)
     if its is not None:
         modules.add(its)
-    before, call_site = Unchanged(), user_source()
-    tracer = ModelTracer(its, modules, before.keep, meter)
+    block, call_site = Unchanged(), user_source()
+    tracer = ModelTracer(its, modules, block.keep, meter)
     measuring = nullcontext() if meter is None else metering(meter)
     graph = ModelGraph(title(model), tracer.graph)
     failed: tuple[BaseException, Node | None] | None = None
-    with before:
+    with block:
         try:
             inputs = leaves(as_dicts([args, kwargs]))
-            before.keep_held([its, *inputs])
+            block.keep_held([its, *inputs])
             if meta:
-                args, kwargs = before.without_numbers([its, *inputs], (args, kwargs))
+                args, kwargs = block.without_numbers([its, *inputs], (args, kwargs))
             graph.meta = meta or any(isinstance(leaf, Tensor) and leaf.device == "meta" for leaf in inputs)
             graph.inputs = tracer.given(argument_names(model, args, kwargs))
             marking = entered(get_run_ctx().again())  # a loss of this step may be there already

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.call_recorder import CallRecorder, ModuleTable, below
@@ -131,12 +130,12 @@ class _DrawnBody:
         """The node at which the body stopped: the op, or the node around it if that op completed."""
         nodes, outer = self._record.recorder.graph.nodes, None
         while nodes:
-            last = nodes[-1]
-            if last.kind not in WITH_BODY:
-                return outer if id(last) in self._calls or last.outputs else self._drawer.nodes.get(id(last))
-            if last.outputs:
+            node = nodes[-1]
+            if node.kind not in WITH_BODY:
+                return outer if id(node) in self._calls or node.outputs else self._drawer.nodes.get(id(node))
+            if node.outputs:
                 break
-            nodes, outer = last.body, self._drawer.nodes.get(id(last))
+            nodes, outer = node.body, self._drawer.nodes.get(id(node))
         return outer
 
     # -- values
@@ -244,7 +243,7 @@ class ModelTracer(CallRecorder, Listener):
         at, self._loops.failed_at = self._loops.failed_at, None
         return super().fail(error, at or node)
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Runs an op and records it, with the ops inside it as its body."""
         with self._apart():
             node = self.begin(row.name, self.numbers(args, kwargs))
@@ -272,7 +271,7 @@ class ModelTracer(CallRecorder, Listener):
                 return result
         return forward(module, *args, **kwargs)
 
-    def cond(self, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> Any:
+    def cond(self, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> object:
         """Runs the side of a branch that is taken, and records the other as a ghost; without numbers, runs both."""
         with self._apart():
             node = self.begin("cond", self.numbers(pred), "cond")
@@ -292,11 +291,11 @@ class ModelTracer(CallRecorder, Listener):
             side = self.begin(facts.name, (), "side", facts)
             if not facts.taken:
                 return None
-            first = len(self.graph.values)
+            count = len(self.graph.values)
             with self.open(side):
                 result = fn()
             self.made(side, result)
-            side.inputs = tuple(number for number in side.outputs if number < first)
+            side.inputs = tuple(number for number in side.outputs if number < count)
         return result
 
     def attention(

@@ -123,8 +123,8 @@ def as_line_magic(lines: list[str]) -> list[str]:
     magic = MAGIC.fullmatch(lines[filled[0]]) if filled else None
     if magic is None or (len(filled) > 1 and lines[filled[1]].startswith("%%")):
         return lines
-    first = f"%record_loops {magic[1] or ''}".rstrip() + "\n"
-    return [*lines[: filled[0]], first, *lines[filled[0] + 1 :]]
+    head = f"%record_loops {magic[1] or ''}".rstrip() + "\n"
+    return [*lines[: filled[0]], head, *lines[filled[0] + 1 :]]
 
 
 def _refuse(line: str, cell: str) -> None:

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MISSING: Any = object()
+MISSING = object()
 """Stands for the value of an attribute that is not there."""
-HIDDEN: Any = object()
+HIDDEN = object()
 """Stands for the value of an attribute that only code of its object could give, or that belongs to another value."""
 ITEMS = (list, tuple, dict)
 """The containers, without their subclasses, of which an entry is read."""
@@ -53,7 +53,7 @@ class Path(NamedTuple):
         """The variables that it reads."""
         return {self.root, *(step[1] for step in self.steps if type(step) is tuple and step[0])}
 
-    def value(self, names: Mapping[str, object]) -> Any:
+    def value(self, names: Mapping[str, object]) -> object:
         """The value now; MISSING or HIDDEN if there is none, or none that can be read."""
         owner = names.get(self.root, MISSING)
         for step in self.steps:
@@ -68,7 +68,7 @@ class Path(NamedTuple):
 
 def path_of(node: ast.AST) -> Path | None:
     """The path that an attribute is; None for other expressions, and where a call or a calculation is inside."""
-    steps: list[Any] = []
+    steps: list[str | tuple[bool, object]] = []
     part = node
     while not isinstance(part, ast.Name):
         if isinstance(part, ast.Attribute):
@@ -85,7 +85,7 @@ def path_of(node: ast.AST) -> Path | None:
     return Path(ast.unparse(node), part.id, tuple(reversed(steps))) if isinstance(node, ast.Attribute) else None
 
 
-def _attribute(owner: object, name: str) -> Any:
+def _attribute(owner: object, name: str) -> object:
     kind = type(owner)
     way = _way_to(kind, name)
     if way is HIDDEN:
@@ -129,7 +129,7 @@ def namespaces_of(kind: type) -> list[Mapping[str, object]]:
     return [type.__dict__["__dict__"].__get__(base) for base in type.__dict__["__mro__"].__get__(kind)]
 
 
-def _of_class(kind: type, name: str) -> Any:
+def _of_class(kind: type, name: str) -> object:
     return next((namespace[name] for namespace in namespaces_of(kind) if name in namespace), MISSING)
 
 
@@ -137,7 +137,7 @@ def _has_code(attribute: object, name: str) -> bool:
     return any(name in namespace for namespace in namespaces_of(type(attribute)))
 
 
-def _item(owner: Any, key: Any) -> Any:
+def _item(owner: Any, key: object) -> object:
     if type(owner) not in ITEMS or type(key) not in (int, str, bool):
         return MISSING
     try:

@@ -71,13 +71,13 @@ class Tracing:
         """Follows calls from now on. Raises Busy if another tool traces."""
         if sys.gettrace() is not None:
             raise Busy("sys.settrace is in use")
-        known, frames, local, chosen = self._known, self._frames, self._local, self._chosen
+        entries, frames, local, is_chosen = self._known, self._frames, self._local, self._chosen
 
         def call(frame: FrameType, event: str, arg: object) -> Any:  # for each call of a function of Python
             code = frame.f_code
-            entry = known.get(id(code))
+            entry = entries.get(id(code))
             if entry is None:
-                entry = known[id(code)] = chosen(code), code
+                entry = entries[id(code)] = is_chosen(code), code
             return (frames.get(frame) or local(frame)) if entry[0] else None  # a generator is called again
 
         self._mine = call
@@ -129,8 +129,8 @@ class Tracing:
                     handled, error = error, None
                 line(frame)
             elif event == "exception":
-                ended = isinstance(arg[1], StopIteration | StopAsyncIteration)  # an iterator that the line goes through
-                if not (ended and frame.f_code.co_code[frame.f_lasti] in ITERATION):
+                ends = isinstance(arg[1], StopIteration | StopAsyncIteration)  # an iterator that the line goes through
+                if not (ends and frame.f_code.co_code[frame.f_lasti] in ITERATION):
                     error = arg[1]
             elif event == "return":
                 if error is None and arg is None and frame.f_code.co_code[frame.f_lasti] not in RETURNS:
@@ -146,8 +146,8 @@ class Tracing:
 
 def _yields(frame: FrameType) -> bool:
     """Whether a generator or coroutine is about to give a value, and not to end."""
-    code, last = frame.f_code.co_code, frame.f_lasti
-    return code[last] == YIELD_VALUE or (code[last] == RESUME and last >= 2 and code[last - 2] == YIELD_VALUE)
+    code, offset = frame.f_code.co_code, frame.f_lasti
+    return code[offset] == YIELD_VALUE or (code[offset] == RESUME and offset >= 2 and code[offset - 2] == YIELD_VALUE)
 
 
 class Monitoring:
@@ -331,9 +331,9 @@ class _Report:
     def line(self, frame: FrameType) -> None:
         code, names = frame.f_code, frame.f_locals
         lines = [position[0] for position in code.co_positions()]
-        at, before = frame.f_lasti // 2, frame.f_lasti // 2 - 1
+        at, previous = frame.f_lasti // 2, frame.f_lasti // 2 - 1
         line = frame.f_lineno - code.co_firstlineno
-        self.rows.append((line, lines[at] == frame.f_lineno != lines[before], names.get("item"), names.get("total")))
+        self.rows.append((line, lines[at] == frame.f_lineno != lines[previous], names.get("item"), names.get("total")))
 
     def caught(self, error: BaseException) -> None:
         self.rows.append(error)

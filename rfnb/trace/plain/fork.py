@@ -15,7 +15,7 @@ from rfnb.core.ground.source import parsed
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.events import Busy
-from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Copies, role_of, set_numbers, weights_of
+from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Copies, Weights, role_of, set_numbers, weights_of
 from rfnb.trace.plain.iterations import CLOCKS, Iterations, difference, has_other_devices
 from rfnb.trace.plain.log import Entry, Log, Summary
 from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_lost, reason_missing
@@ -53,7 +53,7 @@ class Forked(Iterations):
         self.forked_at, self.first, self.inputs = at, parent.first, parent.inputs if at else {}
         self.name, self.around = parent.name, parent.around
         cut, ran = parent.starts[at], parent.ran[at]
-        self.log.extend(parent.log, cut, ran)
+        self.log.extend(parent.log, slice(cut), slice(ran))
         self.starts, self.ran, self.moments = parent.starts[:at], parent.ran[:at], parent.moments[:at]
         self.places = parent.places
         self.inner = [inner for inner in parent.inner if inner.end <= cut]
@@ -70,9 +70,9 @@ class Forked(Iterations):
                 own.log.values[at], own.log.versions[at] = entry.value, entry.version
         entries = own.before(0)
         for name in self._parent.before(self._at):
-            now = entries[name].value if name in entries else GONE  # other names may change it
-            if now is GONE or (isinstance(now, Kept) and now.note):
-                self.log.add(Use(name, header, self.text.first, False, True), now, None)
+            value = entries[name].value if name in entries else GONE  # other names may change it
+            if value is GONE or (isinstance(value, Kept) and value.note):
+                self.log.add(Use(name, header, self.text.first, False, True), value, None)
         cut = len(self.log)
         self.log.extend(own.log)
         for at in range(cut, cut + own.starts[0]):
@@ -199,11 +199,11 @@ def _continued(
         iterations, error = _run(function, loop, step, seed)
     is_as_it_was = trial or not (changes or seed is not None)
     if iterations is not None and _is_compared(error) and not notes and is_as_it_was:
-        other = difference(loop, iterations, step, not clock.has_stopped)
-        if other is not None and (not CLOCKS.isdisjoint(_all_words(node)) or has_other_devices(loop, step)):
-            notes.append(str(other))
-        elif other is not None:
-            raise LoopError(f"fork: {other}", hint=_hint(node, entries, values, rebuilder)) from error
+        mismatch = difference(loop, iterations, step, not clock.has_stopped)
+        if mismatch is not None and (not CLOCKS.isdisjoint(_all_words(node)) or has_other_devices(loop, step)):
+            notes.append(str(mismatch))
+        elif mismatch is not None:
+            raise LoopError(f"fork: {mismatch}", hint=_hint(node, entries, values, rebuilder)) from error
     return iterations, error, list(changes), notes
 
 
@@ -245,19 +245,17 @@ def _plan(loop: Iterations, lines: Sequence[str], step: int, follows: bool = Fal
             f"fork: the loop changes the weights of `{around.trained[0]}`, and those of its steps are not kept",
             hint="run it again",
         )
-    names, outside = _names(node, loop, step)
-    used = _words_in(node.iter) if isinstance(node, ast.For) else set()
-    before = loop.before(step)
+    names, of_module = _names(node, loop, step)
+    words = _words_in(node.iter) if isinstance(node, ast.For) else set()
+    local = loop.before(step)
     if follows:
-        names |= {
-            name for name in used | loop.outline.shared if name in before and not _is_constant(before[name].value)
-        }
+        names |= {name for name in words | loop.outline.shared if name in local and not _is_constant(local[name].value)}
     cells = {name: CellType() for name in (*names, ITEMS, MORE)}
     codes = {part for code in loop.codes for part in codes_in(code)}
     inputs = {} if step else loop.inputs
     rebuilder = Rebuilder(loop.moments[step].objects, _changing(loop), cells, codes.__contains__, inputs)
-    entries = {name: entry for name, entry in (outside | before).items() if name in names}
-    rebuilder.lasting = set[int]().union(*(rebuilder.inside(entries[name].value) for name in used if name in entries))
+    entries = {name: entry for name, entry in (of_module | local).items() if name in names}
+    rebuilder.lasting = set[int]().union(*(rebuilder.inside(entries[name].value) for name in words if name in entries))
     return node, around, entries, _target_names(node), _stored(node) - {*loop.text.carried}, rebuilder
 
 
@@ -402,13 +400,13 @@ def _names(node: ast.AST, loop: Iterations, step: int) -> tuple[set[str], dict[s
     """The variables that the fork has for itself, and those of the module among them."""
     code, around = loop.code, loop.around
     assert around is not None
-    words, stored, before = _words(node), _stored(node), loop.before(step)
-    outside: dict[str, Entry] = {}
+    words, stored, variables = _words(node), _stored(node), loop.before(step)
+    of_module: dict[str, Entry] = {}
     if code.co_name == "<module>":
-        names = {name for name, entry in before.items() if not _is_constant(entry.value)} & words | stored
+        names = {name for name, entry in variables.items() if not _is_constant(entry.value)} & words | stored
         for name in words - names:
             _check_reads(name, around.names.get(name), stored, set())
-        return names, outside
+        return names, of_module
     local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}.union(
         *({*part.co_varnames, *part.co_cellvars, *part.co_freevars} for part in loop.codes)
     )
@@ -420,8 +418,8 @@ def _names(node: ast.AST, loop: Iterations, step: int) -> tuple[set[str], dict[s
         if name in words and name not in local:
             if name in around.changed and step:
                 raise LoopError(f"fork: `{name}` of the module changes in the loop, and its values are not kept")
-            outside[name] = Entry(name, 0, value)
-    return words & local | {*outside}, outside
+            of_module[name] = Entry(name, 0, value)
+    return words & local | {*of_module}, of_module
 
 
 def _is_constant(value: object) -> bool:
@@ -476,7 +474,7 @@ def _items(node: ast.For, loop: Iterations, step: int) -> Iterator[dict[str, Ent
         yield targets
 
 
-def _source(node: Any, loop: Iterations, step: int, rebuilder: Rebuilder) -> Iterator[object]:
+def _source(node: ast.AST, loop: Iterations, step: int, rebuilder: Rebuilder) -> Iterator[object]:
     """The iterator of the fork from which both the header and other lines take items; an empty one if there is none."""
     part = getattr(node, "iter", None)
     while isinstance(part, ast.Call) and part.args and ast.unparse(part.func).endswith(("steps", "enumerate")):
@@ -506,7 +504,7 @@ class _Items:
     ):
         self._loop, self._step, self._items, self._rebuilder, self._around = loop, step, items, rebuilder, around
         self._clock, self._source = clock, source
-        self.target: Any = None
+        self.target: ast.expr | None = None
 
     def __iter__(self) -> Iterator[object]:
         for number, entries in enumerate(self._items, self._step):
@@ -516,8 +514,8 @@ class _Items:
                 next(self._source, None)
             moment = self._loop.moments[number]
             inputs = {} if number else self._loop.inputs
-            first = self._rebuilder
-            values = Rebuilder(moment.objects, first.changing, {}, ().__contains__, inputs, first).values(entries)
+            maker = self._rebuilder
+            values = Rebuilder(moment.objects, maker.changing, {}, ().__contains__, inputs, maker).values(entries)
             if self._around is not None:
                 set_numbers(moment.numbers, self._around)
             yield _item(self.target, values)
@@ -570,18 +568,18 @@ def _attributes(
     loop: Iterations, step: int, values: Mapping[str, object], rebuilder: Rebuilder
 ) -> dict[str, tuple[object, str, object]]:
     """The attributes of modules that the loop changes: the module, the name, and the value that it had."""
-    before, attributes = loop.before(step), {}
+    variables, attributes = loop.before(step), {}
     for state in loop.moments[step].modules.values():
-        owner, kept = state.owner.object, state.kept
-        if kept is None:
+        owner, table = state.owner.original, state.kept
+        if table is None:
             raise LoopError(f"fork: the attributes of the {state.owner.value.kind} are no longer kept")
-        entries = {name: Entry(name, 0, item) for name, item in zip(kept.value.keys, kept.value.items, strict=True)}
+        entries = {name: Entry(name, 0, item) for name, item in zip(table.value.keys, table.value.items, strict=True)}
         for name, value in rebuilder.values(entries).items() if owner is not None else ():
             attributes[f"{state.identity}.{name}"] = owner, name, value
     for text, path in loop.outline.paths.items():
         owner = values.get(path.root)
-        if path.written and len(path.steps) == 1 and text in before and role_of(type(owner)) == MODULE:
-            attributes[text] = owner, text.rpartition(".")[2], rebuilder.values({text: before[text]})[text]
+        if path.written and len(path.steps) == 1 and text in variables and role_of(type(owner)) == MODULE:
+            attributes[text] = owner, text.rpartition(".")[2], rebuilder.values({text: variables[text]})[text]
     return attributes
 
 
@@ -589,7 +587,7 @@ def _notes(loop: Iterations, step: int, seed: int | None, attributes: Container[
     around = loop.around
     assert around is not None
     changed = _changed_modules(around)
-    if any(module not in around.held or weights_of(module)[1] != before[1] for module, before in changed.items()):
+    if any(module not in around.held or weights_of(module)[1] != weights[1] for module, weights in changed.items()):
         yield "with today's weights"
     yield from (f"with today's {name}" for name in sorted(around.stateful) if name not in attributes)
     numbers = loop.moments[step].numbers
@@ -597,10 +595,10 @@ def _notes(loop: Iterations, step: int, seed: int | None, attributes: Container[
         yield "with other random numbers"
 
 
-def _changed_modules(around: Around) -> dict[Any, Any]:
+def _changed_modules(around: Around) -> dict[object, Weights]:
     """The modules with other weights or modes than at the time, and what they had."""
-    modules = [(module(), before) for _, module, before in around.modules]
-    return {module: before for module, before in modules if module is not None and weights_of(module) != before}
+    modules = [(module(), weights) for _, module, weights in around.modules]
+    return {module: weights for module, weights in modules if module is not None and weights_of(module) != weights}
 
 
 # -- running
@@ -620,8 +618,8 @@ def _compiled(node: Any, original: Iterations, cells: Mapping[str, CellType]) ->
         ast.copy_location(call.func, loop.test)
     arguments = ast.arguments([], [], None, [], [], None, [])
     inner = ast.FunctionDef(".loop", arguments, [ast.Nonlocal([*cells]), loop], [])
-    first = ast.Assign([ast.Name(name, ast.Store()) for name in cells], ast.Constant(None))
-    outer: ast.stmt = ast.FunctionDef("around", arguments, [first, inner], [])
+    assignment = ast.Assign([ast.Name(name, ast.Store()) for name in cells], ast.Constant(None))
+    outer: ast.stmt = ast.FunctionDef("around", arguments, [assignment, inner], [])
     owner = code.co_qualname.split(".")[-2:-1]
     if owner and owner != ["<locals>"]:  # private names have that of the class in front
         outer = ast.ClassDef(owner[0], [], [], [outer], [])
@@ -690,9 +688,9 @@ def _run(
 def _stale(loop: Iterations, step: int) -> frozenset[str]:
     """The attributes of items that an iteration has taken from its item, as the one before had another."""
     start, end = loop.span(step)
-    header, used = loop.outline.header_of(loop.number), loop.outline.paths.keys() & loop.before(step).keys()
+    header, names = loop.outline.header_of(loop.number), loop.outline.paths.keys() & loop.before(step).keys()
     uses = [use for use in loop.log.uses[start:end] if use.statement == header and use.reads]
-    return frozenset(use.name for use in uses if use.name in used)
+    return frozenset(use.name for use in uses if use.name in names)
 
 
 @contextlib.contextmanager

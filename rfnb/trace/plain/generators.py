@@ -22,7 +22,7 @@ HEAD = object.__basicsize__
 WORDS = 625
 """Numbers of 32 bits in the state of a Mersenne Twister: 624, and the place of the next one."""
 
-OtherNumbers = tuple[Any, Any]
+OtherNumbers = tuple[Any, object]
 
 
 def other_numbers() -> OtherNumbers:
@@ -62,7 +62,7 @@ def _look() -> Callable[[], object] | None:
     trial, numpy = random.Random(0), NUMPY.RandomState(0)
     words = np.frombuffer(_twister(trial), np.uint32)
     numpy.standard_normal()  # makes two numbers, and gives one
-    before = _memory(numpy, type(numpy))
+    memory = _memory(numpy, type(numpy))
     numpy.standard_normal()
     state = numpy.get_state(legacy=False)["state"]
     key = np.frombuffer(_bits(numpy._bit_generator), np.uint32)
@@ -71,7 +71,7 @@ def _look() -> Callable[[], object] | None:
         and type(legacy) is type(numpy)
         and sorted(words.tolist()) == sorted(trial.getstate()[1])
         and key.tolist() == [*state["key"].tolist(), state["pos"]]
-        and before != _memory(numpy, type(numpy))
+        and memory != _memory(numpy, type(numpy))
     )
     return (lambda: _memory_of(python, legacy)) if is_there else None
 
@@ -105,17 +105,17 @@ def torch_memory() -> Any:
     torch = sys.modules["torch"]
     kind = ctypes.c_char * (AROUND + 4 * TORCH_WORDS + AROUND)
     trial = torch.Generator().manual_seed(3)
-    before = ctypes.string_at(trial._cdata, 256).find(_torch_words(trial)[:64]) - AROUND
-    if before < 0:
+    offset = ctypes.string_at(trial._cdata, 256).find(_torch_words(trial)[:64]) - AROUND
+    if offset < 0:
         return None
-    memory, own = kind.from_address(trial._cdata + before), kind.from_address(torch.default_generator._cdata + before)
+    memory, main = kind.from_address(trial._cdata + offset), kind.from_address(torch.default_generator._cdata + offset)
     looks = {memory.raw}
     for draw in (torch.rand, torch.randn, torch.randn):
         draw(1, generator=trial)
         looks.add(memory.raw)
-    words = [part.raw[AROUND:-AROUND] for part in (memory, own)]
+    words = [part.raw[AROUND:-AROUND] for part in (memory, main)]
     is_there = len(looks) == 4 and words == [*map(_torch_words, (trial, torch.default_generator))]
-    return own if is_there else None
+    return main if is_there else None
 
 
 def _torch_words(generator: Any) -> bytes:
@@ -136,11 +136,7 @@ PLAIN = (
     *(type(iter(numbers)) for numbers in (range(1), range(2**70))),
     *(type(iter("é")), type(reversed([])), type(iter(int, 1))),
     *(enumerate, filter, map, reversed, zip),
-    *(
-        operator.attrgetter,
-        operator.itemgetter,
-        operator.methodcaller,
-    ),  # which are no iterators, but made in the same way
+    *(operator.attrgetter, operator.itemgetter, operator.methodcaller),  # no iterators, but made in the same way
 )
 LAZY = (
     *(itertools.accumulate, itertools.chain, itertools.combinations, itertools.compress, itertools.count),
@@ -179,10 +175,10 @@ def _reduced(value: object) -> Any:
 def iterator_of(contents: Mapping[str, Any]) -> object:
     """An iterator with these contents."""
     parts = dict(contents)
-    made_by, left, state = parts.pop("made by"), parts.pop("left", None), parts.pop("state", None)
+    made_by, count, state = parts.pop("made by"), parts.pop("left", None), parts.pop("state", None)
     iterator: Any = iter(DICTS[made_by](*parts.values())) if made_by in DICTS else made_by(*parts.values())
-    if left is not None:
-        for _ in range(len(parts["0"]) - left):
+    if count is not None:
+        for _ in range(len(parts["0"]) - count):
             next(iterator)
     elif state is not None:
         iterator.__setstate__(state)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rfnb.core.tensor.tensor import Tensor
+from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.trace.plain.containers import MISSING, PLAIN, SEQUENCES, attributes_in, namespaces_of, slots_of
 from rfnb.trace.plain.generators import (
     ITERATORS,
@@ -117,7 +117,9 @@ class Moment(NamedTuple):
 NO_MOMENT = Moment(Numbers((), None), {}, {})
 """Stands for the beginning of an iteration that was forgotten."""
 
-Copies = list[tuple[Any, Any]]
+Weights = tuple[tuple[list[tuple[int, int]], dict[str, tuple[int, int]]], list[bool]]
+"""The memory and versions of the parameters of a module, and of its buffers by name; whether its parts train."""
+Copies = list[tuple[weakref.ref[RawTensor], RawTensor]]
 """References to tensors of a module, each with a copy."""
 
 
@@ -132,7 +134,7 @@ class Around:
     def __init__(self, names: dict[str, object], modes: dict[str, object]):
         self.names, self.modes = names, modes
         self.outside: dict[str, Kept] = {}  # the variables of the module that it reads
-        self.modules: list[tuple[str, Any, Any]] = []  # a variable, a reference to a module in it, and its weights
+        self.modules: list[tuple[str, Callable[[], object], Weights]] = []  # a variable, a module in it, its weights
         self.others: OtherNumbers | None = None  # the generators of Python and numpy, where steps do not have them
         self.trained: list[str] = []  # the variables with modules that the loop has changed
         self.held: dict[object, Copies] = {}  # small modules that the loop has not changed, so that it can be continued
@@ -157,7 +159,8 @@ class Hidden:
         self._modules: ModuleStates | None = None
         self._all = any(map(_draws, words := [*words_of(code)], map(names.get, words)))
         self._numbers, self._last = Numbers((), None), [b""]
-        self._place, self._memory = torch_memory(), None
+        self._place = torch_memory()
+        self._memory: bytes | None = None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
         self._objects: dict[int, ObjectState] = {}
         self._is_first = True  # before the first iteration
@@ -170,7 +173,7 @@ class Hidden:
         """The states of the generators now."""
         global _newest
         generators = self._generators()
-        memory: Any = None if self._place is None or len(generators) > 1 else self._place.raw
+        memory: bytes | None = None if self._place is None or len(generators) > 1 else self._place.raw
         if memory is None or memory != self._memory:
             newest = _newest
             if memory is None or memory != newest[0]:
@@ -185,22 +188,22 @@ class Hidden:
                 self._numbers, self._last = self._numbers._replace(torch=parts), states
                 self.bytes += CHUNKS * len(states)
             self._memory = memory
-        if self._all and (others := other_numbers()) != self._numbers.others:
-            self._numbers = self._numbers._replace(others=others)
+        if self._all and (pair := other_numbers()) != self._numbers.others:
+            self._numbers = self._numbers._replace(others=pair)
             self.bytes += OTHERS
         return self._numbers
 
     def around(self, initial: Mapping[str, object], names: Iterable[str]) -> Around:
         """What a loop begins with besides its variables. initial: these. names: of all that it uses."""
         local = initial.keys()
-        outside = {name: self._names[name] for name in names if name in self._names and name not in local}
+        of_module = {name: self._names[name] for name in names if name in self._names and name not in local}
         self._around = Around(self._names, tensor_backend().get_modes())
-        for name, value in outside.items():
+        for name, value in of_module.items():
             large = type(value) is np.ndarray and value.nbytes > SMALL
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
                 self._around.outside[name] = keep(value)
         parts: dict[int, tuple[str, Any]] = {}
-        for name, value in chain(initial.items(), outside.items()):
+        for name, value in chain(initial.items(), of_module.items()):
             for module in _modules(value):
                 self._around.modules.append((name, weakref.ref(module), weights_of(module)))
                 parts = {id(part[1]): part for part in parts_of(name, module)} | parts
@@ -229,11 +232,11 @@ class Hidden:
         todo = [part for _, members in parts.values() for part in members]
         objects: dict[int, ObjectState] = {}
         states: dict[int, ObjectState] = {}  # by id of the object
-        last: dict[int, ObjectState] = {}  # the same of the states before
+        old_states: dict[int, ObjectState] = {}  # the same of the states before
         self._too_many, changed = set(), False
         while todo:
             part = todo.pop()
-            value = part.object
+            value = part.original
             if value is None or id(part) in objects:
                 continue
             state = states.get(id(value))
@@ -243,9 +246,9 @@ class Hidden:
                     break
                 old = self._objects.get(id(part))
                 if old is None:  # another value has the object, or the same one, if nothing can refer to it weakly
-                    last = last or {state.identity: state for state in self._objects.values()}
-                    old = last.get(id(value))
-                    if old is not None and isinstance(old.owner.origin, weakref.ref) and old.owner.object is not value:
+                    old_states = old_states or {state.identity: state for state in self._objects.values()}
+                    old = old_states.get(id(value))
+                    if old is not None and isinstance(old.owner.origin, weakref.ref) and not old.owner.is_of(value):
                         old = None
                 state = states[id(value)] = self._state(part, value, old)
                 changed = changed or state is not self._objects.get(id(part))
@@ -262,13 +265,13 @@ class Hidden:
             return old
         if type(contents) is not dict or len(contents) > MOST_ATTRIBUTES:
             return ObjectState(id(value), contents if type(contents) is not dict else None, part)
-        before = None if old is None else old.kept
-        state = ObjectState(id(value), _contents_kept(contents, self._hides or part.gradient == 1, before), part)
+        old_contents = None if old is None else old.kept
+        state = ObjectState(id(value), _contents_kept(contents, self._hides or part.gradient == 1, old_contents), part)
         for tensor in tensors_in(state.kept) if self._is_first else ():  # later, only what has changed in place is
             if tensor.bytes <= SMALL:
                 tensor.separate()
-        if isinstance(before, Kept):
-            _let_go(before, state.kept)
+        if isinstance(old_contents, Kept):
+            _let_go(old_contents, state.kept)
         self._take(state)
         return state
 
@@ -285,8 +288,8 @@ class Hidden:
     def forget(self, moment: Moment) -> None:
         """Keeps no states that were there only before this moment."""
         ids = {id(state) for states in (moment.objects, moment.modules) for state in states.values()}
-        last = max((at for at, state in enumerate(self.states) if id(state) in ids), default=0)
-        old, self.states = self.states[:last], self.states[last:]
+        place = max((at for at, state in enumerate(self.states) if id(state) in ids), default=0)
+        old, self.states = self.states[:place], self.states[place:]
         for state in old:
             if id(state) not in ids:
                 self._spent(-drop(state.kept))
@@ -318,7 +321,7 @@ class Hidden:
             modules: dict[int, object] = {}  # modules that lines of the loop assigned
             for value in others:
                 if type(value) is Kept and type(value.value) is Opaque and role_of(value.value.type) == MODULE:
-                    modules[id(value.object)] = value.object
+                    modules[id(value.original)] = value.original
             for module in modules.values():
                 if module is not None and all(reference() is not module for _, reference, _ in around.modules):
                     around.modules.append(("", weakref.ref(module), weights_of(module)))
@@ -374,11 +377,11 @@ class ModuleStates:
         return states
 
     def _look(self) -> None:
-        for label, part, before in self._parts:
-            names = tuple(self._changed(part, before))
+        for label, part, old in self._parts:
+            names = tuple(self._changed(part, old))
             if not names:
                 continue
-            contents = {name: self._first.get((id(part), name), before[name]) for name in names if name in before}
+            contents = {name: self._first.get((id(part), name), old[name]) for name in names if name in old}
             items = [
                 value if isinstance(value, Kept) else self._kept(part, *i) for i in contents.items() for value in i[1:]
             ]
@@ -387,37 +390,37 @@ class ModuleStates:
             self.names.update(f"{label}.{name}" for name in names)
 
     def _kept(self, part: object, name: str, value: object) -> Kept:
-        kept = keep(value)
+        snapshot = keep(value)
         if self._versions.get((id(part), name)) != _version_of(value):
-            kept.note = "it was changed later, by a line that the recording did not see"
-        return kept
+            snapshot.note = "it was changed later, by a line that the recording did not see"
+        return snapshot
 
     def _add(self, states: dict[int, ObjectState], part: object, kept: Kept) -> None:
         state = states[id(part)] = ObjectState(id(part), kept, keep(part))
         self._new(state)
 
     def _state(self, part: object, names: Container[str]) -> ObjectState:
-        contents, last = {n: v for n, v in attributes_of(part).items() if n in names}, self._moments[-1].get(id(part))
-        if last is not None and last.kept is not None and is_same_state(contents, last.kept):
-            return last
+        contents, old = {n: v for n, v in attributes_of(part).items() if n in names}, self._moments[-1].get(id(part))
+        if old is not None and old.kept is not None and is_same_state(contents, old.kept):
+            return old
         states: dict[int, ObjectState] = {}
-        self._add(states, part, _contents_kept(contents, False, None if last is None else last.kept))
+        self._add(states, part, _contents_kept(contents, False, None if old is None else old.kept))
         return states[id(part)]
 
     def _changed(self, part: object, before: dict[str, object]) -> Iterator[str]:
-        now = attributes_of(part)
-        for name in before | now:
-            value, first = now.get(name, MISSING), self._first.get((id(part), name))
+        attributes = attributes_of(part)
+        for name in before | attributes:
+            value, original = attributes.get(name, MISSING), self._first.get((id(part), name))
             if (
                 value is not before.get(name, MISSING)
-                or (first is not None and not is_same(value, first, MEDIUM, closely=True))
+                or (original is not None and not is_same(value, original, MEDIUM, closely=True))
                 or self._versions.get((id(part), name)) != _version_of(value)
             ):
                 yield name
 
     def changed_names(self) -> set[str]:
         """The attributes that have changed in the loop, and are not followed."""
-        changed = {f"{label}.{name}" for label, part, before in self._parts for name in self._changed(part, before)}
+        changed = {f"{label}.{name}" for label, part, old in self._parts for name in self._changed(part, old)}
         return changed - self.names
 
 
@@ -457,7 +460,7 @@ def copies_of(module: object) -> Copies:
 _copies: weakref.WeakKeyDictionary[object, tuple[object, Copies]] = weakref.WeakKeyDictionary()
 
 
-def weights_of(module: object) -> Any:
+def weights_of(module: object) -> Weights:
     """The memory and the versions of the parameters and buffers of a module, these by name, and its modes."""
     kind, version = sys.modules["torch"].nn.Module, tensor_backend().version_raw
     parameters = [(_address(tensor), version(tensor)) for tensor in kind.parameters(module)]
@@ -465,11 +468,11 @@ def weights_of(module: object) -> Any:
     return (parameters, buffers), [part.training for part in kind.modules(module)]
 
 
-def _is_trained(name: str, module: Any, before: Any, followed: Container[str]) -> bool:
+def _is_trained(name: str, module: object, before: Weights, followed: Container[str]) -> bool:
     """Whether other tensors than buffers that are followed have changed."""
-    (parameters, buffers), (now, now_buffers) = before[0], weights_of(module)[0]
+    (parameters, buffers), (new_parameters, now_buffers) = before[0], weights_of(module)[0]
     changed = (path for path in buffers | now_buffers if buffers.get(path) != now_buffers.get(path))
-    return parameters != now or any(f"{name}.{path}" not in followed for path in changed)
+    return parameters != new_parameters or any(f"{name}.{path}" not in followed for path in changed)
 
 
 def _bytes_of(module: object) -> int:
@@ -477,7 +480,7 @@ def _bytes_of(module: object) -> int:
     return sum(tensor.nbytes for tensor in (*kind.parameters(module), *kind.buffers(module)))
 
 
-def _address(tensor: Any) -> int:
+def _address(tensor: RawTensor) -> int:
     try:
         return int(tensor.data_ptr())
     except (RuntimeError, ValueError):  # of tensors that have no memory of their own, or not yet
@@ -491,7 +494,7 @@ def _modules(value: object) -> Iterator[object]:
         return
     for part in objects_in(value):
         if isinstance(part.value, Opaque) and role_of(part.value.type) == MODULE:
-            yield part.object
+            yield part.original
 
 
 def set_numbers(numbers: Numbers, around: Around, seed: int | None = None) -> None:
@@ -508,16 +511,16 @@ def set_numbers(numbers: Numbers, around: Around, seed: int | None = None) -> No
         return
     for generator, chunks in zip(global_generators(), numbers.torch, strict=False):
         generator.set_state(torch.frombuffer(bytearray(b"".join(chunks)), dtype=torch.uint8))
-    others = numbers.others or around.others
-    if others is not None:
-        random.setstate(others[0])
-        state = thawed(others[1])
+    states = numbers.others or around.others
+    if states is not None:
+        random.setstate(states[0])
+        state = thawed(states[1])
         if NUMPY.get_state(legacy=False)["bit_generator"] != state["bit_generator"]:
             NUMPY.set_bit_generator(getattr(NUMPY, state["bit_generator"])())
         NUMPY.set_state(state)
 
 
-def contents_of(value: Any, part: Kept) -> Any:
+def contents_of(value: Any, part: Kept) -> object:
     """What is in an object now: a dict, or something that can be compared; None if it cannot be read."""
     if part.gradient == 1:
         return {"grad": getattr(value, "grad", None)}
@@ -535,15 +538,15 @@ def contents_of(value: Any, part: Kept) -> Any:
     return attributes_in(value) if role == OBJECT else None
 
 
-def _contents_kept(contents: dict[str, Any], copied: bool, before: object) -> Kept:
+def _contents_kept(contents: dict[str, object], copied: bool, before: object) -> Kept:
     """What is in an object, as it is now: what is the same as before is the same `Kept`. copied: all tensors.
 
     A tensor that has changed in place is copied from then on.
     """
-    last = dict(zip(before.value.keys, before.value.items, strict=True)) if isinstance(before, Kept) else {}
+    old_items = dict(zip(before.value.keys, before.value.items, strict=True)) if isinstance(before, Kept) else {}
     items: list[object] = []
     for name, value in contents.items():
-        old = last.get(name)
+        old = old_items.get(name)
         if isinstance(old, Kept) and not old.note and is_same(value, old, MEDIUM, closely=True):
             items.append(old)
             continue
@@ -554,10 +557,10 @@ def _contents_kept(contents: dict[str, Any], copied: bool, before: object) -> Ke
 
 def _let_go(old: Kept, new: Kept) -> None:
     """Keeps alive no longer what is no longer in an object."""
-    last = dict(zip(new.value.keys, new.value.items, strict=True))
+    new_items = dict(zip(new.value.keys, new.value.items, strict=True))
     for name, item in zip(old.value.keys, old.value.items, strict=True):
-        if isinstance(item, Kept) and last.get(name) is not item:
-            item.let_go(parts=growth_of(last.get(name)) is None)
+        if isinstance(item, Kept) and new_items.get(name) is not item:
+            item.let_go(parts=growth_of(new_items.get(name)) is None)
 
 
 def is_same_state(contents: object, kept: object) -> bool:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, takewhile
 from types import CodeType, FrameType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -144,11 +144,11 @@ class Iterations:
         for inner in self.loops(step):
             entries += self.log.entries(start, inner.starts[0])
             start = inner.end
-            last: dict[tuple[int, str], Entry] = {}
+            by_place: dict[tuple[int, str], Entry] = {}
             for entry in (entry for number in range(len(inner.starts)) for entry in inner.entries(number)):
-                last.pop((entry.line, entry.name), None)  # in the order in which they were last assigned
-                last[entry.line, entry.name] = entry
-            entries += last.values()
+                by_place.pop((entry.line, entry.name), None)  # in the order in which they were last assigned
+                by_place[entry.line, entry.name] = entry
+            entries += by_place.values()
         return [*entries, *self.log.entries(start, end)]
 
     def skipped(self, step: int) -> list[int]:
@@ -166,8 +166,8 @@ class Iterations:
     def loops(self, step: int) -> list[Iterations]:
         """The loops inside of an iteration."""
         start, end = self.span(step)
-        first = bisect_left(self.inner, start, key=lambda inner: inner.begin)
-        inner = takewhile(lambda inner: inner.begin <= end, islice(self.inner, first, None))
+        place = bisect_left(self.inner, start, key=lambda inner: inner.begin)
+        inner = takewhile(lambda inner: inner.begin <= end, islice(self.inner, place, None))
         return [loop for loop in inner if loop.starts and loop.end <= end]
 
 
@@ -201,14 +201,14 @@ def _iterations(frame: FrameType, text: Outline, raising: int, error: BaseExcept
     number, log = text.statements[raising].loops[0], Log()
     loop = Iterations(frame.f_code, text, number, log)
     log.statements += _statements_of(text, number)  # nobody knows which of them ran
-    before: dict[str, int] = {}
+    places: dict[str, int] = {}
     for use, value in variables_at(frame, text, number, raising):
         if use.statement == BEFORE:
-            before[use.name] = len(log)
+            places[use.name] = len(log)
         elif not loop.starts:
             loop.starts.append(len(log))
         log.add(use, value if type(value) in PLAIN else keep(value, copied=True), None)
-    loop.places = before
+    loop.places = places
     loop.starts = loop.starts or [len(log)]
     loop.ran, loop.end, loop.ran_end = [0], len(log), len(log.statements)
     loop.failed = Failure(0, error_text(error), line=text.statements[raising].line)
@@ -253,13 +253,10 @@ def stretch(loop: Iterations, first: int) -> Iterations:
     for name, entry in loop.before(first).items():
         part.places[name] = len(log)
         log.add(Use(name, BEFORE, entry.line, True, False), entry.value, entry.version)
-    start, ran, before = loop.starts[first], loop.ran[first], len(log)
-    log.uses += loop.log.uses[start:]
-    log.values += loop.log.values[start:]
-    log.versions += loop.log.versions[start:]
-    log.statements += loop.log.statements[ran:]
+    start, ran, offset = loop.starts[first], loop.ran[first], len(log)
+    log.extend(loop.log, slice(start, None), slice(ran, None))
     part.log, part.around, part.name = log, loop.around, loop.name
-    part.starts = [at - start + before for at in loop.starts[first:]]
+    part.starts = [at - start + offset for at in loop.starts[first:]]
     part.ran = [at - ran for at in loop.ran[first:]]
     part.moments = loop.moments[first:]
     part.end, part.ran_end = len(log), len(log.statements)
@@ -301,10 +298,10 @@ def difference(loop: Iterations, fork: Iterations, at: int, whole: bool) -> Step
         return StepDifference(at + failed.step, failed.line or fork.text.first, None, failed.error.partition("\n")[0])
     count, compared = min(len(fork.starts), end - at), dict[tuple[int, int], int]()
     for step in range(count):
-        before = _by_place(loop, at + step)
+        old = _by_place(loop, at + step)
         for (name, line), entries in _by_place(fork, step).items():
             if not all(
-                is_equal(a.kept, b.kept, compared) for a, b in zip(before.get((name, line), ()), entries, strict=False)
+                is_equal(a.kept, b.kept, compared) for a, b in zip(old.get((name, line), ()), entries, strict=False)
             ):
                 return StepDifference(at + step, line, name)
         if step < count - 1 and _statements(loop, at + step) != _statements(fork, step):
@@ -332,7 +329,7 @@ def has_other_devices(loop: Iterations, step: int) -> bool:
     return any(part.backend is not None and part.backend.get_device_raw(part.raw) != "cpu" for part in parts)
 
 
-def is_equal(a: Any, b: Any, compared: dict[tuple[int, int], int]) -> bool:
+def is_equal(a: object, b: object, compared: dict[tuple[int, int], int]) -> bool:
     """Whether two values are the same bit for bit, as far as both are kept.
 
     compared: by the `id` of two containers, or of what values of lists that grow share, how many first parts are the
@@ -354,13 +351,13 @@ def is_equal(a: Any, b: Any, compared: dict[tuple[int, int], int]) -> bool:
         key = id(a.growth or a), id(b.growth or b)
         at = compared.get(key, 0)
         items = zip(a.items[at:], b.items[at:], strict=True)
-        same = issubclass(a.kind, set | frozenset) or all(is_equal(x, y, compared) for x, y in items)
-        compared[key] = max(at, a.length) if same else at
-        return same
+        equal = issubclass(a.kind, set | frozenset) or all(is_equal(x, y, compared) for x, y in items)
+        compared[key] = max(at, a.length) if equal else at
+        return equal
     if type(a) is not type(b):
         return False
-    if isinstance(a, np.ndarray):
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.shape == b.shape and a.dtype == b.dtype and (a.dtype.hasobject or a.tobytes() == b.tobytes())
-    if isinstance(a, float):
+    if isinstance(a, float) and isinstance(b, float):
         return a == b or (math.isnan(a) and math.isnan(b))
     return isinstance(a, type) or bool(a == b) or bool(a != a)

@@ -35,14 +35,14 @@ class Summary:
 
 def summary(value: object, version: int | None) -> object:
     """A value without its tensors."""
-    kept = Kept.of_raw(value, version) if version is not None else value
-    if not isinstance(kept, Kept) or not any(part.bytes for part in tensors_in(kept)):
+    snapshot = Kept.of_raw(value, version) if version is not None else value
+    if not isinstance(snapshot, Kept) or not any(part.bytes for part in tensors_in(snapshot)):
         return value
-    if kept.changed() or kept.note == MAY:
-        return Summary(kept.note or "changed later")
-    if isinstance(kept.value, Parts):
-        return Summary(f"{kept.value.kind.__name__} of {kept.value.length} parts, no longer kept")
-    array = kept.value if isinstance(kept.value, np.ndarray) else kept.backend.to_numpy_raw(kept.raw)
+    if snapshot.changed() or snapshot.note == MAY:
+        return Summary(snapshot.note or "changed later")
+    if isinstance(snapshot.value, Parts):
+        return Summary(f"{snapshot.value.kind.__name__} of {snapshot.value.length} parts, no longer kept")
+    array = snapshot.value if isinstance(snapshot.value, np.ndarray) else snapshot.backend.to_numpy_raw(snapshot.raw)
     shape = "×".join(map(str, array.shape))
     if array.dtype.kind not in "fiub" or not array.size:
         return Summary(f"{shape} {array.dtype}, no longer kept")
@@ -112,12 +112,12 @@ class Log:
         self.values.append(value)
         self.versions.append(version)
 
-    def extend(self, other: Log, end: int | None = None, statements: int | None = None) -> None:
-        """Adds the entries and statements of another log, up to a place in it and to a number of statements."""
-        self.uses += other.uses[:end]
-        self.values += other.values[:end]
-        self.versions += other.versions[:end]
-        self.statements += other.statements[:statements]
+    def extend(self, other: Log, entries: slice = slice(None), statements: slice = slice(None)) -> None:
+        """Adds entries and statements of another log."""
+        self.uses += other.uses[entries]
+        self.values += other.values[entries]
+        self.versions += other.versions[entries]
+        self.statements += other.statements[statements]
 
     def places(self) -> dict[str, list[int]]:
         """By variable, where its values are."""
@@ -187,9 +187,9 @@ def _size_of(value: object) -> int:
     items = parts.items if growth is None else growth.parts[growth.counted :]
     if growth is not None:
         growth.counted = len(growth.parts)
-    few = items[:FEW]
-    size = sum(8 + (getsizeof(part) if type(part) in PLAIN else _size_of(part)) for part in few)
-    return OBJECT + (size * len(items) // len(few) if few else 0)
+    sample = items[:FEW]
+    size = sum(8 + (getsizeof(part) if type(part) in PLAIN else _size_of(part)) for part in sample)
+    return OBJECT + (size * len(items) // len(sample) if sample else 0)
 
 
 class Tested(NamedTuple):

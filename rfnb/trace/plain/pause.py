@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TRUTH = {"true": True, "false": False}
 
 
-def edited(name: str, old: object, new: Any, at: RunStep) -> Any:
+def edited(name: str, old: object, new: Any, at: RunStep) -> object:
     """The value that a variable gets by an edit: of the type, shape, dtype and device of its old one.
 
     The new entries of a tensor are constants to gradients, all others go on.
@@ -236,7 +236,7 @@ class LineStep(RunStep):
         names = self._frame.f_locals
         return [name for name in self._names or self._of.last if name in self._of.last or name in names]
 
-    def state(self, name: str, step: int) -> Any:
+    def state(self, name: str, step: int) -> object:
         """A variable before the iteration, or now. Raises LoopNameError if it had no value."""
         places = self._of.last if step > self.step else self._of.before
         if name in places:
@@ -262,7 +262,7 @@ class LineStep(RunStep):
         return [row for at in places for row in self._of.replay._values(log.entry(at))]
 
 
-class LineNames(Mapping[str, Any]):
+class LineNames(Mapping[str, object]):
     """The names that an expression can use in a running iteration: the variables of the frame, as they are now.
 
     Args:
@@ -274,7 +274,7 @@ class LineNames(Mapping[str, Any]):
     def __init__(self, at: LineStep, of: LinePauses, frame: FrameType):
         self._at, self._of, self._locals = at, of, frame.f_locals
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         if name in self._of.dims or (name in self._of.last and name not in self._locals):
             return self._of.replay.as_code_has(self._of.loop.log.entry(self._of.last[name]))
         if name in self._locals:
@@ -343,11 +343,11 @@ class LinePauses:
         """The variables that had a value before the iteration."""
         return [*self.before]
 
-    def variable(self, name: str, step: int) -> Any:
+    def variable(self, name: str, step: int) -> object:
         """A variable before the iteration, as code has it. Raises KeyError if there was none."""
         return self.replay.as_code_has(self.loop.log.entry(self.before[name]))
 
-    def arrays(self, name: str) -> list[Any]:
+    def arrays(self, name: str) -> Sequence[np.ndarray | Tensor]:
         """The numbers of a variable, or of its parts; rf Tensors as they are."""
         at, log = self.last[name], self.loop.log
         value, version = log.values[at], log.versions[at]

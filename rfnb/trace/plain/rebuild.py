@@ -100,15 +100,15 @@ class Rebuilder:
                     once[value.identity or id(value)] = part, value
                 elif name not in anew and (reason := self._reason(value)) is not None:
                     raise _lost(name, reason)
-        for name, kept in once.values():
-            if (reason := self._reason(kept)) is not None:
+        for name, snapshot in once.values():
+            if (reason := self._reason(snapshot)) is not None:
                 raise _lost(name, reason)
         return once
 
     def copy_of(self, kept: Any) -> object:
         """What was made in place of an object; None if nothing was, or if it is as it is today."""
         value = self._by_identity.get(kept.identity) if isinstance(kept, Kept) else None
-        return None if value is None or value is kept.object else value
+        return None if value is None or value is kept.original else value
 
     def _has(self, value: object) -> bool:
         """Whether an object is one with which the fork began."""
@@ -146,8 +146,8 @@ class Rebuilder:
         if self._has(value):
             return
         if self._stays(value):
-            inside = objects_in(self._inside(value))
-            yield from ((name, part) for part in inside if self._stays(part) is None)
+            objects = objects_in(self._inside(value))
+            yield from ((name, part) for part in objects if self._stays(part) is None)
             return
         if _is_tensor(value) and (grad := self._objects.get(id(value))) is not None:
             yield from self._parts(f"{name}.grad", grad.kept)
@@ -176,17 +176,17 @@ class Rebuilder:
 
     def _share(self, once: Mapping[int, tuple[str, Kept]]) -> None:
         """Copies the tensors and arrays, in memory as it was."""
-        backend: Any = next((kept.backend for _, kept in once.values() if kept.backend is not None), None)
-        layouts = [kept.layout or backend.layout_raw(kept.raw) for _, kept in once.values()]
-        raws = [kept.raw for _, kept in once.values()]
+        backend: Any = next((snapshot.backend for _, snapshot in once.values() if snapshot.backend is not None), None)
+        layouts = [snapshot.layout or backend.layout_raw(snapshot.raw) for _, snapshot in once.values()]
+        raws = [snapshot.raw for _, snapshot in once.values()]
         try:
             copies = (backend or tensor_backend()).copies_raw(list(zip(raws, layouts, strict=True)))
         except BackendError as error:
             raise LoopError(f"fork: {error}", got=", ".join(dict.fromkeys(name for name, _ in once.values()))) from None
-        for (identity, (_, kept)), twin in zip(once.items(), copies, strict=True):
-            self._by_identity[identity], self._origins[identity] = self._with_gradient(kept, twin), kept.origin
-        for identity, (name, kept) in once.items():
-            if (state := self._objects.get(id(kept))) is not None and isinstance(state.kept, Kept):
+        for (identity, (_, snapshot)), twin in zip(once.items(), copies, strict=True):
+            self._by_identity[identity], self._origins[identity] = self._with_gradient(snapshot, twin), snapshot.origin
+        for identity, (name, snapshot) in once.items():
+            if (state := self._objects.get(id(snapshot))) is not None and isinstance(state.kept, Kept):
                 self._by_identity[identity].grad = self._items(name, state.kept.value, 0)[0]
 
     def _with_gradient(self, kept: Kept, copy: Any) -> object:
@@ -215,7 +215,7 @@ class Rebuilder:
         return "some of its keys no longer exist" if any(key.origin() is None for key in odd) else None
 
     def _reason_of_object(self, kept: Kept) -> str | None:
-        opaque, today = kept.value, kept.object
+        opaque, today = kept.value, kept.original
         role, state = role_of(opaque.type), self._objects.get(id(kept))
         if role == LOST:
             return f"the state of {opaque.kind} objects is not kept"
@@ -290,7 +290,7 @@ class Rebuilder:
     def _object(self, name: str, kept: Kept, depth: int) -> object:
         """An object as it is today, or as it was, if it has changed."""
         opaque = kept.value
-        role, today, state = role_of(opaque.type), kept.object, self._objects.get(id(kept))
+        role, today, state = role_of(opaque.type), kept.original, self._objects.get(id(kept))
         if opaque.inside is not None:
             return self._function(name, kept, depth)
         if role == RANDOM and state is not None and state.kept is not None:
@@ -328,8 +328,8 @@ class Rebuilder:
         unset = [free for free, cell in cells.items() if cell is None]
         function = FunctionType(code, names, label, defaults, tuple(cell or CellType() for cell in cells.values()))
         function.__kwdefaults__ = keywords
-        if kept.object is not None:
-            function.__dict__.update(kept.object.__dict__)
+        if kept.original is not None:
+            function.__dict__.update(kept.original.__dict__)
         self._by_identity[kept.identity] = function
         contents = self._inside(kept)
         for cell, (free, item) in zip(function.__closure__ or (), contents.named(), strict=True):
@@ -343,20 +343,20 @@ def _different(objects: Mapping[int, ObjectState], changing: set[int]) -> set[in
     holders: dict[int, list[int]] = {}
     todo: list[int] = []
     for state in {id(state): state for state in objects.values()}.values():
-        today = state.owner.object
+        today = state.owner.original
         for part in state.inside:
             if (inner := objects.get(id(part))) is not None:
                 holders.setdefault(inner.identity, []).append(state.identity)
         is_same = state.kept is None or is_same_state(contents_of(today, state.owner), state.kept)
         if state.identity in changing or today is None or not is_same:
             todo.append(state.identity)
-    different: set[int] = set()
+    identities: set[int] = set()
     while todo:
         identity = todo.pop()
-        if identity not in different:
-            different.add(identity)
+        if identity not in identities:
+            identities.add(identity)
             todo += holders.get(identity, ())
-    return different
+    return identities
 
 
 def _can_be_copied(kind: type) -> bool:
@@ -437,7 +437,7 @@ def generator_of(kind: Any, state: Any, today: Any) -> object:
         else:
             generator.bit_generator.state = state
         return generator
-    if any(today is other for other in (torch.default_generator, *torch.cuda.default_generators)):
+    if any(today is shared for shared in (torch.default_generator, *torch.cuda.default_generators)):
         return today
     device = "cuda" if today is None and len(state) < 100 else "cpu" if today is None else today.device
     generator = torch.Generator(device=device)

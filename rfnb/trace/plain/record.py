@@ -80,7 +80,7 @@ class OtherFunctions:
         for code in called:
             if may_loop(code) and "<" not in code.co_qualname:
                 parts = modules.get(code.co_filename, "").split(".")
-                shared[code] = max((_shared(parts, other) for other in named), default=0)
+                shared[code] = max((_shared(parts, words) for words in named), default=0)
         files: dict[str, str] = {}
         for code in sorted(filter(shared.get, shared), key=lambda code: -shared[code]):
             if len(files) < MOST and outline(code) is not None:  # a comprehension jumps back too
@@ -332,9 +332,9 @@ def record_loop(
         place = None if text is None or running is None else text.places.get(running.f_lasti)
         number = None if text is None or place is None else text.headers.get(place.statement)
         if running is not None and number is not None and not is_compiled(running.f_code):
-            first = _name_of(running, number)
-            if caller == "steps" and name is not None and first not in (None, name):
-                warn(f"steps: this loop is one run, which is named {first!r}: the name {name!r} is not used")
+            loop_name = _name_of(running, number)
+            if caller == "steps" and name is not None and loop_name not in (None, name):
+                warn(f"steps: this loop is one run, which is named {loop_name!r}: the name {name!r} is not used")
             else:
                 _start(OneLoop(number, name, dims, stores, pausing), running, caller, number)
             return True

@@ -95,9 +95,9 @@ def forget_oldest(variables: FrameVariables, loops: list[Iterations]) -> int:
     log, is_open = variables.log, set(map(id, loops))
     loop, step = _beginning_before(loops[0], variables.budgets.statements_of(PART))
     cut, ran = loop.starts[step], loop.ran[step]
-    last = dict(zip(map(attrgetter("name"), log.uses[:cut]), range(cut), strict=True))
+    last_places = dict(zip(map(attrgetter("name"), log.uses[:cut]), range(cut), strict=True))
     remaining = [*_left(loops[0], ran, is_open)]
-    pinned = {*last.values(), *variables.last.values()}.union(*(loop.places.values() for loop in remaining))
+    pinned = {*last_places.values(), *variables.last.values()}.union(*(loop.places.values() for loop in remaining))
     pinned.update(at for loop in loops if loop.pauses is not None for at in loop.pauses.before.values())
     positions = sorted(at for at in pinned if at < cut)
     if not ran or len(positions) > GAIN * max(cut, ran):

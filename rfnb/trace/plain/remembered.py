@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -40,11 +40,21 @@ from rfnb.trace.plain.values import (
 from rfnb.trace.run import session
 from rfnb.trace.run.axis_names import Axes, AxisNames
 from rfnb.trace.run.failure import Failure
-from rfnb.trace.run.names import LostValue, NoValue
 from rfnb.trace.run.run import Run
 from rfnb.trace.run.stacked import stacked_variable
-from rfnb.trace.run.step import KEPT, Only, StepLines, StepText, StepValue
-from rfnb.trace.run.variables import NUMPY, SHOWN_PARTS, Container, Growing, GrownRows, Leaf, Lost, PlainSteps, array_of
+from rfnb.trace.run.step import KEPT, GrownRows, Only, Row, StepLines, StepText, StepValue
+from rfnb.trace.run.variables import (
+    NUMPY,
+    SHOWN_PARTS,
+    Container,
+    Growing,
+    Leaf,
+    Lost,
+    LostValue,
+    NoValue,
+    VariableSteps,
+    array_of,
+)
 from rfnb.trace.run.when import bad_entries
 
 if TYPE_CHECKING:
@@ -54,15 +64,13 @@ if TYPE_CHECKING:
 FORGOTTEN = "no longer kept"
 
 
-class Remembered(PlainSteps):
+class Remembered(VariableSteps):
     """The iterations of a loop of plain Python, as a Run reads them.
 
     Args:
         iterations: what was recorded.
         dims: the names of axes; loops inside of one another, and forks, share them.
-        raised_in: of a loop that was not recorded and raised, the id of the cell; its step is from the traceback.
-
-    `also` lists other functions with loops that ran, which were not recorded.
+        raised_in: its step is then from the traceback.
     """
 
     def __init__(self, iterations: Iterations, dims: Axes | AxisNames | None = None, raised_in: str | None = None):
@@ -73,7 +81,6 @@ class Remembered(PlainSteps):
         self._sure: dict[Growth, int] = {}  # of lists that grow, how many parts have been looked at
         self._grown: dict[tuple[Growth, str, int], list[StepValue | StepText]] = {}  # of lists that grow
         self.raised_in = raised_in
-        self.also: Sequence[str] = ()
         cell = Source(iterations.code, 0).cell
         self._shift = cell.skipped_lines if cell else 0  # from the lines that were compiled to those that a user sees
 
@@ -88,7 +95,7 @@ class Remembered(PlainSteps):
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """Tensors and numbers that the lines of a step assigned, in order; of loops in it, the last of each line."""
         rows = [row for entry in self.iterations.entries(step) for row in self._rows(entry)]
-        return [_with_tensor(row) for row in rows if type(row) is StepValue], self._check
+        return [row for row in map(_with_tensor, rows) if isinstance(row, StepValue)], self._check
 
     @property
     def _check(self) -> str:
@@ -128,47 +135,47 @@ class Remembered(PlainSteps):
         names = [n for n in carried if (n not in paths or n in self._places) and (n in first or n in last)]
         return [n for n in names if all(_is_numeric(entries[n]) for entries in (first, last) if n in entries)]
 
-    def state(self, name: str, step: int) -> Any:
+    def state(self, name: str, step: int) -> object:
         """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
         if name not in self._initial and name not in self._places:
             raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self.variable_names()))
-        kept = self._before(name, step)
-        return None if kept is MISSING else self._tensor(name, kept)
+        snapshot = self._before(name, step)
+        return None if snapshot is MISSING else self._tensor(name, snapshot)
 
-    def variable(self, name: str, step: int, *, after: bool = False) -> Any:
+    def variable(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable before or after `step`, as code has it: a raw tensor, array, number or text, or a list or dict.
 
         A Tensor if its axes have names. Raises KeyError if there was none, and NoValue if it was not kept.
         """
-        kept = self._before(name, step, after)
-        if kept is MISSING:
+        snapshot = self._before(name, step, after)
+        if snapshot is MISSING:
             raise KeyError(name)
-        return self._as_code(name, kept)
+        return self._as_code(name, snapshot)
 
     def shown(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable as `variable` has it, but tensors, arrays, numbers and lists of numbers as Tensors.
 
         Words for what is not kept.
         """
-        kept = self._before(name, step, after)
-        if kept is MISSING:
+        snapshot = self._before(name, step, after)
+        if snapshot is MISSING:
             raise KeyError(name)
-        if not _is_array(kept):
+        if not _is_array(snapshot):
             with suppress(NoValue):
-                return _plain(name, kept)
-        return self._tensor(name, kept)
+                return _plain(name, snapshot)
+        return self._tensor(name, snapshot)
 
     # -- for files
 
-    def rows(self, step: int) -> tuple[list[StepValue | StepText | GrownRows], str]:
+    def rows(self, step: int) -> tuple[list[Row], str]:
         """All that the lines of a step assigned, in order, with numbers as they are, and the check."""
-        rows: list[Any] = []
+        rows: list[Row] = []
         for entry in self.iterations.entries(step):
             is_plain = entry.version is not None or type(entry.value) in PLAIN
             rows += self._rows(entry) if is_plain else self._grown_rows(entry.name, entry.value, entry)
         return rows, self._check
 
-    def _grown_rows(self, name: str, kept: Any, entry: Entry) -> Iterator[StepValue | StepText | GrownRows]:
+    def _grown_rows(self, name: str, kept: Any, entry: Entry) -> Iterator[Row]:
         """The rows of a value, with one for each list that grows."""
         growth = None if getattr(kept, "note", "") or name in self.names.of else growth_of(kept)
         if growth is not None:
@@ -187,8 +194,8 @@ class Remembered(PlainSteps):
 
     def odd_names(self, step: int) -> list[str]:
         """The variables whose value after a step that assigned them is not that of their last row."""
-        last = {entry.name: entry for entry in self.iterations.entries(step)}
-        odd = (name for name, entry in last.items() if not self._has_numbers(entry))
+        entries = {entry.name: entry for entry in self.iterations.entries(step)}
+        odd = (name for name, entry in entries.items() if not self._has_numbers(entry))
         return [name for name in odd if not self._is_as_in_row(name, self._before(name, step, after=True))]
 
     def _is_as_in_row(self, name: str, kept: object) -> bool:
@@ -203,14 +210,14 @@ class Remembered(PlainSteps):
         kinds = {*map(type, parts.items)}
         return len(kinds) == 1 and kinds <= {*NUMBERS} and (int not in kinds or _numbers(parts).dtype.kind in "iu")  # type: ignore[union-attr]
 
-    def kept_value(self, name: str, step: int, *, after: bool = False) -> Any:
+    def kept_value(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable before or after `step`, as `run/variables.py` says. Raises KeyError if there is none."""
-        kept = self._before(name, step, after)
-        if kept is MISSING:
+        snapshot = self._before(name, step, after)
+        if snapshot is MISSING:
             raise KeyError(name)
-        if name in self.names.of and _is_shown_as_tensor(kept):
-            return Leaf(self._tensor(name, kept), _kind(kept))
-        return self._described(name, kept)
+        if name in self.names.of and _is_shown_as_tensor(snapshot):
+            return Leaf(self._tensor(name, snapshot), _kind(snapshot))
+        return self._described(name, snapshot)
 
     def _described(self, name: str, kept: object) -> object:
         if (lost := _lost(kept)) is not None:
@@ -234,7 +241,7 @@ class Remembered(PlainSteps):
     def _growing(self, name: str, growth: Growth, length: int) -> Growing:
         return Growing(growth, length, lambda number: self._described(f"{name}.{number}", growth.parts[number]))
 
-    def _before(self, name: str, step: int, after: bool = False) -> Any:
+    def _before(self, name: str, step: int, after: bool = False) -> object:
         """What was kept of a variable before or after `step`, at the end of which a fork may have edited it; MISSING if
         there was none.
         """
@@ -269,10 +276,10 @@ class Remembered(PlainSteps):
     def name_axes(self, name: str, axes: Sequence[str | Dim] | None) -> None:
         """Names the axes of a variable at all steps. Raises LoopError if they fit none of its values."""
         entries = [self._initial[name]] if name in self._initial else []  # also of one that no step assigns
-        first = (row for entry in entries for row in self._values(entry) if type(row) is StepValue)
+        initial = (row for entry in entries for row in self._values(entry) if type(row) is StepValue)
         rows = (row for step in range(len(self.iterations.starts)) for row in self.values(step)[0])
         self._grown.clear()
-        self.names.rename(name, axes, (row.tensor for row in chain(first, rows) if row.name == name))
+        self.names.rename(name, axes, (row.tensor for row in chain(initial, rows) if row.name == name))
 
     def lost(self, step: int) -> list[LostValue]:
         """The values that a step assigned, and that are no longer kept."""
@@ -308,7 +315,7 @@ class Remembered(PlainSteps):
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A variable after each step, stacked. → {axis, …}"""
-        return stacked_variable(self, name)
+        return stacked_variable(self, name, len(self.iterations.starts))
 
     def _values(self, entry: Entry) -> Iterator[StepValue | StepText]:
         return map(_with_tensor, self._rows(entry))
@@ -339,15 +346,15 @@ class Remembered(PlainSteps):
                 tensor = tensor_of(value.detach(), *self._form(name, value))
                 tensor.name = name
                 return tensor
-            kept = value if version is None else Kept.of_raw(value, version)
-            if isinstance(kept, Kept) and (kept.changed() or kept.note):
-                return self._mark(kept)
-            whole = kept.value if isinstance(kept, Kept) else kept
-            raw = None if isinstance(whole, Tensor) else _array(kept)
-        if isinstance(whole, Tensor):
-            tensor = tensor_of(whole._raw, whole.sig, whole.lengths)
+            snapshot = value if version is None else Kept.of_raw(value, version)
+            if isinstance(snapshot, Kept) and (snapshot.changed() or snapshot.note):
+                return self._mark(snapshot)
+            content = snapshot.value if isinstance(snapshot, Kept) else snapshot
+            raw = None if isinstance(content, Tensor) else _array(snapshot)
+        if isinstance(content, Tensor):
+            tensor = tensor_of(content._raw, content.sig, content.lengths)
         elif raw is None:
-            return printable(_words(kept))
+            return printable(_words(snapshot))
         else:
             tensor = tensor_of(raw, *self._form(name, raw))
         tensor.name = name
@@ -385,7 +392,7 @@ class Remembered(PlainSteps):
         if self.iterations.bytes is not None:
             return sizes | {id(log): self.iterations.bytes}
         start, end = (self.iterations.starts or [0])[0], self.iterations.end
-        parts: dict[int, Any] = {}  # of values of a list that grows, those that they share
+        parts: dict[int, list[object]] = {}  # of values of a list that grows, those that they share
         for value, version in zip(log.values[start:end], log.versions[start:end], strict=True):
             if version is not None:
                 sizes[id(value)] = value.nbytes
@@ -398,11 +405,11 @@ class Remembered(PlainSteps):
     def flags(self) -> list[str]:
         """Whether a variable of the last step is NaN; in a step that failed, also whether one is infinite."""
         steps = len(self.iterations.starts)
-        last = self.values(steps - 1)[0] if steps else []
+        values = self.values(steps - 1)[0] if steps else []
         bad = np.isnan if self.failed is None else bad_entries  # masks of good runs are infinite
         words = None if self.failed is None else self.failed.text if self.raised_in is None else "raised, not recorded"
         failed = [] if words is None else [words]
-        return [*failed, *(["not finite"] if any(_has(bad, value) for value in last) else []), *self.iterations.notes]
+        return [*failed, *(["not finite"] if any(_has(bad, value) for value in values) else []), *self.iterations.notes]
 
     @property
     def forgotten(self) -> int:
@@ -424,6 +431,24 @@ class Remembered(PlainSteps):
     def begun(self) -> Size:
         """How many steps there were."""
         return Size([], len(self.iterations.starts))
+
+    def ends(self) -> list[str] | None:
+        """Nothing is known but that the code ended."""
+        return None
+
+    def rerun(self, run: Run, fn: object) -> NoReturn:
+        """Raises LoopError."""
+        message = f"rerun: {run.name} is plain Python code, of which only the steps were recorded, not its call"
+        raise LoopError(message, hint="run.fork(0), or the code once more")
+
+    def gradients(self, run: Run, loss: object) -> NoReturn:
+        """Raises LoopError."""
+        message = f"gradients: {run.name} is plain Python code, whose steps cannot be computed again"
+        raise LoopError(message, hint="rf.Loop")
+
+    def explain(self) -> NoReturn:
+        """Raises LoopError."""
+        raise LoopError("explain: the steps are plain Python code, not those of an rf.Loop")
 
     def loops(self, step: int) -> list[Run]:
         """The runs of the loops inside a step, in order."""
@@ -481,17 +506,17 @@ def run_of(
     assert isinstance(replay, Remembered)
     replay.also = also
     replay.sequences = replay.sequences if parent is None else parent.replay.sequences
-    done = len(iterations.starts) - (replay.failed is not None)
-    size = Size([], done)
+    count = len(iterations.starts) - (replay.failed is not None)
+    size = Size([], count)
     if run is not None:
         replay.look_again()
         run.states = replay.state_names()
-        run._take(replay, done, size, replay.failed)
+        run._take(replay, count, size, replay.failed)
         return run
     block = text or block_of(iterations)
     return Run(
         name=iterations.name or name_of(iterations), place=place_of(iterations, source), source=block, replay=replay,
-        steps=done, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed, parent=parent,
+        steps=count, axis=replay.axis, size=size, graph=BodyGraph(), failed=replay.failed, parent=parent,
         forked_at=iterations.forked_at,
     )  # fmt: skip
 
@@ -524,7 +549,7 @@ def block_of(iterations: Iterations) -> Block:
     )
 
 
-def _leaves(name: str, kept: object, depth: int | None = None) -> Iterator[tuple[str, Any]]:
+def _leaves(name: str, kept: object, depth: int | None = None) -> Iterator[tuple[str, object]]:
     """The parts of a value that are shown, with their names; of so many levels."""
     value = kept.value if isinstance(kept, Kept) else kept
     is_marked = isinstance(kept, Kept) and bool(kept.note)
@@ -537,7 +562,7 @@ def _leaves(name: str, kept: object, depth: int | None = None) -> Iterator[tuple
         yield from _leaves(f"{name}.{key}", item, depth and depth - 1)
 
 
-def _plain(name: str, kept: object) -> Any:
+def _plain(name: str, kept: object) -> object:
     """A value as code has it, in lists, tuples and dicts. Raises NoValue for what is not kept, LostValue for what no
     longer is.
     """
@@ -563,7 +588,7 @@ def _lost(kept: object) -> Lost | None:
     return Lost(f"only its type was kept: {value.kind}", repr(value), True) if isinstance(value, Opaque) else None
 
 
-def _part(name: str, kept: object) -> Any:
+def _part(name: str, kept: object) -> object:
     """A part of a container as code has it; the error for one that was not kept, which an expression raises."""
     try:
         return _plain(name, kept)
@@ -571,7 +596,7 @@ def _part(name: str, kept: object) -> Any:
         return error
 
 
-def _array(kept: object) -> Any:
+def _array(kept: object) -> RawTensor:
     """The raw tensor of a tensor, array, number or list of numbers; None for other values."""
     value = kept.value if isinstance(kept, Kept) else kept
     if isinstance(value, Tensor):
@@ -611,9 +636,9 @@ def _words(kept: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-def _with_tensor(row: Any) -> Any:
+def _with_tensor(row: StepValue | StepText) -> StepValue | StepText:
     """A row with a Tensor in place of a number."""
-    if type(row) is StepText or type(row.tensor) not in NUMBERS:
+    if isinstance(row, StepText) or not isinstance(row.tensor, NUMBERS):
         return row
     tensor = tensor_of(_array(row.tensor), align.EMPTY_SIG, EMPTY)
     tensor.name = row.name

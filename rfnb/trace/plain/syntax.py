@@ -19,6 +19,7 @@ from rfnb.trace.plain.containers import Path, path_of
 from rfnb.trace.plain.user_code import ChangedText, text_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+Loop = ast.For | ast.AsyncFor | ast.While
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 CALLS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)
@@ -230,13 +231,13 @@ def _outline_of_calls(source: Source) -> Outline | None:
     is_cell = isinstance(scope, ast.Module)
     arguments = () if is_cell else tuple(n.arg for n in ast.walk(scope.args) if isinstance(n, ast.arg))
     target = ast.Tuple([ast.Name(name, ast.Store()) for name in arguments], ast.Store())
-    first = 1 if is_cell else scope.lineno
-    place = {"lineno": first, "end_lineno": scope.body[-1].end_lineno}
+    start = 1 if is_cell else scope.lineno
+    place = {"lineno": start, "end_lineno": scope.body[-1].end_lineno}
     node = ast.For(target, ast.Constant(None), scope.body, [], **place)
     loop, header = len(text.loops), len(text.statements)
     call = _loop(node, (), text.paths, False)
     call = replace(call, header=source.code.co_name, carried=(*arguments, *call.carried))
-    line = Statement(first, first, (), arguments, (), (), (), False, False, True)
+    line = Statement(start, start, (), arguments, (), (), (), False, False, True)
     return replace(
         text,
         loops=(*(replace(inner, around=(loop, *inner.around)) for inner in text.loops), call),
@@ -264,10 +265,10 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
     jumps = _jumps_back(code, places)
     expressions = [[*_own_nodes(node)] for node in nodes]
     statements = tuple(map(_statement, nodes, loops_of, expressions))
-    paths, outside = _paths(code, statements, expressions)
+    paths, of_module = _paths(code, statements, expressions)
     shared = {name for n in ast.walk(scope) if isinstance(n, ast.Nonlocal) for name in n.names} | {*code.co_freevars}
     targets = {name for header in loops for name in statements[header].assigned}
-    variables = {*paths, *outside, *_variables(code, statements)}
+    variables = {*paths, *of_module, *_variables(code, statements)}
     groups = _groups(nodes)
     writes = {group[0]: tuple(name for number in group for name in statements[number].writes) for group in groups}
     texts = tuple(_loop(nodes[header], loops_of[header], paths, header in short) for header in loops)
@@ -283,8 +284,8 @@ def _outline_of(code: CodeType, scope: Any) -> Outline:
             for group in groups
         ),
         paths,
-        outside,
-        frozenset(shared).union(outside, *(text.names for text in texts if code.co_name == "<module>")),
+        of_module,
+        frozenset(shared).union(of_module, *(text.names for text in texts if code.co_name == "<module>")),
         text_of(code).lines,
     )
 
@@ -340,7 +341,7 @@ def _paths(
     local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars} if in_function else None
     called = {id(node.func) for nodes in expressions for node in nodes if isinstance(node, ast.Call)}
     written = {text for statement in statements for text in (*statement.parts, *statement.writes)}
-    outside = {name for statement in statements for name in statement.assigned if local is not None} - (local or set())
+    module = {name for statement in statements for name in statement.assigned if local is not None} - (local or set())
     paths: dict[str, Path] = {}
     for node in chain.from_iterable(expressions):
         path = path_of(node) if isinstance(node, ast.Attribute) and id(node) not in called else None
@@ -349,8 +350,8 @@ def _paths(
         path = path._replace(written=path.text in written)
         if local is None or path.root in local or path.written:
             paths[path.text] = path
-            outside |= set() if local is None else {path.root} - local
-    return paths, tuple(outside)
+            module |= set() if local is None else {path.root} - local
+    return paths, tuple(module)
 
 
 _outlines: PerPlace[Outline | None] = PerPlace(_outline)
@@ -361,10 +362,10 @@ def read_again(code: CodeType, loop: ast.stmt, like: Outline, number: int) -> No
     nodes: list[Any] = []
     loops: list[int] = []
     _gather([loop], (), nodes, loops, [])
-    first, (places, short) = like.header_of(number), _places(code, nodes, loops, _instructions(code, nodes))
+    offset, (places, short) = like.header_of(number), _places(code, nodes, loops, _instructions(code, nodes))
     jumps = _jumps_back(code, places)
     moved = {
-        at: place._replace(statement=first + place.statement, begins=tuple(number + inner for inner in place.begins))
+        at: place._replace(statement=offset + place.statement, begins=tuple(number + inner for inner in place.begins))
         for at, place in (places | jumps).items()
     }
     texts = [*like.loops]
@@ -420,8 +421,8 @@ def _instructions(code: CodeType, nodes: Sequence[Any]) -> Spans:
     by_position: dict[tuple[object, ...], int | None] = {}
     spans = [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in nodes]
     for decorated in (n for n in nodes if getattr(n, "decorator_list", None)):
-        first = min(decorated.decorator_list, key=lambda d: d.lineno)
-        spans[nodes.index(decorated)] = ((first.lineno, 0), (decorated.end_lineno, decorated.end_col_offset))
+        decorator = min(decorated.decorator_list, key=lambda d: d.lineno)
+        spans[nodes.index(decorated)] = ((decorator.lineno, 0), (decorated.end_lineno, decorated.end_col_offset))
     numbers: Spans = []
     for position in code.co_positions():
         if position not in by_position:
@@ -438,34 +439,34 @@ def _places(
     code: CodeType, nodes: Sequence[Any], loops: Sequence[int], run: Spans
 ) -> tuple[dict[int, CodePlace], dict[int, int]]:
     """What begins at each instruction of a statement; by header, loops whose body begins without a new line."""
-    last = [_last_inside(nodes, number) for number in range(len(nodes))]
+    ends = [_last_inside(nodes, number) for number in range(len(nodes))]
     present = {number for number in run if number is not None}
     firsts: dict[int, tuple[int, ...]] = {}  # by the statement that a loop's body begins with, the loops
     headers = dict(enumerate(loops))
     short: dict[int, int] = {}
     for loop, header in enumerate(loops):
-        body = range(nodes.index(nodes[header].body[0]), last[nodes.index(nodes[header].body[-1])] + 1)
-        first = next((number for number in body if number in present and not _has_no_start(nodes[number])), None)
-        if first is not None:
-            firsts[first] = (*firsts.get(first, ()), loop)
+        body = range(nodes.index(nodes[header].body[0]), ends[nodes.index(nodes[header].body[-1])] + 1)
+        start = next((number for number in body if number in present and not _has_no_start(nodes[number])), None)
+        if start is not None:
+            firsts[start] = (*firsts.get(start, ()), loop)
         elif header in present:  # `pass` in the line of the header
             short[header] = loop
     lines = [position[0] for position in code.co_positions()]
-    for index, (before, number) in enumerate(pairwise(run)):
+    for index, (previous, number) in enumerate(pairwise(run)):
         if lines[index] == lines[index + 1] and number is not None:
-            short |= {headers[loop]: loop for loop in firsts.get(number, ()) if headers[loop] == before}
+            short |= {headers[loop]: loop for loop in firsts.get(number, ()) if headers[loop] == previous}
     next_items = _next_items(code, {header for header in loops if not isinstance(nodes[header], ast.While)}, run)
     visited: set[int] = set()
     places: dict[int, CodePlace] = {}
     for index, number in enumerate(run):
         if number is None:
             continue
-        before = run[index - 1] if index else None
+        previous = run[index - 1] if index else None
         back = "BACKWARD" in _name_before(code, index)
-        starts = before != number and (isinstance(nodes[number], (*LOOPS, *SIMPLE)) or number not in visited)
+        starts = previous != number and (isinstance(nodes[number], (*LOOPS, *SIMPLE)) or number not in visited)
         begins = firsts.get(number, ()) if number not in visited else ()
         if not begins and not back:  # the code of a `finally` block is there twice
-            begins = tuple(loop for loop in firsts.get(number, ()) if headers[loop] == before)
+            begins = tuple(loop for loop in firsts.get(number, ()) if headers[loop] == previous)
         tentative = number in short and (number not in visited or index in next_items)
         if tentative:
             begins = (*begins, short[number]) if number not in visited else (short[number],)
@@ -481,15 +482,15 @@ def _has_no_start(node: object) -> bool:
 
 def _next_items(code: CodeType, headers: Set[int], run: Spans) -> set[int]:
     """The instructions with which a loop takes its next item; before them are those of comprehensions in its header."""
-    last: dict[int | None, int] = {}  # by header
+    places: dict[int | None, int] = {}  # by header
     items = set()
     for index, number in enumerate(run):
         if number in headers and code.co_code[2 * index] in NEXT:
-            last[number] = index
-        before = run[index - 1] if index else None
-        if before != number and before in last:
-            items.add(last[before])
-    return items | {*last.values()}
+            places[number] = index
+        previous = run[index - 1] if index else None
+        if previous != number and previous in places:
+            items.add(places[previous])
+    return items | {*places.values()}
 
 
 def _jumps_back(code: CodeType, places: dict[int, CodePlace]) -> dict[int, CodePlace]:
@@ -514,37 +515,27 @@ def _name_before(code: CodeType, index: int) -> str:
 def _last_inside(nodes: Sequence[ast.AST], number: int) -> int:
     """The last statement inside of a statement; statements are numbered in the order of the text."""
     ids = {id(node) for node in ast.walk(nodes[number])}
-    last = number
-    while last + 1 < len(nodes) and id(nodes[last + 1]) in ids:
-        last += 1
-    return last
+    end = number
+    while end + 1 < len(nodes) and id(nodes[end + 1]) in ids:
+        end += 1
+    return end
 
 
 SIMPLE = (
-    ast.Assign,
-    ast.AugAssign,
-    ast.AnnAssign,
-    ast.Expr,
-    ast.Return,
-    ast.Delete,
-    ast.Raise,
-    ast.Assert,
-    ast.Pass,
-    ast.Break,
-    ast.Continue,
-    ast.Import,
-    ast.ImportFrom,
+    *(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Delete, ast.Raise, ast.Assert, ast.Pass),
+    *(ast.Break, ast.Continue, ast.Import, ast.ImportFrom),
 )
 
 
-def _own_end(node: Any) -> int:
+def _own_end(node: ast.stmt) -> int:
     """The last line of a statement, without the statements inside it."""
     parts = [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.stmt)]
     is_simple = isinstance(node, SIMPLE) or not hasattr(node, "body")
-    return int(node.end_lineno if is_simple else max([node.lineno, *(getattr(p, "end_lineno", 0) or 0 for p in parts)]))
+    lines = [node.end_lineno] if is_simple else [node.lineno, *(getattr(part, "end_lineno", 0) for part in parts)]
+    return max(line or 0 for line in lines)
 
 
-def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+def _groups(nodes: Sequence[ast.stmt]) -> tuple[tuple[int, ...], ...]:
     """For each statement, those that run with it before the next line begins: they begin in the line where it ends."""
     groups = []
     for number, node in enumerate(nodes):
@@ -558,7 +549,7 @@ def _groups(nodes: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
     return tuple(groups)
 
 
-def _own_nodes(node: Any) -> Iterator[ast.AST]:
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a statement, without the statements inside it and without the insides of other scopes."""
     if isinstance(node, FUNCTIONS):
         yield from _read_by_scope(node)
@@ -587,7 +578,7 @@ def _read_by_scope(node: ast.AST) -> Iterator[ast.AST]:
             yield inner.target if isinstance(inner, ast.NamedExpr) else inner
 
 
-def _statement(node: Any, loops: tuple[int, ...], expressions: Sequence[Any]) -> Statement:
+def _statement(node: ast.stmt, loops: tuple[int, ...], expressions: Sequence[ast.AST]) -> Statement:
     assigned = dict.fromkeys(n.id for n in expressions if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     for handler in getattr(node, "handlers", ()):
         assigned |= {handler.name: None} if handler.name else {}
@@ -611,7 +602,7 @@ def _statement(node: Any, loops: tuple[int, ...], expressions: Sequence[Any]) ->
     )
 
 
-def _loop(loop: Any, around: tuple[int, ...], paths: Mapping[str, Path], short: bool) -> LoopText:
+def _loop(loop: Loop, around: tuple[int, ...], paths: Mapping[str, Path], short: bool) -> LoopText:
     order: dict[str, bool | None] = {}  # by variable or attribute of the body, whether it is read before it is assigned
     for part in _in_order(loop)[isinstance(loop, ast.For | ast.AsyncFor) :]:
         _first_uses(part, order, paths)  # the iterable is evaluated before the steps
@@ -662,13 +653,13 @@ def _roots(node: object) -> Iterator[str]:
         yield node.id
 
 
-def _for(loop: Any) -> str:
+def _for(loop: ast.For | ast.AsyncFor) -> str:
     targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
     target = ", ".join(map(ast.unparse, targets)) if len(targets) > 1 else ast.unparse(loop.target)
     return f"for {target} in {ast.unparse(loop.iter)}"
 
 
-def _first_uses(node: Any, order: dict[str, bool | None], paths: Container[str]) -> None:
+def _first_uses(node: ast.AST, order: dict[str, bool | None], paths: Container[str]) -> None:
     """Notes, for each variable, whether the first use in the order of execution reads it.
 
     None if it does not read it, but may not have been reached.
@@ -705,7 +696,7 @@ def _use(name: str, reads: bool | None, order: dict[str, bool | None]) -> None:
         order[name] = reads
 
 
-def _in_order(node: ast.AST) -> list[object]:
+def _in_order(node: ast.AST) -> list[ast.AST]:
     """The parts of a statement or expression, in the order of execution."""
     if isinstance(node, ast.For | ast.AsyncFor):
         return [node.iter, node.target, *node.body, *node.orelse]

@@ -156,11 +156,11 @@ def same_globals(words: Collection[str], names: dict[str, object], values: Mappi
     """
     tables = {id(table): table for table in (names, *map(_table_of, (*map(names.get, words), *values.values())))}
     variables = {(id(owner), name): owner for table in tables.values() for owner, name in _assigned(table)}
-    before = [(owner, name, owner.get(name, MISSING)) for (_, name), owner in variables.items()]
+    originals = [(owner, name, owner.get(name, MISSING)) for (_, name), owner in variables.items()]
     try:
         yield
     finally:
-        for owner, name, value in before:
+        for owner, name, value in originals:
             if value is MISSING:
                 owner.pop(name, None)
             else:

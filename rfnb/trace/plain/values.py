@@ -115,10 +115,10 @@ class Growth(Grown):
                 members += look(part)
                 numbers += repeat(number, len(members) - len(numbers))
         for part in new:
-            if part.object is None:
+            if part.original is None:
                 self._is_watched = False
             elif isinstance(part.origin, weakref.ref):
-                self._watched.append(weakref.ref(part.object, self._died.append))
+                self._watched.append(weakref.ref(part.original, self._died.append))
         if value is not None and not is_known:  # equal numbers may be other objects, which nothing keeps
             is_known = all(type(part) is Kept or part is item for part, item in zip(self.parts, value, strict=True))
         self._places = places_in(value, len(self.parts)) if value is not None and is_known else b""
@@ -151,19 +151,7 @@ class Parts:
     has_tensors: whether there are tensors or arrays inside.
     """
 
-    __slots__ = (
-        "_is_flat",
-        "_items",
-        "_opened",
-        "extra",
-        "has_tensors",
-        "keys",
-        "kind",
-        "length",
-        "skipped",
-        "to_skip",
-        "total",
-    )
+    __slots__ = tuple("_is_flat _items _opened extra has_tensors keys kind length skipped to_skip total".split())
 
     def __init__(
         self,
@@ -220,7 +208,7 @@ class Parts:
             self._opened = [part for item in self.items for part in _opened(item)]
         return self._opened
 
-    def named(self) -> Iterator[tuple[str, Any]]:
+    def named(self) -> Iterator[tuple[str, object]]:
         """The parts with their names."""
         keys = range(len(self.items)) if self.keys is None else self.keys
         yield from ((str(key), item) for key, item in zip(keys, self.items, strict=True))
@@ -238,19 +226,8 @@ class Kept:
     that needs a gradient (1), or the result of something that does (2).
     """
 
-    __slots__ = (
-        "__weakref__",
-        "backend",
-        "compared",
-        "copied_at",
-        "gradient",
-        "holders",
-        "identity",
-        "layout",
-        "note",
-        "origin",
-        "value",
-        "version",
+    __slots__ = tuple(
+        "__weakref__ backend compared copied_at gradient holders identity layout note origin value version".split()
     )
 
     def __init__(
@@ -271,20 +248,20 @@ class Kept:
     def of_raw(cls, raw: RawTensor, version: int) -> Kept:
         """A raw tensor with the version that it had; no autograd graph is kept."""
         backend = backend_of(raw)
-        kept = cls(backend.alias_raw(raw), weakref.ref(raw), version, backend)
-        kept.identity = id(raw)
-        return kept
+        snapshot = cls(backend.alias_raw(raw), weakref.ref(raw), version, backend)
+        snapshot.identity = id(raw)
+        return snapshot
 
     @property
-    def object(self) -> Any:
+    def original(self) -> Any:
         """The object that was kept; None if it no longer exists."""
         return self.value if self.origin is None else self.origin()
 
-    def is_of(self, value: Any) -> bool:
+    def is_of(self, value: object) -> bool:
         """Whether a value is the object that was kept; None is not an object that no longer exists."""
-        return self.object is value and (value is not None or self.origin is None)
+        return self.original is value and (value is not None or self.origin is None)
 
-    def is_as_it_was(self, value: Any, raw_kind: type) -> bool:
+    def is_as_it_was(self, value: object, raw_kind: type) -> bool:
         """Whether a value is the object that was kept, which cannot have changed; False also if that is not plain.
 
         raw_kind: the type of tensors that can be asked for their version by any code.
@@ -294,19 +271,19 @@ class Kept:
         kind = type(self.value)
         return kind is Opaque or (kind is raw_kind and self.version is not None and not self.changed())
 
-    def grown(self, value: list[Any]) -> Kept | None:
+    def grown(self, value: list[object]) -> Kept | None:
         """The value of a list that has only got more items; None for others, and if a closer look is needed."""
         parts, growth = self.value, growth_of(self)
-        if growth is None or len(growth.parts) != parts.length or parts.skipped or self.object is not value:
+        if growth is None or len(growth.parts) != parts.length or parts.skipped or self.original is not value:
             return None
         if not parts.length < len(value) or not growth.is_plain or not growth.begins(value, parts.length):
             return None
         spare = MOST_PARTS - len(value) + parts.length
         if spare < 0 or len(value) > MOST_GROWN:
             return None
-        kept = _grown(value, growth, parts.length, 0, [spare], False)
-        kept.identity, self.origin = id(value), _gone
-        return kept
+        snapshot = _grown(value, growth, parts.length, 0, [spare], False)
+        snapshot.identity, self.origin = id(value), _gone
+        return snapshot
 
     @property
     def raw(self) -> RawTensor:
@@ -319,7 +296,7 @@ class Kept:
 
     def was_written(self) -> bool:
         """Whether the memory of the object was written after it was kept, also if a copy was taken before."""
-        value = self.object
+        value = self.original
         if self.copied_at is None or value is None:
             return self.changed()
         return bool(self.backend.version_raw(value._raw if isinstance(value, Tensor) else value) != self.copied_at)
@@ -346,22 +323,22 @@ class Kept:
         """Compares a container of many parts, which may have been left out; the value is marked if it has changed."""
         parts = self.value
         if isinstance(parts, Parts) and parts.skipped:
-            value = self.object
+            value = self.original
             self.mark(value is not None and _same_parts(value, parts, MEDIUM, False), value)
 
-    def mark(self, same: bool, value: Any) -> None:
+    def mark(self, same: bool, value: object) -> None:
         """Takes whether a container of many parts is the same now; if not, it may have changed when it was left out."""
         parts, growth = self.value, self.value.growth
         if parts.skipped and not same and not (type(value) is list and _has_grown(parts, value, MEDIUM)):
-            for kept in (self, *(growth.unsure if growth is not None else ())):
-                kept.note = MAY
-        most = MOST_SKIPPED if growth is None else max(MOST_SKIPPED, parts.total // MORE_SKIPPED)
-        parts.skipped, parts.to_skip = 0, min(2 * parts.to_skip + 1, most)
+            for snapshot in (self, *(growth.unsure if growth is not None else ())):
+                snapshot.note = MAY
+        limit = MOST_SKIPPED if growth is None else max(MOST_SKIPPED, parts.total // MORE_SKIPPED)
+        parts.skipped, parts.to_skip = 0, min(2 * parts.to_skip + 1, limit)
         if growth is not None:
             growth.unsure, growth.compared = [], growth.compared + 1
             growth.to_skip = parts.to_skip if growth.compared > COMPARED else 0
 
-    def continues(self, value: list[Any]) -> bool:
+    def continues(self, value: list[object]) -> bool:
         """Whether a list that has grown, of which the first objects are the same, is not compared with them."""
         parts = self.value
         if self.note or parts.is_flat or parts.total <= FEW_HUNDRED or parts.skipped >= parts.to_skip:
@@ -388,7 +365,7 @@ class Kept:
 
     def _is_small(self) -> bool:
         """Whether it is an object that holds no others, such as a device."""
-        return isinstance(self.value, Opaque) and not gc.is_tracked(self.object)
+        return isinstance(self.value, Opaque) and not gc.is_tracked(self.original)
 
     @property
     def bytes(self) -> int:
@@ -482,7 +459,7 @@ def is_opaque(value: object) -> bool:
     return not issubclass(kind, (Tensor, np.ndarray, dict, *SEQUENCES))
 
 
-def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) -> bool:
+def is_same(value: Any, kept: object, limit: int = SMALL, closely: bool = False) -> bool:
     """Whether a variable still has the value that was kept of it: a `Kept`, or a value that cannot change.
 
     limit: the bytes of values that are compared, if nothing counts their changes. closely: in containers of many parts,
@@ -491,8 +468,7 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
     the limit MEDIUM, at the beginning of iterations, only those of a few hundred parts are left out; those of tensors,
     numbers and texts alone never are.
     """
-    parts = kept.value if isinstance(kept, Kept) else None
-    if not isinstance(parts, Parts) or closely:
+    if not isinstance(kept, Kept) or not isinstance(parts := kept.value, Parts) or closely:
         return _is_same(value, kept, limit, closely)
     if not kept.is_of(value):
         return False
@@ -513,7 +489,7 @@ def is_same(value: Any, kept: Any, limit: int = SMALL, closely: bool = False) ->
     return is_equal
 
 
-def _is_same(value: Any, kept: Any, limit: int, closely: bool) -> bool:
+def _is_same(value: Any, kept: object, limit: int, closely: bool) -> bool:
     if not isinstance(kept, Kept):
         return type(kept) is type(value) and (kept is value or bool(kept == value))
     if not kept.is_of(value):
@@ -543,9 +519,9 @@ def _same_array(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _kept(value: object, depth: int, spare: list[int], copied: bool, before: object = None) -> Kept:
-    kept = _new(value, depth, spare, copied, before)
-    kept.identity = id(value)
-    return kept
+    snapshot = _new(value, depth, spare, copied, before)
+    snapshot.identity = id(value)
+    return snapshot
 
 
 def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) -> Kept:
@@ -555,9 +531,9 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
     if issubclass(kind, np.ndarray):
         shared = value.nbytes > LARGE
         copy = value.view() if shared else value.copy()
-        kept = Kept(copy, reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
-        kept.layout = value.__array_interface__["data"][0], value.strides
-        return kept
+        snapshot = Kept(copy, reference(value), note=MAY if shared else "", compared=value.nbytes <= SMALL)
+        snapshot.layout = value.__array_interface__["data"][0], value.strides
+        return snapshot
     if issubclass(kind, Traced | Pending):  # of an `rf.Loop`, whose numbers differ at every step
         return Kept(Opaque(value), reference(value))
     raw = value._raw if issubclass(kind, Tensor) and value.raw_tensor is not None else value
@@ -565,28 +541,28 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
     if backend is not None:
         return _kept_raw(value, raw, backend, copied)
     origin = reference(value)
-    last = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
-    new = len(value) - (last.length if last is not None and last.growth is not None else 0) if kind is list else 0
+    past = before.value if isinstance(before, Kept) and isinstance(before.value, Parts) else None
+    new = len(value) - (past.length if past is not None and past.growth is not None else 0) if kind is list else 0
     is_long = kind is list and (new > spare[0] or len(value) > MOST_GROWN)
-    if kind is list and last is not None and last.kind is list and not is_long and last.length <= len(value):
-        growth = last.growth
-        is_known = growth is not None and growth.begins(value, last.length)
+    if kind is list and past is not None and past.kind is list and not is_long and past.length <= len(value):
+        growth = past.growth
+        is_known = growth is not None and growth.begins(value, past.length)
         is_sure = growth is not None and growth.is_plain and is_known
-        if growth is not None and last.length == len(value):
-            if is_sure or _begins_with(tuple(value), last, SMALL, False):  # as it was since it has grown
-                return Kept(Parts(list, None, growth, last.length), origin)
+        if growth is not None and past.length == len(value):
+            if is_sure or _begins_with(tuple(value), past, SMALL, False):  # as it was since it has grown
+                return Kept(Parts(list, None, growth, past.length), origin)
             is_known = is_sure = False
         continues = is_known and not is_sure and depth == 0 and before.continues(value)
-        if is_sure or continues or _has_grown(last, value, MEDIUM if last.skipped else SMALL):
+        if is_sure or continues or _has_grown(past, value, MEDIUM if past.skipped else SMALL):
             spare[0] -= new
             if growth is not None and not is_sure and not continues and depth == 0:
                 before.mark(True, value)
-            if growth is None or len(growth.parts) > last.length:
-                growth, is_known = Growth(last.items), False
-            kept = _grown(value, growth, last.length, depth, spare, copied, is_known)
+            if growth is None or len(growth.parts) > past.length:
+                growth, is_known = Growth(past.items), False
+            snapshot = _grown(value, growth, past.length, depth, spare, copied, is_known)
             if continues:
-                before.pass_on(kept)
-            return kept
+                before.pass_on(snapshot)
+            return snapshot
     is_long = is_long or (kind is list and len(value) > spare[0])
     parts = ((), value) if is_long else parts_of(value) if depth < DEEPEST else None
     if parts is None:
@@ -595,7 +571,7 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
     spare[0] -= len(items)
     if is_long or spare[0] < 0:
         return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
-    old = () if last is None else last.items
+    old = () if past is None else past.items
     new_items = tuple(
         item
         if is_atom(item)
@@ -654,7 +630,7 @@ SHARED: tuple[object, ...] = (random._inst, np.random.mtrand._rand)
 """The generators that functions of Python and numpy draw from, which are methods of them."""
 
 
-def _kept_raw(value: Any, raw: RawTensor, backend: Any, copied: bool) -> Kept:
+def _kept_raw(value: RawTensor, raw: RawTensor, backend: Any, copied: bool) -> Kept:
     """A raw tensor, or the Tensor that has it; of sparse ones, and inside of transforms, only the type is kept."""
     if not backend.is_readable_raw(raw):
         return Kept(Opaque(value), reference(value))
@@ -663,10 +639,10 @@ def _kept_raw(value: Any, raw: RawTensor, backend: Any, copied: bool) -> Kept:
     shared = version is not None or size > LARGE
     copy = backend.alias_raw(raw) if shared else backend.snapshot_raw(raw)
     copy = copy if value is raw else tensor_of(copy, value.sig, value.lengths)
-    kept = Kept(copy, reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
-    kept.layout = None if shared else backend.layout_raw(raw)
-    kept.gradient = backend.needs_gradient_raw(raw) and 2 - backend.is_leaf_raw(raw)
-    return kept
+    snapshot = Kept(copy, reference(value), version, backend, MAY if size > LARGE else "", size <= SMALL)
+    snapshot.layout = None if shared else backend.layout_raw(raw)
+    snapshot.gradient = backend.needs_gradient_raw(raw) and 2 - backend.is_leaf_raw(raw)
+    return snapshot
 
 
 _by_type = raw_registry.table_by_type()
@@ -718,8 +694,8 @@ def _opened(item: object) -> Iterator[object]:
 def _begins_with(items: tuple[object, ...], parts: Parts, limit: int, closely: bool) -> bool:
     """Whether the first items are those that were kept."""
     originals = parts.items
-    others = [*compress(zip(items, originals, strict=False), map(is_not, items, originals))]
-    if not others:
+    pairs = [*compress(zip(items, originals, strict=False), map(is_not, items, originals))]
+    if not pairs:
         return True
     if len(originals) > LONG and not closely:  # without a loop of Python
         try:
@@ -730,7 +706,7 @@ def _begins_with(items: tuple[object, ...], parts: Parts, limit: int, closely: b
     return all(
         (type(original) is Kept and _is_same(item, original, limit, closely))
         or (type(item) is type(original) and type(item) in PLAIN and item == original)
-        for item, original in others
+        for item, original in pairs
     )
 
 

@@ -95,9 +95,9 @@ class Budget:
 
     def free(self, log: Log, now: Set[int], drop: Drop, part: float = 0.75) -> None:
         """Replaces the oldest tensors by statistics until this part of the limit is used; `now` has those in use."""
-        most = part * (self.limit or 0)
+        limit = part * (self.limit or 0)
         bound, self._bound = iter(self._bound), []
-        while self.bytes > most:
+        while self.bytes > limit:
             at = next(bound, self.at)
             if at == self.at:
                 self.at += 1
@@ -160,13 +160,13 @@ class Budgets:
 
     def grow(self) -> bool:
         """Takes a part of the limit above what is used, if that is more than was taken; whether all values fit now."""
-        used = self.host.bytes + self.log_bytes
-        if self._taken == 0 and used <= self._free:  # as of most short loops, which come by thousands
+        n_bytes = self.host.bytes + self.log_bytes
+        if self._taken == 0 and n_bytes <= self._free:  # as of most short loops, which come by thousands
             self.most = self.host.limit = self._free - self.log_bytes
             return True
-        if used > self._taken:
-            wanted, others = min(used + self._limit // PARTS, self._limit), self._others
-            self._taken = max(min(runs.make_room(wanted + others) - others, wanted), 0)
+        if n_bytes > self._taken:
+            size, of_others = min(n_bytes + self._limit // PARTS, self._limit), self._others
+            self._taken = max(min(runs.make_room(size + of_others) - of_others, size), 0)
         self.most = self.host.limit = max(self._taken - self.log_bytes, 0)
         return self.host.bytes <= self.most
 
@@ -196,10 +196,10 @@ class Budgets:
                 is_in_log, budget = is_tiny(value, version), self._of(value, version)
                 size = self.drop(value, version)
                 budget.bytes -= 0 if is_in_log else size
-        gone = max((n_bytes for end, n_bytes in self._parts if end <= ran), default=0)
-        self.log_bytes -= gone
+        freed = max((n_bytes for end, n_bytes in self._parts if end <= ran), default=0)
+        self.log_bytes -= freed
         self._next_count -= ran
-        self._parts = [(end - ran, n_bytes - gone) for end, n_bytes in self._parts if end > ran]
+        self._parts = [(end - ran, n_bytes - freed) for end, n_bytes in self._parts if end > ran]
         for budget in (self.host, self._device):
             budget.move(cut, kept, moved)
 
@@ -381,7 +381,7 @@ class FrameVariables:
         """From now on, lines may change tensors so that nothing counts it."""
         self.hides, self._plain_version = True, lambda value: None
 
-    def value(self, name: str, names: Mapping[str, object]) -> Any:
+    def value(self, name: str, names: Mapping[str, object]) -> object:
         """The value of a variable or attribute; MISSING if there is none."""
         path = self._paths.get(name)
         value = names.get(name, MISSING) if path is None else path.value(names)
@@ -402,8 +402,8 @@ class FrameVariables:
         self._objects = None
         self._gone |= hidden
         cache = self._text.rows_without
-        if (rows := cache.get(gone := frozenset(self._gone))) is None:
-            rows = cache[gone] = [tuple(row for row in rows if row[0] not in gone) for rows in self._text.rows]
+        if (rows := cache.get(key := frozenset(self._gone))) is None:
+            rows = cache[key] = [tuple(row for row in rows if row[0] not in key) for rows in self._text.rows]
         self.rows = rows
 
     def let_go(self) -> None:
@@ -448,13 +448,13 @@ class FrameVariables:
 
         whole: it ran to its end. header: it is that of a loop, whose target has a new value.
         """
-        last, raw_kind, is_observed = self.last, self._raw_kind, self._is_observed()
+        places, raw_kind, is_observed = self.last, self._raw_kind, self._is_observed()
         values, versions = self.log.values, self.log.versions
         for name, reads, always, path, use in self.rows[statement]:
             value = names.get(name, MISSING) if path is None else path.value(names)
             if value is MISSING:
                 continue
-            at = last.get(name)
+            at = places.get(name)
             if at is not None and not is_observed:  # most values need no more than this
                 old, version = values[at], versions[at]
                 if reads:
@@ -467,7 +467,7 @@ class FrameVariables:
                         continue
                 elif always and whole:
                     is_new = type(old) is not Kept or (
-                        type(old.value) is raw_kind and old.object is not value and name not in self._kept
+                        type(old.value) is raw_kind and old.original is not value and name not in self._kept
                     )
                     if is_new and self._add_plain(name, use, value):
                         continue
@@ -477,21 +477,21 @@ class FrameVariables:
     def _grow(self, name: str, use: Use, value: list[object], old: Kept) -> bool:
         """Takes a list that has only got more items, if that is known at once."""
         with self._unobserved():
-            kept = None if self.hides else old.grown(value)
-            if kept is None:
+            snapshot = None if self.hides else old.grown(value)
+            if snapshot is None:
                 return False
             self._parts.setdefault((use.statement, name), set())
-            self._note(name, kept)
-            self.budgets.add(kept, None)
+            self._note(name, snapshot)
+            self.budgets.add(snapshot, None)
             self.last[name] = len(self.log.values)
-            self.log.add(use, kept, None)
+            self.log.add(use, snapshot, None)
             if self.budgets.host.bytes > self.budgets.most:
                 self.spend(0)
         return True
 
     def _add_plain(self, name: str, use: Use, value: object) -> bool:
         """Takes a new value of a variable that had no object, if it is a number, a text or a plain tensor."""
-        log, version, kept = self.log, None, value
+        log, version, snapshot = self.log, None, value
         if type(value) not in PLAIN:
             plain = self._plain_version(value)
             if plain is None:
@@ -499,15 +499,15 @@ class FrameVariables:
             version, size, has_graph = plain
             if has_graph:
                 with self._unobserved():
-                    kept = Kept.of_raw(value, version)
-                kept.gradient, version = 2, None
+                    snapshot = Kept.of_raw(value, version)
+                snapshot.gradient, version = 2, None
                 self.uncounted.add(name)
-                self.budgets.add_kept(kept, size)
+                self.budgets.add_kept(snapshot, size)
             else:
                 self.budgets.add_raw(value, size)
         self.last[name] = len(log.values)
         log.uses.append(use)
-        log.values.append(kept)
+        log.values.append(snapshot)
         log.versions.append(version)
         if self.budgets.host.bytes > self.budgets.most:
             with self._unobserved():
@@ -583,24 +583,24 @@ class FrameVariables:
     def add(self, name: str, use: Use, value: Any) -> None:
         """Takes a new value."""
         log, at = self.log, self.last.get(name)
-        before = None if at is None else log.values[at]
+        old = None if at is None else log.values[at]
         self.last[name] = len(log.values)
-        version, kept = None, value
+        version, snapshot = None, value
         if type(value) not in PLAIN:
             version = None if self.hides else version_of(value)
             if version is None:
-                kept = keep(value, self.hides, before)
+                snapshot = keep(value, self.hides, old)
             elif use.statement != BEFORE and backend_of(value).keeps_more_raw(value):
-                kept, version = Kept.of_raw(value, version), None
-                kept.separate()
+                snapshot, version = Kept.of_raw(value, version), None
+                snapshot.separate()
             if version is None:
-                self._note(name, kept)
+                self._note(name, snapshot)
             if use.statement != BEFORE:  # what was there needs no more memory
-                self.budgets.add(kept, version)
-        if type(before) is Kept:
+                self.budgets.add(snapshot, version)
+        if type(old) is Kept:
             self._objects = None if name in self._kept else self._objects
-            before.let_go(parts=growth_of(kept) is None)
-        log.add(use, kept, version)
+            old.let_go(parts=growth_of(snapshot) is None)
+        log.add(use, snapshot, version)
         if self.budgets.host.bytes > self.budgets.most:
             self.spend(0)
 
@@ -640,15 +640,15 @@ class FrameVariables:
         """After a loop, takes copies of the small tensors that it began with, and of its items, as what comes then may
         change them in place. Of the first copies, those stay that are needed."""
         log, lost = self.log, set[int]()
-        for at, kept, part in self._small_inputs(loop):
+        for at, snapshot, part in self._small_inputs(loop):
             if part.changed():
                 lost.add(part.identity)
                 continue
             part.separate()
             if log.versions[at] is not None:
-                raw, log.values[at], log.versions[at] = log.values[at], kept, None
+                raw, log.values[at], log.versions[at] = log.values[at], snapshot, None
                 if log.uses[at].statement != BEFORE:
-                    self.budgets.separate(raw, kept)
+                    self.budgets.separate(raw, snapshot)
         loop.inputs = {identity: copy for identity, copy in loop.inputs.items() if identity in lost}
         self.spend(sum(map(hold, loop.inputs.values())))
 
@@ -659,11 +659,11 @@ class FrameVariables:
         for start in loop.starts[loop.first :][:MOST_ITEMS]:
             places += takewhile(lambda at: log.uses[at].statement == header, range(start, len(log)))
         for at in places:
-            kept = log.entry(at).kept
-            for part in tensors_in(kept):
+            snapshot = log.entry(at).kept
+            for part in tensors_in(snapshot):
                 if part.version is not None and part.bytes <= min(SMALL, spare):
                     spare -= part.bytes
-                    yield at, kept, part
+                    yield at, snapshot, part
 
     def separate(self, statement: int) -> None:
         """Takes copies before a statement of values that it is known to change in place, also of others in the same
@@ -679,9 +679,9 @@ class FrameVariables:
                 value.settle()
             memory = self._memory(at)
             self._copy(name, at, parts)
-            for other, place in self.last.items() if memory is not None else ():
-                if other != name and self._memory(place) == memory:
-                    self._copy(other, place, ())
+            for alias, place in self.last.items() if memory is not None else ():
+                if alias != name and self._memory(place) == memory:
+                    self._copy(alias, place, ())
 
     def _copy(self, name: str, at: int, parts: Collection[int] | None) -> None:
         """Takes a copy of a value, where it is by reference.
@@ -689,17 +689,17 @@ class FrameVariables:
         parts: the tensors in a container that the line changes; None if it has not run before.
         """
         log = self.log
-        kept = log.entry(at).kept
-        if isinstance(kept, Kept) and kept.version is not None:
-            kept.separate()
-            raw, version, log.values[at], log.versions[at] = log.values[at], log.versions[at], kept, None
+        snapshot = log.entry(at).kept
+        if isinstance(snapshot, Kept) and snapshot.version is not None:
+            snapshot.separate()
+            raw, version, log.values[at], log.versions[at] = log.values[at], log.versions[at], snapshot, None
             if version is not None and log.uses[at].statement != BEFORE:
-                self.budgets.separate(raw, kept)
-            self._note(name, kept)
-        growth = growth_of(kept)
+                self.budgets.separate(raw, snapshot)
+            self._note(name, snapshot)
+        growth = growth_of(snapshot)
         if growth is not None and growth.is_plain and parts is not None and not parts:
             return
-        for number, part in enumerate(tensors_in(kept)):
+        for number, part in enumerate(tensors_in(snapshot)):
             if not part.compared or (part.bytes <= SMALL if parts is None else number in parts):
                 part.separate()
                 if growth is not None:
@@ -715,7 +715,7 @@ class FrameVariables:
             if raw is None and type(value) is Kept and value.version is not None:
                 raw = value.raw
             elif raw is None and type(value) is Kept and value.copied_at is not None:
-                raw = getattr(value.object, "_raw", value.object)
+                raw = getattr(value.original, "_raw", value.original)
             self._memories[at] = None if raw is None else backend_of(raw).storage_raw(raw)[0]
         return self._memories[at]
 

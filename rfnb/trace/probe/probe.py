@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from operator import index
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import user_source, warn
@@ -142,15 +142,15 @@ class Probe(Shown):
             return None
         numbers = {name: _measure(name, value) for name, value in measures.items()}
         modules = modules_of(self.fn)
-        first, sharded = rank() == 0, is_sharded(modules)
-        if not first and not sharded:
+        is_first, sharded = rank() == 0, is_sharded(modules)
+        if not is_first and not sharded:
             return None
         try:
             with beside_training(modules, self.trained, self._numbers):
                 if sharded:  # a replay in one process would wait for the others
                     note = "only the result is kept of a model that is distributed over processes"
                     result = self.fn()
-                    return self._kept(self._material(numbers, result, note=note)) if first else None
+                    return self._kept(self._material(numbers, result, note=note)) if is_first else None
                 loop_runs: list[Run] = []
                 with redirecting_runs(loop_runs.append), capture() as captured:
                     result = self.fn()
@@ -159,7 +159,8 @@ class Probe(Shown):
             self.off = error_text(error)
             warn(f"the probe {self.name!r} is off after training step {self.trained}: {self.off}")
             return None
-        self._list_runs(shot)
+        for run in shot.runs if recording_mode() else ():
+            runs.add(run)  # where the panel finds them
         return shot
 
     def _material(self, measures: Mapping[str, float], result: object, **parts: Any) -> Material:
@@ -175,12 +176,6 @@ class Probe(Shown):
         self._folder.write(material.step, lambda folder: material.write(folder, self.budget))
         self._folder.fit(self.budget)
         return self._folder.shot(material.step)
-
-    def _list_runs(self, shot: Shot) -> None:
-        """Adds the runs to `rf.runs`, where the panel finds them."""
-        if recording_mode():
-            for run in shot.runs:
-                runs.add(run)
 
     def stop(self) -> None:
         """Runs the function no more. The shots stay."""
@@ -408,15 +403,6 @@ def _measure(name: str, value: Any) -> float:
         ) from error
 
 
-class Driven(Protocol):
-    """What follows training steps. loop: the name of the only `rf.progress` that counts; None: all count."""
-
-    loop: str | None
-
-    def after_step(self, measures: Callable[[], Mapping[str, float]]) -> None:
-        """A training step is done; `measures` gives what was reported."""
-
-
 class Followers:
     """The probes, one for each place in the code, and the number of training steps so far.
 
@@ -426,13 +412,13 @@ class Followers:
 
     def __init__(self) -> None:
         self.count = 0
-        self._probes: dict[Hashable, Driven] = {}
+        self._probes: dict[Hashable, Probe] = {}
 
-    def add(self, key: Hashable, probe: Driven) -> None:
+    def add(self, key: Hashable, probe: Probe) -> None:
         """Follows from now on; replaces the probe with the same key."""
         self._probes[key] = probe
 
-    def remove(self, probe: Driven) -> None:
+    def remove(self, probe: Probe) -> None:
         """Follows no more."""
         self._probes = {key: follower for key, follower in self._probes.items() if follower is not probe}
 

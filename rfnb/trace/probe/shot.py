@@ -265,7 +265,7 @@ def _write_seen(seen: Seen, file: Writer) -> dict[str, object]:
     }
 
 
-def _seen(data: Any, file: Reader) -> Seen:
+def _seen(data: Mapping[str, object], file: Reader) -> Seen:
     series = Series.read(get(data, "weights", dict), file, 1)
     weights: Tensor = series.tensor(0)
     rows, cols = file.dim_or_none(data.get("rows")), file.dim(data.get("cols"))

@@ -149,8 +149,8 @@ class Recorder(Listener):
         names = place.names() if place is not None else ()
         if place is None or len(names) != len(values):
             return
-        for before in self._named.get(place, ()):
-            before.name = ""
+        for old in self._named.get(place, ()):
+            old.name = ""
         self._named[place] = tuple(values)
         for value, name in zip(values, names, strict=True):
             value.name = name
@@ -230,7 +230,7 @@ class Recorder(Listener):
 
     # -- calls
 
-    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def call(self, row: OpRow, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Runs an op on the traced frame and records it."""
         row = as_constants(row) if makes_constants.get() and not self.without_gradients else row
         operands: list[Tensor] = []
@@ -314,7 +314,7 @@ class Recorder(Listener):
                 value.output = position
         return result
 
-    def cond(self, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> Any:
+    def cond(self, pred: Tensor, true_fn: Callable[[], object], false_fn: Callable[[], object]) -> object:
         """Records a branch that is decided at every step, if `pred` is a value of a body; else takes one side now."""
         if not isinstance(pred, Traced):
             return super().cond(pred, true_fn, false_fn)
@@ -537,7 +537,7 @@ class OpCall:
 
     row: OpRow
     args: tuple[object, ...]
-    kwargs: dict[str, Any]
+    kwargs: dict[str, object]
     given: list[Tensor]
-    result: Any
+    result: object
     node: Node

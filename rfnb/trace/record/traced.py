@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rfnb.core.graph.graph import Value
 from rfnb.core.ground.source import user_source
@@ -158,5 +158,5 @@ class Pending(Tensor):
         names = ", ".join(printable_name(dim.name) for dim in self.dims)
         return encodable(f"Tensor {{{names}}}, available after the loop")
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self)}

@@ -62,7 +62,7 @@ class AxisNames:
         Raises LoopError if they do not, and ParameterError for what are no names.
         """
         axes_of("name_axes", None if axes is None else {variable: axes})
-        before, reason = self.of.get(variable), "it is not a tensor in any step of the run"
+        old_axes, reason = self.of.get(variable), "it is not a tensor in any step of the run"
         self.name(variable, axes)
         if axes is None:
             return
@@ -70,7 +70,7 @@ class AxisNames:
             if (misfit := _misfit(value, axes)) is None:
                 return
             reason = misfit
-        self.name(variable, before)
+        self.name(variable, old_axes)
         words = ", ".join(map(_word, axes))
         raise LoopError(f"name_axes: the axes of {variable} cannot have these names: {reason}", got=words)
 
@@ -80,12 +80,12 @@ class AxisNames:
         if form is not None:
             return form
         names: list[str | Dim | None] = [*self.of.get(variable, ())]
-        more = names.pop() if len(names) == len(shape) + 1 else None
+        label_dim = names.pop() if len(names) == len(shape) + 1 else None
         names = names if len(names) == len(shape) else [None] * len(shape)
         dims, lengths = self._dims_of(variable, shape, names)
-        labels = more if isinstance(more, Dim) and _are_labels(raw, more) else None
+        labels = label_dim if isinstance(label_dim, Dim) and _are_labels(raw, label_dim) else None
         form = align.sig(dims, labels), lengths
-        if more is None:  # else it depends on the numbers
+        if label_dim is None:  # else it depends on the numbers
             self._forms[variable, shape] = form
         return form
 
@@ -147,8 +147,8 @@ def axes_of(caller: str, dims: Any) -> Axes | None:
 
 def _misfit(value: Tensor, axes: Sequence[str | Dim]) -> str | None:
     """Why a value does not have the dims that its axes were to be; None if it has them."""
-    dims, more = value.dims, axes[len(value.dims) :]
-    if len(axes) < len(dims) or len(more) > 1 or any(isinstance(name, str) for name in more):
+    dims, extra = value.dims, axes[len(value.dims) :]
+    if len(axes) < len(dims) or len(extra) > 1 or any(isinstance(name, str) for name in extra):
         return f"the number of its axes is {len(dims)}"
     words = [_word(name) for name in axes[: len(dims)]]
     if len({*words}) < len(words):
@@ -156,8 +156,8 @@ def _misfit(value: Tensor, axes: Sequence[str | Dim]) -> str | None:
     for axis, (dim, name, word) in enumerate(zip(dims, axes, words, strict=False)):
         if dim is not name and (isinstance(name, Dim) or dim.name != name):
             return f"axis {axis} does not have the size of {word}"
-    is_labels = not more or value.sparse_dim is more[0]
-    return None if is_labels else f"its numbers are not all labels of {_word(more[0])}"
+    is_labels = not extra or value.sparse_dim is extra[0]
+    return None if is_labels else f"its numbers are not all labels of {_word(extra[0])}"
 
 
 def _are_labels(raw: RawTensor, dim: Dim) -> bool:

@@ -17,8 +17,9 @@ from rfnb.core.ground.text import number_of
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import ExpressionNameError, LoopError, LoopNameError
 from rfnb.trace.run.entries import numbers
-from rfnb.trace.run.names import LostValue, NoValue, TypeOnly, evaluate, known_functions, own_functions, variable_names
+from rfnb.trace.run.names import evaluate, known_functions, own_functions
 from rfnb.trace.run.random_numbers import with_own_numbers
+from rfnb.trace.run.variables import LostValue, NoValue, TypeOnly, variable_names
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run

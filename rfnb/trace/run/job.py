@@ -72,11 +72,11 @@ def _prepared(folder: Path) -> Path:
     (folder / "error.json").unlink(missing_ok=True)  # of an earlier start
     pid = os.getpid()
     write_json(folder / "process.json", {"pid": pid, "host": os.uname().nodename, "began": beginning(pid)})
-    before = sys.excepthook
+    outer_hook = sys.excepthook
 
     def write_and_print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         write_error(error)
-        before(kind, error, trace)
+        outer_hook(kind, error, trace)
 
     sys.excepthook = write_and_print
     return folder

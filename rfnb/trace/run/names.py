@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,13 +22,14 @@ from rfnb.core.expression.torch_ops import is_raw, mapped
 from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, plain_tensor
-from rfnb.errors import ExpressionError, ExpressionNameError
+from rfnb.errors import ExpressionError
 from rfnb.trace.run.axis_names import is_unnamed
 from rfnb.trace.run.random_numbers import with_own_numbers
+from rfnb.trace.run.variables import NoValue, VariableSteps, is_variable, variable_names
 
 if TYPE_CHECKING:
+    from rfnb.trace.plain.pause import LinePauses
     from rfnb.trace.run.step import RunStep
-    from rfnb.trace.run.variables import PlainSteps
 
 read = lru_cache(maxsize=256)(Expression)
 """Parses an expression."""
@@ -77,26 +78,12 @@ def _as_tensor(value: object) -> object:
     return mapped(_as_tensor, value) if isinstance(value, list | tuple | dict) and not is_shape else value
 
 
-class NoValue(ExpressionNameError):
-    """A name of the run has no value at this step, where a condition is false."""
-
-
 class Unassigned(NoValue):
     """Nothing was assigned to a variable before a step."""
 
 
 _none_if_unassigned: ContextVar[bool] = ContextVar("rfnb_none_if_unassigned", default=False)
 """Whether `before.h` is None if nothing was assigned to it."""
-
-
-class TypeOnly(NoValue):
-    """Of a value, only the type was kept."""
-
-
-class LostValue(NoValue):
-    """A value was not kept: what is left are `statistics`, or None."""
-
-    statistics: Any = None
 
 
 class AtLine(str):
@@ -110,26 +97,6 @@ class AtLine(str):
         result = cls(name)
         result.line = line
         return result
-
-
-def variable_names(replay: Any) -> list[str]:
-    """The variables of plain Python, which keep their values until they are assigned again; none of other loops."""
-    return list(replay.variable_names()) if hasattr(replay, "variable") else []
-
-
-def is_variable(replay: object, name: str) -> TypeGuard[PlainSteps]:
-    """Whether a name is that of a variable of plain Python."""
-    return name in variable_names(replay)
-
-
-def variable_at(at: RunStep, name: str, step: int) -> object:
-    """A variable of plain Python before `step`, as views show it; None if there is none. Raises LostValue."""
-    replay: Any = at.run.replay
-    try:
-        replay.variable(name, step)
-    except KeyError:
-        return None
-    return replay.state(name, step)
 
 
 beside: ContextVar[bool] = ContextVar("rfnb_beside", default=False)
@@ -179,7 +146,7 @@ class StepNames(Mapping[str, object]):
                 raise NoValue(f"`{name}` has no value yet after step {at.step}") from None
         if root != name and (root in _OF_STEP or root in self.states):
             raise KeyError(name)  # without a look at the values, which are computed again
-        if hasattr(at.run.replay, "variable"):
+        if isinstance(at.run.replay, VariableSteps):
             if name in ("before", "after"):
                 return Variables(at.run.replay, at.step + (name == "after"))
         elif name in self.states and at.step < at.run.steps:
@@ -204,8 +171,7 @@ class StepNames(Mapping[str, object]):
 
     def __iter__(self) -> Iterator[str]:
         values = [value.name for value in self._at.values()]
-        if hasattr(self._at.run.replay, "variable"):
-            values += Variables(self._at.run.replay, 0).members()
+        values += variable_names(self._at.run.replay)
         dims = [dim.name for dim in self._dims()]
         return iter(dict.fromkeys([*values, *self.states, *_OF_STEP, *dims]))
 
@@ -245,12 +211,12 @@ _OF_STEP = ("before", "after", "step", "values")
 class Variables(Members):
     """The variables of plain Python code before a step: `before.loss`."""
 
-    def __init__(self, replay: Any, step: int):
+    def __init__(self, replay: VariableSteps | LinePauses, step: int):
         self._replay, self._step = replay, step
 
     def members(self) -> list[str]:
         """The names."""
-        return list(self._replay.variable_names())
+        return self._replay.variable_names()
 
     def __getitem__(self, name: str | int) -> Any:
         try:

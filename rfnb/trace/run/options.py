@@ -107,8 +107,8 @@ def recording(mode: Literal["last", "all", False]) -> Iterator[None]:
     Args:
         mode: "last" keeps the newest few runs of each loop, "all" keeps all runs within the budget, False keeps none.
     """
-    before, options.record = options.record, mode
+    old, options.record = options.record, mode
     try:
         yield
     finally:
-        options.record = before
+        options.record = old

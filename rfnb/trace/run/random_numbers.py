@@ -20,7 +20,7 @@ from rfnb.core.tensor.tensor import RawTensor, Tensor
 
 SEED = 0
 NUMPY: Any = np.random  # not all of its functions are declared
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class OwnNumbers:

@@ -25,6 +25,7 @@ from rfnb.trace.run.file.save import write
 from rfnb.trace.run.find import Where, search, steps_begun
 from rfnb.trace.run.stacked import stacked
 from rfnb.trace.run.step import Replayable, RunStep
+from rfnb.trace.run.variables import VariableSteps
 
 
 class TrainingOfRun(Protocol):
@@ -265,15 +266,15 @@ class Run(Shown):
         >>> loop.run.previous(rf.when.changes("n")), loop.run.previous(rf.when.changes("n"), before=2)
         (4, 1)
         """
-        last = steps_begun(self) if before is None else min(before, steps_begun(self))
-        return next(search(self, where, reversed(range(last))), None)
+        end = steps_begun(self) if before is None else min(before, steps_begun(self))
+        return next(search(self, where, reversed(range(end))), None)
 
     def __getitem__(self, step: int) -> RunStep:
         step = index(step)
         if self.failed is None or step != self.failed.step:
             if not -self.steps <= step < self.steps:
-                last = steps_begun(self) - 1
-                expected = f"0 … {last}" if last >= 0 else "none: the run has no steps"
+                end = steps_begun(self) - 1
+                expected = f"0 … {end}" if end >= 0 else "none: the run has no steps"
                 raise LoopError(f"{self.name}: there is no step {step}", expected=expected)
             step %= self.steps
         run_step = self._in_use.get(step)
@@ -328,7 +329,7 @@ class Run(Shown):
 
         Raises LoopError if they fit none of the values, or if the axes have dims already, as in an `rf.Loop`.
         """
-        if not hasattr(self.replay, "name_axes"):
+        if not isinstance(self.replay, VariableSteps):
             raise LoopError(f"name_axes: the axes of {self.name} have dims", hint="rf.Dim(…, name=…) names them")
         try:
             self.replay.name_axes(variable, axes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from rfnb.trace.run.step import is_lost
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
+    from rfnb.trace.run.variables import VariableSteps
 
 
 class Lineage(NamedTuple):
@@ -68,21 +69,21 @@ def stacked(run: Run, text: str, resolve: bool = True) -> Tensor:
         raise LoopError(
             f"{run.name}: `{text}` cannot be computed without a step", got="0 steps", expected="a variable of the body"
         )
-    first = values[0]
+    head = values[0]
     for step, value in enumerate(values):
-        if value.dims_set != first.dims_set or run.axis in value.dims:
+        if value.dims_set != head.dims_set or run.axis in value.dims:
             raise LoopError(
                 f"{run.name}: `{text}` cannot be stacked", got=f"{value.describe_dims()} at step {step}",
-                expected=f"{first.describe_dims()} at all steps, without {run.axis.name}",
+                expected=f"{head.describe_dims()} at all steps, without {run.axis.name}",
             )  # fmt: skip
     result = over_steps(values, run.axis, run.size)
     return (by_hypothesis(result, run.axis, run.replay.lineages) if resolve else result).with_name(text)
 
 
-def stacked_variable(replay: Any, name: str) -> Tensor:
+def stacked_variable(replay: VariableSteps, name: str, steps: int) -> Tensor:
     """A variable of plain Python after each step, stacked. → {axis, …}"""
     tensors: list[Tensor] = []
-    for step in range(replay.begun.max):
+    for step in range(steps):
         value = replay.state(name, step + 1)
         if step < replay.kept_from and is_lost(value):
             raise LoopError(
@@ -106,10 +107,10 @@ def stacked_variable(replay: Any, name: str) -> Tensor:
 
 def over_steps(values: Sequence[Tensor], axis: Dim, size: Size) -> Tensor:
     """Stacks values with the same dims, one for each step, along `axis`. → {axis, …}"""
-    first = values[0]
-    raws = [value.copy_transpose(first.dims)._raw for value in values]
-    signature = align.sig([axis, *first.dims], first.sparse_dim, first.feature_dim)
-    return tensor_of(backend_of_raw(raws[0]).stack_raw(raws), signature, first.lengths.bind({axis: size}))
+    head = values[0]
+    raws = [value.copy_transpose(head.dims)._raw for value in values]
+    signature = align.sig([axis, *head.dims], head.sparse_dim, head.feature_dim)
+    return tensor_of(backend_of_raw(raws[0]).stack_raw(raws), signature, head.lengths.bind({axis: size}))
 
 
 def _tensor(value: object, text: str) -> Tensor:

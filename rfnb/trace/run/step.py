@@ -12,15 +12,8 @@ from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopNameError
 from rfnb.printable import encodable, printable_name
-from rfnb.trace.run.names import (
-    AtLine,
-    LostValue,
-    NoValue,
-    StepNames,
-    evaluate,
-    is_variable,
-    variable_at,
-)
+from rfnb.trace.run.names import AtLine, StepNames, evaluate
+from rfnb.trace.run.variables import Growing, LostValue, NoValue, VariableSteps, is_variable, variable_at
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
@@ -55,6 +48,22 @@ class StepText(NamedTuple):
     kind: str
     line: int
     text: str
+
+
+class GrownRows(NamedTuple):
+    """What a step has as values of a list that grows, after a line.
+
+    rows: what reads those of one part, which are the same at all steps; they are one row if all parts are numbers.
+    """
+
+    name: str
+    kind: str
+    line: int
+    growing: Growing
+    rows: Callable[[int], list[StepValue | StepText]]
+
+
+Row = StepValue | StepText | GrownRows
 
 
 def is_lost(text: object) -> bool:
@@ -135,7 +144,7 @@ class Replayable(Protocol):
     def ends(self) -> list[str] | None:
         """Why each sequence ended; one text if all sequences ended together."""
 
-    def explain(self) -> Any:
+    def explain(self) -> object:
         """Where the ops of the body ran: before the steps, in each step, or after the loop."""
 
     def storages(self) -> Mapping[Hashable, int]:
@@ -172,7 +181,7 @@ class Replayable(Protocol):
     def lineages(self) -> Sequence[Lineage]:
         """Where the final hypotheses of a search are at each step; empty for other loops."""
 
-    def found(self, run: Run) -> Any:
+    def found(self, run: Run) -> object:
         """What a search found; None for other loops."""
 
     @property
@@ -191,7 +200,7 @@ class Replayable(Protocol):
     def rerun(self, run: Run, fn: Callable[[], object] | None) -> Run:
         """A new run of the same call, executed with the current code."""
 
-    def gradients(self, run: Run, loss: object) -> Any:
+    def gradients(self, run: Run, loss: object) -> object:
         """The gradient norms of a loss at each step."""
 
     def loops(self, step: int) -> list[Run]:
@@ -294,15 +303,16 @@ class RunStep(Shown):
         """
         if isinstance(name, AtLine):
             return [value.tensor for value in self.values() if (value.line, value.name) == (name.line, name)]
-        has_states = self.step < self.run.steps or hasattr(self.run.replay, "variable")  # not after a step that failed
+        replay = self.run.replay
+        has_states = self.step < self.run.steps or isinstance(replay, VariableSteps)  # not after a step that failed
         names = self.before.names() if has_states else []
         states = [state for state in names if name is None or f"{state}.".startswith(f"{name}.")]
         if name is None:
-            values = [value.tensor for value in self.values()]
-            values += getattr(self.run.replay, "lost", lambda step: [])(self.step)
-        elif is_variable(self.run.replay, name) and (name in states or not states):
+            values: list[object] = [value.tensor for value in self.values()]
+            values += replay.lost(self.step) if isinstance(replay, VariableSteps) else []
+        elif is_variable(replay, name) and (name in states or not states):
             try:
-                value = variable_at(self, name, self.step + 1)
+                value = variable_at(replay, name, self.step + 1)
             except LostValue as error:
                 value = error
             except NoValue:

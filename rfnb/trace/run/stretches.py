@@ -43,23 +43,23 @@ class Stretches:
             end: the number of steps until now.
             run_from: the steps from one on, as a run; it may begin elsewhere if these are not kept.
         """
-        now = monotonic()
-        if self._spent <= SHARE * (now - self._began) + self._credit:
+        time = monotonic()
+        if self._spent <= SHARE * (time - self._began) + self._credit:
             try:
                 in_job(partial(self._write, end, run_from))
             except Exception as error:  # a problem of the file never becomes one of the loop
                 self._spent = math.inf
                 warn(f"the steps of a loop are not written while it runs: {error_text(error)}")
-            self._spent += monotonic() - now
+            self._spent += monotonic() - time
 
     def _write(self, end: int, run_from: Callable[[int], Run], folder: Path) -> None:
         if end - self._first > MOST_STEPS:
             self._first = max(self._end, end - MOST_STEPS)
         self._end, run = end, run_from(self._first)
-        first = end - run.steps
-        path = folder / "runs" / f"{file_name(run.name)}-from-{first:06d}.rfrun"
+        start = end - run.steps
+        path = folder / "runs" / f"{file_name(run.name)}-from-{start:06d}.rfrun"
         path.parent.mkdir(exist_ok=True)
-        run.name = f"{run.name}, steps {first} … {end - 1}"
+        run.name = f"{run.name}, steps {start} … {end - 1}"
         write_run_file(run, path, limit=None, states=options.trace_budget)
         self._paths = [*dict.fromkeys([*self._paths, path])]
         for old in self._paths[:-MOST_FILES]:

@@ -6,10 +6,10 @@ Such a value is None, a bool, int, float, str or number of numpy; a list, tuple 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -17,15 +17,14 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Value
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.errors import LoopError
-from rfnb.trace.run.axis_names import is_unnamed
-from rfnb.trace.run.names import LostValue, NoValue, TypeOnly
+from rfnb.errors import ExpressionNameError
+from rfnb.trace.run.axis_names import AxisNames, is_unnamed
 
 if TYPE_CHECKING:
     from rfnb.core.dims.lengths import Size
     from rfnb.trace.run.run import Run
     from rfnb.trace.run.stacked import Lineage
-    from rfnb.trace.run.step import StepLines, StepText, StepValue
+    from rfnb.trace.run.step import Row, StepLines, StepText
 
 
 class KeptSteps:
@@ -38,7 +37,7 @@ class KeptSteps:
     is_isolated = True
     sequences: tuple[Dim | None, Size | None] = (None, None)
     lineages: Sequence[Lineage] = ()
-    searched: Any = None
+    searched: object = None
 
     @property
     def is_search(self) -> bool:
@@ -61,7 +60,7 @@ class KeptSteps:
         """There are none."""
         return []
 
-    def found(self, run: Run) -> Any:
+    def found(self, run: Run) -> object:
         """What a search found."""
         return self.searched
 
@@ -74,35 +73,75 @@ class KeptSteps:
         return value.name
 
 
-class PlainSteps(KeptSteps):
-    """The same for all plain Python code: no ops."""
+class VariableSteps(KeptSteps):
+    """Steps of plain Python, also of a file: their variables keep their values until they are assigned again.
 
+    names: of the axes of variables. raised_in: of a loop that was not recorded and raised, the id of the cell. also:
+    other functions with loops that ran, which were not recorded.
+    """
+
+    names: AxisNames
+    axis: Dim
+    raised_in: str | None = None
+    also: Sequence[str] = ()
+    variable: Callable[..., object]
     shown: Callable[..., object]
-    variable: Callable[..., Any]
+    kept_value: Callable[..., object]
+    state: Callable[[str, int], object]
+    rows: Callable[[int], tuple[list[Row], str]]
+    lost: Callable[[int], list[LostValue]]
+    variable_names: Callable[[], list[str]]
+    odd_names: Callable[[int], list[str]]
+    name_axes: Callable[[str, Sequence[str | Dim] | None], None]
 
-    def ends(self) -> list[str] | None:
-        """Nothing is known but that the code ended."""
+    @property
+    def forgotten(self) -> int:
+        """How many steps were forgotten, the oldest ones."""
+        return 0
+
+    @property
+    def kept_from(self) -> int:
+        """The first step that has all of its values."""
+        return 0
+
+
+class NoValue(ExpressionNameError):
+    """A name of the run has no value at this step, where a condition is false."""
+
+
+class TypeOnly(NoValue):
+    """Of a value, only the type was kept."""
+
+
+class LostValue(NoValue):
+    """A value was not kept: what is left are `statistics`, or None."""
+
+    statistics: Lost | None = None
+
+
+def variable_names(replay: object) -> list[str]:
+    """The variables of plain Python; none of other loops."""
+    return replay.variable_names() if isinstance(replay, VariableSteps) else []
+
+
+def is_variable(replay: object, name: str) -> TypeGuard[VariableSteps]:
+    """Whether a name is that of a variable of plain Python."""
+    return name in variable_names(replay)
+
+
+def variable_at(replay: VariableSteps, name: str, step: int) -> object:
+    """A variable of plain Python before `step`, as views show it; None if there is none. Raises LostValue."""
+    try:
+        replay.variable(name, step)
+    except KeyError:
         return None
-
-    def rerun(self, run: Run, fn: object) -> NoReturn:
-        """Raises LoopError."""
-        message = f"rerun: {run.name} is plain Python code, of which only the steps were recorded, not its call"
-        raise LoopError(message, hint="run.fork(0), or the code once more")
-
-    def gradients(self, run: Run, loss: object) -> NoReturn:
-        """Raises LoopError."""
-        message = f"gradients: {run.name} is plain Python code, whose steps cannot be computed again"
-        raise LoopError(message, hint="rf.Loop")
-
-    def explain(self) -> NoReturn:
-        """Raises LoopError."""
-        raise LoopError("explain: the steps are plain Python code, not those of an rf.Loop")
+    return replay.state(name, step)
 
 
 NUMBERS = (bool, int, float)
 NUMPY = "?bhilqBHILQefd"
 """The types of numbers of numpy that are what they are."""
-SEQUENCES: dict[str, Any] = {"list": list, "tuple": tuple}
+SEQUENCES: dict[str, type[list[object]] | type[tuple[object, ...]]] = {"list": list, "tuple": tuple}
 SHOWN_PARTS = 64
 """Largest number of parts of a variable that a step has as values."""
 
@@ -117,7 +156,7 @@ class Leaf(NamedTuple):
     tensor: Tensor
     kind: str
 
-    def as_code(self) -> Any:
+    def as_code(self) -> object:
         """The value as code has it; a Tensor if its axes have names."""
         raw = self.tensor._raw
         if not all(map(is_unnamed, self.tensor.dims)):
@@ -139,7 +178,7 @@ class Container(NamedTuple):
     """
 
     kind: str
-    parts: Any
+    parts: list[object] | tuple[object, ...] | dict[Hashable, object]
     is_sequence: bool = False
 
 
@@ -148,9 +187,9 @@ class Growing(NamedTuple):
 
     grown: Grown
     length: int
-    part: Callable[[int], Any]
+    part: Callable[[int], object]
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[object]:
         """All of them."""
         return [self.part(number) for number in range(self.length)]
 
@@ -185,7 +224,7 @@ class Grown:
     def __init__(self, parts: Iterable[object] = ()):
         self.parts: list[Any] = [*parts]
         self._looked = self._numbers = 0
-        self._array: Any = ()
+        self._array: np.ndarray | list[object] = []
 
     def numbers(self, length: int) -> np.ndarray | list[object] | None:
         """So many first parts, as an array where all have one type; None if some are no numbers."""
@@ -194,26 +233,13 @@ class Grown:
             self._looked = len(kinds)
             self._numbers = next((at for at, kind in enumerate(kinds) if not issubclass(kind, NUMBERS)), len(kinds))
             array = np.asarray([*takewhile(lambda part: type(part) is kinds[0], self.parts[: self._numbers])])
-            self._array = array if array.dtype.kind in "bf" or array.dtype == np.int64 else ()
+            self._array = array if array.dtype.kind in "bf" or array.dtype == np.int64 else []
         if length > self._numbers:
             return None
         return self._array[:length] if length <= len(self._array) else self.parts[:length]
 
 
-class GrownRows(NamedTuple):
-    """What a step has as values of a list that grows, after a line.
-
-    rows: what reads those of one part, which are the same at all steps; they are one row if all parts are numbers.
-    """
-
-    name: str
-    kind: str
-    line: int
-    growing: Growing
-    rows: Callable[[int], list[StepValue | StepText]]
-
-
-def as_code(name: str, value: object) -> Any:
+def as_code(name: str, value: object) -> object:
     """A value as code has it; in lists, tuples and dicts, the errors for parts that were not kept.
 
     Raises NoValue if it was not kept, LostValue if it no longer is.
@@ -223,7 +249,7 @@ def as_code(name: str, value: object) -> Any:
     return _part(name, value)
 
 
-def _part(name: str, value: Any) -> Any:
+def _part(name: str, value: object) -> object:
     if isinstance(value, Leaf):
         return value.as_code()
     if isinstance(value, Lost):
@@ -234,7 +260,7 @@ def _part(name: str, value: Any) -> Any:
         value = value.parts
     if type(value) is dict:
         return {key: _part(f"{name}.{key}", part) for key, part in value.items()}
-    if type(value) in (list, tuple):
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
         return type(value)(_part(f"{name}.{number}", part) for number, part in enumerate(value))
     return value
 

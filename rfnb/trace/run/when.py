@@ -17,7 +17,8 @@ from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import encodable, printable_name
 from rfnb.trace.run.entries import Entries, frames, going_on, numbers, of_sequence, same
 from rfnb.trace.run.find import is_kept, sequence_number
-from rfnb.trace.run.names import AtLine, LostValue, NoValue, is_variable, variable_at
+from rfnb.trace.run.names import AtLine
+from rfnb.trace.run.variables import Lost, LostValue, NoValue, is_variable, variable_at
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -90,8 +91,11 @@ def over(limit: float, name: str | None = None, *, batch: int | str | None = Non
         hint = f'rf.when.over({name!r}, "{limit}")' if isinstance(limit, str) and name is not None else None
         raise DtypeError("when.over: `limit` is not a number", got=repr(limit), expected="a number", hint=hint)
 
+    def is_over(lost: Lost) -> bool:
+        return lost.largest is not None and lost.largest > limit
+
     def holds(at: RunStep, sequence: int | None) -> bool:
-        return _in_any(at, name, sequence, lambda numbers: np.abs(numbers) > limit, lambda lost: lost.largest > limit)
+        return _in_any(at, name, sequence, lambda numbers: np.abs(numbers) > limit, is_over)
 
     return Condition(f"|{name or 'a value'}| is over {limit:g}", holds, batch, name or "*")
 
@@ -141,10 +145,10 @@ def ends(*, batch: int | str | None = None) -> Condition:
     """
 
     def holds(at: RunStep, sequence: int | None) -> bool:
-        last = at.run.size.values == at.step + 1
+        is_last = at.run.size.values == at.step + 1
         if sequence is not None and at.run.sequence_dim in at.run.size.dims:
-            last = last.take(sequence, at.run.size.dims.index(at.run.sequence_dim))
-        return bool(last.any())
+            is_last = is_last.take(sequence, at.run.size.dims.index(at.run.sequence_dim))
+        return bool(is_last.any())
 
     return Condition("a sequence ends", holds, batch)
 
@@ -216,19 +220,19 @@ def _before_and_now(at: RunStep, name: str) -> tuple[Any, Any] | None:
     if not isinstance(name, AtLine):
         if name in at.before.names():
             return at.before[name], at.after[name]
-        if is_variable(at.run.replay, name):
+        if is_variable(replay := at.run.replay, name):
             try:
-                pair = variable_at(at, name, at.step), variable_at(at, name, at.step + 1)
+                pair = variable_at(replay, name, at.step), variable_at(replay, name, at.step + 1)
             except LostValue:
                 raise
             except NoValue:
                 return None
             return None if pair[0] is None or pair[1] is None else pair
-    if at.step == 0 or not is_kept(before := at.run[at.step - 1]):
+    if at.step == 0 or not is_kept(earlier := at.run[at.step - 1]):
         return None
     if not isinstance(name, AtLine):
-        return before[name], at[name]
-    values = before._latest(name), at._latest(name)
+        return earlier[name], at[name]
+    values = earlier._latest(name), at._latest(name)
     return (values[0][-1], values[1][-1]) if all(values) else None
 
 
@@ -237,7 +241,7 @@ def _in_any(
     name: str | None,
     sequence: int | None,
     test: Callable[[np.ndarray], np.ndarray],
-    test_left: Callable[[Any], bool],
+    test_left: Callable[[Lost], bool],
 ) -> bool:
     """Whether an entry of a value passes a test, or the statistics that are left of it. Raises LostValue if neither
     is known.
@@ -247,7 +251,7 @@ def _in_any(
         if not isinstance(value, LostValue):
             if _any(at, value, test(numbers(value)), sequence):
                 return True
-        elif getattr(value.statistics, "finite", None) is None or sequence is not None:
+        elif value.statistics is None or value.statistics.finite is None or sequence is not None:
             untested = value
         elif test_left(value.statistics):
             return True

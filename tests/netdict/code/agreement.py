@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rfnb.netdict.code import check, to_code, torch_run
+from rfnb.netdict.code import to_code, torch_run
 
 
 def check_code_of(net, batch=None, target="rf"):
@@ -12,7 +12,7 @@ def check_code_of(net, batch=None, target="rf"):
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "code.py").write_text(writer.text())
-        modes = check.write_case(net, writer, to_code.data_of(net, batch), folder)
-        (check if target == "rf" else torch_run).run(name)
-        check.compare(net, writer, to_code.data_of(net, batch), modes, folder)
+        modes = to_code.write_case(net, writer, to_code.data_of(net, batch), folder)
+        (to_code if target == "rf" else torch_run).run(name)
+        to_code.compare(net, writer, to_code.data_of(net, batch), modes, folder)
     return writer.text()

@@ -161,9 +161,9 @@ def test_a_loop_in_torch_that_ends_gives_the_lengths_of_its_outputs(include_eos,
 
 
 def test_a_wrong_step_of_a_loop_in_torch_is_an_error(monkeypatch):
-    from rfnb.netdict.code import torch_loops
+    from rfnb.netdict.code import torch_body
 
-    monkeypatch.setattr(torch_loops, "at_once", lambda updates: [f"{name} = {text}" for name, text in updates])
+    monkeypatch.setattr(torch_body, "at_once", lambda updates: [f"{name} = {text}" for name, text in updates])
     with pytest.raises(NetworkError, match="computes something else"):
         check_code_of(network(DECODER), target="torch")
 

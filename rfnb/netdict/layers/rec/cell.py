@@ -49,7 +49,7 @@ class Cell:
         CELLS.update(dict.fromkeys(names, cls))
 
     def __init__(
-        self, layer: Layer, in_dim: Dim, out_dim: Dim, options: Mapping[str, object], init: Mapping[str, object]
+        self, layer: Rec, in_dim: Dim, out_dim: Dim, options: Mapping[str, object], init: Mapping[str, object]
     ):
         self.in_dim, self.out_dim, self.init = in_dim, out_dim, init
         settings = {**self.fixed(layer), **{name: value for name, value in options.items() if name not in self.ignored}}
@@ -75,15 +75,15 @@ class Cell:
         vars(cell).update(dict.fromkeys(computed))
         return {**vars(self), "cell": cell}
 
-    def fixed(self, layer: Layer) -> dict[str, Any]:
+    def fixed(self, layer: Rec) -> dict[str, object]:
         """Options of the cell that do not depend on `unit_opts`."""
         return {}
 
-    def make(self, layer: Layer) -> None:
+    def make(self, layer: Rec) -> None:
         """Makes the parameters of the layer."""
         raise NotImplementedError
 
-    def fill(self, params: Mapping[str, object]) -> None:
+    def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives the parameters to the cell."""
         raise NotImplementedError
 
@@ -148,11 +148,11 @@ class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmbloc
     parts = ("c", "h")
     ignored: ClassVar[Sequence[str]] = ("forget_bias", "rec_weight_dropout")
 
-    def fixed(self, layer: Any) -> dict[str, Any]:
+    def fixed(self, layer: Rec) -> dict[str, object]:
         """Options of the cell that the layer decides."""
         return {"input_projection": layer.input_projection}
 
-    def make(self, layer: Any) -> None:
+    def make(self, layer: Rec) -> None:
         """Makes the parameters."""
         gates = 4 * self.out_dim
         if layer.input_projection:
@@ -162,14 +162,12 @@ class Native(Cell, names=["lstm", "lstmp", "nativelstm2", "lstmblock", "lstmbloc
 
     def hold(self) -> None:
         """Not with dropout, which each step draws anew."""
-        options: Any = self.layer[0]
-        if not (options.unit_opts or {}).get("rec_weight_dropout"):
+        if not (self.layer[0].unit_opts or {}).get("rec_weight_dropout"):
             super().hold()
 
-    def fill(self, params: Mapping[str, Any]) -> None:
+    def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives them to the cell."""
-        options: Any = self.layer[0]
-        drop = (options.unit_opts or {}).get("rec_weight_dropout", 0.0)
+        drop = (self.layer[0].unit_opts or {}).get("rec_weight_dropout", 0.0)
         rec_weight = dropout(params["W_re"], drop) if drop else params["W_re"]
         vars(self.cell).update(ff_weight=params.get("W"), rec_weight=rec_weight, bias=params.get("b"))
 
@@ -190,21 +188,34 @@ class Basic(Cell, names=["basiclstm", "standardlstm"]):
     """kernel {in + n, 4n}, bias {4n}; gates i, j, f, o."""
 
     cls: ClassVar[type[RecCell]] = BasicLSTM
-    parts = ("c", "h")
+    parts: ClassVar[Sequence[str]] = ("c", "h")
+    gates: ClassVar[int] = 4
 
-    def make(self, layer: Any) -> None:
+    def scope(self, layer: Rec) -> str:
+        """What stands before the names of the parameters."""
+        return "basic_lstm_cell" if str(layer.unit).lower().startswith("basic") else "lstm_cell"
+
+    def make(self, layer: Rec) -> None:
         """Makes the parameters."""
-        scope = "basic_lstm_cell" if str(layer.unit).lower().startswith("basic") else "lstm_cell"
-        self.names = [f"{scope}/kernel", f"{scope}/bias"]
-        gates = 4 * self.out_dim
-        layer.parameter(self.names[0], [self.in_dim + self.out_dim, gates], self.init["forward"])
-        layer.parameter(self.names[1], [gates], self.init["bias"])
+        self.names = [f"{self.scope(layer)}/{name}" for name in ("kernel", "bias")]
+        columns = self.gates * self.out_dim
+        layer.parameter(self.names[0], [self.in_dim + self.out_dim, columns], self.init["forward"])
+        layer.parameter(self.names[1], [columns], self.init["bias"])
 
-    def fill(self, params: Mapping[str, Any]) -> None:
+    def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives them to the cell."""
-        kernel, bias = (params[name] for name in self.names)
+        kernel, self.cell.bias = (params[name] for name in self.names)
         self.cell.ff_weight, self.cell.rec_weight = self.rows(kernel)
-        self.cell.bias = bias
+
+
+class Rnn(Basic, names=["basicrnn", "rnn"]):
+    """kernel {in + n, n}, bias {n}."""
+
+    cls, parts, gates = BasicRNN, ("h",), 1
+
+    def scope(self, layer: Rec) -> str:
+        """The name of the cell."""
+        return "basic_rnn_cell"
 
 
 class LayerNormLstm(Cell, names=["layernormvariantslstm"]):
@@ -221,7 +232,7 @@ class LayerNormLstm(Cell, names=["layernormvariantslstm"]):
         "hidden_norm": "new_h",
     }
 
-    def make(self, layer: Any) -> None:
+    def make(self, layer: Rec) -> None:
         """Makes the parameters."""
         gates = 4 * self.out_dim
         self.joined = bool((layer.unit_opts or {}).get("with_concat"))
@@ -240,7 +251,7 @@ class LayerNormLstm(Cell, names=["layernormvariantslstm"]):
             if norm.bias is not None:
                 layer.parameter(f"beta_{key}", norm.bias.dims, norm.bias.initial)
 
-    def fill(self, params: Mapping[str, Any]) -> None:
+    def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives them to the cell."""
         cell = self.cell
         weights = self.rows(params["W_ff_re"]) if self.joined else (params["W_ff"], params["W_re"])
@@ -256,7 +267,7 @@ class Zoneout(Basic, names=["zoneoutlstm"]):
 
     cls = ZoneoutLSTM
 
-    def fixed(self, layer: Any) -> dict[str, Any]:
+    def fixed(self, layer: Rec) -> dict[str, object]:
         """Options of the cell that the layer decides."""
         return {"parts_order": "icfo", "forget_bias": 1.0, "use_zoneout_output": layer.spec.version >= 17}
 
@@ -266,7 +277,7 @@ class Gru(Cell, names=["gru"]):
 
     cls = GRU
 
-    def make(self, layer: Any) -> None:
+    def make(self, layer: Rec) -> None:
         """Makes the parameters."""
         n, rows = self.out_dim, self.in_dim + self.out_dim
         layer.parameter("gru_cell/gates/kernel", [rows, 2 * n], self.init["forward"])
@@ -274,7 +285,7 @@ class Gru(Cell, names=["gru"]):
         layer.parameter("gru_cell/candidate/kernel", [rows, n], self.init["forward"])
         layer.parameter("gru_cell/candidate/bias", [n], self.init["bias"])
 
-    def fill(self, params: Mapping[str, Any]) -> None:
+    def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives them to the cell."""
         kernels = params["gru_cell/gates/kernel"], params["gru_cell/candidate/kernel"]
         self.cell.ff_weight, self.cell.rec_weight, self.cell.candidate_weight = self.rows(*kernels)
@@ -286,29 +297,12 @@ def _side_by_side(a: Tensor, b: Tensor) -> Tensor:
     return concat((a, a.dims[-1]), (b, b.dims[-1]), out_dim=a.dims[-1] + b.dims[-1])[0]
 
 
-class Rnn(Cell, names=["basicrnn", "rnn"]):
-    """kernel {in + n, n}, bias {n}."""
-
-    cls = BasicRNN
-
-    def make(self, layer: Any) -> None:
-        """Makes the parameters."""
-        layer.parameter("basic_rnn_cell/kernel", [self.in_dim + self.out_dim, self.out_dim], self.init["forward"])
-        layer.parameter("basic_rnn_cell/bias", [self.out_dim], self.init["bias"])
-
-    def fill(self, params: Mapping[str, Any]) -> None:
-        """Gives them to the cell."""
-        kernel = params["basic_rnn_cell/kernel"]
-        self.cell.ff_weight, self.cell.rec_weight = self.rows(kernel)
-        self.cell.bias = params["basic_rnn_cell/bias"]
-
-
 class Rhn(Cell, names=["rhn"]):
     """W {in, 2n}, b {2n}, and a matrix {n, 2n} for each depth."""
 
     cls = RHN
 
-    def make(self, layer: Any) -> None:
+    def make(self, layer: Rec) -> None:
         """Makes the parameters."""
         n = self.out_dim
         layer.parameter("W", [self.in_dim, 2 * n], self.init["forward"])
@@ -316,7 +310,7 @@ class Rhn(Cell, names=["rhn"]):
         for depth in range(len(self.cell.layers)):
             layer.parameter(f"rhn_cell/depth_{depth}/W", [n, 2 * n], self.init["recurrent"])
 
-    def fill(self, params: Mapping[str, object]) -> None:
+    def fill(self, params: Mapping[str, Tensor]) -> None:
         """Gives them to the cell."""
         self.cell.ff_weight, self.cell.bias = params["W"], params["b"]
         for depth, part in enumerate(self.cell.layers):
@@ -335,7 +329,7 @@ class Rec(
     """A recurrent cell over an axis; −1 runs from the end of each sequence. {…, axis, in} → {…, axis, n_out}"""
 
     unit: Any = value("lstm", str, dict)
-    unit_opts: dict[str, object] | None = value(None, dict)
+    unit_opts: dict[str, Any] | None = value(None, dict)
     direction: int | None = value(None, int)
     input_projection: bool = value(True, bool)
     initial_state: object = layers(None, ("zeros", "ones", "var"))
@@ -353,7 +347,7 @@ class Rec(
         required(self.out_dim, fault, expected=N_OUT)
         self.kind = self.unit_name()
         weights = {"forward": self.forward_weights_init, "recurrent": self.recurrent_weights_init}
-        init = {name: initial_values(given) for name, given in {**weights, "bias": self.bias_init}.items()}
+        init = {name: initial_values(setting) for name, setting in {**weights, "bias": self.bias_init}.items()}
         self.cell = CELLS[self.kind](self, self.in_dim, self.out_dim, dict(self.unit_opts or {}), init)
         self.initial = self._initial()
         for part, initial in self.initial.items():
@@ -491,7 +485,7 @@ class GetLastHiddenState(Layer, layer_class="get_last_hidden_state", joins=False
     combine: str = value("concat", str)
 
     @classmethod
-    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, Any]:
+    def rewritten(cls, described: Mapping[str, object]) -> Mapping[str, object]:
         """The states of the sources instead of their outputs."""
         key = described.get("key") or "*"
         key = "*" if key == "flat" else key

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.tensor.parameter import Parameter
@@ -13,12 +12,13 @@ from rfnb.core.tensor.tensor_dict import State
 from rfnb.errors import NetworkError
 from rfnb.netdict.axes import NetworkDims, time_of, without
 from rfnb.netdict.build import NetNode
+from rfnb.netdict.builder import Builder
 from rfnb.netdict.inner_net import TARGET, UNIT, InnerBuilder, InnerNet, chosen
 from rfnb.netdict.layer import LayerOfNets, SteppingLayer
 from rfnb.netdict.loops.net import along
 from rfnb.netdict.loops.order import leave_loop, run_over_frames, what_keeps
 from rfnb.netdict.options import REQUIRED, layer, value
-from rfnb.netdict.resolve import names_of_sources
+from rfnb.netdict.resolve import Scope, names_of_sources
 from rfnb.ops.concat import concat
 from rfnb.ops.create import zeros
 from rfnb.ops.index import gather
@@ -67,10 +67,10 @@ class MaskedComputation(
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: Any, path: str, described: Mapping[str, object]
+        cls, builder: Builder, scope: Scope, path: str, described: Mapping[str, object]
     ) -> tuple[InnerNet, dict[str, str]]:
         """The unit. Outside of loops, values with the axis of the mask are packed."""
-        where = builder.find(scope, described["mask"], path)
+        where = builder.find(scope, str(described["mask"]), path)
         mask = builder.seen(where, scope)
         if mask.dtype != "bool":
             raise NetworkError("the mask is not bool", got=f"{where}: {mask.dtype}", expected='"class": "compare"')
@@ -264,7 +264,7 @@ class MaskedComputation(
         return {} if self.inner.frames is None else {self.inner.frames: f"{self.name}:masked:time"}
 
 
-def _frames(axes: NetworkDims, mask: str, axis: Dim, scope: Any, path: str) -> Dim:
+def _frames(axes: NetworkDims, mask: str, axis: Dim, scope: Scope, path: str) -> Dim:
     """The axis of the frames where a mask is true; the same one for the same mask."""
     key = (MASKED, mask, axis)
     frames = next((dim for dim, of in axes.made_of.items() if of == key), None)
@@ -274,7 +274,7 @@ def _frames(axes: NetworkDims, mask: str, axis: Dim, scope: Any, path: str) -> D
     return frames
 
 
-def _check_frames(builder: Any, scope: object, path: str, sources: Sequence[str], axis: Dim) -> None:
+def _check_frames(builder: Builder, scope: Scope, path: str, sources: Sequence[str], axis: Dim) -> None:
     """Raises NetworkError if a source does not have the axis of the mask."""
     for name in sources:
         x = builder.seen(builder.find(scope, name, path), scope)
@@ -326,7 +326,7 @@ class Unmask(LayerOfNets, layer_class="unmask"):
 
     @classmethod
     def net_inside(
-        cls, builder: Any, scope: object, path: str, described: Mapping[str, object]
+        cls, builder: Builder, scope: Scope, path: str, described: Mapping[str, object]
     ) -> tuple[None, dict[str, str]]:
         """What stands before the first frame: the output of masked_computation there."""
         source = builder.find(scope, names_of_sources(described, None)[0], path)

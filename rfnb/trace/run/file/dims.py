@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class DimWriter:
         if dim.expr is not None and dim_math.make(*dim.expr) is dim:
             op, parts, numbers = dim.expr
             return {"op": op, "of": [self.dim(part) for part in parts], "numbers": [int(n) for n in numbers]}
-        vocab: dict[str, Any] = {"labels": None} if dim.vocab is None else {"labels": list(dim.vocab.labels)}
+        vocab: dict[str, object] = {"labels": None if dim.vocab is None else list(dim.vocab.labels)}
         if dim.vocab is not None and dim.vocab.aliases:
             vocab["aliases"] = dim.vocab.aliases
         key = list(pickling.key_of(dim))
@@ -103,8 +102,7 @@ class DimReader:
 
     def dim(self, number: object) -> Dim:
         """The dim with this number."""
-        dim: Dim = chosen(self.dims, number, "dims")
-        return dim
+        return chosen(self.dims, number, "dims")
 
     def dim_or_none(self, number: object) -> Dim | None:
         """The dim with this number; None for None."""
@@ -114,10 +112,9 @@ class DimReader:
         """The size with this number; None for None."""
         return None if number is None else chosen(self.sizes, number, "sizes")
 
-    def _dim(self, data: Any) -> Dim:
+    def _dim(self, data: Mapping[str, object]) -> Dim:
         if "shared" in data:
-            shared: Dim = chosen(pickling.SHARED, get(data, "shared", int), "shared")
-            return shared
+            return chosen(pickling.SHARED, get(data, "shared", int), "shared")
         if "op" in data:
             return self._derived(data)
         size, kind = get(data, "size", int | None), get(data, "kind", str | None)
@@ -135,7 +132,7 @@ class DimReader:
         self._new.append(dim)
         return dim if original is not None else pickling.remember(key, dim)
 
-    def _vocab(self, data: Any) -> Vocab | None:
+    def _vocab(self, data: Mapping[str, object]) -> Vocab | None:
         if data.get("labels") is None:
             return None
         labels, aliases = get(data, "labels", list[Text]), data.get("aliases", {})
@@ -164,7 +161,7 @@ class DimReader:
             raise RunFileError("the file does not have a tag for each sequence", got=len(tags), expected=size.max)
         return size
 
-    def _of(self, data: Any) -> Lengths:
+    def _of(self, data: Iterable[tuple[object, object]]) -> Lengths:
         sizes = {self.dim(dim): chosen(self.sizes, size, "sizes") for dim, size in data}
         return EMPTY.bind(sizes) if sizes else EMPTY
 

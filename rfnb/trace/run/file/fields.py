@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import NoneType, UnionType
-from typing import Any, Literal, NewType, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, NewType, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict, overload
 
 from rfnb.errors import RfError, RunFileError
 from rfnb.printable import printable
 
+T = TypeVar("T")
 Text = NewType("Text", str)
 """The form of a label or tag, which may contain any characters; views escape them."""
 
@@ -30,7 +31,15 @@ def reading(failure: str, expected: object = None) -> Iterator[None]:
         raise RunFileError(failure, got=f"{type(error).__name__}: {error}"[:200], expected=expected) from error
 
 
-def get(data: object, name: str, form: object) -> Any:
+@overload
+def get(data: object, name: str, form: type[T]) -> T: ...
+
+
+@overload
+def get(data: object, name: str, form: object) -> Any: ...
+
+
+def get(data: object, name: str, form: object) -> object:
     """Returns `data[name]`. Raises RunFileError if it is missing, or does not have this form."""
     if not isinstance(data, dict) or name not in data:
         raise RunFileError(f"the file has no {name!r}")
@@ -50,7 +59,7 @@ def within(number: object, most: int, name: str) -> int:
     return value
 
 
-def chosen(entries: Sequence[object], number: object, name: str) -> Any:
+def chosen(entries: Sequence[T], number: object, name: str) -> T:
     """Returns the entry of a table of the file with this number."""
     place: int = conform(number, int, name)
     if not 0 <= place < len(entries):

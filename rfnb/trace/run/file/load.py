@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -25,7 +25,7 @@ from rfnb.trace.run.file.fields import MOST, chosen, conform, count, get, within
 from rfnb.trace.run.file.save import FORMAT, KEY
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.file.store import Reader, loaded, read_found
-from rfnb.trace.run.file.stored import StoredReplay, StoredState, StoredVariables, read_variables
+from rfnb.trace.run.file.stored import Assigned, StoredReplay, StoredState, StoredVariables, read_variables
 from rfnb.trace.run.run import OneStep, Run
 from rfnb.trace.run.stacked import Lineage
 from rfnb.trace.run.variables import ABSENT
@@ -43,7 +43,7 @@ def update(data: object, form: int) -> None:
             _with_one_list_of_rows(run, get(run, "variables", dict))
 
 
-def _without_reserved_names(run: Any) -> None:
+def _without_reserved_names(run: dict[str, object]) -> None:
     run["values"] = [value for value in get(run, "values", list) if not RESERVED.fullmatch(get(value, "name", str))]
     for value in get(get(run, "graph", dict), "values", list):
         if RESERVED.fullmatch(get(value, "name", str)):
@@ -63,20 +63,20 @@ def _with_one_list_of_rows(run: Any, variables: Any) -> None:
                 table.append(text)
             order.setdefault(step, []).append(-len(table) if isinstance(text, list) else -1 - text)
     run["orders"], run["order"] = [*order.values()], [[step, at] for at, step in enumerate(order)]
-    codes, kept = get(variables, "values", dict), list[object]()
+    codes, tensors = get(variables, "values", dict), list[object]()
     kinds = {series["name"]: series["op"] for series in run["values"]}
-    before: dict[str, object] = {name: {"lost": ABSENT} for name in variables["initial"]}
+    initial: dict[str, object] = {name: {"lost": ABSENT} for name in variables["initial"]}
     for state in run["states"]:
         for series in filter(None, (state.get("series"), *state.get("more", ()))):
             steps = range(run["steps"] + 1) if series.get("steps") is None else series["steps"]
             if 0 in steps:
-                kept.append({**series, "count": len(steps)})
-                before[state["name"]] = {"tensor": [-len(kept), steps.index(0), kinds.get(state["name"], "")]}
-    for name, code in before.items():
+                tensors.append({**series, "count": len(steps)})
+                initial[state["name"]] = {"tensor": [-len(tensors), steps.index(0), kinds.get(state["name"], "")]}
+    for name, code in initial.items():
         codes[name] = [[-1, code], *codes.get(name, ())]
     run["states"] = [{"name": state["name"], "sizes": [], "empty": [], "series": None} for state in run["states"]]
     run["variables"] = {
-        "values": codes, "rows": table, "grown": [], "lists": variables.get("lists", []), "kept": kept,
+        "values": codes, "rows": table, "grown": [], "lists": variables.get("lists", []), "kept": tensors,
         "forgotten": variables.get("forgotten", 0), "kept_from": variables.get("kept_from", 0),
     }  # fmt: skip
 
@@ -125,16 +125,16 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
     checks = [chosen(words, int(number), "checks") for [number] in file.numbers(data["checks"], 1).tolist()]
     steps = len(checks) - (failed is not None)  # a number in the JSON could be arbitrarily large
     size = file.size_or_none(get(data, "size", int))
-    begun, sequences = (file.size_or_none(data.get(name)) for name in ("begun", "sequences"))
+    counts, sequences = (file.size_or_none(data.get(name)) for name in ("begun", "sequences"))
     fits = steps == get(data, "steps", int) and (failed is None or failed.step == steps)
-    if not fits or size is None or size.max > steps or (begun is not None and begun.max > len(checks)):
+    if not fits or size is None or size.max > steps or (counts is not None and counts.max > len(checks)):
         raise RunFileError("the number of steps in the file does not fit the rest")
     within(0 if sequences is None else sequences.max, MOST, "sequences")
     graph, axis = read_graph(get(data, "graph", dict), file), file.dim(data["axis"])
     file.bind(axis, size)
     series = [Series.read(entry, file, steps) for entry in get(data, "values", list)]
-    fields, table = {}, list[object]()
-    replay: Any = StoredReplay
+    fields, table = {}, list[Assigned]()
+    replay: type[StoredReplay] = StoredReplay
     if data.get("variables") is not None:
         fields, replay = read_variables(get(data, "variables", dict), file, len(checks)), StoredVariables
         table = fields.pop("table")
@@ -152,7 +152,7 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
         flags=get(data, "flags", list[str]),
         sequences=(file.dim_or_none(data.get("sequence_dim")), sequences),
         note=get(data, "note", str | None),
-        begun=begun or size,
+        begun=counts or size,
         why=get(data, "ends", list[str]) if data.get("ends") is not None else None,
         lineages=[_lineage(entry, file, steps) for entry in data.get("lineages") or ()],
         searched=_found(data.get("found"), file),
@@ -172,9 +172,9 @@ def _run(data: Any, file: Reader, versions: dict[str, str]) -> Run:
     )
 
 
-def _order(data: Any, series: list[Series], table: list[object], steps: int) -> dict[int, list[object]]:
+def _order(data: Any, series: list[Series], table: list[Assigned], steps: int) -> dict[int, list[Assigned]]:
     """The rows of steps that are not the values of the series in their order."""
-    orders = [
+    orders: list[list[Assigned]] = [
         [chosen(series, number, "orders") if number >= 0 else chosen(table, -1 - number, "rows") for number in order]
         for order in data.get("orders", ())
     ]
@@ -187,7 +187,7 @@ def _order(data: Any, series: list[Series], table: list[object], steps: int) -> 
     return order
 
 
-def _lineage(data: Any, file: Reader, steps: int) -> Lineage:
+def _lineage(data: Mapping[str, object], file: Reader, steps: int) -> Lineage:
     """Where final hypotheses are at each step; all places must be in the beam."""
     beam, final = file.dim(data["beam"]), file.dim(data["final"])
     places = file.array(get(data, "places", str))
@@ -199,17 +199,17 @@ def _lineage(data: Any, file: Reader, steps: int) -> Lineage:
     return lineage
 
 
-def _found(data: object, file: Reader) -> Any:
+def _found(data: object, file: Reader) -> object:
     if data is None:
         return None
     arrays = {name: file.array(key) for name, key in get(data, "arrays", dict).items()}
     return read_found(get(data, "facts", dict), arrays)
 
 
-def _state(data: Any, file: Reader, steps: int) -> StoredState:
+def _state(data: Mapping[str, Any], file: Reader, steps: int) -> StoredState:
     parts = [part for part in (data.get("series"), *data.get("more", ())) if part is not None]
     series = [Series.read(part, file, steps + 1) for part in parts]
-    sizes = dict(get(data, "sizes", list[tuple[int, ...]]))
+    sizes = dict(get(data, "sizes", list[tuple[int, int]]))
     return StoredState(get(data, "name", str), series, sizes, set(get(data, "empty", list[int])))
 
 
@@ -247,7 +247,7 @@ def read_graph(data: object, dims: DimReader) -> BodyGraph:
     def place(number: int | None) -> Any:
         return None if number is None else chosen(places, number, "places")
 
-    def node(entry: object) -> Node:
+    def node(entry: Mapping[str, object]) -> Node:
         inputs, outputs = get(entry, "inputs", tuple[int, ...]), get(entry, "outputs", tuple[int, ...])
         source, at = place(get(entry, "source", int | None)), place(get(entry, "at", int | None))
         body = [node(inner) for inner in get(entry, "body", list)]
@@ -274,15 +274,15 @@ def _own_nodes(nodes: list[Node]) -> Iterator[Node]:
         yield from _own_nodes([] if node.kind == "loop" else node.body)
 
 
-def _kind(entry: Any) -> NodeKind:
+def _kind(entry: Mapping[str, object]) -> NodeKind:
     """The kind of a node; kinds that this version does not know become "op"."""
     kind = get(entry, "kind", str) if "kind" in entry else _kind_by_op(entry)
     return next((option for option in get_args(NodeKind) if option == kind), "op")
 
 
-def _kind_by_op(entry: Any) -> str:
+def _kind_by_op(entry: Mapping[str, object]) -> str:
     """Infers the kind of a node, for files of rfnb 0.1.0 and earlier, which do not contain it."""
-    op: str = entry["op"]
+    op = get(entry, "op", str)
     return KIND_BY_OP.get(op) or ("module" if entry["body"] and op not in OPS else "op")
 
 

@@ -16,13 +16,13 @@ import numpy as np
 from rfnb.core.dims.align import Sig
 from rfnb.core.graph.graph import BodyGraph, Node, Value
 from rfnb.core.ground.show import make_page
+from rfnb.core.ground.source import Source
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import RunFileError
 from rfnb.trace.run.axis_names import is_unnamed
 from rfnb.trace.run.file.series import Series, form_of
 from rfnb.trace.run.file.store import Writer, memory_of, saved, versions, write_found
-from rfnb.trace.run.names import variable_names
-from rfnb.trace.run.step import StepText
+from rfnb.trace.run.step import GrownRows, Row, StepText, StepValue
 from rfnb.trace.run.variables import (
     ABSENT,
     NUMBERS,
@@ -31,9 +31,9 @@ from rfnb.trace.run.variables import (
     Container,
     Growing,
     Grown,
-    GrownRows,
     Leaf,
     Lost,
+    VariableSteps,
     array_of,
 )
 
@@ -66,7 +66,7 @@ class SavedValues:
         self.words = list(dict.fromkeys(checks))
         return checks
 
-    def _rows(self, step: int) -> tuple[Sequence[Any], str]:
+    def _rows(self, step: int) -> tuple[Sequence[Row], str]:
         """The values of a step, and the result of its replay check."""
         return self._run.replay.values(step)
 
@@ -84,8 +84,9 @@ class SavedValues:
             self._bytes -= sum(entry.bytes for entry in fit(self._limited(), self._limit))
         return check
 
-    def _add(self, step: int, row: Any, counts: Counter[tuple[object, ...]]) -> int:
+    def _add(self, step: int, row: Row, counts: Counter[tuple[object, ...]]) -> int:
         """Adds a value to its series, and returns the number of that."""
+        assert isinstance(row, StepValue)
         name, op, line, tensor = row[:4]
         form = (name, op, line, *form_of(tensor))
         counts[form] += 1
@@ -135,16 +136,17 @@ class SavedVariables(SavedValues):
     that grow. Of such a list, the file has the parts once, and its length at each step.
     """
 
-    def __init__(self, run: Run, limit: float):
+    def __init__(self, run: Run, replay: VariableSteps, limit: float):
         super().__init__(run, limit, run.states)
-        self._replay: Any = run.replay
+        self._replay = replay
         self._table: dict[Hashable, int] = {}
-        self._rows_of: list[Any] = []  # of the table: a text, or the number of a list that grows
-        self._grown: list[dict[str, Any]] = []
+        self._rows_of: list[StepText | int] = []  # of the table: a text, or the number of a list that grows
+        self._grown: list[dict[str, object]] = []
+        self._lengths: list[list[list[int]]] = []
         self._growing: list[GrownRows] = []
         self._lists: dict[Grown, int] = {}
         self._parts: list[list[object]] = []
-        self._codes: dict[str, list[object]] = {name: [] for name in variable_names(self._replay)}
+        self._codes: dict[str, list[object]] = {name: [] for name in replay.variable_names()}
         self._kept: dict[Hashable, Series] = {}  # tensors that no line assigned as they are
         self._places: dict[Hashable, tuple[int, int]] | None = None
         self._size = self._size_of_texts = 0
@@ -152,10 +154,10 @@ class SavedVariables(SavedValues):
     def collect(self) -> list[str]:
         """Collects all steps, and all values of variables that the series do not have."""
         checks = super().collect()
-        first = self._replay.forgotten
+        start = self._replay.forgotten
         for name in self._codes:
-            self._add_code(name, first, after=False)
-        for step in range(first, len(checks)):
+            self._add_code(name, start, after=False)
+        for step in range(start, len(checks)):
             for name in self._replay.odd_names(step):
                 self._add_code(name, step, after=True)
         for entry, row in zip(self._grown, self._growing, strict=True):
@@ -166,7 +168,7 @@ class SavedVariables(SavedValues):
             fit(self._limited(), self._limit)
         return checks
 
-    def _rows(self, step: int) -> tuple[Sequence[Any], str]:
+    def _rows(self, step: int) -> tuple[Sequence[Row], str]:
         rows, check = self._replay.rows(step)
         if self._size_of_texts < JSON_LIMIT:
             return rows, check
@@ -176,7 +178,7 @@ class SavedVariables(SavedValues):
     def _limited(self) -> list[Series]:
         return [*super()._limited(), *self._kept.values()]
 
-    def _add(self, step: int, row: object, counts: Counter[tuple[object, ...]]) -> int:
+    def _add(self, step: int, row: Row, counts: Counter[tuple[object, ...]]) -> int:
         if isinstance(row, StepText):
             key: Hashable = row
             self._size_of_texts += 8 if key in self._table else len(row.name) + len(row.text) + 28
@@ -187,15 +189,18 @@ class SavedVariables(SavedValues):
         else:
             return super()._add(step, row, counts)
         number = self._table.setdefault(key, len(self._table))
-        if number == len(self._rows_of):
-            self._rows_of.append(len(self._grown) if isinstance(row, GrownRows) else row)
-            if isinstance(row, GrownRows):
-                names = {"name": row.name, "kind": row.kind, "line": row.line}
-                self._grown.append({**names, "list": self._list(row.growing.grown), "lengths": []})
-                self._growing.append(row)
+        is_new = number == len(self._rows_of)
+        if is_new:
+            self._rows_of.append(row if isinstance(row, StepText) else len(self._growing))
         if isinstance(row, GrownRows):
+            if is_new:
+                self._lengths.append([])
+                names = {"name": row.name, "kind": row.kind, "line": row.line}
+                self._grown.append({**names, "list": self._list(row.growing.grown), "lengths": self._lengths[-1]})
+                self._growing.append(row)
             grown = self._rows_of[number]
-            self._grown[grown]["lengths"].append([step, row.growing.length])
+            assert isinstance(grown, int)
+            self._lengths[grown].append([step, row.growing.length])
             if row.growing.length > self._growing[grown].growing.length:
                 self._growing[grown] = row
         return -1 - number
@@ -291,8 +296,9 @@ class SavedVariables(SavedValues):
         """Remembers where tensors of a series are."""
         assert self._places is not None
         is_plain = all(map(is_unnamed, series.sig.dims)) and not series.sig.sparse_dim
-        for place in range(start, 0 if series.raws is None else len(series.raws)):
-            raw = series.raws[place]
+        raws = [] if series.raws is None else series.raws
+        for place in range(start, len(raws)):
+            raw = raws[place]
             if not isinstance(raw, bool | int | float):
                 for sig in (series.sig, None) if is_plain else (series.sig,):
                     self._places.setdefault((memory_of(raw), sig), (number, place))
@@ -304,8 +310,9 @@ class SavedVariables(SavedValues):
             return None
         return [[*map(self._part_row, row.rows(n))] for n in range(min(row.growing.length, SHOWN_PARTS))]
 
-    def _part_row(self, row: Any) -> list[object]:
-        name, kind, _, value = row[:4]
+    def _part_row(self, row: StepValue | StepText) -> list[object]:
+        name, kind = row[:2]
+        value: object = row[3]
         if isinstance(row, StepText):
             return [name, kind, {"text": value}]
         if isinstance(value, Tensor):
@@ -364,8 +371,10 @@ def write(run: Run, path: str | os.PathLike[str], limit: int | None) -> Path:
 
 def _describe(run: Run, file: Writer, limit: int, states_limit: float) -> dict[str, object]:
     replay, failed = run.replay, run.failed
-    is_plain = bool(variable_names(run.replay))
-    values = SavedVariables(run, limit) if is_plain else SavedValues(run, limit)
+    values = SavedValues(run, limit)
+    if isinstance(replay, VariableSteps) and replay.variable_names():
+        values = SavedVariables(run, replay, limit)
+    is_plain = isinstance(values, SavedVariables)
     checks = values.collect()
     states = [SavedState(name) if is_plain else _state(run, name) for name in run.states]
     of_states = [series for state in states for series in state.series.values()]
@@ -455,7 +464,7 @@ def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: Writer)
     places: dict[tuple[object, ...], int] = {}
     numbers = {id(node): number for number, node in enumerate(graph.all_nodes())}
 
-    def place(source: object) -> int | None:
+    def place(source: Source | None) -> int | None:
         return None if source is None else places.setdefault(_words(source), len(places))
 
     def node(entry: Node) -> dict[str, object]:
@@ -473,5 +482,5 @@ def write_graph(graph: BodyGraph, name_of: Callable[[Value], str], dims: Writer)
     return {"nodes": nodes, "values": values, "body_values": graph.body_values, "places": [list(p) for p in places]}
 
 
-def _words(source: Any) -> tuple[object, ...]:
+def _words(source: Source) -> tuple[object, ...]:
     return source.file, source.line, source.place(), source.text(), source.names()

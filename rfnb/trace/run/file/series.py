@@ -6,10 +6,10 @@ Also the statistics of a tensor, without padding.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,15 +85,15 @@ def _part(entries: np.ndarray) -> Statistics:
     return Statistics(values.size, float(finite.min()), float(mean), float(finite.max()), std, nan, inf)
 
 
-def statistics_table(values: Sequence[Tensor] | Sequence[float]) -> np.ndarray:
+def statistics_table(values: Sequence[Tensor | float]) -> np.ndarray:
     """The statistics of tensors of one dtype, a row each: of small ones with the same shape together; or of numbers."""
-    first = values[0]
-    if not isinstance(first, Tensor):
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    if not tensors:
         return _rows(np.array(values, np.float64)[:, None])
-    tensors: Any = values
-    entries = math.prod(first._raw.shape)
-    is_small = len(tensors) > 1 and 0 < entries <= TOGETHER and not first.dtype.startswith("complex")
-    if not is_small or any(tensor.lengths.ragged or tensor._raw.shape != first._raw.shape for tensor in tensors):
+    head = tensors[0]
+    entries = math.prod(head._raw.shape)
+    is_small = len(tensors) > 1 and 0 < entries <= TOGETHER and not head.dtype.startswith("complex")
+    if not is_small or any(tensor.lengths.ragged or tensor._raw.shape != head._raw.shape for tensor in tensors):
         return np.array([statistics(tensor) for tensor in tensors], np.float64)
     stack = stacked([tensor._raw for tensor in tensors])
     return _rows(backend_of_raw(stack).to_numpy_raw(stack).reshape(len(tensors), entries).astype(np.float64))
@@ -136,7 +136,8 @@ PENDING, MANY = 2**18, 1024
 class Series:
     """The values of one line of the body, at the steps in which it ran.
 
-    steps: maps each step to its place in the lists. raws: None if the values were too large to keep.
+    steps: maps each step to its place in the lists. raws: tensors or numbers; of a file, also one
+    tensor that has them all; None if they were too large to keep.
     """
 
     name: str
@@ -146,10 +147,10 @@ class Series:
     dtype: str
     steps: dict[int, int] = field(default_factory=dict)
     lengths: list[Lengths] = field(default_factory=list)
-    raws: Any = field(default_factory=list)  # also numbers; of a file, also one tensor that has them all
+    raws: list[RawTensor] | RawTensor | None = field(default_factory=list)
     bytes: int = 0
     _tables: list[np.ndarray] = field(default_factory=list)
-    _pending: list[Any] = field(default_factory=list)  # without statistics yet
+    _pending: list[Tensor | float] = field(default_factory=list)  # without statistics yet
     _pending_bytes: int = 0
 
     @classmethod
@@ -205,8 +206,9 @@ class Series:
         """The shape of each tensor that is there."""
         if self.raws is None:
             return []
-        is_list = isinstance(self.raws, list)
-        return [tuple(raw.shape) for raw in self.raws] if is_list else [tuple(self.raws.shape[1:])] * len(self.raws)
+        if isinstance(self.raws, list):
+            return [tuple(raw.shape) for raw in self.raws]
+        return [tuple(self.raws.shape[1:])] * len(self.raws)
 
     def tensor(self, step: int) -> Tensor:
         """The value at a step. Raises KeyError if there is none."""
@@ -240,7 +242,7 @@ class Series:
         }
 
     @classmethod
-    def read(cls, data: Any, file: Reader, every_step: int) -> Series:
+    def read(cls, data: Mapping[str, object], file: Reader, every_step: int) -> Series:
         """Reads the series from JSON. Raises RunFileError if its parts do not fit together."""
         axes = [file.dim(number) for number in get(data, "dims", list)]
         sig = align.sig(axes, file.dim_or_none(data.get("sparse")), file.dim_or_none(data.get("feature")))
@@ -251,7 +253,7 @@ class Series:
         series.steps = {step: at for at, step in enumerate(steps)}
         series._tables, series.bytes = [numbers], count(data, "bytes", 2**62)
         series.lengths = lengths * len(steps) if len(lengths) == 1 else lengths
-        series.raws = None if data.get("tensor") is None else file.parts(data["tensor"], series.dtype)
+        series.raws = None if data.get("tensor") is None else file.parts(get(data, "tensor", dict), series.dtype)
         counts = {len(steps), len(numbers), len(series.lengths), len(numbers if series.raws is None else series.raws)}
         if len(counts) > 1 or len(set(steps)) < len(steps) or len(set(axes)) < len(axes):
             raise RunFileError(f"the parts of {series.name} in the file do not fit together")

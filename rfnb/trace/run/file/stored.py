@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -19,14 +19,14 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError, RunFileError
 from rfnb.printable import printable
 from rfnb.trace.run.axis_names import AxisNames
+from rfnb.trace.run.entries import Entries
 from rfnb.trace.run.file.fields import Text, chosen, conform, count, get, within
 from rfnb.trace.run.file.save import FROM
 from rfnb.trace.run.file.series import Series
 from rfnb.trace.run.file.store import Reader
-from rfnb.trace.run.names import LostValue
 from rfnb.trace.run.session import run_again
 from rfnb.trace.run.stacked import Lineage, by_hypothesis, over_steps, stacked_variable
-from rfnb.trace.run.step import StepText, StepValue, is_lost
+from rfnb.trace.run.step import GrownRows, Row, StepText, StepValue, is_lost
 from rfnb.trace.run.variables import (
     ABSENT,
     NUMBERS,
@@ -36,10 +36,11 @@ from rfnb.trace.run.variables import (
     Container,
     Growing,
     Grown,
-    GrownRows,
     KeptSteps,
     Leaf,
     Lost,
+    LostValue,
+    VariableSteps,
     array_of,
     as_code,
 )
@@ -64,7 +65,7 @@ class StoredState:
     def __post_init__(self) -> None:
         self._series_at = {step: series for series in self.series for step in series.steps}
 
-    def at(self, step: int) -> Any:
+    def at(self, step: int) -> Entries:
         """The state before a step. Raises RunFileError if it is not in the file."""
         if step in self.empty:
             return None
@@ -106,7 +107,7 @@ class StoredReplay(KeptSteps):
     why: list[str] | None = None
     lineages: Sequence[Lineage] = ()
     searched: Any = None
-    order: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    order: Mapping[int, Sequence[Assigned]] = field(default_factory=dict)
 
     def ends(self) -> list[str] | None:
         """Why each sequence ended."""
@@ -125,7 +126,7 @@ class StoredReplay(KeptSteps):
         """The names of the user's states."""
         return [state.name for state in self.states]
 
-    def state(self, name: str, step: int) -> Any:
+    def state(self, name: str, step: int) -> object:
         """The value of a state before `step`.
 
         Raises LoopNameError after a step that failed, and RunFileError if the state is not in the file.
@@ -136,11 +137,14 @@ class StoredReplay(KeptSteps):
 
     def values(self, step: int) -> tuple[list[StepValue], str]:
         """The values that the body computed at `step`, and the result of the replay check at the time of saving."""
-        all_series = self.series_at(step)
-        check = self.checks[step] if step < len(self.checks) else "not in the file"
-        return [StepValue(series.name, series.op, series.line, series.tensor(step)) for series in all_series], check
+        rows = [row for row in self.series_at(step) if isinstance(row, Series)]
+        return [StepValue(row.name, row.op, row.line, row.tensor(step)) for row in rows], self.check(step)
 
-    def series_at(self, step: int) -> Sequence[Any]:
+    def check(self, step: int) -> str:
+        """The result of the replay check at the time of saving."""
+        return self.checks[step] if step < len(self.checks) else "not in the file"
+
+    def series_at(self, step: int) -> Sequence[Assigned]:
         """The series that have a value at a step, in the order in which it computed them."""
         return self.order[step] if step in self.order else self._by_step.get(step, [])
 
@@ -202,7 +206,7 @@ class StoredReplay(KeptSteps):
         """All states."""
         return dict.fromkeys(run.states, "the run is from a file, so other steps cannot be computed")
 
-    def gradients(self, run: Run, loss: object) -> Any:
+    def gradients(self, run: Run, loss: object) -> NoReturn:
         """Raises RunFileError: gradients cannot be computed without the model."""
         raise _not_in_file(run, "so gradients cannot be computed")
 
@@ -242,11 +246,15 @@ class GrownSeries(NamedTuple):
     line: int
     grown: Grown
     lengths: dict[int, int]
-    parts: Sequence[Any] | None
+    parts: Sequence[Sequence[tuple[str, str, object]]] | None
+
+
+Assigned = Series | GrownSeries | StepText
+"""What a step assigned."""
 
 
 @dataclass(kw_only=True)
-class StoredVariables(StoredReplay):
+class StoredVariables(StoredReplay, VariableSteps):
     """The same for loops of plain Python, whose variables keep their values until they are assigned again.
 
     codes: by variable, its values as JSON after steps, where they are not those of a series; -1 is before the first
@@ -293,6 +301,7 @@ class StoredVariables(StoredReplay):
         def named() -> Iterator[Tensor]:
             for series in all_series:
                 if len({*series.shapes}) == 1:  # else only statistics are in the file, or lengths that differ
+                    assert series.raws is not None
                     forms = [self.names.form(name, tuple(raw.shape), raw) for raw in series.raws]
                     series.sig = next((sig for sig, _ in forms if sig.sparse_dim is None), forms[0][0])
                     series.lengths = [lengths for _, lengths in forms]
@@ -301,12 +310,12 @@ class StoredVariables(StoredReplay):
             values += [self._shown_tensor(name, self._value(code)) for code in inputs]
             yield from (value for value in values if value is not None)
 
-        before = [(series, series.sig, series.lengths) for series in all_series]
+        originals = [(series, series.sig, series.lengths) for series in all_series]
         try:
             self.names.rename(name, axes, named())
             deque(named(), maxlen=0)  # also those after the first that fits
         except Exception:
-            for series, sig, lengths in before:
+            for series, sig, lengths in originals:
                 series.sig, series.lengths = sig, lengths
             raise
 
@@ -321,9 +330,9 @@ class StoredVariables(StoredReplay):
         """What a step assigned that is neither a tensor nor a number, in words."""
         return [row for row in self._opened(self.rows(step)[0]) if isinstance(row, StepText)]
 
-    def rows(self, step: int) -> tuple[list[StepValue | StepText | GrownRows], str]:
+    def rows(self, step: int) -> tuple[list[Row], str]:
         """All that a step assigned, in order, and its check."""
-        rows: list[Any] = []
+        rows: list[Row] = []
         for row in self.series_at(step):
             if isinstance(row, Series):
                 rows.append(StepValue(row.name, row.op, row.line, row.tensor(step)))
@@ -332,9 +341,9 @@ class StoredVariables(StoredReplay):
                 rows.append(GrownRows(row.name, row.op, row.line, growing, partial(self._rows_of, row)))
             else:
                 rows.append(row)
-        return rows, self.checks[step] if step < len(self.checks) else "not in the file"
+        return rows, self.check(step)
 
-    def _opened(self, rows: list[Any]) -> Iterator[StepValue | StepText]:
+    def _opened(self, rows: list[Row]) -> Iterator[StepValue | StepText]:
         for row in rows:
             if not isinstance(row, GrownRows):
                 yield row
@@ -388,15 +397,15 @@ class StoredVariables(StoredReplay):
         """The variables whose value after a step that assigned them is not that of a series."""
         return [name for name, codes in self.codes.items() if step in codes]
 
-    def kept_value(self, name: str, step: int, *, after: bool = False) -> Any:
+    def kept_value(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable before or after a step, as `run/variables.py` says. Raises KeyError if there is none."""
-        last = step if after else step - 1
-        if last < self.forgotten - 1:
+        end = step if after else step - 1
+        if end < self.forgotten - 1:
             return FORGOTTEN
         if name not in self._steps:
             steps = {at for series in self.series if series.name == name for at in series.steps}
             self._steps[name] = sorted(steps | {*self.codes[name]})
-        number = bisect_right(self._steps[name], last)
+        number = bisect_right(self._steps[name], end)
         if not number:
             raise KeyError(name)
         at = self._steps[name][number - 1]
@@ -405,7 +414,7 @@ class StoredVariables(StoredReplay):
         series = [row for row in self.series_at(at) if isinstance(row, Series) and row.name == name][-1]
         return Leaf(series.tensor(at), series.op)
 
-    def variable(self, name: str, step: int, *, after: bool = False) -> Any:
+    def variable(self, name: str, step: int, *, after: bool = False) -> object:
         """The same, as code has it. Raises KeyError if there is none, and NoValue if it was not kept."""
         value = self.kept_value(name, step, after=after)
         named = self._shown_tensor(name, value) if name in self.names.of else None
@@ -420,10 +429,11 @@ class StoredVariables(StoredReplay):
         tensor = self._shown_tensor(name, value)
         if tensor is not None:
             return tensor
-        is_text = isinstance(value, Lost) and value.words != ABSENT
-        return printable(value.text) if is_text else as_code(name, value)
+        if isinstance(value, Lost) and value.words != ABSENT:
+            return printable(value.text)
+        return as_code(name, value)
 
-    def state(self, name: str, step: int) -> Any:
+    def state(self, name: str, step: int) -> object:
         """A variable before `step`: a Tensor, or else words; None if nothing was assigned to it yet."""
         if name not in self.codes:
             raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self.codes))
@@ -439,12 +449,12 @@ class StoredVariables(StoredReplay):
         kind, parts = (value.kind, value.parts) if isinstance(value, Container) else (type(value).__name__, value)
         if isinstance(value, Growing):
             return f"list of {value.length} parts"
-        is_container = isinstance(parts, list | tuple | dict)
-        return printable(f"{kind} of {len(parts)} parts" if is_container else repr(value))
+        words = f"{kind} of {len(parts)} parts" if isinstance(parts, list | tuple | dict) else repr(value)
+        return printable(words)
 
     def stack(self, name: str, resolve: bool = True) -> Tensor:
         """A variable after each step, stacked. → {axis, …}"""
-        return stacked_variable(self, name)
+        return stacked_variable(self, name, self.begun.max)
 
     def _shown_tensor(self, name: str, value: object) -> Tensor | None:
         """The Tensor of a tensor, array, number or list of numbers; None for other values."""
@@ -468,19 +478,21 @@ class StoredVariables(StoredReplay):
         parts = within(length, len(grown.parts), "lengths")
         return Growing(grown, parts, lambda number: self._value(grown.parts[number]))
 
-    def _value(self, code: object) -> Any:
+    def _value(self, code: object) -> object:
         """The value that JSON stands for."""
         if not isinstance(code, dict):
             if isinstance(code, list):
                 raise RunFileError("a value of a variable in the file is of no known kind")
             return code
         if "kind" in code:
-            parts = {name: part for name, part in code.items() if name not in ("kind", "is_sequence")}
-            return Container(get(code, "kind", str), self._value(parts), bool(code.get("is_sequence")))
+            parts = self._value({name: part for name, part in code.items() if name not in ("kind", "is_sequence")})
+            if not isinstance(parts, list | tuple | dict):
+                raise RunFileError("a container in the file has no parts")
+            return Container(get(code, "kind", str), parts, bool(code.get("is_sequence")))
         if "tensor" in code:
             number, place, kind = code["tensor"]
             table, number = (self.series, number) if number >= 0 else (self.kept, -1 - number)
-            series: Series = chosen(table, number, "tensor")
+            series = chosen(table, number, "tensor")
             return Leaf(series.at(within(place, len(series.lengths) - 1, "tensor")), conform(kind, str, "tensor"))
         if "first" in code:
             number, length = code["first"]
@@ -494,8 +506,8 @@ class StoredVariables(StoredReplay):
         for name, kind in SEQUENCES.items():
             if name in code:
                 return kind(self._value(part) for part in code[name])
-        words: str = get(code, "known" if "known" in code else "lost", str)
-        text: str = get({"text": words, **code}, "text", str)
+        words = get(code, "known" if "known" in code else "lost", str)
+        text = get({"text": words, **code}, "text", str)
         return Lost(words, text, "known" in code, code.get("finite"), code.get("largest"))
 
 
@@ -508,23 +520,23 @@ def read_variables(data: object, file: Reader, steps: int) -> dict[str, Any]:
     }
     grown = [_grown(entry, lists, steps) for entry in get(data, "grown", list)]
     table = [chosen(grown, row, "grown") if type(row) is int else _text(row) for row in get(data, "rows", list)]
-    kept = [Series.read(entry, file, count(entry, "count")) for entry in get(data, "kept", list)]
-    first = {name: count(data, name, steps) for name in FROM}
-    return {"codes": codes, "lists": lists, "grown": grown, "kept": kept, "table": table, **first}
+    tensors = [Series.read(entry, file, count(entry, "count")) for entry in get(data, "kept", list)]
+    numbers = {name: count(data, name, steps) for name in FROM}
+    return {"codes": codes, "lists": lists, "grown": grown, "kept": tensors, "table": table, **numbers}
 
 
 def _grown(entry: object, lists: list[Grown], steps: int) -> GrownSeries:
     """What steps have as values of a list that grows."""
-    grown: Grown = chosen(lists, get(entry, "list", int), "lists")
-    most, pairs = len(grown.parts), get(entry, "lengths", list)
-    lengths = {within(step, steps, "step"): within(length, most, "lengths") for step, length in pairs}
+    grown = chosen(lists, get(entry, "list", int), "lists")
+    size, pairs = len(grown.parts), get(entry, "lengths", list)
+    lengths = {within(step, steps, "step"): within(length, size, "lengths") for step, length in pairs}
     names = get(entry, "name", str), get(entry, "kind", str), count(entry, "line")
     return GrownSeries(*names, grown, lengths, get(entry, "rows", list | None))
 
 
-def _text(row: Any) -> StepText:
+def _text(row: Iterable[object]) -> StepText:
     name, kind, line, text = row
-    conform([name, kind, text], list[Text], "rows")
+    name, kind, text = conform([name, kind, text], list[Text], "rows")
     return StepText(name, kind, conform(line, int, "rows"), text)
 
 
@@ -539,6 +551,6 @@ def _of_numpy(code: object) -> object:
     return dtype.type(number)
 
 
-def _key(key: object) -> Any:
+def _key(key: object) -> Hashable:
     """The key of a dict, of which lists are tuples."""
     return tuple(map(_key, key)) if isinstance(key, list) else key
