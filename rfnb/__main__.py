@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rfnb.display.kit.blocks import Table
 from rfnb.display.kit.view import View, describe
-from rfnb.display.markup.elements import Table
 from rfnb.errors import RfError
 from rfnb.netdict.folder import as_json, by_cause, configs_in, drafted, one_line, report_stops, reports_of
 from rfnb.printable import terminal_text

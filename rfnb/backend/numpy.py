@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rfnb.core.tensor.parameter import Parameter
 
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def quiet(function: Callable[..., object]) -> Callable[..., Array]:
@@ -42,7 +42,7 @@ def common(a: object, b: object) -> tuple[Array, Array]:
     return np.asarray(a, result_dtype), np.asarray(b, result_dtype)
 
 
-def _rank(x: object) -> tuple[tuple[int, int], np.dtype[Any]]:
+def _rank(x: object) -> tuple[tuple[int, int], np.dtype]:
     """The priority of an operand for the common dtype, and its dtype."""
     if isinstance(x, np.ndarray | np.generic):
         return (KINDS[x.dtype.kind], 2 if x.ndim else 1), x.dtype
@@ -56,7 +56,7 @@ def _rank(x: object) -> tuple[tuple[int, int], np.dtype[Any]]:
     return (KINDS[dtype.kind], 0), dtype
 
 
-def type_of(name: str) -> np.dtype[Any]:
+def type_of(name: str) -> np.dtype:
     """dtype("float32")"""
     try:
         return np.dtype(name)
@@ -82,7 +82,7 @@ def highest(raw: Array) -> Any:
 _LIMITS = {"f": (-np.inf, np.inf), "b": (False, True)}
 
 
-def _complex(a: Array, b: Array) -> object:
+def _complex(a: Array, b: Array) -> Array:
     return np.asarray(floats(a) + 1j * floats(b), np.result_type(floats(a), np.complex64))
 
 
@@ -100,7 +100,7 @@ def _sigmoid(x: Array) -> Array:
 
 KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 NUMBERS = {bool: np.bool_, int: np.int64, float: np.float32, complex: np.complex64}
-COMBINE: dict[str, Callable[..., Any]] = {
+COMBINE: dict[str, Callable[..., Array]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -117,10 +117,10 @@ COMBINE: dict[str, Callable[..., Any]] = {
     "logaddexp": lambda a, b: np.logaddexp(floats(a), floats(b)),
     "complex": _complex,
 }
-COMPARE: dict[str, Callable[..., Any]] = {
+COMPARE: dict[str, Callable[..., Array]] = {
     kind: getattr(np, kind) for kind in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 }
-OF_WHOLE_NUMBERS: dict[str, Callable[..., object]] = {
+OF_WHOLE_NUMBERS: dict[str, Callable[..., Array]] = {
     "abs": np.abs,
     "neg": np.negative,
     "square": np.square,
@@ -134,7 +134,7 @@ OF_WHOLE_NUMBERS: dict[str, Callable[..., object]] = {
     "is_infinite": np.isinf,
     "is_neg_infinite": np.isneginf,
 }
-ACTIVATION: dict[str, Callable[..., Any]] = {
+ACTIVATION: dict[str, Callable[..., Array]] = {
     **OF_WHOLE_NUMBERS,
     **{name: getattr(np, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh")},
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -173,7 +173,7 @@ class NumpyMath:
         return quiet(ACTIVATION[func])(raw_tensor if func in OF_WHOLE_NUMBERS else floats(raw_tensor))
 
     @staticmethod
-    def as_dtype_raw(dtype_name: str) -> np.dtype[Any]:
+    def as_dtype_raw(dtype_name: str) -> np.dtype:
         """dtype("float32")"""
         return type_of(dtype_name)
 
@@ -288,7 +288,7 @@ class NumpyData:
             raw[index] = value
 
 
-SCATTER: dict[str, Any] = {"max": np.maximum, "min": np.minimum}
+SCATTER: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum}
 
 
 class NumpyIndex:

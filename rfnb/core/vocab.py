@@ -79,7 +79,7 @@ def in_order(numbers: Mapping[object, object], what: str = "Vocab") -> LabelTabl
 
 
 def _unique(labels: Any, what: str) -> bool:
-    earlier: set[Any] = set()
+    earlier: set[object] = set()
     for label in labels:
         if label in earlier:
             raise DimError(f"{what}: a label occurs twice", got=repr(label))

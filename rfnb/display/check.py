@@ -39,8 +39,7 @@ def describe(report: BatchReport | FiniteReport) -> page.Page:
     word, colour = ("passed", GREY) if report else ("found" if is_found else "not checked", ALARM)
     if data is not None:
         facts.append(("dims", page.pills(describe_axes(data.axes, data.feature))))
-    none: list[MarkedPicture] = []
-    pictures = none if first is None else notes.attempt("picture", lambda: _pictures(first), none)
+    pictures = [] if first is None else notes.attempt("picture", lambda: _pictures(first), list[MarkedPicture]())
     table = page.Table(COLUMNS, findings[:ROWS])
     blocks: list[page.Block] = [
         page.Line(page.web(page.chip(word, colour)), repr(report).partition("\n")[0], look=HEAD),

@@ -12,8 +12,7 @@ from rfnb.checkpoint.report import LoadReport, ValueOrigin
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import fold
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, fold as fold_html
 from rfnb.display.markup.numbers import amount, plain, size
 from rfnb.printable import bounded
 
@@ -40,44 +39,39 @@ def page_of_checkpoint(file: CheckpointFile) -> page.Page:
     """The entries as a tree of their names, and those that stand apart."""
     root, entries = EntryTree(), file.entries
     for path, entry in entries.items():
-        *folders, last = path.split(file.separator, DEEPEST)
+        *folders, name = path.split(file.separator, DEEPEST)
         part = root
         for folder in [None, *folders]:
             part = part if folder is None else part.parts.setdefault(folder, EntryTree())
             part.entries += 1
             part.values += prod(entry.shape)
-        part.rows[last] = entry
+        part.rows[name] = entry
     number = f"{len(entries):,} {'entry' if len(entries) == 1 else 'entries'}"
     total = f"{number}, {amount(root.values)} values, {size(sum(map(_bytes, entries.values())))}"
-    head = page.Span(
-        [page.name(file.path), page.quiet(f"  {file.kind} · {total}")], text=f"{file.kind} {file.path}: {total}"
-    )
-    tree = page.Group(
-        list(_blocks(root, file.separator)), look=f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", indent=2
-    )
-    others = [_entry(path, entry) for path, entry in file.apart.items()]
-    title = _title(
-        f"apart: {len(others)}", "optimizers, steps, and values that are not numbers", f"  apart: {len(others)}"
-    )
-    apart = page.Fold(title, [page.Group(others, indent=2)], rail=True) if others else None
+    text = f"{file.kind} {file.path}: {total}"
+    head = page.Span([page.name(file.path), page.quiet(f"  {file.kind} · {total}")], text=text)
+    tree = page.Group(list(_blocks(root, file.separator)), f"{style.RAIL};overflow-x:auto;{style.NUMBERS}", indent=2)
+    extras = [_entry(path, entry) for path, entry in file.apart.items()]
+    words, kinds = f"apart: {len(extras)}", "optimizers, steps, and values that are not numbers"
+    title = _title(words, kinds, f"  {words}")
+    apart = page.Fold(title, [page.Group(extras, indent=2)], rail=True) if extras else None
     rows = [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), ""] for path, x in entries.items()]
     rows += [[path, _shape(x), x.dtype, prod(x.shape), _bytes(x), "yes"] for path, x in file.apart.items()]
     table = page.Table(["name", "shape", "dtype", "values", "bytes", "apart"], rows)
-    return page.Page(
-        "checkpoint", file.path, [page.Line(head), page.Group([tree, apart], most=options.MODULE_LINES - 1)], table
-    )
+    blocks: list[page.Block] = [page.Line(head), page.Group([tree, apart], most=options.MODULE_LINES - 1)]
+    return page.Page("checkpoint", file.path, blocks, table)
 
 
 def _blocks(part: EntryTree, separator: str) -> Iterator[page.Block]:
     """A line for each entry, in columns, and a fold for each part."""
-    widths = [min(max(map(len, column), default=0), most) for column, most in
+    widths = [min(max(map(len, column), default=0), limit) for column, limit in
               ((part.rows, 40), (list(map(_shape, part.rows.values())), 20))]  # fmt: skip
-    for last, entry in part.rows.items():
-        yield _entry(last, entry, *widths)
-    for path, inside in part.parts.items():
-        facts = f"{amount(inside.values)} values in {inside.entries}"
+    for name, entry in part.rows.items():
+        yield _entry(name, entry, *widths)
+    for path, branch in part.parts.items():
+        facts = f"{amount(branch.values)} values in {branch.entries}"
         title = _title(f"{path}{separator}", facts, f"{path}{separator}  {facts}")
-        yield page.Fold(title, list(_blocks(inside, separator)), inside.entries <= OPEN, rail=True)
+        yield page.Fold(title, list(_blocks(branch, separator)), branch.entries <= OPEN, rail=True)
 
 
 def _title(words: str, facts: str, text: str) -> page.Span:
@@ -88,9 +82,8 @@ def _entry(path: str, entry: StoredEntry, *widths: int) -> page.Line:
     shape = _shape(entry)
     name_width, shape_width = widths or (0, 0)
     text = f"{path:<{name_width}}  {shape:<{shape_width}}  {entry.dtype}"
-    return page.Line(
-        page.Span([f"{path} ", page.quiet(f"{shape} · {entry.dtype}")], text=text), look="white-space:nowrap"
-    )
+    words = page.Span([f"{path} ", page.quiet(f"{shape} · {entry.dtype}")], text=text)
+    return page.Line(words, look="white-space:nowrap")
 
 
 def _shape(entry: StoredEntry) -> str:
@@ -113,24 +106,18 @@ SHOWN = 5
 def page_of_report(report: LoadReport) -> page.Page:
     """The report with possible mistakes marked and long lists folded."""
     origins, count = list(report.origins), count_of(len(report.loaded), "parameter")
-    groups = [(what, list(map(bounded, names))) for what, names in report.groups() if names]
+    groups = [(word, list(map(bounded, names))) for word, names in report.groups() if names]
     blocks: list[page.Block] = [
-        page.Line(
-            page.Span(
-                [page.name(count), page.quiet(f"  loaded from {report.path}")],
-                text=f"{count} loaded from {report.path}",
-            )
-        ),
-        page.Only("text", [page.Line(f"{what:<10} {_some(names)}", indent=2) for what, names in groups]),
-        page.Only("html", [page.Grid([[_word(what), _names(names)] for what, names in groups])]),
+        page.Line(page.name(count), page.quiet(page.web(" "), f" loaded from {report.path}")),
+        page.Only("text", [page.Line(f"{word:<10} {_some(names)}", indent=2) for word, names in groups]),
+        page.Only("html", [page.Grid([[_word(word), _names(names)] for word, names in groups])]),
     ]
     if origins:
         rows: list[list[page.Words]] = [[origin.name, *_cells(origin)] for origin in origins[:LISTED]]
         grid = page.Grid(rows, ["parameter", "from", "conversion", "norm before", "after"])
         tail = f"… and {len(origins) - LISTED} more; all: .table()" if len(origins) > LISTED else None
-        blocks.append(
-            page.Only("html", [page.Fold("each parameter", [grid, page.Line(page.quiet(tail)) if tail else None])])
-        )
+        fold = page.Fold("each parameter", [grid, page.Line(page.quiet(tail)) if tail else None])
+        blocks.append(page.Only("html", [fold]))
     return page.Page("load_report", "", blocks, _table(report))
 
 
@@ -138,7 +125,7 @@ def _table(report: LoadReport) -> page.Table:
     """A row for each name; for a network, with the entries that the value came from, and norms."""
     origins = {origin.name: origin for origin in report.origins}
     rows = [["loaded", name, *_cells(origins.get(name))] for name in report.loaded]
-    rows += [[what, name, *_cells(None)] for what, names in report.groups() for name in names]
+    rows += [[word, name, *_cells(None)] for word, names in report.groups() for name in names]
     if not origins:
         return page.Table(["what", "name"], [row[:2] for row in rows])
     return page.Table(["what", "name", "from", "conversion", "norm before", "norm after"], rows)
@@ -157,7 +144,7 @@ def _word(what: str) -> page.Words:
 
 def _names(names: list[str]) -> Html:
     listed = [el("div", name) for name in names]
-    return el("div", listed) if len(names) <= SHOWN else fold(_some(names), *listed)
+    return el("div", listed) if len(names) <= SHOWN else fold_html(_some(names), *listed)
 
 
 def _some(names: list[str]) -> str:

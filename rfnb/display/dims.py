@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
 
 from rfnb.core.dims import dim_math
 from rfnb.core.dims.dim import Dim
@@ -40,9 +39,6 @@ from rfnb.display.tensor.entries import shown
 from rfnb.display.tensor.view import bars_html
 from rfnb.nn.module.module import Module
 from rfnb.printable import bounded
-
-if TYPE_CHECKING:
-    from rfnb.core.dims.dim import Dim
 
 
 @page.shows("dim", "rfnb.core.dims.dim.Dim")
@@ -133,7 +129,7 @@ class Uses:
         else:
             self._parts(name, held, depth)
 
-    def _parts(self, name: str, held: Any, depth: int) -> None:
+    def _parts(self, name: str, held: object, depth: int) -> None:
         if isinstance(held, TensorDict):
             held = held.data
         if isinstance(held, Mapping | list | tuple | set | frozenset):
@@ -150,8 +146,8 @@ class Uses:
         graph = getattr(held, "graph", None)
         if isinstance(graph, Graph):  # a run, or the graph of a model
             self._add(name, graph, depth)
-            if isinstance(getattr(held, "axis", None), Dim):
-                self._use(held.axis)
+            if isinstance(axis := getattr(held, "axis", None), Dim):
+                self._use(axis)
 
     def _use(self, dim: Dim) -> DimUse:
         return self.by_serial.setdefault(dim.serial, DimUse(dim))
@@ -274,18 +270,16 @@ def page_of_dims(objects: Iterable[tuple[str, object]], name: str = "dims") -> p
     rows = []
     for use in entries:
         serial = use.dim.serial
-        same = [names.get(alias.serial, alias.name) for alias in dim_math.followed(use.dim)]
-        notes = [*(f"declared the same as {alias}" for alias in same), *peers.get(serial, [])]
+        aliases = [names.get(alias.serial, alias.name) for alias in dim_math.followed(use.dim)]
+        notes = [*(f"declared the same as {alias}" for alias in aliases), *peers.get(serial, [])]
         row = _row(use, names[serial], conflicts[serial], notes)
-        rows.append(
-            (not conflicts[serial], row, [*map(page.plain, row.cells), "; ".join([*conflicts[serial], *notes])])
-        )
+        cells = [*map(page.plain, row.cells), "; ".join([*conflicts[serial], *notes])]
+        rows.append((not conflicts[serial], row, cells))
     rows.sort(key=itemgetter(0))
     remarks = "; ".join([*([] if rows else ["no dims"]), *(["not everything was searched"] if uses.left_out else [])])
     grid = page.Grid([row for _, row, _ in rows], COLUMNS, [_CELL] * len(COLUMNS), indent=0, head=_HEAD, look=_TABLE)
-    blocks: list[page.Block] = (
-        [grid, page.Note(remarks, indent=0)] if rows else [page.Line(f"({remarks})", look=style.QUIET)]
-    )
+    nothing = page.Line(f"({remarks})", look=style.QUIET)
+    blocks: list[page.Block] = [grid, page.Note(remarks, indent=0)] if rows else [nothing]
     return page.Page("dims", name, blocks, page.Table([*COLUMNS, "notes"], [cells for *_, cells in rows]))
 
 
@@ -293,7 +287,7 @@ def _row(use: DimUse, name: str, conflicts: list[str], notes: list[str]) -> page
     dim = use.dim
     view, text = describe_dim(dim, lengths_of(use)), "" if dim.made is None else dim.made.text()
     code = page.web(page.Span(text, f"{style.NUMBERS};{style.QUIET}", tag="div")) if text else None
-    used = [
+    uses = [
         f"{count_of(len(names), word)}: {', '.join(names[:NAMES])}{', …' if len(names) > NAMES else ''}"
         for names, word in ((use.tensors, "tensor"), (use.parameters, "parameter"), (use.modules, "module"))
         if names
@@ -305,10 +299,10 @@ def _row(use: DimUse, name: str, conflicts: list[str], notes: list[str]) -> page
         [(origin(view) or "").removeprefix(f"{view['name']}, "), code],
         page.Span(
             [
-                *(page.Span(words, tag="div") for words in used),
+                *(page.Span(words, tag="div") for words in uses),
                 *(page.Span(word, style.QUIET, tag="div") for word in notes),
             ],
-            text=", ".join(used),
+            text=", ".join(uses),
         ),
     ]
     return page.Row(

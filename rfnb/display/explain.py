@@ -16,8 +16,7 @@ from rfnb.display.beam.picture import drawn_steps
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.view import View
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import wide
-from rfnb.display.markup.html import Html, bounded_in, el
+from rfnb.display.markup.html import Html, bounded_in, el, wide
 from rfnb.display.markup.numbers import Number, plain, real
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
@@ -197,8 +196,8 @@ def _columns(life: LifeSteps) -> list[str]:
 def _rows(life: LifeSteps) -> list[tuple[int, page.Row]]:
     """A row for each step, with its number, and one for those before it that are not shown."""
     rows: list[tuple[int, page.Row]] = []
-    for i, (before, step) in enumerate(zip([None, *life.steps], life.steps, strict=False)):
-        if before is not None and step.step - before.step > 1:
+    for i, (previous, step) in enumerate(zip([None, *life.steps], life.steps, strict=False)):
+        if previous is not None and step.step - previous.step > 1:
             rows.append((i, page.Row([page.quiet("⋯")])))
         rows.append((i, _row(step, life)))
     return rows
@@ -314,11 +313,7 @@ def page_of_why(why: Why) -> page.Page:
     word, colour = STATES[_state(why)]
     near = closest(tree, why.life)
     heading = [
-        page.Line(
-            page.name(tree.name),
-            page.quiet(f" · {count_of(tree.steps, 'step')}, {tree.trace.beam_text}"),
-            look=style.HEAD,
-        ),
+        page.head(tree.name, f" · {count_of(tree.steps, 'step')}, {tree.trace.beam_text}"),
         page.Line(page.chip(word, colour), labels(tree.text_of(why.labels))),
         page.Line(why.fate),
         page.Line(page.quiet(near)) if near else None,
@@ -366,11 +361,10 @@ def page_of_where(where: Where, pruned: int | None = None) -> page.Page:
         page.Note(notes.text() or tree["note"]),
         *map(page.Line, beam.tree_lines(tree)),
     ]
+    verdict = page.chip(where.verdict, beam.verdict_colour(where.verdict))
     html: list[page.Block] = [
         beam.head(tree),
-        page.Line(
-            page.chip(where.verdict, beam.verdict_colour(where.verdict)), "reference: ", labels(where.reference.text)
-        ),
+        page.Line(verdict, "reference: ", labels(where.reference.text)),
         page.Line(" · ".join(filter(None, [ADVICE.get(where.verdict), where.because]))),
         page.Line(where.forced) if where.forced else None,
         page.Line("✂ ", "; ".join(fall)) if fall else None,
@@ -379,14 +373,8 @@ def page_of_where(where: Where, pruned: int | None = None) -> page.Page:
         beam.as_text(text),
         page.Note(notes.text()) if notes.text() else beam.still_note(tree),
     ]
-    return page.Page(
-        "where",
-        "",
-        [page.Only("text", text), page.Only("html", html)],
-        life_table(life),
-        list(map(page.Line, summary)),
-        View(tree),
-    )
+    blocks = [page.Only("text", text), page.Only("html", html)]
+    return page.Page("where", "", blocks, life_table(life), list(map(page.Line, summary)), View(tree))
 
 
 def _fall(where: Where) -> Iterator[str]:
@@ -452,12 +440,9 @@ def page_of_comparison(compared: SearchComparison | BeamsCompared, most: int = M
     listed = [pair for pair in pairs if pair.hypotheses]
     text: list[page.Block] = list(map(page.Line, summary))
     for pair in listed:
-        text += [
-            page.Line(""),
-            page.Line(printable_name(pair.compared.name), indent=2),
-            page.Grid(_compared_grid(pair), indent=4),
-        ]
-    alone = [
+        title = page.Line(printable_name(pair.compared.name), indent=2)
+        text += [page.Line(""), title, page.Grid(_compared_grid(pair), indent=4)]
+    unpaired_lines = [
         f"only in the {side}: {', '.join(names[:MOST])}" for side, names in zip(SIDES, unpaired, strict=True) if names
     ]
     html: list[page.Block] = [
@@ -470,7 +455,7 @@ def page_of_comparison(compared: SearchComparison | BeamsCompared, most: int = M
             page.Group([page.Fold(f"{pair.compared.name}: {pair.compared.words}", _inside(pair))], LATER)
             for pair in pairs[1:]
         ),
-        *(page.Line(page.quiet(words)) for words in alone),
+        *(page.Line(page.quiet(words)) for words in unpaired_lines),
         page.Line(page.quiet(LEGEND), look="font-size:12px") if listed else None,
     ]
     note = page.Note(f"{count_of(extra, 'more sequence')}; rf.show(comparison, most=…)" if extra > 0 else None)
@@ -613,11 +598,17 @@ def _hypotheses_grid(pair: Pair) -> page.Figure:
     heads += [el("th", word, style=_look(style.HEADER_CELL, i == marked)) for i, word in enumerate(positions)]
     rows = []
     for at, (labels, sides) in enumerate(pair.hypotheses):
-        same = -1 if at == 0 else _common(labels, pair.hypotheses[0][0]) - pair.start + shift
+        common = -1 if at == 0 else _common(labels, pair.hypotheses[0][0]) - pair.start + shift
         cells = [el("td", word, style=_side_look(sides, i // 2, i % 2)) for i, word in enumerate(_side_cells(sides))]
         words = _labels(pair, labels) or [NONE]
         for i, label in enumerate([*words, *[""] * (len(positions) - len(words))]):
-            text = page.quiet(label) if i < same or label == "…" else page.bold(label) if i == same and label else label
+            text = (
+                page.quiet(label)
+                if i < common or label == "…"
+                else page.bold(label)
+                if i == common and label
+                else label
+            )
             cells.append(el("td", page.markup(text), style=_look(LABEL, i == marked)))
         rows.append(el("tr", cells, style=style.PLAIN_ROW))
     head = el("thead", el("tr", heads, style=style.PLAIN_ROW))

@@ -12,8 +12,7 @@ from rfnb.core.ground.source import with_block
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import quiet, wide
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, quiet, wide
 from rfnb.display.markup.numbers import duration, percent
 from rfnb.printable import bounded
 
@@ -104,8 +103,8 @@ def headline(explanation: Explanation) -> str:
 
 def total_time(explanation: Explanation) -> float:
     """The seconds of all that was timed, in the steps and outside of them."""
-    outside = (op.time.seconds for op in explanation.rows if op.time is not None and op.place != "steps")
-    return sum(outside, 0.0 if explanation.profile is None else explanation.profile.seconds)
+    seconds = (op.time.seconds for op in explanation.rows if op.time is not None and op.place != "steps")
+    return sum(seconds, 0.0 if explanation.profile is None else explanation.profile.seconds)
 
 
 def legend(explanation: Explanation) -> list[str]:
@@ -192,8 +191,8 @@ def _rows(explanation: Explanation, number: int, text: str, ops: Sequence[Explai
     ]
     beside = [_cells(group, folds=len(ops) > 1) for group in groups] or [[]]
     return [
-        el("tr", line if first else None, cells, style=style.PLAIN_ROW)
-        for first, cells in zip([True] + [False] * len(beside), beside, strict=False)
+        el("tr", line if is_first else None, cells, style=style.PLAIN_ROW)
+        for is_first, cells in zip([True] + [False] * len(beside), beside, strict=False)
     ]
 
 

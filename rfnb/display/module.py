@@ -9,19 +9,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from posixpath import commonpath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rfnb.core.graph.call_recorder import note_of
 from rfnb.core.ground.text import count_of, cut
 from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import DimView, colour_of, describe_dim, dim_word, dims_text
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, bounded_in, el
 from rfnb.display.markup.numbers import Number, amount, plain, real, short, size
 from rfnb.nn.module.module import Module
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    Part = Module | nn.Module
 
 
 @dataclass(frozen=True)
@@ -84,14 +91,14 @@ class ModuleNode:
     children: list[ModuleNode]
 
 
-def children_of(module: Any) -> list[tuple[str, object]]:
+def children_of(module: Part) -> list[tuple[str, Part]]:
     """The direct submodules; one that occurs twice is listed twice."""
     if isinstance(module, Module):
         return [(name, part) for name, part in vars(module).items() if isinstance(part, Module)]
     return [(name, part) for name, part in module._modules.items() if part is not None]
 
 
-def parameters_of(module: Any) -> Iterator[tuple[str, Any, bool]]:
+def parameters_of(module: Part) -> Iterator[tuple[str, Parameter | torch.Tensor, bool]]:
     """The parameters of the module itself, and whether each is a buffer."""
     if isinstance(module, Module):
         for name, part in vars(module).items():
@@ -166,7 +173,7 @@ class ModuleRows:
         return self.notes.text()
 
 
-def moments(raw: Any) -> Moments:
+def moments(raw: RawTensor) -> Moments:
     """Norm, mean and standard deviation, computed on the device of the numbers; None for integers."""
     if not hasattr(raw, "detach"):
         array = np.asarray(raw)
@@ -332,7 +339,7 @@ _GRADIENT = " in the gradient"
 
 
 @page.shows("module", "rfnb.nn.module.module.Module", "torch.nn.modules.module.Module")
-def describe(module: object) -> page.Page:
+def describe(module: Part) -> page.Page:
     """A module and all its parts: a line for each parameter, a fold for each part."""
     rows = ModuleRows()
     root = read_module(module, rows)
@@ -347,7 +354,7 @@ def describe(module: object) -> page.Page:
     total = " · ".join(filter(None, [f"{count_of(root.count, 'parameter')}{frozen}", size_, *usual]))
     flags = sorted((f"{row.path}: {word}" for row in unique for word in _flags(row)), key=_in_gradient)
     bad = ", ".join(flags[:3]) + (f" and {len(flags) - 3} more" if len(flags) > 3 else "")
-    heads = [page.Line(page.name(root.cls), page.quiet(f"  {total}"), look=style.HEAD)]
+    heads = [page.head(root.cls, f"  {total}")]
     heads += [page.Line(page.chip(bad, style.ALARM, text=f"! {bad}"))] if bad else []
     tree = list(_blocks(root, usual))
     blocks: list[page.Block] = [
@@ -358,12 +365,12 @@ def describe(module: object) -> page.Page:
     parts = [
         page.Group([page.Line(block.title) if isinstance(block, page.Fold) else block], indent=2) for block in tree
     ]
-    more = page.Line(f"  … {len(parts) - 12} more") if len(parts) > 12 else None
-    short_ = [heads[0], page.Group(heads[1:], indent=2), *parts[:12], more]
+    tail = page.Line(f"  … {len(parts) - 12} more") if len(parts) > 12 else None
+    short_ = [heads[0], page.Group(heads[1:], indent=2), *parts[:12], tail]
     return page.Page("module", root.cls, blocks, page.Table(COLUMNS, list(map(_cells, rows.rows))), short_)
 
 
-def read_module(module: object, rows: ModuleRows) -> ModuleNode:
+def read_module(module: Part, rows: ModuleRows) -> ModuleNode:
     """The tree of a module, whose parameters are added to the rows."""
     return _node("", "", module, rows, {}, 0)
 
@@ -372,7 +379,7 @@ def _most(counts: Counter[str]) -> str:
     return counts.most_common(1)[0][0] if counts else ""
 
 
-def _node(key: str, path: str, module: object, rows: ModuleRows, seen: dict[int, str], depth: int) -> ModuleNode:
+def _node(key: str, path: str, module: Part, rows: ModuleRows, seen: dict[int, str], depth: int) -> ModuleNode:
     shared = seen.setdefault(id(module), path)
     repeated = (shared != path or depth > options.MODULE_DEPTH) and depth > 0
     prefix = f"{path}." if path else ""
@@ -485,12 +492,12 @@ def _blocks(node: ModuleNode, usual: tuple[str, str]) -> Iterator[page.Block]:
         title = page.Span(
             [label, child.cls, " ", times, page.quiet(" · ".join(facts))], text="  ".join([_title(child), *facts])
         )
-        inside = [
+        content = [
             *(page.Line(page.quiet(page.Span(words, text=f"({words})"))) for words in child.differs),
             *_blocks(child, usual),
         ]
         is_open = child.repeat == 1 and 0 < len(child.children) <= 8  # too small to be folded
-        yield page.Fold(title, inside, is_open, rail=True) if inside else page.Line(title, look="padding-left:13px")
+        yield page.Fold(title, content, is_open, rail=True) if content else page.Line(title, look="padding-left:13px")
 
 
 COLUMNS = (
@@ -512,7 +519,7 @@ ROW = "white-space:nowrap"
 COLUMN = "display:inline-block;min-width:8em;padding-right:8px"
 
 
-def _pill(dim: Any) -> Html:
+def _pill(dim: DimView) -> Html:
     """A pill with few bytes of HTML, which takes font and wrapping from its row."""
     colour = colour_of(dim) or style.GREY
     look = f"background:{style.tint(colour, 0.16)};border-left:3px solid {colour};padding:0 5px;margin-right:4px"

@@ -17,8 +17,12 @@ from rfnb.errors import ViewError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
+
     from rfnb.core.graph.model_graph import ModelGraph
+    from rfnb.core.tensor.tensor import Tensor
     from rfnb.display.kit.blocks import Page
+    from rfnb.display.kit.view import View
     from rfnb.trace.run.run import Run
 
 
@@ -101,7 +105,7 @@ def _shell() -> Any:
 
 
 @view_of.register
-def _view_of(shown: object) -> Any:
+def _view_of(shown: object) -> View | None:
     """The view of an object; None if its class has none."""
     from rfnb.display.kit import view
 
@@ -109,7 +113,7 @@ def _view_of(shown: object) -> Any:
 
 
 @make_line.register
-def line(name: str, x: Any, live: Any) -> str:
+def line(name: str, x: Tensor, live: np.ndarray | None) -> str:
     """A tensor in one line."""
     from rfnb.display.tensor.value import one_line
 
@@ -117,7 +121,7 @@ def line(name: str, x: Any, live: Any) -> str:
 
 
 @make_dot.register
-def dot_of(graph: ModelGraph, **choice: Any) -> Any:
+def dot_of(graph: ModelGraph, **choice: Any) -> object:
     """The Graphviz source of a model graph, folded like `rf.show(graph, **choice)`."""
     from rfnb.display.graph import view
 

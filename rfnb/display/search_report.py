@@ -59,12 +59,12 @@ def _table(settings: Settings) -> page.Table:
 
 def _in_percent(settings: Settings) -> page.Grid:
     """The table, with shares in percent; a single setting has no name."""
-    table, first, shares = _table(settings), 0 if any(settings) else 1, len(RATES)
+    table, start, shares = _table(settings), 0 if any(settings) else 1, len(RATES)
     rows = [
-        [name, count, *(f"{100 * share:.4g} %" for share in tail[:shares]), *tail[shares:]][first:]
+        [name, count, *(f"{100 * share:.4g} %" for share in tail[:shares]), *tail[shares:]][start:]
         for name, count, *tail in table.rows
     ]
-    return page.Grid(rows, table.columns[first:])
+    return page.Grid(rows, table.columns[start:])
 
 
 def _bar(name: str, setting: SearchReport) -> Html | None:

@@ -157,7 +157,7 @@ def _name(held: object, node: ast.expr | None) -> str:
 
 
 @guarded
-def stepper(run: Run, batch: int | str | None = None) -> Any:
+def stepper(run: Run, batch: int | str | None = None) -> object:
     """A widget that steps through `run`; where widgets are not available, its static history with a note.
 
     >>> time, feat = rf.Dim(3, name="time"), rf.Dim(2, name="feat")

@@ -17,7 +17,7 @@ from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import Data, DimView, describe_axes, describe_dim, dims_html, dims_text, read
 from rfnb.display.markup import style
 from rfnb.display.markup.html import bounded_in
-from rfnb.display.markup.numbers import percent, short, size
+from rfnb.display.markup.numbers import Number, percent, real, short, size
 from rfnb.display.tensor.arrays import class_of, data_of, is_array
 from rfnb.display.tensor.stats import measure, moments
 from rfnb.display.tensor.value import value_text
@@ -110,9 +110,9 @@ def in_short(data: Data, *, closely: bool = True) -> tuple[str, list[str]]:
     return ("≈ " if measured.where else "") + _in_words(values, data.dtype == "bool"), flags
 
 
-def _in_words(values: Mapping[str, Any], of_bools: bool) -> str:
+def _in_words(values: Mapping[str, Number], of_bools: bool) -> str:
     if of_bools:
-        return f"true {percent(values['mean'])}"
+        return f"true {percent(real(values['mean']))}"
     low, mean, high, std = (short(values[key]) for key in ("min", "mean", "max", "std"))
     return f"all {low}" if values["min"] == values["max"] else f"μ {mean} σ {std} [{low} .. {high}]"
 
@@ -182,15 +182,15 @@ def unfolded(named: Mapping[str, object]) -> Folder | None:
         return None
     top = Folder()
     for name, part in named.items():
-        *folders, last = name.split(".")
+        *folders, leaf = name.split(".")
         at = top
         for folder in folders:
             at = at.setdefault(folder, Folder())
             if not isinstance(at, Folder):
                 return None
-        if last in at:
+        if leaf in at:
             return None
-        at[last] = part
+        at[leaf] = part
     return top
 
 
@@ -267,7 +267,7 @@ OPEN_NODES = 40
 )
 def describe(structure: object) -> page.Page:
     """The structure and its parts as folds, within the limits."""
-    walk, shown = Walk(), class_of(structure)
+    walk, cls = Walk(), class_of(structure)
     root = walk.node("", structure)
     notes = page.Notes()
     if walk.nodes > options.TREE_NODES:
@@ -279,7 +279,7 @@ def describe(structure: object) -> page.Page:
         _block(root, 0, OPEN_DEPTH if _height(root) <= OPEN_NODES else 1),
         page.Note(", ".join(notes.lines) or None),
     ]
-    return page.Page("tree", shown, blocks, page.Table(["path", "type", "dims", "dtype", "value"], rows))
+    return page.Page("tree", cls, blocks, page.Table(["path", "type", "dims", "dtype", "value"], rows))
 
 
 def node_text(node: TreeNode) -> str:
@@ -322,8 +322,8 @@ def _leaves(node: TreeNode, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 def _height(node: TreeNode) -> int:
     """The number of lines that a terminal shows."""
-    shown = node.children[0].children if node.repeat else node.children
-    return 1 + sum(map(_height, shown))
+    children = node.children[0].children if node.repeat else node.children
+    return 1 + sum(map(_height, children))
 
 
 def _block(node: TreeNode, depth: int, opened: int, bare: bool = False) -> page.Block:
@@ -334,8 +334,8 @@ def _block(node: TreeNode, depth: int, opened: int, bare: bool = False) -> page.
         return page.Line(_line(node), look="padding-left:16px")
     inside = [_block(child, depth + 1, opened, bare) for child in node.children]
     if node.repeat:  # a terminal shows the parts of the first one
-        first = [_block(child, depth + 1, opened, True) for child in node.children[0].children]
-        inside = [page.Only("html", inside), page.Only("text", first)]
+        blocks_of_first = [_block(child, depth + 1, opened, True) for child in node.children[0].children]
+        inside = [page.Only("html", inside), page.Only("text", blocks_of_first)]
     return page.Fold(_line(node), inside, not node.repeat and depth < opened, rail=True)
 
 

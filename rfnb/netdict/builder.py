@@ -21,7 +21,7 @@ from rfnb.errors import (
     RfError,
 )
 from rfnb.netdict import options as _options
-from rfnb.netdict.axes import declared_order
+from rfnb.netdict.axes import declared_order, renamed
 from rfnb.netdict.build import (
     NetNode,
     NetworkVariables,
@@ -50,7 +50,6 @@ from rfnb.netdict.layer_call import (
     changed_parameters,
     errors_explained,
     name_layer,
-    renamed,
     renaming,
     with_priorities,
 )

@@ -107,9 +107,7 @@ class LossHolder:
         """The sum of the loss, without `scale`. → {}"""
         return None if self._value is None else self.reduce_func(self._value)
 
-    def get_loss_value_for_fetch(self) -> Tensor | None:
-        """The sum of the loss, as `get_loss_value` gives it. → {}"""
-        return self.get_loss_value()
+    get_loss_value_for_fetch = get_loss_value
 
     def get_error_value(self) -> Tensor | None:
         """The sum of the error; None if the loss has none. → {}"""

@@ -18,6 +18,7 @@ from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError, NetworkError, RfError
+from rfnb.netdict.axes import renamed
 from rfnb.netdict.options import REQUIRED, Option, value
 from rfnb.netdict.versions import holds
 from rfnb.ops.dims import dim_match_priority_when_needed
@@ -25,7 +26,7 @@ from rfnb.ops.grad import stop_gradient
 from rfnb.ops.math import rsqrt, safe_log as clipped_log
 from rfnb.ops.norm import moments
 from rfnb.ops.random import dropout, random_normal
-from rfnb.ops.shape import merge_dims, replace_dim
+from rfnb.ops.shape import merge_dims
 
 if TYPE_CHECKING:
     from rfnb.netdict.layer import Layer
@@ -64,7 +65,7 @@ class Changes:
 
     def of(self, name: str, parameter: Tensor) -> Tensor:
         """A parameter with the dims of this layer, and with dropout and noise, if this is training."""
-        x = renamed(parameter, self.shared.get(name))
+        x = renamed(parameter, self.shared.get(name, ()))
         if not get_run_ctx().is_train_flag_enabled() or not getattr(parameter, "trainable", True):
             return x
         if self.dropout and len(x.dims) >= self.min_ndim:
@@ -135,13 +136,6 @@ def input_first(weight: Tensor, out: Dim, into: Dim, dim: Dim) -> Tensor:
     """
     between = Dim(dim.dimension, name="out")
     return renamed(weight, [(out, between), (into, dim.copy(match_priority=1)), (between, dim)])
-
-
-def renamed(x: Tensor, pairs: Renaming | None) -> Tensor:
-    """The tensor with other dims, by pairs of an old and a new one."""
-    for old, new in pairs or ():
-        x = replace_dim(x, in_dim=old, out_dim=new)[0]
-    return x
 
 
 BATCH_NORM: dict[str, Option] = {

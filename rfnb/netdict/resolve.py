@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -264,6 +264,22 @@ def in_circle(path: str, begun: list[str]) -> NetworkConstructionDependencyLoopE
         got=f"a circle of {len(circle) - 1} layers",
         hint='prev: in a recurrent subnetwork takes the last step: "from": "prev:…"',
     )
+
+
+def reached(start: Iterable[Value], neighbours: Callable[[Value], Iterable[Value]]) -> set[Value]:
+    """The start, and all that can be reached from it through neighbours.
+
+    >>> from rfnb.netdict.resolve import reached
+    >>> sorted(reached([6], lambda n: [n // 2]))
+    [0, 1, 3, 6]
+    """
+    visited = set(start)
+    todo = [*visited]
+    while todo:
+        new = {neighbour for neighbour in neighbours(todo.pop()) if neighbour not in visited}
+        visited |= new
+        todo += new
+    return visited
 
 
 def texts_in(described: object) -> Iterator[str]:

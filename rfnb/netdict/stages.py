@@ -17,7 +17,7 @@ from rfnb.netdict.code.diff import layers_by_path, option_changes
 from rfnb.netdict.config.read import Config
 from rfnb.netdict.config.values import EpochValue, Unknown
 from rfnb.netdict.network import Network, network_of
-from rfnb.netdict.resolve import names_of_sources, texts_in
+from rfnb.netdict.resolve import names_of_sources, reached, texts_in
 from rfnb.netdict.weights import common_part
 
 LAST = 10_000
@@ -232,13 +232,12 @@ def layer_by_layer(net: Mapping[str, Any]) -> list[Mapping[str, object]]:
 
 def _used(net: Mapping[str, object], name: str = "output") -> set[str]:
     """A layer, those that it names, and those that these name."""
-    todo, used = [name], set[str]()
-    while todo:
-        name = todo.pop()
-        if name in net and name not in used:
-            used.add(name)
-            todo += [text.rpartition(":")[2].partition("/")[0] for text in texts_in(net[name])]
-    return used
+
+    def named(layer: str) -> list[str]:
+        names = [text.rpartition(":")[2].partition("/")[0] for text in texts_in(net[layer])]
+        return [name for name in names if name in net]
+
+    return reached([name] if name in net else [], named)
 
 
 def carry_over(old: Network, new: Network, *, subset: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -65,6 +64,6 @@ class PiecewiseLinearStepwiseScheduler(PiecewiseLinear):
     0.25
     """
 
-    def __call__(self, *_args: Any, **_kwargs: Any) -> Tensor:
+    def __call__(self, *_args: object, **_kwargs: object) -> Tensor:
         """The value at the current training step. → {}"""
         return super().__call__(get_run_ctx_step())

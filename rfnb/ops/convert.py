@@ -275,7 +275,12 @@ def _row(entry: Any, sparse_dim: Dim | None) -> np.ndarray:
 
 
 def _bind(
-    backend: type[Backend], raw: Any, dims: Sequence[Dim], lengths: Any, tags: Sequence[str] | None, made: Source | None
+    backend: type[Backend],
+    raw: Any,
+    dims: Sequence[Dim],
+    lengths: object,
+    tags: Sequence[str] | None,
+    made: Source | None,
 ) -> object:
     """Binds the dims to this batch. Returns `raw` without frames that are padding in all sequences."""
     shape = backend.get_shape_tuple_raw(raw)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from rfnb.backend.base.backend import Backend
@@ -331,7 +331,7 @@ def _at(values: Tensor, indices: Tensor, out_dim: Dims | None) -> Tensor:
     return gather(merged, indices=set_sparse_dim(indices, None), axis=dim)
 
 
-_COMPOSED: dict[str, Any] = {
+_COMPOSED: dict[str, Callable[..., Tensor]] = {
     "logsumexp": scatter_logsumexp,
     "logmeanexp": scatter_logmeanexp,
     "argmax": scatter_argmax,

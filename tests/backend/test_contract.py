@@ -62,6 +62,14 @@ def test_the_base_class_has_or_declares_them(name):
     assert hasattr(rf.Backend, name) or name in declared
 
 
+@pytest.mark.parametrize("name", ["conv", "ctc_loss", "cast", "gradient"])
+def test_an_op_made_of_a_method_has_its_parameters_and_text(name):
+    function, method = getattr(rf, name), getattr(rf.Backend, name)
+    assert inspect.signature(function) == inspect.signature(method)
+    assert function.__doc__ == method.__doc__
+    assert (function.__name__, function.__module__.split(".")[1]) == (name, "ops")
+
+
 @pytest.mark.parametrize("name", CONTRACT["functions"])
 def test_the_functions_that_find_backends_are_public(name):
     assert fits(getattr(rf, name), CONTRACT["functions"][name])

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import rfnb as rf
-from rfnb.display.kit.blocks import Grid, Line, Page, bold
+from rfnb.display.kit.blocks import Grid, Line, Page, Table, bold
 from rfnb.display.kit.view import OWN_VIEWS, views
-from rfnb.display.markup.elements import Table
 from rfnb.errors import ViewError
 
 

@@ -133,55 +133,75 @@ def test_steps_whose_calls_are_joined_are_told_apart_from_others(autocast_first)
 
 
 class Labels(TorchDispatchMode):
-    """A loop over random labels. products: the rows of each matrix that is multiplied."""
+    """A loop over random labels. products: the shape of each matrix that is multiplied.
 
-    def __init__(self, count: int):
+    beside: whether the row of a label is joined with the last scores, "before" or "behind" them.
+    """
+
+    def __init__(self, count: int, beside: str = ""):
         super().__init__()
         torch.manual_seed(1)
-        self.label, self.out, self.products = Dim(count, name="label"), Dim(3, name="scores"), list[int]()
-        self.embedding, self.linear = rf.Embedding(self.label, feat), rf.Linear(feat, self.out)
+        self.label, self.out, self.products = Dim(count, name="label"), Dim(3, name="scores"), list[Any]()
+        inputs = {"": feat, "before": feat + self.out, "behind": self.out + feat}[beside]
+        self.embedding, self.linear, self.beside = rf.Embedding(self.label, feat), rf.Linear(inputs, self.out), beside
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func in (torch.ops.aten.addmm.default, torch.ops.aten.mm.default):
-            self.products.append(args[-2].shape[0])
+            self.products.append(tuple(args[-2].shape))
         return func(*args, **kwargs or {})
+
+    def joined(self, rows: rf.Tensor, last: rf.Tensor) -> rf.Tensor:
+        parts = [(rows, feat), (last, self.out)]
+        return rf.concat(*parts if self.beside == "before" else parts[::-1])[0]
 
     def run(self) -> list[torch.Tensor]:
         """What the loop stacks: the rows of the labels, and their scores."""
         time = Dim(None, name="time")
         loop = rf.Loop(max_seq_len=6, axis=time)
         loop.state.prev = rf.convert_to_tensor([0, 1, 1, 0], dims=[batch_dim], sparse_dim=self.label)
+        if self.beside:
+            loop.state.last = rf.zeros([batch_dim, self.out])
         with self, loop:
             rows = self.embedding(loop.state.prev)
-            scores = self.linear(rows)
+            inputs = self.joined(rows, loop.state.last) if self.beside else rows
+            scores = self.linear(inputs)
+            if self.beside:
+                loop.state.last = scores
             loop.state.prev = rf.set_sparse_dim(rf.reduce_argmin(scores, axis=self.out), self.label)
             stacked = [loop.stack(rows), loop.stack(scores)]
         return [x.copy_transpose([time, batch_dim, x.feature_dim]).raw_tensor for x in stacked]
 
     def expected(self) -> list[torch.Tensor]:
         """The same by hand."""
-        prev, columns = torch.tensor([0, 1, 1, 0]), []
+        prev, scores, columns = torch.tensor([0, 1, 1, 0]), torch.zeros(4, 3), []
         for _ in range(6):
             rows = self.embedding.weight.raw_tensor[prev]
-            scores = rows @ self.linear.weight.raw_tensor + self.linear.bias.raw_tensor
+            inputs = {"": [rows], "before": [rows, scores], "behind": [scores, rows]}[self.beside]
+            scores = torch.cat(inputs, 1) @ self.linear.weight.raw_tensor + self.linear.bias.raw_tensor
             columns.append((rows, scores))
             prev = scores.argmin(1)
         return [torch.stack(column) for column in zip(*columns, strict=True)]
 
 
-def test_rows_of_a_table_are_not_multiplied_in_each_step_but_once():
-    few, many = Labels(4), Labels(5)
+WAYS = pytest.mark.parametrize("beside", ["", "before", "behind"])
+
+
+@WAYS
+def test_rows_of_a_table_are_not_multiplied_in_each_step_but_once(beside):
+    few, many, inputs = Labels(4, beside), Labels(5, beside), 6 if beside else 3
     for labels in (few, many, few):
         labels.products.clear()
         with torch.no_grad():
             labels.embedding.weight.raw_tensor.neg_()  # what is known of the steps must not know the weights
             torch.testing.assert_close(labels.run(), labels.expected())
-        assert labels.products[1:] == ([4] if labels is few else [4] * 6)  # the first is that of the traced frame
-    assert len(program._kept) == 2
+        others = [(4, 3)] * 6 if beside else []
+        expected = [(4, 3), *others] if labels is few else [(4, inputs)] * 6
+        assert labels.products == [(4, inputs), *expected]  # the first is that of the traced frame
 
 
-def test_gradients_of_rows_that_are_multiplied_are_those_by_hand():
-    labels = Labels(4)
+@WAYS
+def test_gradients_of_rows_that_are_multiplied_are_those_by_hand(beside):
+    labels = Labels(4, beside)
     with torch.no_grad():
         labels.run()
     layers = labels.embedding, labels.linear

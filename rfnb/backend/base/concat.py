@@ -274,7 +274,7 @@ def _total(sizes: Sequence[Size], rest: Sequence[Dim], close_gaps: bool) -> tupl
         end = sizes[-1]
         return Size(end.dims, sum(size.max for size in sizes[:-1]) + end.values), None
     dims = [dim for dim in rest if any(dim in size.dims for size in sizes)]
-    values: Any = sum(size.over(dims) for size in sizes)
+    values: object = sum(size.over(dims) for size in sizes)
     gaps = any(size.dims for size in sizes[:-1])
     return Size(dims, values), list(sizes) if gaps else None
 

@@ -450,7 +450,7 @@ class Dims(NamedTuple):
 
 def _convolved(
     backend: type[Backend],
-    function: Callable[..., Any],
+    function: Callable[..., RawTensor],
     source: Tensor,
     filter: Tensor,
     bias: Tensor | None,
@@ -636,7 +636,9 @@ def _pooled(
     return fit(backend, plan, result), out_spatial or [out.dims[place] for place in plan.places]
 
 
-def _mean_of_frames(backend: type[Backend], raw: Any, source: Tensor, dim: Dim, window: Window, place: int) -> object:
+def _mean_of_frames(
+    backend: type[Backend], raw: RawTensor, source: Tensor, dim: Dim, window: Window, place: int
+) -> object:
     """The mean over frames, computed from the mean over frames and zeros."""
     if not window.left and not window.right:
         return raw

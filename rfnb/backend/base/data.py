@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class DataOps:
     """
 
     get_dtype_name_raw: Callable[[RawTensor], str]
-    as_dtype_raw: Callable[[str], Any]
+    as_dtype_raw: Callable[[str], object]
     get_ndim_raw: Callable[[RawTensor], int]
     get_shape_tuple_raw: Callable[[RawTensor], tuple[int, ...]]
     get_device_raw: Callable[[RawTensor], str]

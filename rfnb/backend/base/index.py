@@ -101,7 +101,7 @@ class IndexOps:
         return tensor_of(raw, out, lengths)
 
     @classmethod
-    def in_range(cls: type[Backend], indices: Tensor, size: Any, dims: tuple[Dim, ...]) -> RawTensor:
+    def in_range(cls: type[Backend], indices: Tensor, size: int, dims: tuple[Dim, ...]) -> RawTensor:
         """The raw indices, where those in the padding of `dims` are moved into the range from 0 to `size` - 1.
 
         Those that are in the range stay, since windows without a mask let frames after the end into valid ones.

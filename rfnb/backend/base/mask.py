@@ -42,12 +42,12 @@ class Rows(NamedTuple):
     """
 
     padding: RawTensor
-    joined: Any
+    joined: RawTensor
     places: RawTensor
     axes: int
 
     @property
-    def frames(self) -> Any:
+    def frames(self) -> RawTensor:
         """The numbers of the rows that are frames."""
         return self.joined[:-1]
 
@@ -114,7 +114,9 @@ class MaskOps:
         return tensor.lengths.cached(key, lambda: cls.from_numpy_raw(_count(cls, tensor, dims, axes), device))
 
     @classmethod
-    def fill_padding(cls: type[Backend], tensor: Tensor, value: float, dims: tuple[Dim, ...] | None = None) -> Any:
+    def fill_padding(
+        cls: type[Backend], tensor: Tensor, value: float, dims: tuple[Dim, ...] | None = None
+    ) -> RawTensor:
         """The raw tensor with `value` in the padding of `dims`, or of all its dims."""
         lengths = tensor.lengths
         if not lengths.ragged or (value == 0 and cls.is_empty_in_padding(tensor, dims)):

@@ -263,7 +263,7 @@ def plan(
         allow: whether the operands may lack dims of each other; by default, unless two of those dims look alike.
         order: the dims that come first. If it names all dims of the result, broadcasting is allowed, as with `allow`.
     """
-    key: Any = sign * b.serial if allow is None else ("broadcast", allow, sign * b.serial)
+    key: object = sign * b.serial if allow is None else ("broadcast", allow, sign * b.serial)
     stored: Broadcast | None = a.plans.get(key) if order is None else None
     if stored is not None:
         how_a, how_b, out_ref, _ = stored

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rfnb.backend.base.require import axis_of, require_owner_dims
 from rfnb.core.dims import align
@@ -89,7 +89,7 @@ class ReduceOps:
         return cls.all_reduce_raw(cls.reduce(counts, mode="sum", axis=axis, use_mask=use_mask)._raw)
 
     @classmethod
-    def count(cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True) -> Any:
+    def count(cls: type[Backend], source: Tensor, axis: Dim | Sequence[Dim], *, use_mask: bool = True) -> RawTensor:
         """The number of entries reduced, at least 1: an int, or a raw tensor in the shape of the result."""
         axes, _, dynamic, _, owners = _plan(cls, source, "sum", axis)
         if owners and not owners[0].isdisjoint(source.lengths.owners):
@@ -101,7 +101,7 @@ class ReduceOps:
 
 
 Others = tuple[frozenset[Dim], tuple[Dim, ...]]
-Plan = tuple[Any, Sig, tuple[Dim, ...], Callable[[Any, Any], Any], Others | None]
+Plan = tuple[int | tuple[int, ...], Sig, tuple[Dim, ...], Callable[..., RawTensor], Others | None]
 
 
 def _plan(backend: type[Backend], source: Tensor, mode: str, axis: Dim | Sequence[Dim]) -> Plan:
@@ -165,7 +165,7 @@ class SoftmaxOps:
         return tensor_of(cls.log_probs_raw(tensor._raw, axis_of("choice", tensor, axis)), tensor.sig, tensor.lengths)
 
 
-Padding = tuple[Any, bool, tuple[Dim, ...]]
+Padding = tuple[RawTensor, bool, tuple[Dim, ...]]
 NOTHING: Padding = (None, False, ())
 
 

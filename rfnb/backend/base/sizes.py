@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -133,7 +133,7 @@ def fitted(backend: type[Backend], x: Tensor, dim: Dim) -> Tensor:
 
 def constant(
     backend: type[Backend], x: Tensor, dims: Sequence[Dim], key: object, make: Callable[[], np.ndarray]
-) -> Any:
+) -> RawTensor:
     """A raw constant over `dims`, which are dims of `x`, shaped to broadcast against it; computed once per batch."""
 
     def place() -> RawTensor:

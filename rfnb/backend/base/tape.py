@@ -39,6 +39,9 @@ Reference = Var | External | Stream
 """What stands for a tensor or a generator in a recorded call."""
 
 
+Wrap = Callable[[Callable[..., object]], Callable[..., object]]
+
+
 @dataclass(slots=True)
 class Call:
     """One raw call. `args` and `kwargs` hold Var, External and Stream where raw tensors and generators were."""
@@ -92,8 +95,8 @@ class TapeOps:
 
     new_tape: Callable[[], Tape]
     take: Callable[[Tape], Any]
-    uncompiled: Callable[[Callable[[], Any]], object]
-    unobserved: Callable[[], AbstractContextManager[Any]]
+    uncompiled: Callable[[Callable[[], object]], object]
+    unobserved: Callable[[], AbstractContextManager[object]]
     is_observed: Callable[[], int]
     alias_raw: Callable[[RawTensor], RawTensor]
     overwrite_raw: Callable[[RawTensor, RawTensor], None]
@@ -140,8 +143,8 @@ class Tape:
         self.values: list[RawTensor] = []  # by Var: its value on the traced frame
         self.streams: list[Any] = []
         self.paused = 0
-        self.settings: Callable[[], Callable[[Any], Any] | None] = lambda: None
-        self.wrap: Callable[[Any], Any] | None = None  # the result of `settings` for the running op
+        self.settings: Callable[[], Wrap | None] = lambda: None
+        self.wrap: Wrap | None = None  # the result of `settings` for the running op
         self.new_stream: Callable[[str], object] | None = None  # gives a generator that is seeded for each step
         self.gradients = True  # whether those of the steps are recorded, unlike those of the trial
         self.trial = False  # whether ops are only being tried out, and are not part of step 0

@@ -163,7 +163,9 @@ class AttentionMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # otherwise the first call imports torch's compiler, which takes seconds
 
-    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
         """Makes a call."""
         kwargs = kwargs or {}
         if func._can_decompose() and (self._inside or self._model is None):  # in inference mode

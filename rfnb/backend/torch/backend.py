@@ -68,7 +68,7 @@ select(TorchBackend)
 
 
 @trace_call.register(torch.nn.Module, torch.Tensor)
-def trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any) -> ModelGraph:
+def trace(model: Any, args: tuple[object, ...], kwargs: dict[str, object], **options: Any) -> ModelGraph:
     """The graph of a torch module, or of a function of torch tensors."""
     from rfnb.backend.torch.module_graph import module_graph
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional
@@ -11,14 +12,22 @@ from torch.nn import functional
 from rfnb.backend.base.conv import Spread, Window
 from rfnb.backend.torch.reduce import lowest
 
-_CONV: dict[int, Any] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
-_TRANSPOSED: dict[int, Any] = {
+_CONV: dict[int, Callable[..., torch.Tensor]] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+_TRANSPOSED: dict[int, Callable[..., torch.Tensor]] = {
     1: functional.conv_transpose1d,
     2: functional.conv_transpose2d,
     3: functional.conv_transpose3d,
 }
-_MAX: dict[int, Any] = {1: functional.max_pool1d, 2: functional.max_pool2d, 3: functional.max_pool3d}
-_AVG: dict[int, Any] = {1: functional.avg_pool1d, 2: functional.avg_pool2d, 3: functional.avg_pool3d}
+_MAX: dict[int, Callable[..., torch.Tensor]] = {
+    1: functional.max_pool1d,
+    2: functional.max_pool2d,
+    3: functional.max_pool3d,
+}
+_AVG: dict[int, Callable[..., torch.Tensor]] = {
+    1: functional.avg_pool1d,
+    2: functional.avg_pool2d,
+    3: functional.avg_pool3d,
+}
 
 Numbers = tuple[int, ...]
 

@@ -277,7 +277,7 @@ class TorchMeasure:
             return magnitude._replace(nan=bad[0], infinite=bad[1], minus_infinite=bad[2])
 
     @staticmethod
-    def watch_gradient_raw(raw: torch.Tensor, see: Callable[[Any], None]) -> None:
+    def watch_gradient_raw(raw: torch.Tensor, see: Callable[[torch.Tensor], None]) -> None:
         """Calls `see` with the gradient of the tensor in the backward pass."""
         if raw.requires_grad and unwrapped(raw) is raw:
             raw.register_hook(lambda gradient: see(gradient.detach()))

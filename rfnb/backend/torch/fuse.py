@@ -30,7 +30,7 @@ class TorchFuse:
 
     @staticmethod
     def joined_raw(
-        calls: Sequence[Call], values: Sequence[Any], externals: Sequence[Any], wanted: Collection[Var]
+        calls: Sequence[Call], values: Sequence[object], externals: Sequence[object], wanted: Collection[Var]
     ) -> list[Call]:
         """The calls with each x + h·W fused into one call, and each h·W of rows h of a table replaced by rows of
         the table's product with W, unless that has more rows than h; results agree up to rounding.
@@ -181,7 +181,9 @@ def _product(call: Call, made: dict[int, Call], values: Sequence[Any], fixed: _F
     return Product(call, x, h, weight, place, transposed, out_first)
 
 
-def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[Any], fixed: _Fixed) -> Call | None:
+def _joined(
+    call: Call, made: dict[int, Call], read: Counter[Any], values: Sequence[object], fixed: _Fixed
+) -> Call | None:
     """The call that computes x + h·W, in place of an addition."""
     if len(call.args) != 2 or call.kwargs or call.result is None:
         return None
@@ -198,25 +200,58 @@ def _joined(call: Call, made: dict[int, Call], read: Counter[Any], values: Seque
 
 
 def _looked_up(call: Call, made: dict[int, Call], values: Sequence[Any], externals: Sequence[Any]) -> Call | None:
-    """The call that looks rows up in the product of a table with W, in place of the product of its rows with W."""
-    rows, *factors = call.args
-    lookup = made.get(rows.number) if type(rows) is Var else None
-    if lookup is None or lookup.fn is not torch.embedding or len(lookup.args) != 2 or lookup.kwargs or call.kwargs:
+    """The call that looks rows up in the product of a table with W, in place of the product of its rows with W; or that
+    adds them to the product of other features, which were joined with the rows, with their part of W."""
+    (rows, *factors), fn, other, start = call.args, call.fn, None, 0
+    source = made.get(rows.number) if type(rows) is Var else None
+    if source is not None and source.fn is torch.cat:
+        source, other, start = _rows_beside(source, made, values)
+    if source is None or source.fn is not torch.embedding or len(source.args) != 2 or source.kwargs or call.kwargs:
         return None
     weight, transposed = _untransposed(factors[0], made)
-    table, indices = lookup.args
+    table, indices = source.args
     if type(table) is not External or type(weight) is not External or type(indices) is not Var:
         return None
     if any(type(bias) is not External and bias is not None for bias in factors[1:]):
         return None
-    if len(externals[table.number]) > values[indices.number].numel() or externals[weight.number].ndim != 2:
+    shape = externals[table.number].shape
+    if shape[0] > values[indices.number].numel() or externals[weight.number].ndim != 2:
         return None
-    product = Once(_product_of, (call.fn, transposed, table, weight, *factors[1:]))
-    return Call(torch.embedding, (product, indices), {}, call.result, node=lookup.node)
+    product = Once(_product_of, (fn, transposed, start, table, weight, *factors[1:]))
+    if other is None:
+        return Call(torch.embedding, (product, indices), {}, call.result, node=source.node)
+    part = Once(_part_of, (fn, transposed, 0 if start else shape[1], values[other.number].shape[-1], weight))
+    return Call(_add_rows, (product, indices, other, part), {}, call.result, node=source.node)
 
 
-def _product_of(fn: Callable[..., object], transposed: bool, table: Any, weight: Any, *bias: object) -> object:
-    return fn(table, weight.t() if transposed else weight, *bias)
+def _rows_beside(joined: Call, made: dict[int, Call], values: Sequence[Any]) -> tuple[Call | None, Var | None, int]:
+    """The lookup of the rows that were joined with other features, these, and where the rows begin in the result."""
+    parts, *axis = joined.args
+    if isinstance(parts, list | tuple) and len(parts) == 2 and all(type(part) is Var for part in parts):
+        for rows, other in (parts, parts[::-1]):
+            lookup, like = made.get(rows.number), values[rows.number]
+            if lookup is None or lookup.fn is not torch.embedding or like.ndim < 2:
+                continue
+            if axis in ([-1], [like.ndim - 1]) and values[other.number].dtype is like.dtype:
+                return lookup, other, 0 if rows is parts[0] else values[other.number].shape[-1]
+    return None, None, 0
+
+
+def _part_of(fn: Callable[..., object], transposed: bool, start: int, size: int, weight: Any) -> Any:
+    """The rows of W [in, out] for so many inputs of `fn`."""
+    out_first = transposed is not (fn is functional.linear)
+    return (weight.t() if out_first else weight).narrow(0, start, size)
+
+
+def _product_of(
+    fn: Callable[..., object], transposed: bool, start: int, table: Any, weight: Any, bias: Any = None
+) -> object:
+    return functional.linear(table, _part_of(fn, transposed, start, table.shape[1], weight).t(), bias)
+
+
+def _add_rows(table: torch.Tensor, indices: torch.Tensor, other: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    rows = torch.embedding(table, indices)
+    return torch.addmm(rows.flatten(0, -2), other.flatten(0, -2), weight).view(rows.shape)
 
 
 def _fit(other: Any, product: Var, h: Any, weight: Any, result: int, values: Sequence[Any]) -> bool:

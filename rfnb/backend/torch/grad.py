@@ -43,7 +43,7 @@ class RepeatableCall:
     will; `values`, recomputed results that are not yet read.
     """
 
-    def __init__(self, number: int, func: Any, reads: object):
+    def __init__(self, number: int, func: Callable[..., object], reads: object):
         self.number = number
         self.func = func
         self.reads = reads
@@ -71,10 +71,12 @@ class CallRecording(TorchDispatchMode):
         super().__init__()
         self.calls = 0
         self.made: dict[
-            int, tuple[StorageWeakRef, dict[Any, Recomputed]]
+            int, tuple[StorageWeakRef, dict[object, Recomputed]]
         ] = {}  # by storage, which the reference keeps alive
 
-    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
         """Makes a call."""
         reads = (args, kwargs or {})
         result = func(*args, **(kwargs or {}))
@@ -86,7 +88,7 @@ class CallRecording(TorchDispatchMode):
             self.note(func, reads, tree_leaves(result))
         return result
 
-    def note(self, func: object, reads: object, results: list[object]) -> None:
+    def note(self, func: Callable[..., object], reads: object, results: list[object]) -> None:
         """Stores how `results` were computed."""
         call = RepeatableCall(
             self.calls, func, tree_map(lambda x: self.find(x) if isinstance(x, torch.Tensor) else x, reads)
@@ -140,9 +142,9 @@ def _make_again(last: RepeatableCall) -> None:
             if isinstance(part, Recomputed) and part.index not in part.call.values and part.call not in calls:
                 calls.add(part.call)
                 new.append(part.call)
-    results: dict[RepeatableCall, list[Any]] = {}
+    results: dict[RepeatableCall, list[object]] = {}
 
-    def value(x: object) -> Any:
+    def value(x: object) -> object:
         if isinstance(x, Recomputed):
             return results[x.call][x.index] if x.call in results else x.call.values[x.index]
         return x.value() if isinstance(x, Outside) else x
@@ -180,7 +182,7 @@ class RecomputedFunction:
     It does what torch.utils.checkpoint does without reentrance, but does not load torch's compiler.
     """
 
-    def __init__(self, fn: Callable[..., object], args: Sequence[Any]):
+    def __init__(self, fn: Callable[..., object], args: Sequence[object]):
         self._fn, self._modes = fn, TorchTape.get_modes()
         self._args = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x for x in args]
         self._versions = self._versions_now()
@@ -240,7 +242,7 @@ class ShiftedGradient(torch.autograd.Function):
         return raw.view_as(raw)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> object:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> object:
         """scale · gradient + shift, 0 in padding."""
         scale, shift, axis, clip, padding = ctx.how
         [gradient] = gradients
@@ -291,7 +293,7 @@ class GradientProbe:
 
     def __init__(self) -> None:
         self._anchor = torch.zeros((), requires_grad=True)
-        self._found: dict[Any, torch.Tensor] | None = None  # while gradients are computed
+        self._found: dict[object, torch.Tensor] | None = None  # while gradients are computed
 
     def __call__(self, raw: torch.Tensor, key: object) -> torch.Tensor:
         """The same tensor, to be used from here on; its gradient is stored under `key`."""
@@ -302,7 +304,7 @@ class GradientProbe:
         if self._found is not None:
             self._found[key] = gradient.detach()
 
-    def gradients(self, loss: torch.Tensor) -> dict[Any, torch.Tensor]:
+    def gradients(self, loss: torch.Tensor) -> dict[object, torch.Tensor]:
         """The gradients of the sum of `loss`, by key. The graph is kept. Raises RuntimeError if it was freed before."""
         by_key: dict[object, torch.Tensor] = {}
         self._found = by_key
@@ -357,7 +359,7 @@ class TorchGrad:
 
     @staticmethod
     def pull_back_raw(
-        ys: Sequence[Any], gradients: Sequence[torch.Tensor | None], xs: Sequence[Any]
+        ys: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None], xs: Sequence[torch.Tensor]
     ) -> list[torch.Tensor | None]:
         """The gradients with respect to `xs`, from those with respect to `ys`; None without a gradient."""
         outputs = [(y, g) for y, g in zip(ys, gradients, strict=True) if g is not None and _followed(y)]
@@ -380,7 +382,7 @@ class TorchGrad:
     @staticmethod
     def gradient_leaves_raw(ys: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The leaves, such as parameters, that gradients of `ys` reach."""
-        nodes, visited = [y.grad_fn for y in ys], set[Any]()
+        nodes, visited = [y.grad_fn for y in ys], set[object]()
         leaves = [y for y in ys if y.grad_fn is None]
         while nodes:
             node = nodes.pop()

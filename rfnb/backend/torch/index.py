@@ -5,7 +5,6 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -197,7 +196,7 @@ class TorchMask:
     masked_fill_raw = staticmethod(torch.masked_fill)
 
     @staticmethod
-    def fill_rows_raw(raw: torch.Tensor, rows: torch.Tensor, value: Any, axes: int) -> torch.Tensor:
+    def fill_rows_raw(raw: torch.Tensor, rows: torch.Tensor, value: float, axes: int) -> torch.Tensor:
         """The tensor with `value` in these rows, where the first `axes` axes are merged."""
         return raw.flatten(0, axes - 1).index_fill(0, rows, value).unflatten(0, raw.shape[:axes])
 

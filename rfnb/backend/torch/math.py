@@ -48,7 +48,7 @@ def _complex(a: object, b: object) -> torch.Tensor:
     return torch.complex(a.to(kind), b.to(kind))
 
 
-COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+COMBINE: dict[str, Callable[..., torch.Tensor]] = {
     "add": torch.add,
     "sub": _sub,
     "mul": torch.mul,
@@ -65,7 +65,7 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "logaddexp": _logaddexp,
     "complex": _complex,
 }
-COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+COMPARE: dict[str, Callable[..., torch.Tensor]] = {
     "equal": torch.eq,
     "not_equal": torch.ne,
     "less": torch.lt,
@@ -73,7 +73,7 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "greater": torch.gt,
     "greater_equal": torch.ge,
 }
-ACTIVATION: dict[str, Callable[[Any], Any]] = {
+ACTIVATION: dict[str, Callable[..., torch.Tensor]] = {
     "abs": torch.abs,
     "neg": torch.neg,
     "exp": torch.exp,

@@ -13,8 +13,12 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from rfnb.backend.base.create import one_seed
 from rfnb.backend.torch.data import dtype_of, placed
 
+Parameter = torch.Tensor | float
 
-def _uniform(out: torch.Tensor, generator: Any, minval: Any = 0, maxval: Any = 1) -> None:
+
+def _uniform(
+    out: torch.Tensor, generator: torch.Generator | None, minval: Parameter = 0, maxval: Parameter = 1
+) -> None:
     integers = not out.dtype.is_floating_point
     if not isinstance(minval, torch.Tensor) and not isinstance(maxval, torch.Tensor):
         if integers:
@@ -27,7 +31,9 @@ def _uniform(out: torch.Tensor, generator: Any, minval: Any = 0, maxval: Any = 1
     out.copy_(torch.minimum(sample.floor(), torch.as_tensor(maxval) - 1) if integers else sample)
 
 
-def _normal(out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.0) -> None:
+def _normal(
+    out: torch.Tensor, generator: torch.Generator | None, mean: Parameter = 0.0, stddev: Parameter = 1.0
+) -> None:
     if isinstance(mean, torch.Tensor) or isinstance(stddev, torch.Tensor):
         out.copy_(out.normal_(generator=generator) * stddev + mean)
     else:
@@ -35,7 +41,12 @@ def _normal(out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.
 
 
 def _truncated_normal(
-    out: torch.Tensor, generator: Any, mean: Any = 0.0, stddev: Any = 1.0, minval: Any = None, maxval: Any = None
+    out: torch.Tensor,
+    generator: torch.Generator | None,
+    mean: object = 0.0,
+    stddev: object = 1.0,
+    minval: object = None,
+    maxval: object = None,
 ) -> None:
     """Drawn by the inverse of the distribution function, from uniform numbers between its values at the limits."""
     sample = torch.empty_like(out, dtype=torch.promote_types(out.dtype, torch.float32))
@@ -52,7 +63,7 @@ def _truncated_normal(
     out.copy_(torch.minimum(torch.maximum(sample, low), high))
 
 
-def _bernoulli(out: torch.Tensor, generator: Any, mean: Any = 0.5) -> None:
+def _bernoulli(out: torch.Tensor, generator: torch.Generator | None, mean: Parameter = 0.5) -> None:
     if isinstance(mean, torch.Tensor):
         mean = mean.expand(out.shape).to(torch.promote_types(mean.dtype, torch.float32))
     out.bernoulli_(mean, generator=generator)
@@ -66,7 +77,9 @@ DISTRIBUTION: dict[str, Callable[..., None]] = {
 }
 
 
-def draw_(out: torch.Tensor, distribution: str, generator: Any, seed: Any, parameters: Mapping[str, object]) -> object:
+def draw_(
+    out: torch.Tensor, distribution: str, generator: torch.Generator | None, seed: Any, parameters: Mapping[str, object]
+) -> object:
     """Fills `out` with numbers from `generator`, or from a new one if a seed is given."""
     if has_torch_function_unary(out):  # a single raw call for recorders of raw calls, seeded anew each time
         return handle_torch_function(draw_, (out,), out, distribution, generator, seed, parameters)
@@ -90,7 +103,9 @@ class TorchRandom:
         return torch.empty(list(shape), dtype=dtype_of(dtype), device=placed(device))
 
     @staticmethod
-    def dropout_raw(raw: torch.Tensor, drop_prob: float, shape: Sequence[int], generator: Any) -> torch.Tensor:
+    def dropout_raw(
+        raw: torch.Tensor, drop_prob: float, shape: Sequence[int], generator: torch.Generator | None
+    ) -> torch.Tensor:
         """Entries set to 0 with probability `drop_prob`, else scaled up; `shape` has 1 along shared axes."""
         if drop_prob >= 1:
             return torch.zeros_like(raw)
@@ -147,7 +162,7 @@ DROPS = {
 """Functions that may draw from the global generator."""
 
 
-def drops(name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> bool:
+def drops(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     """Whether this call of one of DROPS draws random numbers."""
     if name == "scaled_dot_product_attention":
         return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
@@ -159,10 +174,10 @@ def drops(name: str, args: tuple[object, ...], kwargs: dict[str, Any]) -> bool:
 class Seeded:
     """f(…, seeded_by=generator) → fn(…), with the global generator in the state of `generator`, restored afterwards."""
 
-    def __init__(self, fn: Any):
+    def __init__(self, fn: Callable[..., object]):
         self._fn = fn
 
-    def __call__(self, *args: object, seeded_by: torch.Generator, **kwargs: object) -> Any:
+    def __call__(self, *args: object, seeded_by: torch.Generator, **kwargs: object) -> object:
         """The result of `fn`."""
         generator = _global(seeded_by.device)
         state = generator.get_state()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -12,14 +11,14 @@ from rfnb.backend.base.tape import current_tape, opaque
 from rfnb.errors import BackendError
 
 
-def lowest(raw: torch.Tensor) -> Any:
+def lowest(raw: torch.Tensor) -> float:
     """The lowest value of the dtype: -∞, or the smallest integer."""
     if raw.dtype is torch.bool:
         return False
     return float("-inf") if raw.dtype.is_floating_point else torch.iinfo(raw.dtype).min
 
 
-def highest(raw: torch.Tensor) -> Any:
+def highest(raw: torch.Tensor) -> float:
     """The highest value of the dtype: ∞, or the largest integer."""
     if raw.dtype is torch.bool:
         return True
@@ -56,12 +55,15 @@ def _logsumexp(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
     return torch.logsumexp(raw, axes) if raw.numel() else _over_nothing(raw, "logsumexp", axes)
 
 
-def _numbers(function: Any) -> Any:
+Reduction = Callable[..., torch.Tensor]
+
+
+def _numbers(function: Reduction) -> Reduction:
     """Wraps functions that do not support bool."""
     return lambda raw, axes: function(raw.byte() if raw.dtype is torch.bool else raw, axes)
 
 
-def _guarded(mode: str, function: Any) -> Any:
+def _guarded(mode: str, function: Reduction) -> Reduction:
     """Wraps functions that are undefined over no entries."""
 
     def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
@@ -70,7 +72,7 @@ def _guarded(mode: str, function: Any) -> Any:
     return reduce
 
 
-def _in_turn(function: Any) -> object:
+def _in_turn(function: Reduction) -> Reduction:
     """Wraps functions over one axis: several axes are reduced one after the other, from the last."""
 
     def reduce(raw: torch.Tensor, axes: Axes) -> torch.Tensor:
@@ -94,7 +96,7 @@ def _tuple(axes: Axes) -> tuple[int, ...]:
     return (axes,) if isinstance(axes, int) else axes
 
 
-_REDUCE: dict[str, Any] = {
+_REDUCE: dict[str, Reduction] = {
     "sum": torch.sum,
     "mean": _mean,
     "max": _guarded("max", torch.amax),

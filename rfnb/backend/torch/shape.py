@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch.nn import functional
@@ -88,7 +87,7 @@ class TorchShape:
         return raw[(slice(None),) * axis + (slice(start, end, step),)]
 
     @staticmethod
-    def pad_raw(raw: torch.Tensor, padding: Mapping[int, tuple[int, int]], value: Any) -> torch.Tensor:
+    def pad_raw(raw: torch.Tensor, padding: Mapping[int, tuple[int, int]], value: float) -> torch.Tensor:
         """The tensor with `value` added before and after the axes in `padding`; negative numbers cut off."""
         amounts: list[int] = []
         for axis in reversed(range(min(padding), raw.dim())):

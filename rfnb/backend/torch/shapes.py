@@ -24,7 +24,9 @@ class Shapes(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # otherwise the first call imports torch's compiler
 
-    def __torch_dispatch__(self, op: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, op: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
         kwargs = kwargs or {}
         rule = RULES.get(op)
         if rule is None and torch.Tag.pointwise in op.tags:

@@ -147,7 +147,9 @@ class _TapeMode(TorchFunctionMode):
         self.tape = tape
         self.inference = torch.is_inference_mode_enabled()
 
-    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
         kwargs = kwargs or {}
         tape = self.tape
         if tape.paused:
@@ -268,7 +270,7 @@ def _autocast(is_on: Callable[[str], bool] = torch.is_autocast_enabled) -> _Auto
 class _Under:
     """A function that runs under the autocast settings of its call in the body."""
 
-    def __init__(self, modes: _Autocast | None, fn: Any):
+    def __init__(self, modes: _Autocast | None, fn: Callable[..., object]):
         self._modes, self._fn = modes or _OFF, fn
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
@@ -312,9 +314,9 @@ def _is_compiling() -> bool:
 
 
 @cache
-def _disabled(dynamo: Any) -> Callable[[Callable[[], Any]], object]:
+def _disabled(dynamo: Any) -> Callable[[Callable[[], object]], object]:
     """A function that calls another one, out of the reach of torch.compile."""
-    wrapper: Callable[[Callable[[], Any]], object] = dynamo.disable(lambda run: run())
+    wrapper: Callable[[Callable[[], object]], object] = dynamo.disable(lambda run: run())
     return wrapper
 
 
@@ -357,9 +359,9 @@ class TorchTape:
         return run() if dynamo is None or not _is_compiling() else _disabled(dynamo)(run)
 
     @staticmethod
-    def unobserved() -> AbstractContextManager[Any]:
+    def unobserved() -> AbstractContextManager[object]:
         """A context whose calls no mode and no subclass of a tensor sees."""
-        functions: AbstractContextManager[Any] = torch._C.DisableTorchFunction()
+        functions: AbstractContextManager[object] = torch._C.DisableTorchFunction()
         if not torch._C._len_torch_dispatch_stack():
             return functions
         stack = ExitStack()
@@ -525,7 +527,7 @@ class TorchTape:
         return torch.cuda.mem_get_info(raw.device)[0] + reserved
 
     @staticmethod
-    def storage_raw(raw: torch.Tensor) -> tuple[Any, int]:
+    def storage_raw(raw: torch.Tensor) -> tuple[object, int]:
         """The storage that the tensor keeps alive, of which it may use a part: its key, and its bytes."""
         raw = unwrapped(raw)
         if raw.layout is torch.sparse_coo:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.ground.source import locals_of, user_frame
 from rfnb.errors import DimError
+
+if TYPE_CHECKING:
+    from rfnb.core.tensor.tensor import Tensor
 
 Way = Callable[..., str]
 """A function that takes a tensor and the arguments of the PyTorch call, and returns the rfnb code to write instead."""
@@ -67,15 +70,16 @@ def variable_of(value: object) -> str | None:
     return next((name for name in names if not name.startswith("_")), None)
 
 
-def dim_at(x: Any, number: object) -> Dim | None:
+def dim_at(x: Tensor, number: object) -> Dim | None:
     """The dim at this position; a Dim is returned as it is; None if there is no such axis."""
     if isinstance(number, Dim):
         return number
-    fits = isinstance(number, int) and -len(x.dims) <= number < len(x.dims)
-    return x.dims[number] if fits else None
+    if isinstance(number, int) and -len(x.dims) <= number < len(x.dims):
+        return x.dims[number]
+    return None
 
 
-def axis(x: Any, number: object) -> str:
+def axis(x: Tensor, number: object) -> str:
     """The rfnb text for torch's `dim=number`: the name of the dim, a list of names, or all dims for None."""
     if isinstance(number, list | tuple):
         return f"[{', '.join(axis(x, n) for n in number)}]"
@@ -85,7 +89,7 @@ def axis(x: Any, number: object) -> str:
     return "…" if dim is None else called(dim)
 
 
-def picked(x: Any, key: object) -> str:
+def picked(x: Tensor, key: object) -> str:
     """The rfnb code for `x[key]`."""
     keys = list(key) if isinstance(key, tuple) else [key]
     where = next((i for i, part in enumerate(keys) if part is Ellipsis), None)
@@ -113,7 +117,7 @@ def _picked_along(text: str, dim: Dim | None, part: object) -> str:
     return f"rf.slice({text}, axis={along}{limits})[0]" if limits else text
 
 
-def product(x: Any, y: object = None, *args: object, **kwargs: object) -> str:
+def product(x: Tensor, y: object = None, *args: object, **kwargs: object) -> str:
     """The rfnb code for `x @ y`."""
     dims, other_dims = x.dims, getattr(y, "dims", ())
     shared = [dim for dim in dims if dim in other_dims]
@@ -124,7 +128,7 @@ def product(x: Any, y: object = None, *args: object, **kwargs: object) -> str:
 
 
 def _reduction(name: str) -> Way:
-    def way(x: object, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
+    def way(x: Tensor, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
         if hasattr(dim, "dims"):
             return f"rf.{name.replace('reduce_', '')}imum({called(x)}, {called(dim)})"
         return _along(name)(x, axis if dim is None else dim)
@@ -133,7 +137,7 @@ def _reduction(name: str) -> Way:
 
 
 def _along(name: str, keyword: str = "axis", then: str = "") -> Way:
-    def way(x: object, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
+    def way(x: Tensor, dim: object = None, *args: object, axis: object = None, **kwargs: object) -> str:
         return f"rf.{name}({called(x)}, {keyword}={_axis(x, axis if dim is None else dim)}){then}"
 
     return way
@@ -154,15 +158,15 @@ def _not_needed(x: object, *args: object, **kwargs: object) -> str:
     return "not needed: ops find axes by their dims"
 
 
-def _turned(x: Any, *numbers: object, **kwargs: object) -> str:
-    order, pair = list(x.dims), [dim_at(x, n) for n in numbers]
-    if len(pair) == 2 and None not in pair:
+def _turned(x: Tensor, *numbers: object, **kwargs: object) -> str:
+    order, pair = list(x.dims), [dim for n in numbers if (dim := dim_at(x, n)) is not None]
+    if len(pair) == 2 == len(numbers):
         a, b = (order.index(dim) for dim in pair)
         order[a], order[b] = order[b], order[a]
     return _in_order(x, order)
 
 
-def _permuted(x: Any, *numbers: object, **kwargs: object) -> str:
+def _permuted(x: Tensor, *numbers: object, **kwargs: object) -> str:
     numbers = tuple(numbers[0]) if len(numbers) == 1 and isinstance(numbers[0], list | tuple) else numbers
     dims = [dim_at(x, n) for n in numbers]
     return _in_order(x, dims if set(dims) == set(x.dims) else x.dims[::-1])
@@ -172,20 +176,20 @@ def _in_order(x: object, order: Sequence[object]) -> str:
     return f"not needed: ops find axes by their dims; for raw code {called(x)}.copy_transpose({called(list(order))})"
 
 
-def _reshaped(x: Any, *args: object, **kwargs: object) -> str:
+def _reshaped(x: Tensor, *args: object, **kwargs: object) -> str:
     pair = x.dims[:2]
     sizes = [x.lengths.size(dim) for dim in pair]
     name = "pack_padded" if any(size is not None and size.ragged for size in sizes) else "merge_dims"
     return f"rf.{name}({called(x)}, dims={called(list(pair))}), rf.split_dims or rf.reshape, with dims for the numbers"
 
 
-def _size(x: object, dim: object = None) -> str:
+def _size(x: Tensor, dim: object = None) -> str:
     if dim is None:
         return f"{called(x)}.dims; the numbers: [dim.get_dim_value() for dim in {called(x)}.dims]"
     return f"{axis(x, dim)}.get_dim_value()"
 
 
-def _squeezed(x: Any, dim: object = None, *args: object, **kwargs: object) -> str:
+def _squeezed(x: Tensor, dim: object = None, *args: object, **kwargs: object) -> str:
     singles = [d for d in x.dims if d.dimension == 1]
     dim = singles[0] if dim is None and singles else dim
     return f"rf.squeeze({called(x)}, axis={'…' if dim is None else axis(x, dim)})"
@@ -203,23 +207,23 @@ def _masked_fill(x: object, mask: object = "mask", value: object = "value", *arg
     return f"rf.where({called(mask)}, {called(value)}, {called(x)})"
 
 
-def _gathered(x: object, dim: object = None, index: object = "…", *args: object, **kwargs: object) -> str:
+def _gathered(x: Tensor, dim: object = None, index: object = "…", *args: object, **kwargs: object) -> str:
     return f"rf.gather({called(x)}, indices={called(index)}, axis={'…' if dim is None else axis(x, dim)})"
 
 
-def _narrowed(x: object, dim: object = 0, start: object = 0, length: object = "…") -> str:
+def _narrowed(x: Tensor, dim: object = 0, start: object = 0, length: object = "…") -> str:
     return f"rf.slice({called(x)}, axis={axis(x, dim)}, start={called(start)}, size={called(length)})[0]"
 
 
-def _pieces(x: object, size: object = None, dim: object = 0, *args: object, **kwargs: object) -> str:
+def _pieces(x: Tensor, size: object = None, dim: object = 0, *args: object, **kwargs: object) -> str:
     return f"rf.split({called(x)}, axis={axis(x, dim)}, out_dims=[…])"
 
 
-def _largest(x: object, k: object = "…", dim: object = -1, *args: object, **kwargs: object) -> str:
+def _largest(x: Tensor, k: object = "…", dim: object = -1, *args: object, **kwargs: object) -> str:
     return f"rf.top_k({called(x)}, axis={axis(x, dim)}, k={called(k)})"
 
 
-def _joined(xs: object, dim: object = 0, *args: Any, **kwargs: object) -> str:
+def _joined(xs: Any, dim: object = 0, *args: object, **kwargs: object) -> str:
     xs = xs if isinstance(xs, list | tuple) else [xs]
     pairs = ", ".join(f"({called(x)}, {axis(x, dim)})" for x in xs if hasattr(x, "dims"))
     return f"rf.concat({pairs})[0]"
@@ -241,7 +245,7 @@ def _raw(name: str) -> Way:
     return lambda x, *args, **kwargs: f"{called(x)}.raw_tensor.{name}(…)"
 
 
-def _loss(x: object, target: object = "targets", *args: object, **kwargs: object) -> str:
+def _loss(x: Tensor, target: object = "targets", *args: object, **kwargs: object) -> str:
     vocab = axis(x, -1)
     return f'rf.cross_entropy(estimated={called(x)}, target={called(target)}, axis={vocab}, estimated_type="logits")'
 
@@ -303,7 +307,7 @@ PROPERTIES: dict[str, Way] = {
 """The equivalents of properties of a torch tensor."""
 
 
-def features_hint(x: object) -> str | None:
+def features_hint(x: Tensor) -> str | None:
     """The code that gives `x` a feature dim; None if no dim of it can be one."""
     dim = likely_features(x)
     if dim is None:
@@ -313,7 +317,7 @@ def features_hint(x: object) -> str | None:
     )
 
 
-def likely_features(x: Any) -> str | None:
+def likely_features(x: Tensor) -> str | None:
     """The user's name for the last dim of a fixed size, without batch and beam; None if there is none."""
     fixed = [dim for dim in x.dims if not (dim.dimension is None or dim.is_batch_dim() or is_beam(dim))]
     return called(fixed[-1]) if fixed else None

@@ -15,6 +15,7 @@ from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
+    from rfnb.core.tensor.tensor import RawTensor
 
 _serials = itertools.count(1)
 _interned: weakref.WeakValueDictionary[tuple[int, ...], Sig] = weakref.WeakValueDictionary()
@@ -25,7 +26,7 @@ _PLANS = 256  # maximum number of plans kept per signature
 _recent: deque[Sig] = deque(maxlen=_RECENT)
 _of_batches: deque[tuple[int, deque[Sig]]] = deque(maxlen=_BATCHES)  # by the serial of the newest dim
 
-Move = tuple[tuple[int, ...] | None, tuple[Any, ...] | None] | None
+Move = tuple[tuple[int, ...] | None, tuple[slice | None, ...] | None] | None
 """How to bring one operand into place: a permutation, then an index that inserts axes; None: nothing to do."""
 
 
@@ -205,7 +206,7 @@ def move(dims: Sequence[Dim], out: Sequence[Dim], *, trailing: bool = True) -> M
     return (None if in_order else perm, index)
 
 
-def apply(how: Move, raw: Any) -> Any:
+def apply(how: Move, raw: RawTensor) -> RawTensor:
     """`raw`, with its axes permuted and expanded as the move says."""
     if how is None:
         return raw
@@ -215,7 +216,7 @@ def apply(how: Move, raw: Any) -> Any:
     return raw if index is None else raw[index]
 
 
-def permute(raw: Any, perm: tuple[int, ...]) -> Any:
+def permute(raw: RawTensor, perm: tuple[int, ...]) -> RawTensor:
     """`raw` with its axes in another order; also for arrays of lengths, which belong to no backend."""
     return raw.transpose(perm) if isinstance(raw, np.ndarray) else raw.permute(*perm)  # quicker than with a tuple
 

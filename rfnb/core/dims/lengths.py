@@ -316,7 +316,7 @@ class Lengths:
         self.cache[key] = value
         return value
 
-    def join(self, other: Lengths, mine: Any, theirs: Any) -> Lengths:
+    def join(self, other: Lengths, mine: align.Sig, theirs: align.Sig) -> Lengths:
         """The lengths of a result of two tensors with signatures `mine` and `theirs`.
 
         Lengths over a dim that `replace_dim` replaced in one of the tensors are those over the dim itself.

@@ -52,9 +52,9 @@ class Names:
             never for those of a file.
     """
 
-    values: Mapping[str, Any]
-    functions: Mapping[str, Callable[..., Any]]
-    own: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    values: Mapping[str, object]
+    functions: Mapping[str, Callable[..., object]]
+    own: Mapping[str, Callable[..., object]] = field(default_factory=dict)
 
 
 class ExpressionReader:
@@ -305,7 +305,7 @@ class ExpressionReader:
 
     def _comparison(self, node: ast.Compare) -> object:
         left = self.read(node.left)
-        result: Any = True
+        result: object = True
         for op, comparator in zip(node.ops, node.comparators, strict=True):
             how, right = _COMPARE.get(type(op)), self.read(comparator)
             if how is None:
@@ -318,7 +318,7 @@ class ExpressionReader:
             left = right
         return result
 
-    def _compared(self, node: ast.AST, how: Callable[[Any, Any], object], left: object, right: object) -> object:
+    def _compared(self, node: ast.AST, how: Callable[[object, object], object], left: object, right: object) -> object:
         if how in (operator.is_, operator.is_not):
             if right is not None:
                 raise self.error(node, "`is` is for None", hint="==")
@@ -401,7 +401,7 @@ WORDS: dict[type[ast.AST], str] = {
     ast.NamedExpr: "`:=`",
     ast.Starred: "*",
 }
-_BINARY: dict[type[ast.AST], Callable[[Any, Any], object]] = {
+_BINARY: dict[type[ast.AST], Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,

@@ -38,7 +38,7 @@ class Pure(NamedTuple):
     name: str
     kind: str
     module: str = ""
-    fn: Callable[..., Any] | None = None
+    fn: Callable[..., object] | None = None
     most: int = 9
 
 
@@ -165,7 +165,7 @@ def _pure(name: str, owner: object, table: dict[str, str]) -> Iterator[Pure]:
 
 
 @cache
-def constants() -> dict[str, Any]:
+def constants() -> dict[str, object]:
     """Numbers and dtypes, by name with the module."""
     import math
 
@@ -361,7 +361,7 @@ def _computed(pure: Pure, args: Sequence[object], kwargs: Mapping[str, object]) 
     return _checked(function(*args, **kwargs), args)
 
 
-def operate(how: Callable[[Any, Any], object], left: object, right: object) -> object:
+def operate(how: Callable[[object, object], object], left: object, right: object) -> object:
     """An operator of Python between two values, of which one is a raw tensor or an array."""
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         tensors = [value for value in (left, right) if isinstance(value, Tensor)]
@@ -543,7 +543,7 @@ def is_data(value: object) -> bool:
     return is_raw(value) or type(value).__name__ == "dtype"
 
 
-def _check_growth(operands: Sequence[Any], kwargs: Mapping[str, Any] = {}, function: Any = None) -> None:
+def _check_growth(operands: Sequence[Any], kwargs: Mapping[str, object] = {}, function: Any = None) -> None:
     """Raises Refusal if the result of several operands would be far larger than each of them.
 
     function: is tried without numbers; None if it works entry by entry.

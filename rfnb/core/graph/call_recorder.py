@@ -141,7 +141,7 @@ class CallRecorder:
         self.graph = CallGraph()
         self.modules = modules
         self.inside: list[tuple[str, list[Node]]] = [("", self.graph.nodes)]
-        self.model: Any = model  # None once it was called
+        self.model: object = model  # None once it was called
         self._failed: tuple[BaseException, Node | None] | None = None
         self._known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id
 

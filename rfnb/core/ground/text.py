@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rfnb.errors import DimError, RfError
 from rfnb.printable import terminal_text
@@ -84,7 +83,7 @@ class Missing(AttributeError):
         hint = did_you_mean(self.name, names, most=2, cutoff=0.7)
         return terminal_text(f"{self.args[0]}: {hint}" if hint else self.args[0])
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return AttributeError, (str(self),)
 
 

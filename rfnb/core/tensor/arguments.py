@@ -218,7 +218,7 @@ def _is_users(value: object) -> bool:
     return function and not str(getattr(value, "__module__", "")).startswith("rfnb.")
 
 
-Wrong = tuple[str, Any, Any]
+Wrong = tuple[str, object, object]
 """A parameter, the value or the part of it that is of another type, and the annotation that it should match."""
 
 

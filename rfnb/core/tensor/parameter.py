@@ -253,7 +253,9 @@ def parameter_assign(param: Parameter, value: object, *, how: str) -> None:
 
 
 @op(effect=True)
-def parameter_assign_key(param: Parameter, key: object, value: object, *, how: str, axis: Any, key_dim: Any) -> None:
+def parameter_assign_key(
+    param: Parameter, key: object, value: object, *, how: str, axis: object, key_dim: object
+) -> None:
     """Sets the values of a parameter at `key` along `axis`, or adds to them."""
     backend = raw_registry.backend_of_raw(param._raw)
     backend.parameter_assign_key(param, key, value, op=how, axis=axis, key_dim=key_dim)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rfnb.core.advice.torch_equivalents import (
     METHODS,
@@ -23,6 +26,9 @@ from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.text import Missing
 from rfnb.errors import BackendError, DtypeError
 
+if TYPE_CHECKING:
+    from rfnb.core.tensor.tensor import RawTensor, Tensor
+
 
 class TensorProtocols:
     """The methods of Tensor for scalars and gradients, and for calls that raise an error with their rfnb equivalent.
@@ -34,7 +40,7 @@ class TensorProtocols:
 
     # -- scalars and arrays
 
-    def _scalar(self: Any, what: str, way: str = "rf.reduce_sum") -> Any:
+    def _scalar(self: Tensor, what: str, way: str = "rf.reduce_sum") -> RawTensor:
         raw = self._raw  # a value of a loop body says here that its numbers cannot be read
         if self.dims:
             raise equivalent_error(
@@ -42,40 +48,40 @@ class TensorProtocols:
             )
         return raw
 
-    def __bool__(self) -> bool:
+    def __bool__(self: Tensor) -> bool:
         return bool(self._scalar("bool({})", "rf.reduce_all or rf.reduce_any").item())
 
-    def __int__(self) -> int:
+    def __int__(self: Tensor) -> int:
         return int(self._scalar("int({})").item())
 
-    def __float__(self) -> float:
+    def __float__(self: Tensor) -> float:
         return float(self._scalar("float({})").item())
 
-    def __index__(self: Any) -> int:
+    def __index__(self: Tensor) -> int:
         if not is_int_dtype(self.dtype):
             raise DtypeError(f"{called(self)} as an index", got=self.dtype, expected="an integer")
         return int(self._scalar("{} as an index", "rf.gather").item())
 
-    def item(self) -> Any:
+    def item(self: Tensor) -> Any:
         """The value of a scalar as a Python number."""
         return self._scalar("{}.item()").item()
 
-    def numpy(self: Any) -> Any:
+    def numpy(self: Tensor) -> np.ndarray:
         """A copy of the values as a numpy array, with axes in the order of `dims`."""
         return raw_registry.backend_of_raw(self._raw).to_numpy_raw(self._raw)
 
-    def tolist(self) -> Any:
+    def tolist(self: Tensor) -> Any:
         """The values as nested lists, with axes in the order of `dims`. Padding is included."""
         return self.numpy().tolist()
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
+    def __array__(self: Tensor, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     __array_ufunc__ = None  # numpy leaves operators to Tensor, which knows dims
 
     # -- gradients
 
-    def backward(self: Any, gradient: Any = None, *, retain_graph: bool | None = None, **options: Any) -> None:
+    def backward(self: Tensor, gradient: RawTensor = None, *, retain_graph: bool | None = None, **options: Any) -> None:
         """Computes gradients, and adds them to the `grad` of each trained tensor that this scalar depends on.
 
         gradient: the gradient of this tensor, with its dims; without it, the tensor must be a scalar.
@@ -102,58 +108,58 @@ class TensorProtocols:
         self._raw.backward(raw_gradient, retain_graph=retain_graph, **options)
 
     @property
-    def requires_grad(self: Any) -> bool:
+    def requires_grad(self: Tensor) -> bool:
         """Whether gradients are computed for it."""
         return bool(getattr(self._raw, "requires_grad", False))
 
     @requires_grad.setter
-    def requires_grad(self: Any, value: bool) -> None:
+    def requires_grad(self: Tensor, value: bool) -> None:
         self._raw.requires_grad = value
 
     @property
-    def grad(self: Any) -> Any:
+    def grad(self: Tensor) -> Tensor | None:
         """The gradient after `loss.backward()`, with the dims of this tensor; None if there is none."""
         raw = getattr(self._raw, "grad", None)
         return None if raw is None else self.like(raw, align.sig(self.dims, None, self.feature_dim))
 
     @grad.setter
-    def grad(self: Any, value: Any) -> None:
+    def grad(self: Tensor, value: Tensor | None) -> None:
         self._raw.grad = None if value is None else value.copy_compatible_to_dims_raw(self.dims)
 
-    def retain_grad(self: Any) -> None:
+    def retain_grad(self: Tensor) -> None:
         """Makes `loss.backward()` set the `grad` of this tensor although it is not a parameter."""
         self._raw.retain_grad()
 
     # -- operations that need a dim
 
-    def __len__(self: Any) -> int:
+    def __len__(self: Tensor) -> int:
         way = f"{called(self.dims[0])}.get_dim_value()" if self.dims else "a scalar has no length"
         raise equivalent_error(f"len({called(self)})", way, self)
 
-    def __iter__(self: Any) -> Any:
+    def __iter__(self: Tensor) -> Iterator[Any]:
         over = axis(self, 0)
         way = f"loop.unstack({called(self)}) in a rf.Loop(axis={over}), or rf.unstack({called(self)}, axis={over})"
         raise equivalent_error(f"for … in {called(self)}", way, self)
 
-    def __contains__(self: Any, value: object) -> bool:
+    def __contains__(self: Tensor, value: object) -> bool:
         way = f"rf.reduce_any({called(self)} == {called(value)}, axis={axis(self, None)})"
         raise equivalent_error(f"{called(value)} in {called(self)}", way, self)
 
-    def __getitem__(self: Any, key: object) -> Any:
+    def __getitem__(self: Tensor, key: object) -> Tensor:
         raise equivalent_error(f"{called(self)}[{_key(key)}]", picked(self, key), self)
 
-    def __setitem__(self: Any, key: object, value: object) -> None:
+    def __setitem__(self: Tensor, key: object, value: object) -> None:
         dim = axis(self, 0)
         way = f"{called(self)} = rf.where(rf.range_over_dim({dim}) == …, {called(value)}, {called(self)})"
         raise equivalent_error(f"{called(self)}[{_key(key)}] = …", way, self)
 
-    def __matmul__(self: Any, other: object) -> Any:
+    def __matmul__(self: Tensor, other: object) -> Tensor:
         raise equivalent_error(f"{called(self)} @ {called(other)}", product(self, other), self)
 
-    def __rmatmul__(self: Any, other: object) -> Any:
+    def __rmatmul__(self: Tensor, other: object) -> Tensor:
         raise equivalent_error(f"{called(other)} @ {called(self)}", f"rf.matmul(…, {called(self)}, reduce=…)", self)
 
-    def __getattr__(self: Any, name: str) -> Any:
+    def __getattr__(self: Tensor, name: str) -> Any:
         if name in PROPERTIES:
             raise AttributeError(one_line(f"{called(self)}.{name}", PROPERTIES[name](self), self), name=name, obj=self)
         if name in METHODS or (name.endswith("_") and name.rstrip("_") in METHODS):
@@ -163,7 +169,9 @@ class TensorProtocols:
         raise Missing(f"an rf.Tensor has no attribute {name!r}", name, type(self))
 
     @classmethod
-    def __torch_function__(cls, func: object, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, func: object, types: object, args: Sequence[object] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
         name = getattr(func, "__name__", "?")
         operand = args[0][0] if args and isinstance(args[0], list | tuple) and args[0] else args[0] if args else None
         module = getattr(func, "__module__", None)
@@ -174,7 +182,7 @@ class TensorProtocols:
             operand = next(x for x in leaves([args, kwargs]) if isinstance(x, TensorProtocols))
             if of_raw:
                 raise _given_to_raw(operand, name, args, kwargs or {})
-        x: Any = operand
+        x = operand
         where = "torch.nn.functional" if str(module).endswith(("functional", "_nn")) else "torch"
         way = way_of(x, name, args[1:], kwargs or {}) if args and args[0] is x else None
         if args and isinstance(args[0], list | tuple):
@@ -183,7 +191,7 @@ class TensorProtocols:
         raise equivalent_error(f"{where}.{name}({called(args[0] if args else x)}{_more(args, kwargs)})", way, x)
 
 
-def _is_operator(name: str, args: Any, kwargs: object) -> bool:
+def _is_operator(name: str, args: Sequence[RawTensor], kwargs: object) -> bool:
     """Whether the call may be an operator between a raw tensor and a Tensor. In place, the raw one must be a scalar."""
     if len(args) != 2 or kwargs or name in ("__getitem__", "__setitem__", "__contains__"):
         return False
@@ -194,7 +202,7 @@ def _is_operator(name: str, args: Any, kwargs: object) -> bool:
 _OPERATORS = set("add sub mul div floor_divide remainder pow matmul eq ne lt le gt ge bitwise_and bitwise_or".split())
 
 
-def _given_to_raw(x: Any, name: str, args: Any, kwargs: Any) -> Exception:
+def _given_to_raw(x: Any, name: str, args: Sequence[object], kwargs: dict[str, object]) -> Exception:
     """The error for a Tensor passed to a method of a raw tensor: `raw.copy_(x)`, `raw[0] = x`."""
     raw, *arguments = args
     if name in ("__getitem__", "__setitem__"):
@@ -229,6 +237,6 @@ def _key(key: object) -> str:
     return ":".join(ends if key.step is None else [*ends, called(key.step)])
 
 
-def _more(args: Any, kwargs: Any) -> str:
+def _more(args: Sequence[object], kwargs: dict[str, object] | None) -> str:
     dim = (kwargs or {}).get("dim")
     return f", dim={called(dim)}" if dim is not None else ", …" if len(args) > 1 else ""

@@ -21,13 +21,13 @@ from rfnb.display.attention.schema import AttentionHead, AttentionSound, Attenti
 from rfnb.display.attention.weights import SEVERAL
 from rfnb.display.kit import options
 from rfnb.display.kit.blocks import Notes
-from rfnb.display.kit.data import Axis, dim_pill, read
+from rfnb.display.kit.data import Axis, dim_pill
 from rfnb.display.markup import png, style, svg
-from rfnb.display.markup.elements import chip, fold, quiet, wide
-from rfnb.display.markup.html import Html, el, join
+from rfnb.display.markup.html import Html, chip, el, fold, join, quiet, wide
 from rfnb.display.markup.numbers import Number, plain, real, short
 from rfnb.display.markup.png import block_for
 from rfnb.display.tensor.entries import shown, tokens
+from rfnb.display.tensor.value import one_entry
 from rfnb.display.tensor.view import sequence
 from rfnb.errors import ViewError
 
@@ -53,7 +53,7 @@ def margin(true: tuple[int, int], full: tuple[int, int], pool: tuple[int, int]) 
 
 
 def _cells(
-    weights: np.ndarray, top: float, shades: int, *, pool: tuple[int, int], causal: bool, padding: tuple[int, int],
+    weights: np.ndarray, top: float, shades: int, *, pool: Sequence[int], causal: bool, padding: Sequence[int],
     hatched: bool,
 ) -> np.ndarray:  # fmt: skip
     """Palette entries of the pooled weights of one head, and of its padding: transparent or hatched."""
@@ -77,7 +77,7 @@ def _cells(
 
 
 def sprite(
-    weights: np.ndarray, top: float, *, pool: tuple[int, int], causal: bool, padding: tuple[int, int],
+    weights: np.ndarray, top: float, pool: Sequence[int], causal: bool, padding: Sequence[int],
     few: bool | None = None,
 ) -> str:  # fmt: skip
     """The pooled weights of one head as a data URI.
@@ -224,7 +224,7 @@ def head_pool(shape: tuple[int, int], heads: int) -> tuple[int, int]:
 # -- labels
 
 
-def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) -> list[str] | None:
+def labels_of(side: object, size: int, full: int, index: int | None, notes: Notes) -> list[str] | None:
     """The labels of a sequence; None for plain numbers from 0. full: size with padding, which may have labels too."""
     if side is None or isinstance(side, Dim):
         vocab = None if side is None else side.vocab
@@ -232,7 +232,7 @@ def labels_of(side: Any, size: int, full: int, index: int | None, notes: Notes) 
             return None
         return [str(vocab.decode(i)) for i in range(size)]
     if hasattr(side, "raw_tensor"):
-        data = read(side)
+        data = one_entry(side, {})
         part = data if index is None or data.sequence_axis() is None else sequence(data, index)
         labels = tokens(part, size)
     elif isinstance(side, str):
@@ -331,13 +331,14 @@ def _listed(side: object) -> list[object]:
     return list(entries)
 
 
-def _given(labels: list[Any], index: int | None) -> list[str]:
+def _given(labels: list[object], index: int | None) -> list[str]:
     """The labels of one sequence, if there is a list for each."""
-    if labels and all(isinstance(entry, list | tuple) for entry in labels):
+    lists = [entry for entry in labels if isinstance(entry, list | tuple)]
+    if labels and len(lists) == len(labels):
         at = index or 0
         if at >= len(labels):
             raise ViewError("show_attention: no labels for this sequence", got=at, expected=f"0 to {len(labels) - 1}")
-        labels = list(labels[at])
+        labels = list(lists[at])
     return [str(label) for label in labels]
 
 
@@ -462,11 +463,11 @@ def overview(view: AttentionView) -> Html:
 
 def _look(view: AttentionView, head: AttentionHead, wide: int, high: int) -> str:
     """The style of a picture, in proportion to the largest if layers differ in size."""
-    shapes = [other.get("shape", view["shape"]) for other in view["heads"]]
+    shapes = [entry.get("shape", view["shape"]) for entry in view["heads"]]
     own = head.get("shape", view["shape"])
     width, height = (
-        max(4, round(most * size / max(1, *sizes)))
-        for most, size, sizes in zip((high, wide), own, zip(*shapes, strict=True), strict=True)
+        max(4, round(limit * size / max(1, *sizes)))
+        for limit, size, sizes in zip((high, wide), own, zip(*shapes, strict=True), strict=True)
     )
     return f"width:{height}px;height:{width}px;display:block;max-width:none;margin:0"
 
@@ -485,8 +486,8 @@ def _grid(view: AttentionView, cells: list[Html]) -> Html:
         )
         for i, layer in enumerate(layers)
     ]  # fmt: skip
-    first = el("tr", el("th", style=quiet), numbers, style=style.PLAIN_ROW)
-    table = el("table", first, lines, style="border-collapse:collapse;margin:0")
+    header = el("tr", el("th", style=quiet), numbers, style=style.PLAIN_ROW)
+    table = el("table", header, lines, style="border-collapse:collapse;margin:0")
     return wide(table)
 
 

@@ -32,8 +32,7 @@ from rfnb.display.attention.weights import SEVERAL, Side, Weights, choose, read_
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import Axis, describe_axes, describe_axis, dim_word, dims_text
 from rfnb.display.kit.view import View
-from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import table_html
+from rfnb.display.markup import png
 from rfnb.display.markup.html import bounded_in
 from rfnb.display.markup.numbers import Number, plain, real, short, size
 from rfnb.display.markup.png import SEQUENTIAL, block_for, pooled, ramp
@@ -47,7 +46,7 @@ LABELS = 40
 FONT = 8
 
 
-def to_figure(view: AttentionView) -> Any:
+def to_figure(view: AttentionView) -> object:
     """A matplotlib figure of an attention view, made without pyplot's global state: the chosen head, or all heads.
 
     Text stays text in PDF and SVG. Raises ViewError without matplotlib.
@@ -59,7 +58,7 @@ def to_figure(view: AttentionView) -> Any:
     return _grid(view, Figure, colours) if len(view["heads"]) > 1 else _single(view, Figure, colours)
 
 
-def _single(view: AttentionView, make: Any, colours: object) -> object:
+def _single(view: AttentionView, make: type, colours: object) -> object:
     """One matrix with labels, its path and a colour bar."""
     weights = np.array([[real(w) for w in row] for row in view["weights"]]).reshape(len(view["rows"]), -1)
     size = [min(12.0, 1.5 + 0.3 * n) for n in (len(view["cols"]), len(view["rows"]))]
@@ -83,7 +82,7 @@ def _single(view: AttentionView, make: Any, colours: object) -> object:
     return figure
 
 
-def _grid(view: AttentionView, make: Any, colours: object) -> object:
+def _grid(view: AttentionView, make: type, colours: object) -> object:
     """A small matrix for each head, in the order of the view."""
     heads = view["heads"]
     layers = len({head["layer"] for head in heads})
@@ -164,8 +163,8 @@ def describe(
         weights, rows=rows, cols=cols, batch=batch, dims=dims, lengths=lengths, tokenizer=tokenizer, notes=notes
     )
     every = choose(source, layer, head, notes)
-    given = (own if side is None else side for side, own in zip((rows, cols), every.labels, strict=True))
-    sides = zip(given, every.shape(), every.full(), strict=True)
+    choices = (own if side is None else side for side, own in zip((rows, cols), every.labels, strict=True))
+    sides = zip(choices, every.shape(), every.full(), strict=True)
     labels = [drawing.labels_of(side, size, full, every.index, notes) for side, size, full in sides]
     heads = describe_heads(every, labels[1], notes)
     if sort is not None:
@@ -182,10 +181,9 @@ def describe(
         matrix = pooled(padded[: shape[0], : shape[1]], pool)
     if max(pool) > 1:
         notes.add(f"drawn at {matrix.shape[0]}×{matrix.shape[1]}: a cell is the largest weight of {pool[0]}×{pool[1]}")
-    counts = set(map(len, every.heads))
+    counts, top = set(map(len, every.heads)), real(focus["scale"]) if focus else 0.0
     hops = drawing.seconds_of(seconds, *every.sides[place])
     names = [drawing.cell_labels(*side) for side in zip(labels, shape, pool, hops, strict=True)]
-    frame: Any = {"pool": pool, "causal": heads.causal, "padding": padding}
     row_dim, col_dim = describe_axes([*every.sides[place]])
     view: AttentionView = {
         "kind": "attention",
@@ -196,7 +194,7 @@ def describe(
         "cols": names[1],
         "weights": _plain(matrix),
         "tag": every.tag,
-        "picture": drawing.sprite(matrix, real(focus["scale"]), **frame) if focus and matrix.size else "",
+        "picture": drawing.sprite(matrix, top, pool, heads.causal, padding) if matrix.size else "",
         "path": _path(matrix) if focus and real(focus["entropy"]) <= FLAT else [],
         "heads": heads.heads,
         "pictures": heads.pictures,
@@ -226,25 +224,25 @@ def to_page(view: AttentionView) -> page.Page:
 
     A terminal shows the three columns that each row attends to most, and a line per head if there are several.
     """
-    heads, several, most = view["heads"], _several(view), options.ATTENTION_LINES
-    many, (first, *words) = len(heads) > 1, head_words(view)
+    heads, units, limit = view["heads"], _several(view), options.ATTENTION_LINES
+    many, (heading, *words) = len(heads) > 1, head_words(view)
     table, best = _table(view), drawing.strongest(view)
     width = max((len(shown(label)) for label in view["rows"]), default=0)
     lines = [f"  {flag}" for head in heads if not many for flag in head["flags"]]
-    lines += [f"{which}:"] if (which := drawing.which_head(view)) else []
-    lines += [f"  {label:<{width}}  {shares}" for label, shares in best[:most]]
-    lines += [f"  … {len(best) - most} more rows"] if len(best) > most else []
-    lines += ["", *_table(view, most).lines()] if many else []
-    lines += [f"… {len(heads) - most} more {several}"] if len(heads) > most else []
+    lines += [f"{head_name}:"] if (head_name := drawing.which_head(view)) else []
+    lines += [f"  {label:<{width}}  {shares}" for label, shares in best[:limit]]
+    lines += [f"  … {len(best) - limit} more rows"] if len(best) > limit else []
+    lines += ["", *_table(view, limit).lines()] if many else []
+    lines += [f"… {len(heads) - limit} more {units}"] if len(heads) > limit else []
     blocks: list[page.Block] = [
-        page.Line(page.name(first), page.quiet(" ", " ".join(words)), look=style.HEAD),
+        page.head(heading, " ", " ".join(words)),
         page.Figure((lambda: drawing.overview(view)) if many else None, lines),
         page.Figure(lambda: drawing.large_head(view, heads[0]))
         if heads
-        else page.Only("html", [page.Line(page.quiet(f"(no {several})"))]),
+        else page.Only("html", [page.Line(page.quiet(f"(no {units})"))]),
         page.Figure(drawing.player(view["audio"])) if "audio" in view else None,
         page.Note(view["note"]),
-        page.Only("html", [page.Fold(f"all {several}", [page.Figure(table_html(table))])]) if many else None,
+        page.Only("html", [page.Fold(f"all {units}", [table])]) if many else None,
         page.Figure(lambda: drawing.strongest_html(view)),
     ]
     return page.Page("attention", view["name"], blocks, table)
@@ -467,9 +465,9 @@ def describe_heads(every: Weights, labels: list[str] | None, notes: page.Notes) 
         heads += new
         if count > 1:
             padding = drawing.margin(true, every.full(place), pool)
-            frame: Any = {"pool": pool, "causal": triangular, "padding": padding, "few": coarse}
+            frame = pool, triangular, padding, coarse
             small = zip(pooled(valid, pool), new, strict=True)
-            pictures += [drawing.sprite(matrix, real(head["scale"]), **frame) for matrix, head in small]
+            pictures += [drawing.sprite(matrix, real(head["scale"]), *frame) for matrix, head in small]
     if max(pool) > 1 and pictures:
         notes.add(_how_drawn(every, pool))
     return Heads(heads, pictures, causal, pool)
@@ -489,7 +487,7 @@ def _of_layer(
     valid = full[:, : true[0], : true[1]]
     measures = measure(valid, causal=causal) if valid.size else None
     labels = labels if true[1] == every.shape()[1] else None
-    own = {"shape": [*true]} if len(set(map(every.shape, range(len(every.layers))))) > 1 else {}
+    shape = {"shape": [*true]} if len(set(map(every.shape, range(len(every.layers))))) > 1 else {}
     for i, head in enumerate(every.heads[place]):
         finite = valid[i] if np.isfinite(valid[i].sum()) else np.where(np.isfinite(valid[i]), valid[i], 0)
         head_view: Any = {
@@ -500,7 +498,7 @@ def _of_layer(
             "top": [labels[i] if labels is not None else str(i) for i in _largest(finite.sum(axis=0))],
             "flags": faults(full[i], true),
             "scale": _scale(finite),
-            **own,
+            **shape,
         }
         yield head_view
 
@@ -561,13 +559,12 @@ def page_of_captured(seen: Captured | Seen, **choice: Any) -> page.Page | Attent
     if seen.left_out and len(seen):
         notes.add(f"left out: {', '.join(dict.fromkeys(seen.left_out))}")
     table = page.Table(["name", "dims", "place", "held"], list(map(_captured_cells, seen)))
-    listed: page.Block = page.Figure(table_html(table))
     blocks: list[page.Block] = [
         page.Line(
             page.Span([page.name("attention"), page.quiet(f" {len(seen)} seen")], text=f"attention: {len(seen)} seen")
         ),
         page.Figure(None, [f"  {line}" for line in table.lines()[1:]]) if len(seen) else None,
-        page.Only("html", [listed if len(seen) <= 8 else page.Fold("all", [listed])]) if len(seen) else None,
+        page.Only("html", [table if len(seen) <= 8 else page.Fold("all", [table])]) if len(seen) else None,
         page.Note(notes.text()),
         None if attention is None else page.Only("html", to_page(attention).blocks),
     ]

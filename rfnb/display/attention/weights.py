@@ -20,7 +20,7 @@ from rfnb.display.tensor.view import index_of, sequence
 from rfnb.errors import ViewError
 from rfnb.trace.capture.capture import Captured, Seen
 
-Side = Any
+Side = object
 """How a side is given: a Dim, labels (one list, or one for each sequence), a sparse Tensor with a vocab, or None."""
 
 Unit = Literal["head", "hypothesis"]
@@ -71,9 +71,9 @@ class Weights:
 
     def picked(self, places: Iterable[int]) -> Weights:
         """Only some layers, by their places."""
-        kept = [*places]
+        indices = [*places]
         names = ("raws", "layers", "heads", "names", "sides")
-        lists: Any = {name: [getattr(self, name)[i] for i in kept] for name in names}
+        lists: Any = {name: [getattr(self, name)[i] for i in indices] for name in names}
         return replace(self, **lists)
 
 
@@ -101,9 +101,9 @@ def choose(weights: Weights, layer: int | str | None, head: int | str | None, no
     area = max((math.prod(weights.full(i)) for i in range(len(weights.raws))), default=0)
     limit = max(1, min(options.ATTENTION_HEADS, options.FINITE_ENTRIES // max(1, area)))
     if weights.count > limit:
-        most = max(map(len, weights.heads))
-        fewer, heads = max(1, limit // most), min(most, limit)
-        notes.add(f"the first {fewer} of {len(weights.raws)} layers, {heads} of {most} {SEVERAL[weights.unit]}")
+        largest = max(map(len, weights.heads))
+        fewer, heads = max(1, limit // largest), min(largest, limit)
+        notes.add(f"the first {fewer} of {len(weights.raws)} layers, {heads} of {largest} {SEVERAL[weights.unit]}")
         weights = replace(weights, heads=[numbers[:heads] for numbers in weights.heads]).picked(range(fewer))
     return weights
 
@@ -111,11 +111,11 @@ def choose(weights: Weights, layer: int | str | None, head: int | str | None, no
 def _of_first_rows(weights: Weights, notes: Notes) -> Weights:
     raws, sides = [], []
     for i, (raw, (rows, cols)) in enumerate(zip(weights.raws, weights.sides, strict=True)):
-        most = max(1, options.FINITE_ENTRIES // max(1, weights.full(i)[1]))
-        if weights.full(i)[0] > most:
-            notes.add(f"the first {most} of {weights.full(i)[0]} rows")
-        raws.append(raw[:, :most])
-        sides.append((replace(rows, size=min(rows.size, most)), cols))
+        room = max(1, options.FINITE_ENTRIES // max(1, weights.full(i)[1]))
+        if weights.full(i)[0] > room:
+            notes.add(f"the first {room} of {weights.full(i)[0]} rows")
+        raws.append(raw[:, :room])
+        sides.append((replace(rows, size=min(rows.size, room)), cols))
     return replace(weights, raws=raws, sides=sides)
 
 
@@ -132,13 +132,13 @@ def _of_layer(weights: Weights, layer: object) -> Weights:
     return replace(weights.picked([at]), name=weights.names[at] or weights.name)
 
 
-def _place(numbers: list[int], number: Any, unit: str) -> int:
+def _place(numbers: list[int], number: object, unit: str) -> int:
     count = len(numbers)
-    is_number = isinstance(number, int | np.integer) and not isinstance(number, bool)
-    if not is_number or not (number in numbers or -count <= number < 0):
-        last = numbers[-1] if numbers else -1
-        raise ViewError(f"show_attention: no such {unit}", got=repr(number), expected=f'0 to {last}, or "mean"')
-    return numbers.index(number) if number in numbers else int(number) % count
+    position = int(number) if isinstance(number, int | np.integer) and not isinstance(number, bool) else count
+    if position not in numbers and not -count <= position < 0:
+        highest = numbers[-1] if numbers else -1
+        raise ViewError(f"show_attention: no such {unit}", got=repr(number), expected=f'0 to {highest}, or "mean"')
+    return numbers.index(position) if position in numbers else position % count
 
 
 def _mean_of_heads(weights: Weights, notes: Notes) -> Weights:
@@ -333,7 +333,7 @@ def _dim_of(side: Side, data: Data) -> Dim | None:
         return side
     if hasattr(side, "raw_tensor"):
         count = data.sequence_axis()
-        dims = [d for d in side.dims if data.position(d) is not None and data.position(d) != count]
+        dims = [d for d in getattr(side, "dims", ()) if data.position(d) is not None and data.position(d) != count]
         return dims[0] if dims else None
     return None
 
@@ -373,7 +373,7 @@ def _is_named(data: Data, axis: int, word: str) -> bool:
 
 
 def read_weights(
-    source: Any,
+    source: object,
     *,
     rows: Side,
     cols: Side,
@@ -386,10 +386,10 @@ def read_weights(
     """The weights of a sequence. Raises ViewError if two sides cannot be found, or the sequence does not exist."""
     if isinstance(source, Captured):
         source = _of_one_kind(source, notes)
-    layered = isinstance(source, list | tuple) and any(layer is None or _is_array(layer) for layer in source)
     if isinstance(source, list | tuple) and not source:
         raise ViewError("show_attention: there are no weights", got="an empty list")
-    layers = [*source] if layered else [source]
+    is_layered = isinstance(source, list | tuple) and any(layer is None or _is_array(layer) for layer in source)
+    layers = [*source] if isinstance(source, list | tuple) and is_layered else [source]
     empty = [str(i) for i, layer in enumerate(layers) if layer is None]
     if empty and len(empty) < len(layers):
         notes.add(f"without weights: layer {', '.join(empty)}")
@@ -452,7 +452,7 @@ def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:
 
     Names of the others go into the notes.
     """
-    groups: dict[Any, list[Seen]] = {}
+    groups: dict[tuple[object, tuple[str, str]], list[Seen]] = {}
     first, last = (pick((entry.call for entry in captured), default=1) for pick in (min, max))
     for entry in captured:
         if entry.call == first:
@@ -462,8 +462,8 @@ def _of_one_kind(captured: Captured, notes: Notes) -> list[Seen]:
     if not groups:
         raise ViewError("show_attention: no attention was seen", hint=captured.why_nothing())
     largest = max(groups.items(), key=lambda item: (item[0][1] == ("step", "source"), len(item[1])))[1]
-    others = [group for group in groups.values() if group is not largest]
-    names = [entry.name for group in others for entry in group]
+    rarer = [group for group in groups.values() if group is not largest]
+    names = [entry.name for group in rarer for entry in group]
     if last > first:
         notes.add(f"of several calls the first; rf.show_attention(seen['*#{last}'])")
     if names:

@@ -9,8 +9,7 @@ from typing import Any
 
 from rfnb.display.beam.schema import BeamFall, BeamNode, BeamStep, BeamView
 from rfnb.display.markup import svg
-from rfnb.display.markup.elements import quiet
-from rfnb.display.markup.html import Child, Html, el
+from rfnb.display.markup.html import Child, Html, el, quiet
 from rfnb.display.markup.svg import figure_class, literal
 from rfnb.errors import ViewError
 
@@ -33,7 +32,7 @@ PRUNED = 4
 def image(view: BeamView) -> str:
     """The picture of the whole tree."""
     columns, width, height = placed(view)
-    edges = [edge for before, column in pairwise(columns) for edge in edges_of(before, column, view)]
+    edges = [edge for previous, column in pairwise(columns) for edge in edges_of(previous, column, view)]
     return svg.image(
         width, height,
         *_header(columns),
@@ -60,10 +59,10 @@ def drawn(view: BeamView) -> list[BeamStep]:
     columns: list[BeamStep] = []
     for column in view["columns"]:
         if column["step"] in steps:
-            before = columns[-1]["step"] if columns else -1
+            previous = columns[-1]["step"] if columns else -1
             rows = view["beam"] + pruned_rows(view, column["step"])
             nodes = [node for node in column["nodes"] if node["row"] < rows]
-            columns.append({"step": column["step"], "nodes": nodes, "skipped": column["step"] - before - 1})
+            columns.append({"step": column["step"], "nodes": nodes, "skipped": column["step"] - previous - 1})
     return columns
 
 
@@ -283,8 +282,8 @@ def legend_html(view: BeamView) -> Html:
         (_fall_place([Column(column) for column in columns], view) is not None, "✂", "the reference fell out"),
     ]  # fmt: skip
     look = "display:inline-block;margin-right:14px"
-    shown = [el("span", mark, " ", quiet(words), " ", style=look) for occurs, mark, words in items if occurs]
-    return el("div", shown, style="font-size:12px", data_rfnb_still=True)
+    marks = [el("span", mark, " ", quiet(words), " ", style=look) for occurs, mark, words in items if occurs]
+    return el("div", marks, style="font-size:12px", data_rfnb_still=True)
 
 
 def _swatch(fill: str, stroke: str, width: int = 1, line: str = "solid") -> Html:
@@ -298,7 +297,7 @@ POINT = 72.0 / INCH
 """A unit of the picture in points."""
 
 
-def to_figure(view: BeamView) -> Any:
+def to_figure(view: BeamView) -> object:
     """The tree; text stays text. Raises ViewError without matplotlib, or if there is no step to draw."""
     if not view["columns"]:
         raise ViewError("beam: there is no step to draw", got=view["name"])
@@ -307,8 +306,8 @@ def to_figure(view: BeamView) -> Any:
     figure = Figure(figsize=(width / INCH, height / INCH))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0.0, width), ylim=(height, 0.0))
     axes.set_axis_off()
-    for before, column in pairwise(columns):
-        for kind, start, stop in edges_of(before, column, view):
+    for previous, column in pairwise(columns):
+        for kind, start, stop in edges_of(previous, column, view):
             _line(axes, kind, start, stop)
     for column in columns:
         _words(axes, column.x + column.width / 2, 9.0, str(column.step), FAINT, 10.0)

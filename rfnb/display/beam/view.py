@@ -30,8 +30,7 @@ from rfnb.display.beam.schema import (
 )
 from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import note_html, table_html, wide
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, note_html, wide
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
 from rfnb.printable import printable_name
@@ -89,15 +88,13 @@ def describe(
         pruned = max(1, min(PRUNED, NODES // max(len(steps), 1) - tree.beam))
     if len(steps) < tree.steps:
         notes.add(f"{len(steps)} of {tree.steps} steps are drawn")
-    more: Any = {"prompt": printable_name(tree.text_of(tree.prompt))} if tree.prompt else {}
-    more |= {} if tree.own.living is None else {"living": tree.own.living}
     every = drawn_steps(tree.steps, fall, max(len(steps), LIVE // (tree.beam + 1)))
-    kept = 0 if tree.own.pruned is None else tree.own.pruned.labels.shape[2]
-    most = max(pruned, min(kept, LIVE // max(len(every), 1) - tree.beam)) if pruned else 0
-    counts = dict.fromkeys(every if kept else steps, most if kept else pruned)  # others are computed again
+    recorded = 0 if tree.own.pruned is None else tree.own.pruned.labels.shape[2]
+    width = max(pruned, min(recorded, LIVE // max(len(every), 1) - tree.beam)) if pruned else 0
+    counts = dict.fromkeys(every if recorded else steps, width if recorded else pruned)  # others are computed again
     if fall is not None and pruned:
-        counts[fall] = max(most, PRUNED)
-    return {
+        counts[fall] = max(width, PRUNED)
+    view: BeamView = {
         "kind": "beam",
         "name": tree.name,
         "others": names,
@@ -111,8 +108,12 @@ def describe(
         "hypotheses": [_hypothesis(hypothesis, where) for hypothesis in tree.hypotheses],
         "reference": None if where is None else _reference(where, counts),
         "note": notes.text(),
-        **more,
     }
+    if tree.prompt:
+        view["prompt"] = printable_name(tree.text_of(tree.prompt))
+    if tree.own.living is not None:
+        view["living"] = tree.own.living
+    return view
 
 
 OWN = "model"
@@ -166,16 +167,16 @@ def _ancestor(tree: Tree, place: int | None, step: int, earlier: int) -> int | N
 
 def _detailed(tree: Tree, pairs: list[tuple[BeamStep, list[Node]]]) -> list[BeamStep]:
     """The columns with ranks, parts of scores, and what each label adds to the text of its hypothesis."""
-    names, last, text_of = list(tree.own.parts), _last_labels(tree), cache(tree.text_of)
+    names, prefixes, text_of = list(tree.own.parts), _last_labels(tree), cache(tree.text_of)
     for column, nodes in pairs:
         for node, source in zip(column["nodes"], nodes, strict=True):
             sum_before = 0.0 if source.parent is None else tree.scores[source.step - 1, source.parent]
-            own = [source.parts.get(name, math.nan) for name in names] or [source.score - sum_before]
+            parts = [source.parts.get(name, math.nan) for name in names] or [source.score - sum_before]
             node["rank"] = source.rank
-            node["parts"] = [plain(_rounded(part)) for part in ([0.0] * len(own) if source.ended else own)]
-            before = () if source.parent is None else last[source.step - 1, source.parent]
+            node["parts"] = [plain(_rounded(part)) for part in ([0.0] * len(parts) if source.ended else parts)]
+            prefix = () if source.parent is None else prefixes[source.step - 1, source.parent]
             adds_nothing = source.ended or source.label == tree.own.blank or source.label in tree.end_labels
-            earlier, text = text_of(before) if before else "", text_of((*before, source.label))
+            earlier, text = text_of(prefix) if prefix else "", text_of((*prefix, source.label))
             added = text.removeprefix(earlier) if text.startswith(earlier) else tree.text_of([source.label])
             node["adds"] = "" if adds_nothing else added
     return [column for column, _ in pairs]
@@ -187,14 +188,14 @@ CONTEXT = 3
 
 def _last_labels(tree: Tree) -> dict[tuple[int, int], tuple[int, ...]]:
     """The last labels that count of each hypothesis, by step and place."""
-    last: dict[tuple[int, int], tuple[int, ...]] = {}
+    prefixes: dict[tuple[int, int], tuple[int, ...]] = {}
     for step, places in enumerate(tree.alive):
         for place in np.flatnonzero(places).tolist():
-            before = last[step - 1, int(tree.parents[step, place])] if step else ()
+            prefix = prefixes[step - 1, int(tree.parents[step, place])] if step else ()
             label = int(tree.labels[step, place])
             counts = tree.counts[step, place] and label not in tree.end_labels
-            last[step, place] = (*before, label)[-CONTEXT:] if counts else before
-    return last
+            prefixes[step, place] = (*prefix, label)[-CONTEXT:] if counts else prefix
+    return prefixes
 
 
 def _node(node: Node, row: int, best: Sequence[int], reference: int | None) -> BeamNode:
@@ -344,15 +345,15 @@ def still_note(view: BeamView) -> page.Block:
 
 def head(view: BeamView) -> page.Line:
     """The name of the sequence, and the sizes of the tree."""
-    return page.Line(page.name(view["name"]), page.quiet(f" · {sizes(view)}"), look=style.HEAD)
+    return page.head(view["name"], f" · {sizes(view)}")
 
 
 def search_blocks(view: BeamView) -> list[page.Block]:
     """The n-best list, of which some are folded, and the picture of the tree."""
     table = _table(view)
-    blocks: list[page.Block] = [page.Figure(table_html(page.Table(table.columns, table.rows[:ROWS])))]
+    blocks: list[page.Block] = [page.Table(table.columns, table.rows[:ROWS])]
     if len(table) > ROWS:
-        tail = page.Figure(table_html(page.Table(table.columns, table.rows[ROWS:])))
+        tail = page.Table(table.columns, table.rows[ROWS:])
         blocks.append(page.Fold(f"{len(table) - ROWS} more hypotheses", [tail]))
     if not view["columns"]:
         return blocks
@@ -400,7 +401,7 @@ def to_scripts(view: BeamView) -> BeamScripts | None:
 def _column(column: BeamStep, texts: dict[str, int]) -> BeamColumn:
     nodes = column["nodes"]
     joined = [-1 if node["joined"] is None else node["joined"] for node in nodes]
-    made: BeamColumn = {
+    result: BeamColumn = {
         "step": column["step"],
         "skipped": column["skipped"],
         "rows": [node["row"] for node in nodes],
@@ -414,7 +415,7 @@ def _column(column: BeamStep, texts: dict[str, int]) -> BeamColumn:
             STATES.index(node["state"]) + 4 * node["ends"] + 8 * node["best"] + 16 * node["reference"] for node in nodes
         ],
     }
-    return made | {"joined": joined} if max(joined, default=-1) >= 0 else made
+    return result | {"joined": joined} if max(joined, default=-1) >= 0 else result
 
 
 def verdict_colour(verdict: str) -> str:
@@ -524,8 +525,8 @@ def columns_of(tree: Tree, start: int, stop: int, near: int) -> list[BeamStep]:
 
 def _row(tree: Tree, node: Node) -> BeamRow:
     step, place = node.step, node.place or 0
-    labels, ended = tree.prefix(step, place), node.ended or node.ends
-    visible = labels[:-1] if ended and labels and labels[-1] in tree.end_labels else labels
+    labels, is_end = tree.prefix(step, place), node.ended or node.ends
+    visible = labels[:-1] if is_end and labels and labels[-1] in tree.end_labels else labels
     return {
         "place": place,
         "rank": node.rank,
@@ -533,5 +534,5 @@ def _row(tree: Tree, node: Node) -> BeamRow:
         "score": plain(node.compared),
         "parts": {printable_name(name): plain(float(sums[step, place])) for name, sums in tree.part_sums.items()},
         "parent": None if node.parent is None else int(tree.ranks[step - 1, node.parent]),
-        "ended": ended,
+        "ended": is_end,
     }

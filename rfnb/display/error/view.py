@@ -17,8 +17,7 @@ from rfnb.display.error.failed_call import Argument, OperandCell, aligned, dims_
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.data import DimView, describe_dim, dim_word, named_pill, names_of, size_word
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import quiet as quiet_html
-from rfnb.display.markup.html import Html, bounded_in, el, join
+from rfnb.display.markup.html import Html, bounded_in, el, join, quiet as quiet_html
 from rfnb.printable import bounded, error_text, printable_name
 
 
@@ -332,7 +331,7 @@ def describe(error: BaseException) -> page.Page:
     code = notes.attempt("line", lambda: None if place is None else describe_code(place), None)
     frames = notes.attempt("traceback", lambda: describe_frames(error), list[Frame]())
     causes = notes.attempt("cause", lambda: list(describe_causes(error)), list[Cause]())
-    name, what = type(error).__name__, str(getattr(error, "what", error))[:WORDS]
+    name, message = type(error).__name__, str(getattr(error, "what", error))[:WORDS]
     facts = _facts(error, rows, has_origins=bool(origins))
     regular = _origins_grid(origins, odd=False)
     parts: list[list[page.Block]] = [
@@ -349,7 +348,7 @@ def describe(error: BaseException) -> page.Page:
         [block for cause in causes for block in _cause(cause)],
         [page.Note(notes.text(), indent=0)],
     ]
-    head = page.Line(page.Span(name, style.MARKED, f"{name}:", tag="b"), " ", what, look="margin-bottom:4px")
+    head = page.Line(page.Span(name, style.MARKED, f"{name}:", tag="b"), " ", message, look="margin-bottom:4px")
     apart = [block for part in parts for block in [*([page.Line("")] if any(page.lines_of(part)) else []), *part]]
     look = f"border-left:4px solid {style.ALARM};padding:2px 0 2px 12px"
     cells = [[*row[:3], "  ".join("≠ " * cell.odd + cell.word for cell in row.cells if cell)] for row in rows]

@@ -472,10 +472,10 @@ def _form(module: ModuleFacts) -> tuple[str, int, str]:
 
 def ghost(key: str, several: Sequence[ModuleFacts], home: str) -> GraphNode:
     """The box of a group of unreached modules."""
-    first = several[0]
+    node = several[0]
     names = [m.path.removeprefix(f"{home}.") for m in several]
     return {
-        "id": key, "kind": "module", "name": words.joined(names[0], names[-1]), "cls": first.cls, "path": first.path,
-        "outputs": [], "params": sum(m.count for m in several), "times": len(several), "options": first.note,
+        "id": key, "kind": "module", "name": words.joined(names[0], names[-1]), "cls": node.cls, "path": node.path,
+        "outputs": [], "params": sum(m.count for m in several), "times": len(several), "options": node.note,
         "notes": ["not reached"], "status": "ghost", "body": None,
     }  # fmt: skip

@@ -145,8 +145,8 @@ class GraphNumbers:
         return self.measured.nodes.get(node.number)
 
     def _is_first(self, node: Node) -> bool:
-        first = None if self.measured is None else self.measured.first_bad
-        return any(twin.number == first for twin in self._stands(node))
+        event = None if self.measured is None else self.measured.first_bad
+        return any(twin.number == event for twin in self._stands(node))
 
 
 def saving(seconds: float) -> str:

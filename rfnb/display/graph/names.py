@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from rfnb.core.dims.dim import Dim
+from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import Node, SideFacts, Value
 from rfnb.core.ground.text import count_of
 from rfnb.display.graph.schema import GraphValue
@@ -145,7 +147,7 @@ class Values:
         return [self._places[k] for k in key]
 
 
-def _axis(dim: Any, size: Any) -> Axis:
+def _axis(dim: Dim, size: Size | None) -> Axis:
     if size is None:
         return Axis(dim, UNKNOWN if dim.dimension is None else dim.dimension)
     return Axis(dim, size.max, size.dims, size.values if size.values.ndim else None)
@@ -158,7 +160,7 @@ def name_of(value: Value) -> str:
     return value.node.name or value.node.op
 
 
-def signature(value: Value) -> Any:
+def signature(value: Value) -> object:
     """A key that is equal for values with the same dims, in any order."""
     return value.shape if value.shape is not None else frozenset(dim.serial for dim in value.dims)
 

@@ -131,7 +131,7 @@ BYTES = 150_000
 """Budget for bodies that are not visible at first, in bytes; the rest is left out."""
 
 
-def to_scripts(view: GraphView) -> dict[str, Any]:
+def to_scripts(view: GraphView) -> dict[str, object]:
     """The picture in parts: visible bodies first, then outer ones before inner ones."""
     painter = Painter(view)
     bodies: dict[str, Any] = {}
@@ -166,7 +166,7 @@ def _body(view: GraphView, painter: Painter, key: str) -> dict[str, object]:
     return {
         "width": _short(drawing.width),
         "height": _short(drawing.height),
-        "columns": [[_short(left), _short(right)] for left, right in drawing.columns],
+        "columns": [[_short(start), _short(right)] for start, right in drawing.columns],
         "svg": picture.svg,
         "nodes": [
             {

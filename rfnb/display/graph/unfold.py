@@ -12,8 +12,8 @@ from rfnb.core.ground.text import did_you_mean
 from rfnb.display.graph.cards import amount
 from rfnb.display.graph.measures import COLUMNS as NUMBERS
 from rfnb.display.graph.schema import GraphNode, GraphValue, GraphView
+from rfnb.display.kit.blocks import Table
 from rfnb.display.kit.data import dims_text
-from rfnb.display.markup.elements import Table
 from rfnb.display.markup.numbers import percent
 from rfnb.errors import ViewError
 

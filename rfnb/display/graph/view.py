@@ -53,9 +53,8 @@ from rfnb.display.graph.picture import WIDTH, Painter, to_scripts as to_scripts
 from rfnb.display.graph.schema import GraphFailure, GraphNode, GraphView
 from rfnb.display.graph.unfold import name, opened, to_table as boxes, value_text
 from rfnb.display.kit import blocks as page
-from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import table_html, wide
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup import svg
+from rfnb.display.markup.html import Html, el, wide
 from rfnb.errors import ViewError
 from rfnb.printable import visible
 
@@ -132,11 +131,11 @@ def to_page(view: GraphView) -> page.Page:
     tables = [] if sorts is None else [(f"sorted: {count_of(len(sorts), 'part')}", sorts)]
     tables += [(f"as a table: {len(rows)} rows", rows)]
     blocks: list[page.Block] = [
-        page.Line(page.name(view["name"]), page.Span(page.quiet(f" · {facts}"), text=f"  {facts}"), look=style.HEAD),
+        page.head(view["name"], page.Span(f" · {facts}", text=f"  {facts}")),
         *measures.legend(view),
         page.Figure(lambda: picture_html(view), [f"  {line}" for line in rows.lines()]),
         *(page.Line(line, look=_NOTE) for line in _notes(view)),
-        page.Only("html", [page.Fold(words, [page.Figure(table_html(table))]) for words, table in tables]),
+        page.Only("html", [page.Fold(words, [table]) for words, table in tables]),
     ]
     return page.Page("graph", view["name"], blocks, rows if sorts is None else sorts)
 

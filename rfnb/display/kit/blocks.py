@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from textwrap import indent
 from typing import Any, Literal, TypeVar
 
 from rfnb.display.kit.data import DimView, dim_pill, dim_word, dims_html, dims_text
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import Table, aligned, facts_html, note_html, quiet as quiet_html, wide
-from rfnb.display.markup.html import Html, bounded_in, el, join
+from rfnb.display.markup.html import Html, bounded_in, el, join, note_html, quiet as quiet_html, wide
 from rfnb.display.markup.numbers import plain as number, short
 from rfnb.errors import RfError, fact_lines
-from rfnb.printable import bounded, error_message, printable_name
+from rfnb.printable import bounded, encodable, error_message, printable_name
 
 __all__ = "Facts Figure Fold Grid Group Line Note Only Page Row bold chip mono name quiet web".split()
 __dir__ = __all__.copy  # what is offered for completion: no imports
@@ -110,6 +110,15 @@ def name(*words: Words) -> Span:
     return Span(words, style.NAME)
 
 
+def head(title: Words, *facts: Words) -> Line:
+    """The first line of most views: the name of what is shown, and facts in a quieter colour.
+
+    >>> print(to_text(Page("fruit", "kiwi", [head("kiwi", " · 3 figs")])))
+    kiwi · 3 figs
+    """
+    return Line(name(title), quiet(*facts), look=style.HEAD)
+
+
 def bold(*words: Words) -> Span:
     """Bold words.
 
@@ -170,9 +179,9 @@ def plain(words: Words) -> str:
 def markup(words: Words) -> Html:
     """The words as HTML."""
     if isinstance(words, Span):
-        inside, look = markup(words.words), words.look or None
+        content, look = markup(words.words), words.look or None
         is_plain = words.tag == "span" and not look and not words.title
-        return inside if is_plain else el(words.tag, inside, style=look, title=words.title)
+        return content if is_plain else el(words.tag, content, style=look, title=words.title)
     if isinstance(words, list | tuple):
         return join([markup(word) for word in words])
     return words if isinstance(words, Html) else join(plain(words))
@@ -252,6 +261,37 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Named columns and rows; `pandas.DataFrame(list(table))` turns it into a data frame.
+
+    >>> Table(["state", "norm"], [["h", 0.123456], ["c", None]])
+    state  norm
+    h      0.123
+    c
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Each row as a dict."""
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
+    def lines(self) -> list[str]:
+        """The columns and rows as text, aligned."""
+        return aligned([[printable_name(_word(cell)) for cell in row] for row in (self.columns, *self.rows)])
+
+    def __repr__(self) -> str:
+        return encodable("\n".join(self.lines()))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": str(table_html(self))}
+
+
+@dataclass(frozen=True)
 class Fold:
     """Blocks below a title, which a click reveals; a terminal shows them all.
 
@@ -316,7 +356,7 @@ class Only:
     blocks: Sequence[Block]
 
 
-Block = Line | Facts | Grid | Fold | Group | Figure | Note | Only | None
+Block = Line | Facts | Grid | Table | Fold | Group | Figure | Note | Only | None
 
 
 @dataclass(frozen=True)
@@ -384,6 +424,8 @@ def _lines(block: Block) -> Iterable[str]:
             return fact_lines((plain(label), plain(words)) for label, words in rows)
         case Grid():
             return [" " * block.indent + line for line in _grid_lines(block)]
+        case Table():
+            return block.lines()
         case Fold(title, blocks):
             heading = plain(title)
             return [heading, *_indented(blocks, 2)] if heading else lines_of(blocks)
@@ -418,6 +460,22 @@ def _grid_lines(grid: Grid) -> Iterator[str]:
         yield from map(plain, row.below)
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line per row, with aligned columns; short rows are filled with empty cells.
+
+    >>> aligned([["state", "norm"], ["h", "0.12"], ["cell"]])
+    ['state  norm', 'h      0.12', 'cell']
+    """
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _word(cell: object) -> str:
+    if cell is None:
+        return ""
+    return short(cell) if isinstance(cell, int | float) and not isinstance(cell, bool) else bounded(str(cell))
+
+
 # -- HTML
 
 
@@ -434,22 +492,24 @@ def html_of(blocks: Iterable[Block]) -> Html:
 def _html(block: Block) -> Html | None:
     match block:
         case Line(words, look):
-            inside = markup(words)
-            return el("div", inside, style=look or None) if inside else None
+            content = markup(words)
+            return el("div", content, style=look or None) if content else None
         case Facts(rows):
-            return facts_html([(plain(label), markup(words)) for label, words in rows])
+            return _grid_html(Grid(rows, looks=[FACT_LABEL, style.LEFT_CELL]))
         case Grid():
             return _grid_html(block)
+        case Table():
+            return table_html(block)
         case Fold(title, blocks, is_open, rail):
-            inside = html_of(blocks)
+            content = html_of(blocks)
             summary = el("summary", markup(title), style=style.FOLD)
-            return el("details", summary, el("div", inside, style=style.RAIL) if rail else inside, open=is_open)
+            return el("details", summary, el("div", content, style=style.RAIL) if rail else content, open=is_open)
         case Group(blocks, look, _, most):
             room = [most] if most is not None else [10**9]
-            inside = html_of(list(_first(blocks, room)))
+            content = html_of(list(_first(blocks, room)))
             if room[0] <= 0 and most is not None:
-                inside = join(inside, quiet_html("… and more; all: .table()", tag="div"))
-            return el("div", inside, style=look or None) if inside else None
+                content = join(content, quiet_html("… and more; all: .table()", tag="div"))
+            return el("div", content, style=look or None) if content else None
         case Only("html", blocks):
             return html_of(blocks)
         case Figure(html):
@@ -484,18 +544,39 @@ def _grid_html(grid: Grid) -> Html | None:
     for row in rows:
         cells = [el("td", markup(cell), style=look + row.cell) for cell, look in zip(row.cells, looks, strict=False)]
         body.append(el("tr", cells, style=row.look))
-        if below := markup(row.below):
-            body.append(el("tr", el("td", below, colspan=width, style=looks[0]), style=style.PLAIN_ROW))
+        if extra := markup(row.below):
+            body.append(el("tr", el("td", extra, colspan=width, style=looks[0]), style=style.PLAIN_ROW))
     table = el("table", el("thead", el("tr", head, style=style.PLAIN_ROW)) if head else None, body, style=grid.look)
     return wide(table)
+
+
+FACT_LABEL = f"{style.LABEL_CELL};vertical-align:top;padding-top:2px"
+
+
+def table_html(table: Table) -> Html:
+    """The table as HTML, with a header of column names."""
+    rows = [el("tr", [_cell(_word(cell)) for cell in cells], style=style.PLAIN_ROW) for cells in table.rows]
+    names = [el("th", bounded(name), style=style.LEFT_CELL) for name in table.columns]
+    head = el("thead", el("tr", names, style=style.PLAIN_ROW))
+    return wide(el("table", head, el("tbody", rows), style=style.TABLE))
+
+
+def _cell(words: str) -> Html:
+    """A cell that is not broken into a line for each word where the table is wider than its frame."""
+    broken = "white-space:nowrap" if len(words) <= SHORT else "min-width:16em"
+    return el("td", words, style=f"{style.LEFT_CELL};{broken}" if " " in words else style.LEFT_CELL)
+
+
+SHORT = 24
+"""Number of characters up to which the words of a cell stay in one line."""
 
 
 # -- JSON
 
 
-def to_data(page: Page) -> dict[str, Any]:
+def to_data(page: Page) -> dict[str, object]:
     """The page as plain JSON: its kind, its name, its text, and the rows of its table by column."""
-    data = {"kind": page.kind, "name": page.name, "text": to_text(page)}
+    data: dict[str, object] = {"kind": page.kind, "name": page.name, "text": to_text(page)}
     if page.table is None:
         return data
     return {**data, "rows": [{column: _json(cell) for column, cell in row.items()} for row in page.table]}

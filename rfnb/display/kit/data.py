@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Data:
     feature: Dim | None = None
     notes: tuple[str, ...] = field(default=())
     cls: str = "Tensor"
-    source: Any = None
+    source: RawTensor = None
     """The raw tensor of the program itself, with its gradient."""
     live: np.ndarray | None = None
     """For a value of a loop: which entries belong to sequences that have not ended; of size 1 along other axes."""
@@ -126,8 +126,8 @@ def _both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None
 def read(tensor: Tensor) -> Data:
     """The data of a tensor. Raises ViewError if it holds no numbers."""
     if isinstance(tensor, Traced):
-        first = read(tensor.plain)
-        return replace(first, name=tensor.name, notes=(*first.notes, f"step 0 of {tensor.recorder.name}"))
+        plain_data = read(tensor.plain)
+        return replace(plain_data, name=tensor.name, notes=(*plain_data.notes, f"step 0 of {tensor.recorder.name}"))
     try:
         raw = tensor.raw_tensor
     except Exception as error:
@@ -204,7 +204,7 @@ def _axis(tensor: Tensor, dim: Dim, actual: int) -> tuple[Axis, str | None]:
     return Axis(dim, actual, tuple(size.dims), values if per_sequence else None, size.tags), note
 
 
-def numbers(raw: RawTensor) -> tuple[Any, str | None]:
+def numbers(raw: RawTensor) -> tuple[RawTensor, str | None]:
     """The raw tensor as real numbers without grad, and a note if they had to be converted."""
     if hasattr(raw, "detach"):
         if raw.is_nested:

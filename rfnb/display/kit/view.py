@@ -119,7 +119,7 @@ def module_of(kind: str) -> tuple[ModuleType, str]:
     return importlib.import_module(module), function
 
 
-def maker(kind: str) -> Callable[..., Any]:
+def maker(kind: str) -> Callable[..., Page | Mapping[str, object]]:
     """The function that makes the page of an object, or its JSON. Raises ViewError for an unknown kind."""
     return OWN_VIEWS[kind] if kind in OWN_VIEWS else getattr(*module_of(kind))
 
@@ -139,8 +139,8 @@ class View:
     @property
     def kind(self) -> str:
         """What kind of view it is."""
-        shown = self._shown
-        return str(shown.kind if isinstance(shown, Page) else shown["kind"])
+        source = self._shown
+        return str(source.kind if isinstance(source, Page) else source["kind"])
 
     @cached_property
     def data(self) -> Any:
@@ -187,11 +187,11 @@ class View:
         return self._made(to_html, lambda words: el("pre", words))
 
     @property
-    def scripts(self) -> dict[str, Any]:
+    def scripts(self) -> dict[str, object]:
         """Data with which scripts enhance the HTML, or its drawing; only the kind, if the view has no scripts."""
         if self._drawing is not None:
             return dict(self._drawing.scripts)
-        kind = {"kind": self.kind}
+        kind: dict[str, object] = {"kind": self.kind}
         try:
             to_scripts = self._optional("to_scripts")
             return kind if to_scripts is None else kind | visible_in(to_scripts(self._bounded()) or {})
@@ -266,7 +266,7 @@ class View:
         """The data without the middle of overlong names."""
         return bounded_in(self.data)
 
-    def _optional(self, name: str) -> Callable[[Any], Any] | None:
+    def _optional(self, name: str) -> Callable[..., Any] | None:
         """A function that only some view modules have: `to_scripts`, `to_svg`, `to_dot`, `to_figure`."""
         module = None if isinstance(self._shown, Page) else module_of(self.kind)[0]
         return getattr(module, name, None)
@@ -298,7 +298,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def describe(shown: object, **choice: object) -> Any:
+def describe(shown: object, **choice: object) -> Page | Mapping[str, object]:
     """The JSON of an object. What a loop's body shows is not recorded as part of the loop.
 
     Raises ViewError if no view is registered for its class, or the view does not take such a choice.

@@ -8,8 +8,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import quiet
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, quiet
 from rfnb.display.markup.numbers import short
 
 

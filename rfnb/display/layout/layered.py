@@ -60,12 +60,12 @@ def _even(places: set[int], heights: Sequence[float], columns: int) -> list[int]
 
 def _filled(places: set[int], heights: Sequence[float], most: float) -> list[int]:
     """The cuts into columns of at most this height, where cuts are allowed."""
-    starts, last, filled, since = [0], 0, 0.0, 0.0  # since: the last place where it may be cut
+    starts, end, filled, since = [0], 0, 0.0, 0.0  # since: the last place where it may be cut
     for r, height in enumerate(heights):
         if r in places:
-            last, since = r, 0.0
-        if filled + height > most and last > starts[-1]:
-            starts.append(last)
+            end, since = r, 0.0
+        if filled + height > most and end > starts[-1]:
+            starts.append(end)
             filled = since
         filled += height
         since += height

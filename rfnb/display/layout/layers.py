@@ -54,17 +54,17 @@ class BoxSize:
 
 def turned(count: int, links: Sequence[Link]) -> set[int]:
     """Positions of the links that close a cycle, or are marked as going back."""
-    below: list[list[int]] = [[] for _ in range(count)]
+    targets: list[list[int]] = [[] for _ in range(count)]
     back = {i for i, link in enumerate(links) if link.back or link.source == link.target}
     for i, link in enumerate(links):
         if i not in back:
-            below[link.source].append(i)
+            targets[link.source].append(i)
     finished, active = [False] * count, [False] * count
     for start in range(count):
         if finished[start]:
             continue
         active[start] = True
-        stack = [(start, iter(below[start]))]
+        stack = [(start, iter(targets[start]))]
         while stack:
             box, pending = stack[-1]
             i = next(pending, -1)
@@ -75,26 +75,26 @@ def turned(count: int, links: Sequence[Link]) -> set[int]:
                 back.add(i)
             elif not finished[links[i].target]:
                 active[links[i].target] = True
-                stack.append((links[i].target, iter(below[links[i].target])))
+                stack.append((links[i].target, iter(targets[links[i].target])))
     return back
 
 
 def ranks(count: int, links: Sequence[Link]) -> list[int]:
     """Ranks by the longest path from above; a box that feeds one place only is just above it. Needs acyclic links."""
-    above: list[list[int]] = [[] for _ in range(count)]
-    below: list[list[int]] = [[] for _ in range(count)]
+    sources: list[list[int]] = [[] for _ in range(count)]
+    targets: list[list[int]] = [[] for _ in range(count)]
     for link in links:
-        above[link.target].append(link.source)
-        below[link.source].append(link.target)
-    order = _sorted(above, below)
+        sources[link.target].append(link.source)
+        targets[link.source].append(link.target)
+    order = _sorted(sources, targets)
     rank = [0] * count
     exclusive = [False] * count  # nothing above it is used by others
     for box in order:
-        rank[box] = max((rank[a] + 1 for a in above[box]), default=0)
-        exclusive[box] = all(exclusive[a] and len(below[a]) == 1 for a in above[box])
+        rank[box] = max((rank[a] + 1 for a in sources[box]), default=0)
+        exclusive[box] = all(exclusive[a] and len(targets[a]) == 1 for a in sources[box])
     for box in reversed(order):
-        if below[box] and (exclusive[box] or len(above[box]) < len(below[box]) == 1):
-            rank[box] = min(rank[b] for b in below[box]) - 1
+        if targets[box] and (exclusive[box] or len(sources[box]) < len(targets[box]) == 1):
+            rank[box] = min(rank[b] for b in targets[box]) - 1
     return rank
 
 
@@ -274,8 +274,8 @@ def rising(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
     for mean, weight in zip(wanted, weights, strict=True):
         count = 1
         while pools and pools[-1][0] > mean:
-            before, heavy, many = pools.pop()
-            mean = (mean * weight + before * heavy) / (weight + heavy)
+            total, heavy, many = pools.pop()
+            mean = (mean * weight + total * heavy) / (weight + heavy)
             weight, count = weight + heavy, count + many
         pools.append((mean, weight, count))
     return [mean for mean, _, count in pools for _ in range(count)]
@@ -289,26 +289,26 @@ def _straight(made: Layers, x: list[float], gap: Callable[[int, int], float]) ->
     members: dict[int, list[int]] = {}
     for spot, t in enumerate(thread):
         members.setdefault(t, []).append(spot)
-    left: dict[int, dict[int, float]] = {t: {} for t in members}  # what is left of a thread, and how far
+    gaps: dict[int, dict[int, float]] = {t: {} for t in members}  # what is left of a thread, and how far
     right: dict[int, dict[int, float]] = {t: {} for t in members}
     for row in made.rows:
         for a, b in pairwise(row):
             s, t = thread[a], thread[b]
-            far = max(gap(a, b), left[t].get(s, 0.0))
-            left[t][s] = right[s][t] = far
+            far = max(gap(a, b), gaps[t].get(s, 0.0))
+            gaps[t][s] = right[s][t] = far
     links = {
         t: [(_weight(made, s, n), thread[n]) for s in spots for n in (*made.above[s], *made.below[s]) if thread[n] != t]
         for t, spots in members.items()
     }
     at = {t: sum(x[s] for s in spots) / len(spots) for t, spots in members.items()}
-    ordered = _left_to_right(left, right)
+    ordered = _left_to_right(gaps, right)
     for t in ordered:
-        at[t] = max([at[t], *(at[s] + far for s, far in left[t].items())])
+        at[t] = max([at[t], *(at[s] + far for s, far in gaps[t].items())])
     for turn in range(STRAIGHTEN):
         for t in ordered if turn % 2 else reversed(ordered):
             if links[t]:
                 wish = sum(w * at[n] for w, n in links[t]) / sum(w for w, _ in links[t])
-                low = max((at[s] + far for s, far in left[t].items()), default=-math.inf)
+                low = max((at[s] + far for s, far in gaps[t].items()), default=-math.inf)
                 high = min((at[s] - far for s, far in right[t].items()), default=math.inf)
                 at[t] = max(low, min(high, wish))
     return [at[t] for t in thread]

@@ -143,11 +143,11 @@ class Router:
         x = source.axis + link.leave
         points = [(x, source.leave), (x, grid.bottom[source.rank])]
         for spot in way[1:]:
-            rank, last = self.made.rank[spot], spot == link.target
-            x = grid.x[spot] + (self.enter[i] if last else 0.0)
+            rank, is_last = self.made.rank[spot], spot == link.target
+            x = grid.x[spot] + (self.enter[i] if is_last else 0.0)
             if grid.column[rank] != grid.column[rank - 1]:
                 points += self._over(points[-1][0], x, grid.column[rank])
-            points += [(x, grid.top[rank]), (x, target.y if last else grid.bottom[rank])]
+            points += [(x, grid.top[rank]), (x, target.y if is_last else grid.bottom[rank])]
         points = straightened(points)
         in_column = source.column == target.column
         return Stroke(points if in_column else level(points), smooth=in_column)

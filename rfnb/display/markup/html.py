@@ -1,4 +1,4 @@
-"""HTML as nested calls. Text is escaped here, so views need not care.
+"""HTML as nested calls, and elements that views share. Text is escaped here, so views need not care.
 
 >>> print(el("b", "1 < 2", title='"x"'))
 <b title="&quot;x&quot;">1 &lt; 2</b>
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
+from rfnb.display.markup import style
 from rfnb.printable import bounded, visible
 
 VOID = frozenset({"br", "hr", "img", "meta", "col"})
@@ -84,3 +85,31 @@ def bounded_in(data: object, drawn: bool = False) -> Any:
     if isinstance(data, list | tuple):
         return [bounded_in(entry, drawn) for entry in data]
     return bounded(data) if isinstance(data, str) and not drawn else data
+
+
+# -- elements
+
+
+def quiet(*words: Child, tag: str = "span") -> Html:
+    """Words in a quieter colour."""
+    return el(tag, *words, style=style.QUIET)
+
+
+def chip(words: Child, colour: str) -> Html:
+    """A word that should be noticed."""
+    return el("span", words, " ", style=style.chip(colour))
+
+
+def fold(title: Child, *inside: Child, **attrs: object) -> Html:
+    """Content that a click on its title reveals."""
+    return el("details", el("summary", title, style=style.FOLD), *inside, **attrs)
+
+
+def wide(inside: Child, **attrs: object) -> Html:
+    """Content in a frame of its own that scrolls to the side where there is no room for it."""
+    return el("div", inside, style="overflow-x:auto;max-width:100%", **attrs)
+
+
+def note_html(note: str | None) -> Html | None:
+    """What is left out of a view, and why."""
+    return quiet(f"({note})", tag="div") if note else None

@@ -7,7 +7,6 @@ import io
 import struct
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from rfnb.core.ground.text import cut
 from rfnb.display.markup.html import Child, Html, el
@@ -148,7 +147,7 @@ LONGEST = 30
 """Longest label, in characters."""
 
 
-def figure_class() -> Any:
+def figure_class() -> type:
     """The figure class of matplotlib, with a picture for notebooks that works without pyplot."""
     try:
         from matplotlib.figure import Figure

@@ -101,7 +101,7 @@ class PanelLink:
             self.arrived.set()
         return "no panel" if not self.panels else "yes" if self.hears_cells else "no subshells"
 
-    def on_commands(self, comm: Any, message: Any) -> None:
+    def on_commands(self, comm: Any, message: object) -> None:
         """A panel opened the command comm."""
         stay_on_own_thread(comm)
 

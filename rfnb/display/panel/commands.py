@@ -86,9 +86,10 @@ class Dispatcher:
         self.is_busy = is_busy
         self.inner: dict[int, Run] = {}
 
-    def handle(self, message: Any, answer: Callable[[Reply], None] | None = None) -> Reply:
+    def handle(self, message: object, answer: Callable[[Reply], None] | None = None) -> Reply:
         """The answer to a message; never raises. `answer` receives a late answer, instead of an event."""
-        number = message.get("id") if isinstance(message, dict) else None
+        message = message if isinstance(message, dict) else {}
+        number = message.get("id")
         if not isinstance(number, int):
             return _error(-1, "a message is {id, command, args}")
         command, args = message.get("command"), message.get("args") or {}
@@ -223,7 +224,7 @@ def record_cells(dispatcher: Dispatcher, on: bool | None = None) -> bool:
     return cells.every
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {
+COMMANDS: dict[str, Callable[..., object]] = {
     "hello": hello,
     "runs": list_runs,
     "run": run_view,

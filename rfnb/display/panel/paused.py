@@ -334,7 +334,7 @@ def _paused() -> Paused:
     return holder.paused
 
 
-PAUSING: dict[str, Callable[..., Any]] = {
+PAUSING: dict[str, Callable[..., object]] = {
     "paused": paused_now,
     "pause": pause,
     "pause_at": pause_at,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -165,11 +165,11 @@ def compare(dispatcher: Dispatcher, run: int, other: int, sequence: int | None =
     return comparison_view.describe(compare_runs(a, b, sequence=sequence if has_sequence else None))
 
 
-def _curve(state: str, norms: Any) -> Curve:
+def _curve(state: str, norms: Iterable[float]) -> Curve:
     return {"state": state, "norms": [plain(float(norm)) for norm in norms]}
 
 
-TRAVEL: dict[str, Any] = {
+TRAVEL: dict[str, Callable[..., object]] = {
     "find": find,
     "fork": fork,
     "keep": keep,
@@ -250,9 +250,9 @@ def axes_typed(run: Run, name: str, text: str, step: int) -> list[str | Dim] | N
     value = run[int(step)][name]
     sizes = [axis.size for axis in read(value).axes] if isinstance(value, Tensor) else []
     axes: list[str | Dim] = [word for word, _ in parts]
-    for axis, (word, known) in enumerate(parts):
-        if known:
-            axes[axis] = _dim(run, axes, sizes, axis, word, _value(run[int(step)], known))
+    for axis, (word, size) in enumerate(parts):
+        if size:
+            axes[axis] = _dim(run, axes, sizes, axis, word, _value(run[int(step)], size))
     return axes
 
 
@@ -279,7 +279,7 @@ def _dim(run: Run, axes: list[str | Dim], sizes: list[int], axis: int, word: str
     return dim
 
 
-def _value(at: RunStep, text: str) -> Any:
+def _value(at: RunStep, text: str) -> object:
     """The value of what was typed."""
     if all(word.isdigit() for word in text.split()):
         return [int(word) for word in text.split()]

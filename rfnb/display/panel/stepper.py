@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 
-def make(run: Run, batch: int | str | None) -> Any:
+def make(run: Run, batch: int | str | None) -> object:
     """The widget, or the static view of the run with a note."""
     sequence = None if batch is None else history.chosen(run, batch)
     try:

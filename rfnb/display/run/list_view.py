@@ -56,8 +56,8 @@ def to_page(view: RunsView) -> page.Page:
     rows = [[item.get(key) if key != "flags" else ", ".join(item["flags"]) for key in COLUMNS] for item in runs]
     text: list[page.Block] = [page.Line(item_text(item)) for item in runs]
     blocks = [page.Only("text", text), page.Only("html", [page.Grid([_row(item) for item in runs])])]
-    nothing = page.Line("no runs yet", look=style.QUIET)
-    return page.Page("runs", "", blocks if runs else [nothing], page.Table(list(COLUMNS.values()), rows))
+    placeholder = page.Line("no runs yet", look=style.QUIET)
+    return page.Page("runs", "", blocks if runs else [placeholder], page.Table(list(COLUMNS.values()), rows))
 
 
 COLUMNS = {

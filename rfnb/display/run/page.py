@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rfnb.backend.base.tape import untaped
 from rfnb.display.beam.schema import BeamStep
@@ -15,8 +15,9 @@ from rfnb.display.kit.view import write_atomically
 from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.run import view as history_view
-from rfnb.display.run.schema import HistoryView, StepView
+from rfnb.display.run.schema import HistoryView, LineValue, StateRow, StepView
 from rfnb.display.run.step import describe_step, spread
+from rfnb.display.tensor.schema import ValueView
 from rfnb.errors import ViewError
 from rfnb.trace.run.find import steps_begun
 
@@ -91,11 +92,11 @@ def _by_sequence(run: Run, total: int, left: int) -> list[StepView]:
 def plain(step: StepView) -> StepView:
     """A step without pictures."""
 
-    def bare(value: Any) -> object:
+    def bare(value: ValueView) -> ValueView:
         return {**value, "picture": None}
 
-    states: Any = [{**row, "before": bare(row["before"]), "after": bare(row["after"])} for row in step["states"]]
-    values: Any = [{**row, "value": bare(row["value"])} for row in step["values"]]
+    states: list[StateRow] = [{**x, "before": bare(x["before"]), "after": bare(x["after"])} for x in step["states"]]
+    values: list[LineValue] = [{**row, "value": bare(row["value"])} for row in step["values"]]
     return {**step, "states": states, "values": values}
 
 

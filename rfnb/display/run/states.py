@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page, options
-from rfnb.display.kit.data import Data, read, thin_mask, thinned, to_numpy
+from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
 from rfnb.display.markup.html import Html, el
 from rfnb.display.markup.numbers import Number, bars, short
@@ -103,7 +103,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     values = np.stack([to_numpy(data.raw[where]).astype(np.float32) for data in states])
     live = full_mask if thin is None else thin
     jump = 0.0
-    initial: Any = run.replay.state(name, 0) if samples[0] == 0 else None
+    initial = run.replay.state(name, 0) if samples[0] == 0 else None
     start = None
     if initial is not None and not isinstance(initial, int | str):
         start = one_entry(initial, of_sequence(run, sequence))
@@ -330,10 +330,10 @@ def _fork(run: Run) -> Iterator[tuple[int, str]]:
     yield step, "the fork begins" + (f", {words} edited before it" if edited and not step else "")
 
 
-def _differs(a: Any, b: Any) -> bool:
+def _differs(a: object, b: object) -> bool:
     if not (hasattr(a, "dims") and hasattr(b, "dims")):
         return bool(a != b)
-    first, second = (to_numpy(read(value).raw) for value in (a, b))
+    first, second = (to_numpy(one_entry(value, {}).raw) for value in (a, b))
     return not np.array_equal(first, second, equal_nan=True)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -30,8 +30,9 @@ from rfnb.trace.run.step import AGREES, KEPT
 
 if TYPE_CHECKING:
     from rfnb.core.dims.dim import Dim
+    from rfnb.core.tensor.tensor import Tensor
     from rfnb.trace.run.run import Run
-    from rfnb.trace.run.step import RunStep
+    from rfnb.trace.run.step import OpStep, RunStep
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,13 @@ class ChosenSequence:
         index, place, beams = of_sequence(self.run, self.sequence), self.place(step), self.run.replay.lineages
         return index if place is None or not beams else {**index, beams[0].final: place}
 
-    def live(self, value: Any, step: int, begun: int | None = None) -> np.ndarray | None:
+    def live(self, value: object, step: int, begun: int | None = None) -> np.ndarray | None:
         """Which entries belong to sequences that reach the step `begun`, and to hypotheses that have not ended."""
         live = live_at(self.run, value, step if begun is None else begun)
         if live is None or self.place(step) is None or not self.copied[min(step, len(self.copied) - 1)]:
             return live
-        return np.zeros_like(live) if self.in_step(step).keys() & set(value.dims) - {self.run.sequence_dim} else live
+        dims = set(getattr(value, "dims", ())) - {self.run.sequence_dim}
+        return np.zeros_like(live) if self.in_step(step).keys() & dims else live
 
 
 def of_sequence(run: Run, sequence: int | None) -> dict[Dim, int]:
@@ -106,7 +108,7 @@ def describe_step(
     """
     at, chosen = run[step], choose(run, sequence, hypothesis)
 
-    def described(name: str, value: Any) -> ValueView:
+    def described(name: str, value: object) -> ValueView:
         live = chosen.live(value, step)
         view = describe_value(name, value, at=chosen.in_step(step), pictures=pictures, live=live)
         with suppress(Exception):  # such as of a tensor whose memory is gone, which the view tells
@@ -187,7 +189,7 @@ def _not_reached(before: ValueView) -> ValueView:
     return {**before, "text": "not reached", "stats": None, "picture": None, "flags": [], "alarms": []}
 
 
-def _change(chosen: ChosenSequence, step: int, before: Any, after: Any) -> Number | None:
+def _change(chosen: ChosenSequence, step: int, before: object, after: object) -> Number | None:
     if after is None:
         return None
     first = one_entry(before, chosen.in_step(step), chosen.live(before, step))
@@ -302,15 +304,15 @@ def describe_ops(at: RunStep, choice: int | None, chosen: ChosenSequence) -> Ops
     return {"rows": rows, "op": op, "error": None}
 
 
-def _op(number: int, op: Any, step: int, chosen: ChosenSequence) -> OpView:
-    def described(value: Any) -> ValueView:
+def _op(number: int, op: OpStep, step: int, chosen: ChosenSequence) -> OpView:
+    def described(value: Tensor) -> ValueView:
         live = chosen.live(value, step)
         return describe_value(value.name, value, at=chosen.in_step(step), pictures=True, live=live)
 
     return {"number": number, "inputs": list(map(described, op.inputs)), "outputs": list(map(described, op.outputs))}
 
 
-def _row(number: int, op: Any) -> OpRow:
+def _row(number: int, op: OpStep) -> OpRow:
     data = read(op.outputs[0]) if op.outputs else None
     return {
         "number": number,

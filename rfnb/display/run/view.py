@@ -110,11 +110,9 @@ def sequences_blocks(rows: list[SequenceEnd]) -> list[page.Block]:
     cells: list[list[page.Words]] = [
         [_name(row), _bar(row["steps"] / top), row["end"] or row["steps"]] for row in rows[:SHOWN]
     ]
-    more = page.Line(page.quiet(f"… {len(rows) - SHOWN} more"), indent=2) if len(rows) > SHOWN else None
-    return [
-        page.Grid(cells, looks=[style.LABEL_CELL, f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"]),
-        more,
-    ]
+    tail = page.Line(page.quiet(f"… {len(rows) - SHOWN} more"), indent=2) if len(rows) > SHOWN else None
+    looks = [style.LABEL_CELL, f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"]
+    return [page.Grid(cells, looks=looks), tail]
 
 
 def _bar(share: float) -> page.Span:
@@ -279,13 +277,12 @@ def chosen(run: Run, batch: int | str) -> int:
 
 def to_page(view: HistoryView) -> page.Page:
     """Sequences, steps and states; then the body with the values of the last step, or folded those of all steps."""
-    run, steps, (first, *details) = view["run"], view["steps"], facts(view)
-    flags = [
-        page.Span([flag, " "], style.chip(style.ALARM) + ";white-space:nowrap", f" · {flag}") for flag in run["flags"]
-    ]
-    beam = beam_view.to_page(shown).blocks if (shown := view.get("beam")) else []
+    run, steps, (heading, *details) = view["run"], view["steps"], facts(view)
+    look = style.chip(style.ALARM) + ";white-space:nowrap"
+    flags = [page.Span([flag, " "], look, f" · {flag}") for flag in run["flags"]]
+    beam = beam_view.to_page(tree).blocks if (tree := view.get("beam")) else []
     blocks: list[page.Block] = [
-        page.Line(page.name(first), page.quiet(" · ", " · ".join(details), page.web(" ")), flags, look=style.HEAD),
+        page.Line(page.name(heading), page.quiet(" · ", " · ".join(details), page.web(" ")), flags, look=style.HEAD),
         *(page.Line(line, look=_ERROR, indent=2) for line in failure_lines(run)),
         *sequences_blocks(view["sequences"]),
         *(page.Line(line, indent=2) for line in no_steps(view)),
@@ -298,7 +295,7 @@ def to_page(view: HistoryView) -> page.Page:
         *_bodies(run, steps),
         page.Note(view["note"]),
     ]
-    in_short = page.Line("Run{" + " · ".join([first, *details, *run["flags"]]) + "}")
+    in_short = page.Line("Run{" + " · ".join([heading, *details, *run["flags"]]) + "}")
     return page.Page("run", run["name"], blocks, states.to_table(view), [in_short])
 
 
@@ -314,7 +311,7 @@ def _bodies(run: RunView, steps: Sequence[StepView]) -> list[page.Block]:
     """The body with its values at each shown step, folded; a terminal shows the last one."""
     if not steps:
         return []
-    last: list[page.Block] = [
+    last_step: list[page.Block] = [
         page.Line(""),
         page.Line(at_step(run, steps[-1]), indent=2),
         page.Figure(None, body_text(run, steps[-1])),
@@ -324,7 +321,7 @@ def _bodies(run: RunView, steps: Sequence[StepView]) -> list[page.Block]:
         for step in steps
         for block in (page.Line(page.quiet(at_step(run, step))), page.Figure(body_html(run, step)))
     ]
-    return [page.Only("text", last), page.Only("html", [page.Fold("the body, step by step", bodies)])]
+    return [page.Only("text", last_step), page.Only("html", [page.Fold("the body, step by step", bodies)])]
 
 
 def to_scripts(view: HistoryView) -> BeamScripts | None:

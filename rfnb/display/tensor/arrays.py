@@ -77,10 +77,10 @@ def class_of(array: object) -> str:
 
 def _is_regular(shown: object) -> bool:
     """Whether numpy can make an array of numbers from a list; its first entry is checked first, which is cheap."""
-    first, depth = shown, 0
-    while isinstance(first, list | tuple) and len(first) and depth < 8:
-        first, depth = first[0], depth + 1
-    if isinstance(first, bool) or not isinstance(first, int | float | complex | np.number):
+    entry, depth = shown, 0
+    while isinstance(entry, list | tuple) and len(entry) and depth < 8:
+        entry, depth = entry[0], depth + 1
+    if isinstance(entry, bool) or not isinstance(entry, int | float | complex | np.number):
         return False
     try:
         return np.asarray(shown).dtype.kind in "iufc"
@@ -88,7 +88,7 @@ def _is_regular(shown: object) -> bool:
         return False
 
 
-def _listed(nested: Any) -> np.ndarray:
+def _listed(nested: Sequence[object]) -> np.ndarray:
     try:
         return np.asarray(nested)
     except ValueError:
@@ -110,12 +110,12 @@ def _named(dims: Any, shape: tuple[int, ...]) -> Sequence[str | Dim | None]:
             f"show: {wrong!r} is not the name of a dim", got=type(wrong).__name__, expected='"time", or a Dim'
         )
     if len(entries) != len(shape):
-        splits = isinstance(dims, str) and len(dims.split()) == len(shape)
+        words = dims.split() if isinstance(dims, str) else []
         raise ViewError(
             "show: dims do not fit the array",
             got=f"{count_of(len(entries), 'dim')} for shape {shape}",
             expected=f"a name for each axis, not {[_name(dim) for dim in entries]}",
-            hint=f"dims={dims.split()}" if splits else "without dims=…, axes are called axis0, axis1, …",
+            hint=f"dims={words}" if len(words) == len(shape) else "without dims=…, axes are called axis0, axis1, …",
         )
     return entries
 

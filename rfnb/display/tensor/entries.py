@@ -14,8 +14,7 @@ from rfnb.core.vocab import Vocab
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, DimView, thin_mask, thinned, to_numpy
 from rfnb.display.markup import png, style
-from rfnb.display.markup.elements import quiet, wide
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, quiet, wide
 from rfnb.display.markup.numbers import plain, real, short
 from rfnb.display.markup.png import block_for, extremes, pooled
 from rfnb.display.tensor.schema import BadView, LabelCount
@@ -103,9 +102,9 @@ def counts_text(counts: Sequence[LabelCount]) -> str:
     return "most frequent: " + ", ".join(f"{shown(count['label'])} {count['count']:,}" for count in counts)
 
 
-def labels_html(
+def labels_cells(
     labels: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], tags: Sequence[str] | None, unknown: bool
-) -> Html:
+) -> list[list[str | list[Html]]]:
     """One row per sequence, one box per token with its id as a tooltip; marked if it has no label."""
     heads = list(tags) if tags is not None else [str(i) for i in range(len(labels))]
     box = f"{style.BORDER};border-radius:3px;padding:0 4px"
@@ -117,11 +116,7 @@ def labels_html(
         return el("span", shown(label), title=number, style=wrong if odd else token)
 
     cells = [list(map(boxed, *row)) or "(empty)" for row in zip(labels, ids, strict=True)]
-    rows = [
-        [el("td", head, style=style.LABEL_CELL), el("td", cell, style=style.LEFT_CELL)]
-        for head, cell in zip(heads, cells, strict=False)
-    ]
-    return wide(el("table", [el("tr", row, style=style.PLAIN_ROW) for row in rows], style=style.TABLE))
+    return [[head, cell] for head, cell in zip(heads, cells, strict=False)]
 
 
 def _first(data: Data, most: int) -> np.ndarray:
@@ -279,12 +274,14 @@ def _names(dim: DimView, tags: list[str] | None) -> list[str]:
     return [f"{dim['name']} {i}" for i in range(dim["size"])]
 
 
-def _look(value: Any, top: float, masked: bool) -> str:
+def _look(value: object, top: float, masked: bool) -> str:
     if value is None or (masked and value == "-inf"):
         return f"{style.CELL};{style.QUIET}"
     number = real(value)
     if not np.isfinite(number):
-        return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(NOT_FINITE[value], 0.45)}"
+        return (
+            f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(NOT_FINITE[str(value)], 0.45)}"
+        )
     strength = 0.0 if top == 0 else abs(number) / top * 0.42
     colour = png.DIVERGING[-2] if number > 0 else png.DIVERGING[1]
     return f"padding:1px 6px;text-align:right;border:none;background-color:{style.tint(colour, round(strength, 2))}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from rfnb.core.ground.default import is_int_dtype
 from rfnb.core.tensor.tensor import RawTensor
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy
-from rfnb.display.markup.numbers import plain
+from rfnb.display.markup.numbers import Number, plain
 from rfnb.display.tensor.schema import BadView, PaddingView, StatsView, TensorStats
 
 Index = tuple[int, ...]
@@ -266,7 +265,7 @@ def _bad(data: Data, word: str, bad: Bad) -> BadView:
     return {"word": word, "count": bad.count, "first": place_of(data, bad.first)}  # type: ignore[typeddict-item]
 
 
-def moments(frames: FrameSums) -> dict[str, Any]:
+def moments(frames: FrameSums) -> dict[str, Number]:
     """Minimum, mean, maximum and deviation of the finite entries; "nan" if there are none."""
     mask = frames.weights > 0
     if not mask.any():

@@ -39,7 +39,7 @@ PICTURE_PIXELS = (48, 192)
 
 def describe_value(
     name: str,
-    value: Any,
+    value: object,
     *,
     at: Mapping[Dim, int],
     pictures: bool,
@@ -86,7 +86,7 @@ def one_line(name: str, x: Tensor, live: np.ndarray | None = None) -> str:
     return f"{name} {{{', '.join(dim.name for dim in x.dims)}}} {x.dtype}  {view['text']}{span}{flags}"
 
 
-def one_entry(value: Tensor | int, at: Mapping[Dim, int], live: np.ndarray | None = None) -> Data:
+def one_entry(value: Any, at: Mapping[Dim, int], live: np.ndarray | None = None) -> Data:
     """The data of a value at the chosen positions of its dims; the size of an axis that grows per step is a number."""
     if isinstance(value, int):
         return Data("size", "int64", "cpu", np.asarray(value), ())

@@ -24,7 +24,6 @@ from rfnb.display.kit.data import (
     read_as_called,
 )
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import quiet as quiet_html
 from rfnb.display.markup.html import Html, el, join
 from rfnb.display.markup.numbers import amount, bars, percent, plain, real, short, size as size_text
 from rfnb.display.tensor.entries import (
@@ -34,7 +33,7 @@ from rfnb.display.tensor.entries import (
     describe_picture,
     describe_unknown,
     describe_values,
-    labels_html,
+    labels_cells,
     labels_text,
     table_html,
     table_text,
@@ -297,7 +296,7 @@ def _lengths(data: Data, at: int) -> list[int] | None:
     return None if lengths is None else [int(n) for n in lengths]
 
 
-def _numbers(measured: Measured, at: int) -> dict[str, Sequence[Any]]:
+def _numbers(measured: Measured, at: int) -> dict[str, Sequence[object]]:
     frames = measured.frames
     axes = tuple(i for i in range(frames.mean.ndim) if i != at)
     mask = frames.weights > 0
@@ -307,7 +306,7 @@ def _numbers(measured: Measured, at: int) -> dict[str, Sequence[Any]]:
     low = np.where(mask, frames.low, np.inf).min(axis=axes, initial=np.inf)
     high = np.where(mask, frames.high, -np.inf).max(axis=axes, initial=-np.inf)
     moments = {"mean": mean, "min": low, "max": high}
-    result: dict[str, Sequence[Any]] = {key: _where(total > 0, values) for key, values in moments.items()}
+    result: dict[str, Sequence[object]] = {key: _where(total > 0, values) for key, values in moments.items()}
     return result if measured.where is not None else {**result, **_wrong(measured, at, axes)}
 
 
@@ -395,9 +394,9 @@ def statistics(view: TensorView, stats: TensorStats) -> page.Span:
     pairs = moments(stats, ids=view["sparse"] is not None)
     parts = [f"{sign} {number}" for sign, number in pairs]
     parts += [*spread(stats), *alarms(stats), *warnings(view, stats), *facts(view, stats)]
-    whole = ";display:inline-block;margin-bottom:2px"  # a chip stays on one line
-    words: list[page.Words] = [page.Span([text, " "], style.chip(style.ALARM) + whole) for text in alarms(stats)]
-    words += [page.Span([text, " "], style.chip(style.WARN) + whole, title=COUNTED) for text in warnings(view, stats)]
+    nowrap = ";display:inline-block;margin-bottom:2px"  # a chip stays on one line
+    words: list[page.Words] = [page.Span([text, " "], style.chip(style.ALARM) + nowrap) for text in alarms(stats)]
+    words += [page.Span([text, " "], style.chip(style.WARN) + nowrap, title=COUNTED) for text in warnings(view, stats)]
     words += [page.Span([page.quiet(sign, " "), page.mono(number), " "], APART) for sign, number in pairs]
     words += [page.Span([text, " "], f"{style.NUMBERS};{APART}") for text in spread(stats)]
     words += [page.Span([text, " "], style.QUIET + ";margin-right:12px") for text in facts(view, stats)]
@@ -499,7 +498,8 @@ def to_page(view: TensorView) -> page.Page:
         ),
         *about,
         _by_sequence(view),
-        page.Figure(lambda: _labels(view), labels),
+        page.Figure(None, labels),
+        page.Only("html", _labels(view)),
         page.Figure(lambda: _values(view), numbers),
         page.Figure(lambda: _picture(view)),
         page.Note(view["note"]),
@@ -563,12 +563,12 @@ def _values(view: TensorView) -> Html | None:
     return table_html(view["values"], view["dims"], view["tags"], masked=bool(stats and stats["masked"]))
 
 
-def _labels(view: TensorView) -> Html | None:
+def _labels(view: TensorView) -> list[page.Block]:
     if view["labels"] is None or view["label_ids"] is None:
-        return None
+        return []
+    cells = labels_cells(view["labels"], view["label_ids"], view["tags"], unknown=view["unknown"] is not None)
     counts = counts_text(view["label_counts"]) if view["label_counts"] else None
-    table = labels_html(view["labels"], view["label_ids"], view["tags"], unknown=view["unknown"] is not None)
-    return join(table, quiet_html(counts, tag="div") if counts else None)
+    return [page.Grid(cells, looks=[style.LABEL_CELL]), page.Line(counts, look=style.QUIET)]
 
 
 def _by_sequence(view: TensorView) -> page.Block:

@@ -24,14 +24,14 @@ class ShownLoops:
         epoch, total = view["epoch"], view["total"]
         bar = self._bars.get((loop, epoch))
         if bar is None:
-            if (before := self._bars.get((loop, epoch - 1))) is not None:
-                before.update((total or before.n) - before.n)
-                before.close()
+            if (finished := self._bars.get((loop, epoch - 1))) is not None:
+                finished.update((total or finished.n) - finished.n)
+                finished.close()
             title = f"{view['name']} epoch {epoch}" if epoch > 1 else view["name"]
             bar = self._bars[loop, epoch] = new_bar(title, total=total, unit="step")
         bar.update(view["steps"] - (epoch - 1) * (total or 0) - bar.n)
-        last = ", ".join(f"{curve['name']} {short(curve['last'])}" for curve in view["curves"])
-        bar.set_postfix_str(encodable(visible(last)))
+        measures = ", ".join(f"{curve['name']} {short(curve['last'])}" for curve in view["curves"])
+        bar.set_postfix_str(encodable(visible(measures)))
         if in_notebook() and view["curves"]:
             self._draw(loop, View(view))
 

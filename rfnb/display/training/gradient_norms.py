@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.parameter import Parameter
+from rfnb.core.tensor.tensor import RawTensor
 from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.markup.numbers import short
@@ -56,7 +57,7 @@ class GradientNorms(Shown):
         return joined(norm for path, norm in norms.items() if not module or path.startswith(f"{module}."))
 
 
-def joined(norms: Any) -> float:
+def joined(norms: Iterable[float | None]) -> float:
     """The joint norm of parts with these norms."""
     return math.sqrt(sum(norm * norm for norm in norms if norm is not None))
 
@@ -80,7 +81,8 @@ def gradient_norms(model: object) -> GradientNorms:
         )
     from torch.nn.parameter import is_lazy
 
-    trained = {path: raw for path, raw in _raws(model) if raw.requires_grad}
+    every = {path: x.raw_tensor if isinstance(x, Parameter) else x for path, x in model.named_parameters()}
+    trained = {path: raw for path, raw in every.items() if raw.requires_grad}
     empty = {p: "no shape yet" if is_lazy(x) else "on meta" for p, x in trained.items() if is_lazy(x) or x.is_meta}
     raws = {path: raw for path, raw in trained.items() if path not in empty}
     grads = {path: raw.grad for path, raw in raws.items() if raw.grad is not None}
@@ -90,12 +92,7 @@ def gradient_norms(model: object) -> GradientNorms:
     return GradientNorms(model, {path: norms.get(path) for path in trained}, weights, empty)
 
 
-def _raws(model: Any) -> Any:
-    for path, parameter in model.named_parameters():
-        yield path, parameter.raw_tensor if isinstance(parameter, Parameter) else parameter
-
-
-def _norms(raws: list[Any]) -> list[float]:
+def _norms(raws: list[RawTensor]) -> list[float]:
     """Norms of tensors, read from the device in one transfer."""
     import torch
 
@@ -138,11 +135,7 @@ def describe(norms: GradientNorms) -> page.Page:
     count = sum(not row.cls for row in rows)
     top = max((row.norm for row in rows if row.norm is not None and math.isfinite(row.norm)), default=0.0)
     blocks: list[page.Block] = [
-        page.Line(
-            page.name(type(norms.model).__name__),
-            page.quiet(f"  ‖grad‖ {short(norms.total)} of {count_of(count, 'parameter')}"),
-            look=style.HEAD,
-        ),
+        page.head(type(norms.model).__name__, f"  ‖grad‖ {short(norms.total)} of {count_of(count, 'parameter')}"),
         *(page.Line(page.chip(words, style.ALARM, text=f"! {words}")) for words in _bad(norms.bad)),
         page.Grid([_cells(row, top) for row in visible], ["", "‖grad‖", "", "‖·‖", ""], LOOKS, head=style.LABEL_CELL),
         page.Note(f"{extra}bars are logarithmic, over {DECADES} powers of ten"),
@@ -195,8 +188,8 @@ LOOKS = (
 
 
 def _cells(row: GradientRow, top: float) -> list[page.Words]:
-    last = row.path.rpartition(".")[2]
-    words = f"{last}: {row.cls}" if row.cls else last
+    name = row.path.rpartition(".")[2]
+    words = f"{name}: {row.cls}" if row.cls else name
     part = _part(row.norm or 0.0, top)
     look = f"width:{round(part * PIXELS)}px;height:9px;background:"
     colour = style.tint(style.GREY if row.cls else style.PALETTE[0], 0.75)

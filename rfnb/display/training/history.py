@@ -15,7 +15,7 @@ from typing import Any
 from rfnb.backend.base.tape import untaped
 from rfnb.core.run_ctx import Loss
 from rfnb.core.tensor.tensor import Tensor
-from rfnb.display.markup.elements import Table
+from rfnb.display.kit.blocks import Table
 from rfnb.errors import ViewError
 from rfnb.ops.reduce import reduce_mean
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from numbers import Real
 from threading import current_thread, main_thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rfnb.core.ground.source import warn
 from rfnb.core.ground.text import count_of
@@ -26,6 +26,13 @@ from rfnb.display.training.progress import Progress
 from rfnb.errors import ParameterError
 from rfnb.trace.plain.record import record_loop
 from rfnb.trace.run.session import should_store, waits_for
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.utils.hooks import RemovableHandle
+
+Outputs = Mapping[str, object] | Sequence[object]
 
 __all__ = ["LightningCallback", "TransformersCallback"]
 __dir__ = __all__.copy  # what is offered for completion: no imports
@@ -46,9 +53,9 @@ class _Steps:
         record_loop(sys._getframe(1), self._name, caller="progress", stores=should_store(None), pausing=self._pausing)
         return iter(lambda: self.values, None)
 
-    def take(self, *values: Any) -> None:
+    def take(self, values: tuple[object, object, Mapping[str, object]] | None) -> None:
         """The next step, or the end without one."""
-        self.values = values or None
+        self.values = values
         next(self._loop, None)
 
 
@@ -104,12 +111,12 @@ class FollowedTraining:
         """Whether batches and losses are of use, as a condition may look at them."""
         return self._held is not None
 
-    def before_optimizer(self, model: Any, measure: str = "gradient_norm") -> None:
+    def before_optimizer(self, model: nn.Module, measure: str = "gradient_norm") -> None:
         """The gradients of a step are there; a condition may hold it. measure: the name of their norm."""
         self._report_norm(model, measure)
         if self._held is not None:
             gradients = {name: p.grad.detach() for name, p in model.named_parameters() if p.grad is not None}
-            self._held.take(self.batch, self.loss, gradients)
+            self._held.take((self.batch, self.loss, gradients))
         self.batch = self.loss = None
 
     def _report_norm(self, model: object, measure: str) -> None:
@@ -120,9 +127,9 @@ class FollowedTraining:
         bad = {path: word for path, word in norms.bad.items() if word in ("NaN", "Inf")}
         if bad and not self._warned:
             self._warned = True
-            first = "; ".join(f"{path}: {word}" for path, word in [*bad.items()][:3])
+            examples = "; ".join(f"{path}: {word}" for path, word in [*bad.items()][:3])
             parameters = count_of(len(bad), "parameter")
-            warn(f"the gradients of {parameters} are not finite at step {self.progress.step}: {first}")
+            warn(f"the gradients of {parameters} are not finite at step {self.progress.step}: {examples}")
 
     def report(self, measures: Mapping[str, object]) -> None:
         """Measures of the step; what is not a number is left out."""
@@ -141,7 +148,7 @@ class FollowedTraining:
         steps, self._steps = self._steps, None
         self.batch = self.loss = None
         if self._held is not None:
-            self._held.take()
+            self._held.take(None)
             self._held = None
         if steps is not None:
             steps.close()
@@ -165,27 +172,25 @@ def _of_transformers() -> type:
 
         def __init__(self, training: FollowedTraining):
             self._training = training
-            self._hook: Any = None  # on the model
+            self._hook: RemovableHandle | None = None  # on the model
 
         @property
         def progress(self) -> Progress[None] | None:
             return self._training.progress
 
-        def on_train_begin(
-            self, args: object, state: Any, control: object, model: Any = None, **others: object
-        ) -> None:
+        def on_train_begin(self, args: object, state: Any, control: object, model: Any = None, **_: object) -> None:
             if state.is_world_process_zero:
                 self._training.begin(state.max_steps)
                 self._hook = model.register_forward_hook(self._after_forward, with_kwargs=True)
 
-        def _after_forward(self, model: Any, args: object, kwargs: object, outputs: Any) -> None:
+        def _after_forward(self, model: nn.Module, args: object, kwargs: object, outputs: Outputs) -> None:
             if self._training.takes_values and model.training:
                 self._training.batch = kwargs or args
                 loss: object = outputs.get("loss") if isinstance(outputs, Mapping) else outputs[0]
                 self._training.loss = loss.detach() if hasattr(loss, "detach") else None
 
         def on_pre_optimizer_step(
-            self, args: object, state: object, control: object, model: object = None, **others: object
+            self, args: object, state: object, control: object, model: Any = None, **others: object
         ) -> None:
             self._training.before_optimizer(model, "clipped_gradient_norm")
 
@@ -225,7 +230,7 @@ def _of_lightning() -> type:
                 self._done = -1
                 self._training.begin(int(steps) if math.isfinite(steps) else None)
 
-        def on_before_optimizer_step(self, trainer: object, pl_module: object, optimizer: object) -> None:
+        def on_before_optimizer_step(self, trainer: object, pl_module: nn.Module, optimizer: object) -> None:
             self._training.before_optimizer(pl_module)
 
         def on_train_batch_start(self, trainer: Any, pl_module: object, batch: object, batch_idx: int) -> None:
@@ -235,7 +240,7 @@ def _of_lightning() -> type:
             if self._training.takes_values:
                 self._training.batch = batch
 
-        def on_before_backward(self, trainer: object, pl_module: object, loss: Any) -> None:
+        def on_before_backward(self, trainer: object, pl_module: object, loss: torch.Tensor) -> None:
             if self._training.takes_values:
                 self._training.loss = loss.detach()
 

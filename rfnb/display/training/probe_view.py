@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from rfnb.display.attention import drawing, view as attention_view
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.view import View, view_of
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import note_html, quiet as quiet_html
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, note_html, quiet as quiet_html
 from rfnb.display.markup.numbers import plain, real, short, size
 from rfnb.display.run.step import live_at, of_sequence, spread
 from rfnb.display.run.view import chosen
@@ -75,9 +74,8 @@ def states_of(
         sequence = None if batch is None else chosen(run, batch)
         return [[_text(run, state, step, sequence) for state in run.states] for step in at if step < run.steps]
 
-    none: list[list[str]] = []
     texts = {
-        shot.step: troubles.attempt(f"states of training step {shot.step}", partial(values, shot), none)
+        shot.step: troubles.attempt(f"states of training step {shot.step}", partial(values, shot), list[list[str]]())
         for shot in small
         if name in shot.loops
     }
@@ -185,7 +183,7 @@ def _shown(every: list[int], steps: Sequence[int] | None, notes: page.Notes) -> 
     if len(every) <= CARDS:
         return list(range(len(every)))
     notes.add(f"{CARDS} of {len(every)} shots: rf.show(probe, steps=[{every[0]}, {every[-1]}]) shows others")
-    return [round(i * (len(every) - 1) / (CARDS - 1)) for i in range(CARDS)]
+    return spread(range(len(every)), CARDS)
 
 
 def _chosen(counts: Counter[str], name: str | None) -> str | None:
@@ -228,8 +226,8 @@ def _shot(shot: Shot, seen: AttentionView | None, top: float, values: list[list[
     sprite = ""
     if seen is not None and seen["picture"]:
         matrix = np.array([[real(value) for value in row] for row in seen["weights"]], np.float32)
-        frame: Any = {"pool": tuple(seen["pool"]), "causal": seen["causal"], "padding": tuple(seen["padding"])}
-        sprite = drawing.sprite(matrix, top, **frame)  # all on one scale
+        frame = seen["pool"], seen["causal"], seen["padding"]
+        sprite = drawing.sprite(matrix, top, *frame)  # all on one scale
     return {
         "step": shot.step,
         "picture": sprite,
@@ -281,8 +279,8 @@ def _head(view: ProbeView) -> str:
 
 def _cut(words: str) -> str:
     lines = words.splitlines()
-    first = "\n".join(lines[:LINES])
-    return first if len(first) <= LETTERS and len(lines) <= LINES else f"{first[:LETTERS].rstrip()} …"
+    start = "\n".join(lines[:LINES])
+    return start if len(start) <= LETTERS and len(lines) <= LINES else f"{start[:LETTERS].rstrip()} …"
 
 
 def _measures(shot: ShotView) -> str:
@@ -292,9 +290,10 @@ def _measures(shot: ShotView) -> str:
 def to_page(view: ProbeView) -> page.Page:
     """Curves, then as many cards in a row as fit; in a terminal, a line for each shot that is shown."""
     shots, head, attention = [view["shots"][i] for i in view["shown"]], _head(view), view["attention"]
+    off = view["off"]
     lines = [[f"step {shot['step']}", _measures(shot), _cut(shot["words"]).replace("\n", " / ")] for shot in shots]
     curves = [picture(curve, number) for number, curve in enumerate(view["curves"][:CURVES])]
-    others = f"; others: {', '.join(view['others'])}" if view["others"] else ""
+    tail = f"; others: {', '.join(view['others'])}" if view["others"] else ""
     cards = el("div", [_card(shot) for shot in shots], **{"data-rfnb-shots": ""})
     names = list(dict.fromkeys(name for shot in view["shots"] for name in shot["measures"]))
     rows = [
@@ -302,16 +301,11 @@ def to_page(view: ProbeView) -> page.Page:
         for shot in view["shots"]
     ]
     blocks: list[page.Block] = [
-        page.Line(
-            page.Span([page.name(view["name"]), page.quiet(f"  {head}")], text=f"{view['name']}: {head}"),
-            look=style.HEAD,
-        ),
-        page.Line(page.chip(f"off: {view['off']}", style.ALARM, text=f"  ! off: {view['off']}"))
-        if view["off"]
-        else None,
+        page.head(view["name"], page.Span(f"  {head}", text=f": {head}")),
+        page.Line(page.chip(f"off: {off}", style.ALARM, f"  ! off: {off}")) if off else None,
         page.Figure(el("div", curves) if curves else None),
         page.Only("text", [page.Grid(lines)]) if lines else None,
-        page.Line(page.Span(page.quiet(f"attention {attention}{others}"), text=f"  attention {attention}"))
+        page.Line(page.Span(page.quiet(f"attention {attention}{tail}"), text=f"  attention {attention}"))
         if attention
         else None,
         page.Figure(cards),

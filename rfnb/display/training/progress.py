@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import count
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
 from rfnb.core.ground.show import Shown
@@ -18,8 +18,7 @@ from rfnb.core.run_ctx import Loss, get_run_ctx
 from rfnb.display.kit import blocks as page
 from rfnb.display.kit.progress_bar import new_bar
 from rfnb.display.markup import style, svg
-from rfnb.display.markup.elements import chip, quiet
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, chip, el, quiet
 from rfnb.display.markup.numbers import Number, bars, plain, real, short
 from rfnb.display.markup.svg import Point, data_uri, figure_class, literal
 from rfnb.display.training.history import BinnedCurve, MeasureHistory
@@ -31,10 +30,6 @@ from rfnb.trace.probe.probe import followers
 from rfnb.trace.run.job import KERNEL, in_job, write_json
 from rfnb.trace.run.options import in_notebook
 from rfnb.trace.run.session import should_record, should_store, waits_for
-
-if TYPE_CHECKING:
-    from rfnb.display.training.schema import ProgressView
-
 
 WIDTH = 32
 """Number of blocks of a curve in text."""
@@ -183,7 +178,7 @@ class Progress(Shown, Generic[B]):
         self.running = self.stopped = False
         self._serial = next(_serials)
         self._history = MeasureHistory()
-        self._marked: dict[str, Any] = {}
+        self._marked: dict[str, ref[Loss]] = {}
         self._reported: set[str] = set()
         self.note: str | None = None
         self._handle: Any = None
@@ -278,7 +273,7 @@ class Progress(Shown, Generic[B]):
         return self._history.rows()
 
     @property
-    def curves(self) -> dict[str, Any]:
+    def curves(self) -> dict[str, BinnedCurve]:
         """The curves to draw, by measure."""
         self._history.read()
         choice = self.plot
@@ -328,8 +323,8 @@ class Progress(Shown, Generic[B]):
             self._running.refresh()
 
     def _last(self) -> str:
-        last = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}
-        return ", ".join(f"{name} {short(value)}" for name, value in last.items())
+        values = {name: curve.last[1] for name, curve in self.curves.items() if curve.last}
+        return ", ".join(f"{name} {short(value)}" for name, value in values.items())
 
     def _draw_plot(self) -> None:
         from IPython.display import display
@@ -436,7 +431,7 @@ def colour(number: int) -> str:
     return style.PALETTE[number % len(style.PALETTE)]
 
 
-def to_figure(view: ProgressView) -> Any:
+def to_figure(view: ProgressView) -> object:
     """One plot for each measure, side by side. Raises ViewError without matplotlib."""
     Figure = figure_class()
     curves = [curve for curve in view["curves"] if curve["steps"]]

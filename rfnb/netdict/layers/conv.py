@@ -14,9 +14,9 @@ from rfnb.core.tensor.arguments import Count, Positive
 from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import NetworkError
-from rfnb.netdict.axes import NetworkDims, without
+from rfnb.netdict.axes import NetworkDims, renamed, without
 from rfnb.netdict.layer import Layer
-from rfnb.netdict.layer_call import input_first, renamed, renaming
+from rfnb.netdict.layer_call import input_first, renaming
 from rfnb.netdict.layers.activations import Activation, activation_of, initial_values
 from rfnb.netdict.options import REQUIRED, layer, value
 from rfnb.netdict.versions import holds
@@ -197,8 +197,8 @@ class Conv(Sliding, layer_class="conv"):
     def compute(self, x: Tensor, filter: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """{…, spatial…, in} → {…, spatial'…, out}"""
         x = self._with_axes(x) if self.adds_axes else x
-        weight = self.W if filter is None else renamed(filter, self.of_filter)
-        shift = self.bias if bias is None else renamed(bias, self.of_bias)
+        weight = self.W if filter is None else renamed(filter, self.of_filter or ())
+        shift = self.bias if bias is None else renamed(bias, self.of_bias or ())
         x, spatial, margins, _ = self.placed(x)
         y, _ = conv(
             x, in_dim=self.in_dim, out_dim=self.out_dim, in_spatial_dims=spatial, out_spatial_dims=self.new_dims,

@@ -19,6 +19,7 @@ from rfnb.netdict.build import NetNode, run_node, stepping
 from rfnb.netdict.layer import LayerOfNets, SteppingLayer
 from rfnb.netdict.layer_call import named_after
 from rfnb.netdict.loops.net import RecNet, along, forget_penalties
+from rfnb.netdict.resolve import reached
 from rfnb.ops.shape import set_feature_dim
 from rfnb.ops.slice import shift_right
 
@@ -53,15 +54,9 @@ def _reached(
     start: Iterable[NetNode], among: Iterable[NetNode], neighbours: Callable[[NetNode], Iterable[Item]]
 ) -> set[Item]:
     """All that can be reached from the start through neighbours, without leaving a set of nodes."""
-    reached: set[Item] = set()
-    unvisited, todo = {*among}, list[Item](start)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, NetNode) and node in unvisited:
-            unvisited.remove(node)
-            reached.add(node)
-            todo += neighbours(node)
-    return reached
+    nodes = set[Item](among)
+    inside = nodes.intersection(start)
+    return reached(inside, lambda node: nodes.intersection(neighbours(node) if isinstance(node, NetNode) else ()))
 
 
 def _let_leave(items: Iterable[Item], frames: Dim) -> None:

@@ -21,6 +21,7 @@ from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.options import REQUIRED, checked
 from rfnb.netdict.report.outline import OutlineEntry, class_known
 from rfnb.netdict.report.rehearsal import rehearse
+from rfnb.netdict.resolve import reached
 from rfnb.netdict.spec import IGNORED
 
 NO_EFFECT = {
@@ -258,12 +259,7 @@ def _behind(paths: Sequence[str], entries: Mapping[str, OutlineEntry]) -> int:
     for entry in entries.values():
         for need in entry.needs if entry.used else ():
             readers.setdefault(need, []).append(entry.path)
-    visited, todo = set(paths), list(paths)
-    while todo:
-        new = [reader for reader in readers.get(todo.pop(), ()) if reader not in visited]
-        visited.update(new)
-        todo += new
-    return len(visited) - len(paths)
+    return len(reached(paths, lambda path: readers.get(path, ()))) - len(paths)
 
 
 # -- what stops

@@ -24,7 +24,7 @@ from rfnb.netdict.loops.order import outside_needs
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.losses import LayerLoss
 from rfnb.netdict.report.outline import OutlineEntry
-from rfnb.netdict.resolve import Scope, names_of_sources, size_told
+from rfnb.netdict.resolve import Scope, names_of_sources, reached, size_told
 from rfnb.nn.bridge.symbolic import sizes_restored
 from rfnb.nn.module.module import Module
 from rfnb.ops.create import zeros
@@ -266,17 +266,13 @@ class Surveyor(Builder):
 
 def _behind(path: str, boxes: set[str], entries: Mapping[str, OutlineEntry]) -> bool:
     """Whether a layer is computed from a grey box."""
-    visited, todo = {path}, [path]
-    while todo:
-        entry = entries.get(todo.pop())
-        references = () if entry is None else entry.references
-        for need in {reference.path for reference in references} | set(() if entry is None else entry.needs):
-            if need in boxes and need != path:
-                return True
-            if need is not None and need not in visited:
-                visited.add(need)
-                todo.append(need)
-    return False
+
+    def needs(name: str) -> list[str]:
+        entry = entries.get(name)
+        paths = [] if entry is None else [*entry.needs, *(reference.path for reference in entry.references)]
+        return [need for need in paths if need is not None]
+
+    return not boxes.isdisjoint(reached([path], needs) - {path})
 
 
 def _of_dims(error: Exception) -> bool:

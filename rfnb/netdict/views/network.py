@@ -19,8 +19,7 @@ from rfnb.display.graph.unfold import nodes as all_nodes, opened, to_table as gr
 from rfnb.display.kit import blocks as page, options
 from rfnb.display.kit.data import UNKNOWN, Axis, DimView, colour_of, describe_axis, dim_word, dims_text
 from rfnb.display.markup import style
-from rfnb.display.markup.elements import quiet as quiet_html, table_html
-from rfnb.display.markup.html import Html, el
+from rfnb.display.markup.html import Html, el, quiet as quiet_html
 from rfnb.errors import ViewError
 from rfnb.netdict.layer import Layer, nets_inside
 from rfnb.netdict.network import Network
@@ -362,7 +361,7 @@ def to_page(view: NetworkView) -> page.Page:
         )
     rows, count = graph_table(view["graph"]), sum(1 + len(card["alike"]) for card in view["cards"])
     folds = [
-        page.Fold(f"as a table: {len(rows)} rows", [page.Figure(table_html(rows))]),
+        page.Fold(f"as a table: {len(rows)} rows", [rows]),
         page.Fold(f"layers: {count}", [page.Figure(lambda: _cards_html(view["cards"]))]),
     ]
     blocks.append(page.Figure(lambda: graph_view.picture_html(view["graph"]), [f"  {line}" for line in rows.lines()]))

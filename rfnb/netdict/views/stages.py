@@ -41,7 +41,7 @@ def describe(stages: Stages, *, depth: int = 0) -> page.Page:
         if stage.number < MOST:
             pictures.append(_picture(stage, net, words, depth, colours))
     blocks: list[Any] = [
-        page.Line(page.name(stages.name), page.quiet(f" {count_of(len(stages), 'stage')}"), look=style.HEAD),
+        page.head(stages.name, f" {count_of(len(stages), 'stage')}"),
         page.Figure(el("div", pictures, style=STRIP)),
         page.Grid(rows, COLUMNS, [style.LEFT_CELL] * 4 + [CELL]),
         page.Note(f"pictures of the first {MOST} stages" if len(stages) > MOST else None),

@@ -84,7 +84,7 @@ class ParameterAverage:
         else:
             scaler.step = self._counted(scaler.step)  # type: ignore[method-assign]
 
-    def _counted(self, step: Callable[..., Any]) -> Callable[..., Any]:
+    def _counted(self, step: Callable[..., object]) -> Callable[..., Any]:
         """The method `step` of the scaler, with each call counted: also one that takes no step of the optimizer."""
 
         def counted(optimizer: torch.optim.Optimizer, *args: object, **kwargs: object) -> Any:

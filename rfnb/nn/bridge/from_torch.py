@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import EllipsisType
 from typing import Any
@@ -120,7 +120,9 @@ class TorchNet(TorchPart):
 
     nn_module: torch.nn.Module
 
-    def __init__(self, nn_module: torch.nn.Module, in_dims: Any, out_dims: Any, padding: float | None, *names: Any):
+    def __init__(
+        self, nn_module: torch.nn.Module, in_dims: object, out_dims: object, padding: float | None, *names: str | None
+    ):
         super().__init__(nn_module, {})
         vars(self)["nn_module"] = nn_module  # its parameters are those of this module
         self.is_lazy = _lacks_shapes(nn_module)
@@ -148,7 +150,7 @@ class TorchNet(TorchPart):
         tensors = [_in_order(inputs[name], self.in_dims[name], batch, self.padding) for name in names]
         kwargs |= self._length_arguments(tensors)
 
-        def call(*raws: Any) -> Any:
+        def call(*raws: object) -> Any:
             by_name = {name: raw for name, raw in zip(names, raws, strict=True) if isinstance(name, str)}
             by_position = [raw for name, raw in zip(names, raws, strict=True) if name not in by_name]
             return self.nn_module(*by_position, **by_name, **kwargs)
@@ -241,11 +243,11 @@ def _entries(out_dims: Any) -> Any:
     return tuple(_entries(entry) for entry in out_dims)
 
 
-def _whole(dims: list[Any], rest: list[Dim]) -> list[Dim]:
-    return [part for dim in dims for part in (rest if dim is ... else [dim])]
+def _whole(dims: Sequence[Dim | EllipsisType], rest: list[Dim]) -> list[Dim]:
+    return [part for dim in dims for part in ([dim] if isinstance(dim, Dim) else rest)]
 
 
-def _in_order(x: Tensor, dims: list[Any], rest: list[Dim], padding: float | None) -> Tensor:
+def _in_order(x: Tensor, dims: Sequence[Dim | EllipsisType], rest: list[Dim], padding: float | None) -> Tensor:
     x = x.copy_transpose(_whole(dims, rest))
     if padding is None or not x.dtype.startswith(("float", "bfloat")):
         return x
@@ -274,7 +276,7 @@ def _check_structure(result: Any, kind: Any, out_dims: Any) -> object:
     return result
 
 
-def _part(result: Any, name: Any, out_dims: dict[Any, Any]) -> Any:
+def _part(result: object, name: object, out_dims: dict[Any, Any]) -> Any:
     """A part of the result by name: an entry of a mapping, else an attribute."""
     if isinstance(result, Mapping) and name in result:
         return result[name]

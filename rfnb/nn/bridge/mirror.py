@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -45,11 +45,11 @@ class MirrorRef:
         caller = running.get()
         return None if caller is None or caller.rf_module is module else self.get()
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return MirrorRef, ()
 
 
-def mirror_of(module: Module) -> Any:
+def mirror_of(module: Module) -> TorchModule | None:
     """The torch module that mirrors `module`; None if there is none."""
     return None if module._mirror_ref is None else module._mirror_ref.get()
 
@@ -136,7 +136,7 @@ class Mirror(torch.nn.Module):
         if metadata is not None:
             metadata[prefix[:-1]][VERSION] = sys.modules["rfnb"].__version__
 
-    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(self, state_dict: Mapping[str, object], *args: Any, **kwargs: Any) -> object:
         """Loads a state dict, as in torch, and takes over the new parameters."""
         linears = [part.rf_module for part in self._parts() if isinstance(part.rf_module, Linear)]
         modules = getattr(state_dict, "_metadata", None) or {}
@@ -197,7 +197,7 @@ def torch_parameters(module: Module) -> list[torch.nn.Parameter]:
 
 
 @guarded
-def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, Any]]:
+def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, object]]:
     """Parameter groups for an optimizer, in which matrices decay, but biases and scales do not.
 
     A parameter decays by `Parameter.weight_decay` if that is set; otherwise by `weight_decay` if it has two or more
@@ -211,7 +211,7 @@ def param_groups(module: Module, *, weight_decay: float) -> list[dict[str, Any]]
     [(0.01, 1), (0.0, 3)]
     """
     check_module(module, "param_groups")
-    groups: dict[float, list[Any]] = {}
+    groups: dict[float, list[torch.nn.Parameter]] = {}
     ids: set[int] = set()
     for owner in module.modules():
         for parameter in owner.parameters(recurse=False):

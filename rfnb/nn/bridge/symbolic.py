@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
         return self.raw.ndim if isinstance(self.raw, torch.Tensor) else 0
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[int, ...]:
         """The sizes of the axes of the lengths."""
         return tuple(self.raw.shape) if isinstance(self.raw, torch.Tensor) else ()
 
@@ -107,7 +107,7 @@ class SymbolicValues(NDArrayOperatorsMixin):
             return self.raw is getattr(other, "raw", None)
         return bool(self.raw == other.raw)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: object) -> SymbolicValues:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: object) -> SymbolicValues:
         function = _FUNCTIONS.get(ufunc.__name__)
         if function is None or method != "__call__" or options:
             raise not_traced(f"{ufunc.__name__} of lengths")
@@ -118,18 +118,20 @@ class SymbolicValues(NDArrayOperatorsMixin):
             return SymbolicValues(_without_numbers(ufunc, raws), function(*longest) if known else None)
         return SymbolicValues(function(*raws), function(*longest) if known else None)
 
-    def __array_function__(self, function: Callable[..., object], types: object, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., object], types: object, args: Sequence[object], kwargs: dict[str, object]
+    ) -> object:
         implementation = _ARRAY_FUNCTIONS.get(function.__name__)
         if implementation is None:
             raise not_traced(f"{function.__name__} of lengths")
         return implementation(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
         raise not_traced(f"`{name}` of lengths")
 
-    def __array__(self, *args: Any, **kwargs: object) -> Any:
+    def __array__(self, *args: object, **kwargs: object) -> NoReturn:
         raise not_traced("the value of a length")
 
     __int__ = __array__
@@ -144,14 +146,14 @@ def _largest(x: Any) -> Any:
     return x if isinstance(x, bool | torch.SymInt) else int(np.max(x)) if np.size(x) else 0
 
 
-def _without_numbers(ufunc: np.ufunc, raws: Sequence[Any]) -> torch.Tensor:
+def _without_numbers(ufunc: np.ufunc, raws: Sequence[object]) -> torch.Tensor:
     """What a function of lengths without numbers gives: torch's own functions of these load its compiler."""
     tensors = [raw for raw in raws if isinstance(raw, torch.Tensor)]
     dtype = torch.bool if "ll->?" in ufunc.types else tensors[0].dtype
     return torch.empty(np.broadcast_shapes(*(raw.shape for raw in tensors)), dtype=dtype, device="meta")
 
 
-def _longest(x: Any) -> Any:
+def _longest(x: object) -> Any:
     return x.longest if isinstance(x, SymbolicValues) else _largest(x)
 
 
@@ -214,11 +216,11 @@ def _concatenate(parts: Sequence[object], axis: int) -> SymbolicValues:
     return SymbolicValues(torch.cat([_raw(part) for part in parts], axis), None)
 
 
-def _expanded(x: Any, shape: Sequence[int]) -> Any:
+def _expanded(x: object, shape: Sequence[int]) -> Any:
     return SymbolicValues(_raw(x).expand(shape), _longest(x))
 
 
-def _taken(x: Any, at: Any, axis: int) -> SymbolicValues:
+def _taken(x: object, at: object, axis: int) -> SymbolicValues:
     raw, index = _raw(x), _raw(at)
     device = "meta" if raw.is_meta or index.is_meta else raw.device
     return SymbolicValues(torch.take_along_dim(raw.to(device), index.to(device), axis), _longest(x))
@@ -274,7 +276,7 @@ def _range(size: Any) -> SymbolicValues:
     return SymbolicValues(torch.arange(size), None)
 
 
-def symbolic_size(batch: Dim | None, values: torch.Tensor | None, longest: Any) -> Size:
+def symbolic_size(batch: Dim | None, values: torch.Tensor | None, longest: object) -> Size:
     """The size of a dim whose lengths are being traced."""
     return Size([], longest) if values is None or batch is None else Size([batch], SymbolicValues(values, longest))
 

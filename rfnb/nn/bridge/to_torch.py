@@ -37,8 +37,8 @@ class RawArguments(NamedTuple):
     """The raw arguments of a call by position or name, the lengths of their dims, and all other arguments."""
 
     raws: dict[Any, Any]
-    lengths: dict[Dim, Any]
-    more: dict[str, Any]
+    lengths: dict[Dim, object]
+    more: dict[str, object]
 
     def has_numbers(self) -> bool:
         """Whether lengths can be read as numbers, which they cannot inside `torch.vmap`."""
@@ -71,7 +71,7 @@ class Inputs:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def given(self, args: Sequence[Any], kwargs: dict[str, object], lengths: object) -> RawArguments:
+    def given(self, args: Sequence[object], kwargs: dict[str, object], lengths: object) -> RawArguments:
         """Sorts the arguments of a call. Raises ParameterError if there are too few or too many."""
         positional = [name for name in self.raws if name not in kwargs]
         raws = dict(zip(positional, args, strict=False)) | {n: kwargs[n] for n in self.raws if n in kwargs}
@@ -83,7 +83,7 @@ class Inputs:
         dim_lengths = self._lengths(args[len(positional) :], lengths)
         return RawArguments(raws, dim_lengths, {name: value for name, value in kwargs.items() if name not in raws})
 
-    def tensors(self, given: RawArguments, *, traced: bool) -> tuple[list[Any], dict[str, Any]]:
+    def tensors(self, given: RawArguments, *, traced: bool) -> tuple[list[object], dict[str, object]]:
         """The arguments of the rfnb module. traced: whether lengths must not be read as numbers."""
         values = {n: entry if isinstance(entry, Dim) else given.raws[n] for n, entry in self.entries.items()}
         bind = _traced if traced else _bound
@@ -107,7 +107,7 @@ class Inputs:
                 if dim not in lengths:
                     dim.bind(Size([], size))
 
-    def _lengths(self, trailing: Sequence[object], named: object) -> dict[Dim, Any]:
+    def _lengths(self, trailing: Sequence[object], named: object) -> dict[Dim, object]:
         if named is not None and not isinstance(named, Mapping):
             trailing, named = [*trailing, named], None
         if len(trailing) > len(self.ragged):
@@ -139,7 +139,7 @@ def _template(entry: Any, name: object) -> Tensor | Dim:
     return template
 
 
-def _described(entries: dict[Any, Tensor | Dim]) -> dict[Any, Any]:
+def _described(entries: Mapping[object, Tensor | Dim]) -> dict[object, object]:
     return {name: entry if isinstance(entry, Dim) else entry.sig for name, entry in entries.items()}
 
 
@@ -150,7 +150,7 @@ def _ragged(arguments: Sequence[Sequence[Dim]]) -> list[Dim]:
     return [dim for dim in dict.fromkeys(dims) if dim.is_dynamic() and dim.expr is None]
 
 
-def _bound(name: str, template: Tensor, raw: Any, lengths: dict[Dim, Any]) -> Tensor:
+def _bound(name: str, template: Tensor, raw: object, lengths: dict[Dim, Any]) -> Tensor:
     sizes = {dim: lengths[dim] for dim in template.dims if dim in lengths}
     return convert_to_tensor(
         raw,
@@ -192,7 +192,7 @@ class Outputs:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def raws(self, result: object) -> Any:
+    def raws(self, result: object) -> object:
         """The raw tensors with these dims, followed by lengths."""
         tensors = self._tensors(as_dicts(result))
         raws = {name: tensors[name].copy_transpose(dims).raw_tensor for name, dims in self.entries.items()}
@@ -203,7 +203,7 @@ class Outputs:
         lengths_only = next(iter(lengths.values())) if len(lengths) == 1 else lengths
         return (values, lengths_only) if self.by_name or self.single else (*values, lengths_only)
 
-    def _tensors(self, result: object) -> dict[Any, Tensor]:
+    def _tensors(self, result: object) -> dict[object, Tensor]:
         if self.by_name and isinstance(result, dict):
             tensors = {name: value for name, value in result.items() if isinstance(value, Tensor)}
         else:
@@ -217,12 +217,12 @@ class Outputs:
             )
         return tensors
 
-    def _lengths(self, dim: Dim, tensors: dict[Any, Tensor]) -> torch.Tensor:
+    def _lengths(self, dim: Dim, tensors: dict[object, Tensor]) -> torch.Tensor:
         owner = next(tensors[name] for name, dims in self.entries.items() if dim in dims)
         return lengths_raw(dim, owner.size_of(dim), owner)
 
 
-def _raw_of(leaf: Any) -> Any:
+def _raw_of(leaf: object) -> object:
     if isinstance(leaf, TensorDict):
         return {name: x.raw_tensor for name, x in leaf.data.items()}
     if isinstance(leaf, Dim):
@@ -230,7 +230,7 @@ def _raw_of(leaf: Any) -> Any:
     return leaf.raw_tensor if isinstance(leaf, Tensor) else leaf
 
 
-def with_leaves(fn: Callable[[Any], object], tree: object) -> object:
+def with_leaves(fn: Callable[[object], object], tree: object) -> object:
     """The structure with `fn(leaf)` for each leaf, and a plain dict, which torch knows, for each State."""
     if isinstance(tree, State):
         tree = dict(tree)
@@ -251,12 +251,12 @@ def lengths_raw(dim: Dim, size: Size, of: Tensor | None = None) -> torch.Tensor:
 class Crossing:
     """One call of a submodule: its arguments and its result, as Tensors and as raw tensors."""
 
-    def __init__(self, part: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]):
+    def __init__(self, part: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]):
         self.part, self.args, self.kwargs = part, args, kwargs
-        self.result: Any = None
+        self.result: object = None
         self.seen = _has_hooks(part)
 
-    def call(self) -> Any:
+    def call(self) -> object:
         """The result of the submodule, called through torch."""
         token = _now.set(self)
         try:
@@ -281,7 +281,9 @@ class Crossing:
         name = type(self.part.rf_module).__name__
         raise BackendError(f"to_torch: {wrapper} cannot be used on {name}, which is called at each step", hint=hint)
 
-    def tensors(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def tensors(
+        self, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
         """The arguments of the module, made from those that the hooks returned."""
         if not self.seen:
             return args, kwargs
@@ -291,7 +293,7 @@ class Crossing:
         positional = tuple(from_raws(*pair) for pair in zip(self.args, args, strict=True))
         return positional, {name: from_raws(value, kwargs[name]) for name, value in self.kwargs.items()}
 
-    def raws(self, result: object) -> Any:
+    def raws(self, result: object) -> object:
         """The result as the hooks see it."""
         self.result = result
         return to_raws(result) if self.seen else result
@@ -321,7 +323,7 @@ def from_raws(own: object, raws: object) -> object:
     return map_pairs(_tensor, own, raws)
 
 
-def _tensor(own: object, raw: Any) -> Any:
+def _tensor(own: object, raw: object) -> object:
     if type(own) is not Tensor or not isinstance(raw, torch.Tensor):
         return raw
     if raw is own._raw:
@@ -339,7 +341,11 @@ def _has_hooks(part: torch.nn.Module) -> bool:
 
 @guarded
 def to_torch(
-    module: Module | torch.nn.Module, *, in_dims: Any = None, out_dims: Any = None, aux_params_as_buffers: bool = True
+    module: Module | torch.nn.Module,
+    *,
+    in_dims: object = None,
+    out_dims: object = None,
+    aux_params_as_buffers: bool = True,
 ) -> torch.nn.Module:
     """Wraps the module as a `torch.nn.Module`, for DDP, `torch.compile`, and anything else that takes one.
 
@@ -424,12 +430,12 @@ class TorchModule(Mirror):
 
     # -- the call
 
-    def forward(self, *args: Any, lengths: object = None, **kwargs: object) -> Any:
+    def forward(self, *args: object, lengths: object = None, **kwargs: object) -> object:
         """Calls the rfnb module, with raw tensors and lengths if there are `in_dims`, and returns raw tensors."""
         if torch.compiler.is_dynamo_compiling():
             if self._inputs is None:
                 return self._outside_of_graphs(*args, lengths=lengths, **kwargs)
-            raws: dict[str, Any] = dict(self.named_parameters(remove_duplicate=False))
+            raws: dict[str, torch.Tensor] = dict(self.named_parameters(remove_duplicate=False))
             raws.update(self.named_buffers(remove_duplicate=False))
             flags = [module.training for module in self.modules()]  # read here, so that a change compiles again
             options = {} if lengths is None else {"lengths": lengths}
@@ -442,7 +448,7 @@ class TorchModule(Mirror):
             part._mirror()
         return self._call(args, kwargs, lengths, traced=torch.compiler.is_exporting())
 
-    def _call(self, args: Any, kwargs: dict[str, object], lengths: object, *, traced: bool) -> object:
+    def _call(self, args: Sequence[object], kwargs: dict[str, object], lengths: object, *, traced: bool) -> object:
         with ExitStack() as stack:
             stack.enter_context(self._bound(below=True))
             inputs = None if self._inputs is None else self._inputs.given(args, kwargs, lengths)
@@ -457,7 +463,14 @@ class TorchModule(Mirror):
             result = self._run(args, kwargs)
             return with_leaves(_raw_of, result) if self._outputs is None else self._outputs.raws(result)
 
-    def _call_in_graph(self, raws: dict[str, Any], flags: object, args: Any, kwargs: dict[str, Any], more: Any) -> Any:
+    def _call_in_graph(
+        self,
+        raws: dict[str, torch.Tensor],
+        flags: object,
+        args: Sequence[object],
+        kwargs: dict[str, object],
+        more: dict[str, object],
+    ) -> object:
         """The call while torch.compile is tracing: all tensors are stand-ins with symbolic sizes."""
         tables = [
             (f"{path}." if path else "", table, dict(table))
@@ -472,17 +485,17 @@ class TorchModule(Mirror):
             for _, table, before in tables:
                 table.update(before)
 
-    def call_inside(self, args: Any, kwargs: Any) -> Any:
+    def call_inside(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Calls the submodule inside a larger model, with all hooks: from Tensors to Tensors."""
         return Crossing(self, args, kwargs).call()
 
-    def _call_across(self, crossing: Crossing, args: Any, kwargs: dict[str, object]) -> object:
+    def _call_across(self, crossing: Crossing, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         kwargs = {name: value for name, value in kwargs.items() if name in crossing.kwargs or value is not None}
         with self._bound(below=bool(self._forward_pre_hooks)):
             args, kwargs = crossing.tensors(args, kwargs)
             return crossing.raws(self._run(args, kwargs))
 
-    def _run(self, args: Any, kwargs: Any) -> Any:
+    def _run(self, args: Sequence[object], kwargs: dict[str, object]) -> object:
         """Calls the rfnb module; sets the train flag if it differs from that of the context or of the caller."""
         caller, ctx = running.get(), get_run_ctx()
         token = running.set(self)
@@ -496,7 +509,7 @@ class TorchModule(Mirror):
 
     # -- pickling
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name not in _OF_TORCH}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ class LstmState(State):
     (['h', 'c'], True)
     """
 
-    def __init__(self, *_args: Any, h: Tensor | None = None, c: Tensor | None = None):
+    def __init__(self, *_args: object, h: Tensor | None = None, c: Tensor | None = None):
         super().__init__(*_args)
         if not _args:
             self.h = h

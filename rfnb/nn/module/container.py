@@ -171,7 +171,7 @@ class ParameterList(_Listed[Parameter]):
     def __init__(self, *parameters: Parameter | Iterable[Parameter] | Mapping[str, Parameter]):
         super().__init__(*parameters)
 
-    def _part(self, given: Any) -> Parameter:
+    def _part(self, given: object) -> Parameter:
         if not isinstance(given, Parameter):
             fault = "ParameterList: an entry is not a Parameter"
             raise ParameterError(fault, got=type(given).__name__, expected="rf.Parameter")
@@ -223,7 +223,7 @@ class CollectOutputsDict(dict[str, Any]):
     allowed_key_patterns: as in file names, with `*`, `?` and `[…]`; None: all keys.
     """
 
-    def __init__(self, *args: Any, allowed_key_patterns: Sequence[str] | None = None, **kwargs: Any):
+    def __init__(self, *args: object, allowed_key_patterns: Sequence[str] | None = None, **kwargs: object):
         super().__init__()
         self.allowed_key_patterns = allowed_key_patterns
         self.update(*args, **kwargs)

@@ -6,7 +6,7 @@ Times are without the time of the recorder and of the measuring itself.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -14,8 +14,7 @@ import numpy as np
 
 from rfnb.backend.base.data import Magnitude
 from rfnb.core.dims.align import Sig
-from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import Lengths, Size, going_on_mask
+from rfnb.core.dims.lengths import Lengths, going_on_mask
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.meter import Bad, MeasuredLoop, Meter, Sample
 from rfnb.core.ground import raw as raw_registry
@@ -394,7 +393,7 @@ class GradientMeter(_MagnitudeMeter):
 
     def _watch_step(self, node: Node, raw: RawTensor, sig: Sig, lengths: Lengths, run: Any, step: int) -> None:
         def see(gradient: object) -> None:
-            mask = step_mask(sig.dims, lengths, run.size, step)
+            mask = frames_of(sig.dims, lengths) & going_on_mask(sig.dims, run.size, step)
             sample = self.add(node, backend_of_raw(gradient).magnitude_raw(gradient, mask))
             if sample is not None:
                 sample.calls, sample.place, sample.steps = sample.calls + 1, "steps", run.steps
@@ -443,11 +442,6 @@ def _summed(leaf: object) -> object:
     if raw is None or not backend_of_raw(raw).needs_gradient_raw(raw):
         return None
     return backend_of_raw(raw).fill_padding(leaf, 0) if isinstance(leaf, Tensor) else raw
-
-
-def step_mask(dims: Sequence[Dim], lengths: Lengths, size: Size, step: int) -> np.ndarray:
-    """Which entries of a value of a step count."""
-    return frames_of(dims, lengths) & going_on_mask(dims, size, step)
 
 
 def all_steps_mask(x: Tensor, run: MeasuredLoop) -> np.ndarray | None:

@@ -87,7 +87,7 @@ def _twister(generator: random.Random) -> bytes:
     return ctypes.string_at(id(generator) + HEAD, 4 * WORDS)
 
 
-def _bits(generator: Any) -> bytes:
+def _bits(generator: np.random.MT19937) -> bytes:
     return ctypes.string_at(generator.ctypes.state_address, 4 * WORDS)
 
 

@@ -202,7 +202,7 @@ class Hidden:
             large = type(value) is np.ndarray and value.nbytes > SMALL
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
                 self._around.outside[name] = keep(value)
-        parts: dict[int, tuple[str, Any]] = {}
+        parts: dict[int, tuple[str, object]] = {}
         for name, value in chain(initial.items(), of_module.items()):
             for module in _modules(value):
                 self._around.modules.append((name, weakref.ref(module), weights_of(module)))
@@ -424,7 +424,7 @@ class ModuleStates:
         return changed - self.names
 
 
-def parts_of(name: str, module: object) -> Iterator[tuple[str, Any]]:
+def parts_of(name: str, module: object) -> Iterator[tuple[str, object]]:
     """The modules in a module, each with its name."""
     for path, part in sys.modules["torch"].nn.Module.named_modules(module):
         yield ".".join(filter(None, (name, path))), part

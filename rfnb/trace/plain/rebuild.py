@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from rfnb.core.ground import raw as raw_registry
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import BackendError, DtypeError, LoopError
 from rfnb.printable import printable
 from rfnb.trace.plain.containers import Attributed, OddKey, slots_of
@@ -70,7 +70,7 @@ class Rebuilder:
         self._by_identity: dict[int, Any] = {}
         self._seen: set[int] = set()  # the objects of which the tensors were listed
         self.notes: dict[str, None] = {}
-        self.modules: list[Any] = []
+        self.modules: list[object] = []
         self.objects: list[object] = []  # others that stay as they are
 
     def values(self, entries: Mapping[str, Entry], anew: Container[str] = ()) -> dict[str, object]:
@@ -189,7 +189,7 @@ class Rebuilder:
             if (state := self._objects.get(id(snapshot))) is not None and isinstance(state.kept, Kept):
                 self._by_identity[identity].grad = self._items(name, state.kept.value, 0)[0]
 
-    def _with_gradient(self, kept: Kept, copy: Any) -> object:
+    def _with_gradient(self, kept: Kept, copy: RawTensor) -> object:
         if kept.gradient:
             copy = copy.requires_grad_() if kept.gradient == 1 else copy.requires_grad_().clone()
         value = kept.value
@@ -495,11 +495,11 @@ def _number(name: str, old: object, new: object) -> object:
     return value if isinstance(old, np.generic) else value.item()
 
 
-def _filled(name: str, old: Any, new: Any) -> Any:
+def _filled(name: str, old: RawTensor, new: Any) -> RawTensor:
     """A tensor or array like the old one."""
     backend, shape = raw_registry.backend_of_raw(old), tuple(old.shape)
     if type(new) is type(old) and tuple(new.shape) == shape and new.dtype == old.dtype:
-        numbers: Any = new.detach() if backend_of(new) is not None else new
+        numbers: RawTensor = new.detach() if backend_of(new) is not None else new
     else:
         like = np.asarray(old if isinstance(old, np.ndarray) else backend.to_numpy_raw(old[..., :0] if shape else old))
         numbers = np.array(_numbers(name, new, like.dtype, shape))

@@ -143,7 +143,9 @@ class FunctionRecorder(FrameRecorder, Client):
 
     def begin(self, frame: FrameType) -> bool:
         """Follows the frame of the next call."""
-        if self._call is not None or not self._places or not self._is_of_owner(frame):
+        if self._call is not None or not self._places:
+            return False
+        if self._owner is not None and frame.f_locals.get(self.code.co_varnames[0]) is not self._owner:
             return False
         self._call, self.clients, self._previous = frame, [self], self._header
         with self._apart():
@@ -153,9 +155,6 @@ class FunctionRecorder(FrameRecorder, Client):
             super()._look_again(names)
             self._previous = BEFORE
         return True
-
-    def _is_of_owner(self, frame: FrameType) -> bool:
-        return self._owner is None or frame.f_locals.get(self.code.co_varnames[0]) is self._owner
 
     def _look_again(self, names: Mapping[str, object], targets: Collection[str] = ()) -> None:
         """Takes changes; those between two calls belong to the second one, which `begin` looks at."""
@@ -242,14 +241,14 @@ class RecordingBlock(ContextDecorator):
         )
 
     def _waits(self, function: Callable[..., Any]) -> Callable[..., object]:
-        async def call(*args: Any, **kwargs: Any) -> Any:
+        async def call(*args: object, **kwargs: object) -> object:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return await function(*args, **kwargs)
 
         return call
 
-    def _yields(self, function: Callable[..., Any]) -> Callable[..., object]:
-        def call(*args: Any, **kwargs: Any) -> Any:
+    def _yields(self, function: Callable[..., Iterator[object]]) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
             with self._recreate_cm():  # type: ignore[attr-defined]
                 return (yield from function(*args, **kwargs))
 

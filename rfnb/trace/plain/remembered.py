@@ -21,7 +21,7 @@ from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError
 from rfnb.printable import printable
-from rfnb.trace.plain.containers import MISSING, PLAIN
+from rfnb.trace.plain.containers import PLAIN
 from rfnb.trace.plain.log import Summary
 from rfnb.trace.plain.syntax import BEFORE
 from rfnb.trace.plain.values import (
@@ -139,18 +139,18 @@ class Remembered(VariableSteps):
         """A variable before `step`; None if nothing was assigned to it yet. Raises LoopNameError for other names."""
         if name not in self._initial and name not in self._places:
             raise LoopNameError(f"there is no variable {name!r}", expected=", ".join(self.variable_names()))
-        snapshot = self._before(name, step)
-        return None if snapshot is MISSING else self._tensor(name, snapshot)
+        try:
+            snapshot = self._before(name, step)
+        except KeyError:
+            return None
+        return self._tensor(name, snapshot)
 
     def variable(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable before or after `step`, as code has it: a raw tensor, array, number or text, or a list or dict.
 
         A Tensor if its axes have names. Raises KeyError if there was none, and NoValue if it was not kept.
         """
-        snapshot = self._before(name, step, after)
-        if snapshot is MISSING:
-            raise KeyError(name)
-        return self._as_code(name, snapshot)
+        return self._as_code(name, self._before(name, step, after))
 
     def shown(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable as `variable` has it, but tensors, arrays, numbers and lists of numbers as Tensors.
@@ -158,8 +158,6 @@ class Remembered(VariableSteps):
         Words for what is not kept.
         """
         snapshot = self._before(name, step, after)
-        if snapshot is MISSING:
-            raise KeyError(name)
         if not _is_array(snapshot):
             with suppress(NoValue):
                 return _plain(name, snapshot)
@@ -213,8 +211,6 @@ class Remembered(VariableSteps):
     def kept_value(self, name: str, step: int, *, after: bool = False) -> object:
         """A variable before or after `step`, as `run/variables.py` says. Raises KeyError if there is none."""
         snapshot = self._before(name, step, after)
-        if snapshot is MISSING:
-            raise KeyError(name)
         if name in self.names.of and _is_shown_as_tensor(snapshot):
             return Leaf(self._tensor(name, snapshot), _kind(snapshot))
         return self._described(name, snapshot)
@@ -242,17 +238,16 @@ class Remembered(VariableSteps):
         return Growing(growth, length, lambda number: self._described(f"{name}.{number}", growth.parts[number]))
 
     def _before(self, name: str, step: int, after: bool = False) -> object:
-        """What was kept of a variable before or after `step`, at the end of which a fork may have edited it; MISSING if
-        there was none.
+        """What was kept of a variable before or after `step`, at the end of which a fork may have edited it.
+
+        Raises KeyError if there was none.
         """
         loop, places = self.iterations, self._places.get(name, [])
         if step + after < loop.first:
             return Summary(FORGOTTEN)
         start = loop.starts[step] if step < len(loop.starts) else loop.end
         number = bisect_left(places, loop.span(step)[1] if after else start)
-        entry = loop.log.entry(places[number - 1]) if number else self._initial.get(name)
-        if entry is None:
-            return MISSING
+        entry = loop.log.entry(places[number - 1]) if number else self._initial[name]
         return Summary(MAY) if self._may_have_changed(entry.value) else entry.kept
 
     def _may_have_changed(self, kept: Any) -> bool:

@@ -19,6 +19,7 @@ from rfnb.display.kit.blocks import (
     Page,
     Row,
     Span,
+    Table,
     bold,
     chip,
     html_of,
@@ -31,7 +32,6 @@ from rfnb.display.kit.blocks import (
     to_text,
     web,
 )
-from rfnb.display.markup.elements import Table
 
 
 def words_of(html: str) -> str:

@@ -79,7 +79,7 @@ def test_labels_of_one_sequence_are_one_line(result, lines):
 def test_all_pictures_have_one_scale(sharpness, monkeypatch):
     tops = []
     sprite = probe_view.drawing.sprite
-    monkeypatch.setattr(probe_view.drawing, "sprite", lambda m, top, **f: tops.append(top) or sprite(m, top, **f))
+    monkeypatch.setattr(probe_view.drawing, "sprite", lambda m, top, *f: tops.append(top) or sprite(m, top, *f))
     probe = of_training(sharpness=sharpness)
     view = rf.show(probe).data
     largest = max(float(shot.attention[0].weights.raw_tensor.max()) for shot in probe)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rfnb.display.markup.elements import SHORT, Table, table_html
+from rfnb.display.kit.blocks import SHORT, Table, table_html
 
 
 def test_few_words_stay_in_one_line_and_many_have_a_least_width():
