@@ -266,12 +266,13 @@ class Copy:
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
         return done.stdout
 
-    def test(self, *checks: Check, use: str = "") -> None:
-        """The tests of the project that have to do with an addition, and what its user would do."""
-        (self.folder / "tests" / "test_use.py").write_text(HEAD + use, encoding="utf-8")
+    def test(self, checks: list[Check], uses: dict[str, str]) -> None:
+        """The tests of the project that have to do with the additions, and what their users would do."""
+        for name, use in uses.items():
+            (self.folder / "tests" / f"test_use_of_{name}.py").write_text(HEAD + use, encoding="utf-8")
         chosen = [f"({Path(file).name} and ({words}))" if words else Path(file).name for file, words in checks]
-        files = [file for file, _ in checks]
-        self.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files, "-k", " or ".join(chosen))
+        files = dict.fromkeys(file for file, _ in checks)
+        self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *files, "-k", " or ".join(chosen))
 
 
 @pytest.fixture(scope="module")
@@ -279,45 +280,27 @@ def copy(tmp_path_factory):
     return Copy(tmp_path_factory.mktemp("copy"))
 
 
-def test_an_op_costs_at_most_five_files(copy):
-    copy.test(
-        ("tests/test_use.py", ""),
+@pytest.mark.parametrize(
+    ("addition", "most"), [(OP, 5), (CELL, 3), (VIEW, 3), (COMMAND, 5)], ids=["op", "cell", "view", "panel command"]
+)
+def test_an_addition_costs_at_most_so_many_files(addition, most):
+    assert len(addition) <= most
+
+
+def test_the_additions_need_no_more_than_that(copy):
+    checks = [
         ("rfnb/ops/math.py", "math.tan"),
         *((f"tests/{name}.py", f"(tan and not tanh) or {NAMES}") for name in OF_OPS),
-        use=USE_OF_OP,
-    )
-    assert len(OP) <= 5
-
-
-def test_a_cell_costs_at_most_three_files(copy):
-    copy.test(
-        ("tests/test_use.py", ""),
         ("rfnb/nn/cells/leaky.py", ""),
         *((f"tests/{name}.py", f"Leaky or every or {NAMES}") for name in OF_CELLS),
-        use=USE_OF_CELL,
-    )
-    assert len(CELL) <= 3
-
-
-def test_a_view_costs_at_most_two_files(copy):
-    copy.test(
-        ("tests/test_use.py", ""),
         ("tests/display/test_vocab_view.py", ""),
         ("tests/display/test_hostile.py", "every_kind"),
         STRUCTURE,
-        use=USE_OF_VIEW,
-    )
-    assert len(VIEW) <= 2
-
-
-def test_a_command_of_the_panel_costs_at_most_five_files(copy):
-    copy.test(
-        ("tests/test_use.py", ""),
         ("tests/test_schema_ts.py", ""),
         ("tests/display/panel/test_run_commands.py", "memory_of_a_run"),
-        use=USE_OF_COMMAND,
-    )
-    assert len(COMMAND) <= 5
+    ]
+    uses = {"op": USE_OF_OP, "cell": USE_OF_CELL, "view": USE_OF_VIEW, "command": USE_OF_COMMAND}
+    copy.test([*((f"tests/test_use_of_{name}.py", "") for name in uses), *checks], uses)
 
 
 def test_typescript_accepts_a_command_of_the_panel(copy, missing):

@@ -32,7 +32,7 @@ def stand_in(address, connection_file):
 
 
 def serve(address):
-    """Forks a kernel for each request, until it is killed; a kernel whose program is killed is killed as well."""
+    """Forks a kernel for each request, until its input is closed; kernels end with their programs."""
     for module in ("torch", "numpy.random", "statistics", "fractions", "ipykernel.kernelapp", "ipykernel.zmqshell"):
         importlib.import_module(module)
     gc.freeze()
@@ -41,9 +41,12 @@ def serve(address):
     listener.bind(f"{address}.new")
     listener.listen(100)
     Path(f"{address}.new").rename(address)
-    events.register(listener, selectors.EVENT_READ)
+    for file in (listener, sys.stdin):
+        events.register(file, selectors.EVENT_READ)
     while True:
         for event, _ in events.select():
+            if event.fileobj is sys.stdin:
+                return
             if event.fileobj is listener:
                 fork(listener.accept()[0], events)
             elif event.fileobj in events.get_map():  # the other event may have come together with it

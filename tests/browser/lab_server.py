@@ -76,11 +76,11 @@ def forking(folder: Path) -> Iterator[Path]:
     """The socket of a process that forks kernels, while the block runs."""
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a process with threads cannot be forked
     program = [sys.executable, str(KERNEL_FORKS), str(folder / "socket")]
-    process = subprocess.Popen(program, env=environment(folder) | one_thread, start_new_session=True)
+    process = subprocess.Popen(program, env=environment(folder) | one_thread, stdin=subprocess.PIPE)
     try:
         yield folder / "socket"
     finally:
-        stop(process)
+        process.communicate()  # closes its input, and so it ends
 
 
 def add_kernel(folder: Path, name: str, *arguments: object) -> None:

@@ -50,6 +50,7 @@ def test_a_fork_ends_with_its_program_and_the_program_with_its_fork(tmp_path):
             assert second.is_running() and two.poll() is None
             second.kill()
             assert two.wait(60) == 0
+    wait(lambda: not forker.is_running())
 
 
 def test_where_nobody_forks_the_program_becomes_a_kernel(tmp_path):

@@ -18,7 +18,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, SideFacts, Value
 from rfnb.core.graph.meter import MeasuredLoop
-from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
+from rfnb.core.ground.nested import leaves, map_leaves, named_parts
 from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import calling, module_facts, module_path, random_from
 from rfnb.core.ground.source import Source, frame_of, locals_of, source_in, user_source
@@ -221,8 +221,8 @@ class Recorder(Listener):
         """Names values after the variables of the body that hold them now, unless an assignment already names them."""
         frame = frame_of(self.code) if self.code is not None else None
         for name, content in locals_of(frame).items() if frame is not None else ():
-            small = isinstance(content, tuple | list | dict) and len(content) <= 16
-            for path, leaf in named_leaves(content, name) if small else [(name, content)]:
+            is_plain = isinstance(content, tuple | list | dict)
+            for path, leaf in few_leaves(content, name) if is_plain else [(name, content)]:
                 if isinstance(leaf, Traced) and leaf.recorder is self:
                     value, node = leaf.value, leaf.value.node
                     if node and not (self.in_body(value) and self._target(node, value.output)):
@@ -373,6 +373,17 @@ class Recorder(Listener):
         """Records the ops and raw calls inside the block."""
         with listening(self), take(self.tape):
             yield
+
+
+def few_leaves(tree: object, path: str) -> Iterator[tuple[str, object]]:
+    """The leaves of a tree with their paths, without those in lists and dicts of many parts, such as a dataset."""
+    if isinstance(tree, tuple | list | dict) and len(tree) > 16:
+        return
+    parts = named_parts(tree)
+    if parts is None:
+        yield path, tree
+    for key, part in parts or ():
+        yield from few_leaves(part, f"{path}.{key}")
 
 
 def _apart(operands: list[Tensor], node: Node, leaf: Any) -> object:
