@@ -125,11 +125,13 @@ def build_kenlm(env: Environment) -> subprocess.Popen[bytes] | None:
 
 
 def pip(env: Environment, topic: str, what: str, *arguments: str) -> None:
-    """Packages into the environment, or the end."""
+    """Packages into the environment, or the end. What is imported is compiled then: most of it never is."""
     timer = Timer(topic, what)
     try:
         skip_hook = os.environ | {"SKIP_JUPYTER_BUILDER": "1"}
-        run(env.python, "-m", "pip", "install", "--disable-pip-version-check", *arguments, env=skip_hook)
+        run(
+            env.python, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile", *arguments, env=skip_hook
+        )
     except StepFailed as error:
         print()
         give_up(f"{topic}: {error}", log=True)
