@@ -50,13 +50,12 @@ def check_together(commands: dict[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 def check_quietly(command: tuple[str, ...]) -> str:
-    """`ok` or `failed`, and how long it took, after all other programs of this machine. Without Node, scripts of the
-    extension are skipped: in CI a failure."""
+    """`ok` or `failed`, and how long it took. Without Node, scripts of the extension are skipped: in CI a failure."""
     extension = ROOT / "extension"
     if command[0] == "jlpm" and not (shutil.which("node") and (extension / "node_modules").exists()):
         return "failed: Node is missing, and CI runs all checks" if CI else "skipped: Node is missing"
     start, folder = time.monotonic(), extension if command[0] == "jlpm" else ROOT
-    done = subprocess.run(("nice", *command), cwd=folder, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(command, cwd=folder, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     text = done.stdout.decode(errors="replace")
     print("\n$", " ".join(command), f"\n{text}", flush=True)
     return f"{'failed' if done.returncode else 'ok'} ({time.monotonic() - start:.0f} s)"
@@ -65,19 +64,17 @@ def check_quietly(command: tuple[str, ...]) -> str:
 def check_all(arguments: list[str]) -> dict[str, str]:
     """Style, types and sizes, and the tests that the arguments select, or all: those with a browser after the others.
 
-    Browser tests wait as well: three at a time, and style beside them, keep two cores busy. A worker has one page for
-    all of its tests, so that they need not stay with those of their file, and none waits at the end.
+    Browser tests wait as well: three at a time keep two cores busy, and programs beside them would keep them waiting
+    for too long. A worker has one page for all of its tests, so that they need not stay with those of their file, and
+    none waits at the end.
     """
-    style = STYLE | {"jlpm test": ("jlpm", "test")}
+    style = check_together(STYLE | {"jlpm test": ("jlpm", "test")})
     if arguments:
-        return check_together(style) | {"pytest": check("pytest", *arguments)}
+        return style | {"pytest": check("pytest", *arguments)}
     by_file = ["--dist", "loadfile", "--no-loadscope-reorder", "--durations", "20"]
     with_browser = ["tests/browser", "tests/test_wheel.py", "-n", "3", "--dist", "worksteal", "--durations", "20"]
     python = check_tests("not browser and not wheel", "-n", "auto", "--maxprocesses", "8", *by_file)
-    with ThreadPoolExecutor(1) as pool:
-        styles = pool.submit(check_together, style)
-        browser = check_tests("browser or wheel", *with_browser)
-        return styles.result() | {"pytest": python, "browser": browser}
+    return style | {"pytest": python, "browser": check_tests("browser or wheel", *with_browser)}
 
 
 def check_tests(marks: str, *options: str) -> str:

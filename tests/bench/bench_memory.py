@@ -1,8 +1,9 @@
 """The memory of a training step beside the same in plain torch: python tests/bench/bench_memory.py [names…]
 
 Each number is from a process of its own: the most that its tensors took at once in a step, beside those from before it,
-in MiB, as the allocator of torch counts it, and the CPU time of another step, one thread. With "cuda": there.
-(Resident memory varies by a few MiB from process to process, a tenth of what a small model takes.)
+in MiB, as the allocator of torch counts it; in brackets how much the resident memory grew in the first step, which
+varies by some MiB and has what libraries keep for themselves, and the CPU time of another step in ms, one thread. With
+"cuda" among the names: on that device.
 
     torch      as one would write it
     by hand    all that needs no state outside of the loop
@@ -16,6 +17,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import resource
 import subprocess
 import sys
 import time
@@ -63,22 +65,28 @@ ROWS: dict[str, Row] = {  # and the same with small tensors, which loads all cod
 }
 
 
-def measured(name: str, way: str, device: str) -> tuple[float, float]:
-    """MiB of a step, and the milliseconds of the next one."""
+def measured(name: str, way: str, device: str) -> tuple[float, float, float]:
+    """MiB of the tensors of a step, MiB of resident memory, and the milliseconds of another step."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     large, small = ROWS[name]
     with torch.device(device):
-        for step in (small()[way], large()[way]):
+        for step in (small()[way], small()[way], large()[way]):
+            before = resident()
             step().sum().backward()
-        before = torch.cuda.memory_allocated() if device == "cuda" else 0
-        if device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-            step().sum().backward()
-        peak = torch.cuda.max_memory_allocated() if device == "cuda" else allocated(step)
+        grown = 1024 * resident_peak() - before
+        taken = of_device(step) if device == "cuda" else allocated(step)
         start = time.process_time()
         step().sum().backward()
-    return (peak - before) / 2**20, 1e3 * (time.process_time() - start)
+    return taken / 2**20, grown / 2**20, 1e3 * (time.process_time() - start)
+
+
+def of_device(step: Callable[[], torch.Tensor]) -> int:
+    """The most bytes on the GPU that a training step had at once."""
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step().sum().backward()
+    return torch.cuda.max_memory_allocated() - before
 
 
 def allocated(step: Callable[[], torch.Tensor]) -> int:
@@ -88,6 +96,11 @@ def allocated(step: Callable[[], torch.Tensor]) -> int:
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     sizes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
     return max(itertools.accumulate(sizes))
+
+
+def resident() -> int:
+    """The memory of this process now, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def resident_peak() -> int:
@@ -100,7 +113,7 @@ def main(names: list[str]) -> None:
     """Prints the table."""
     device = "cuda" if "cuda" in names else "cpu"
     names = [name for name in names if name != "cuda"]
-    print(f"{'MiB (ms)':<24}" + "".join(f"{way:>18}" for way in WAYS))
+    print(f"{'MiB (resident, ms)':<24}" + "".join(f"{way:>22}" for way in WAYS))
     for name, (_, small) in ROWS.items():
         if names and not any(part in name for part in names):
             continue
@@ -108,9 +121,9 @@ def main(names: list[str]) -> None:
         for way in small():
             command = [sys.executable, __file__, "--one", name, way, device]
             answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-            cells[way] = f"{float(answer[-2]):.1f} ({float(answer[-1]):.0f})"
+            cells[way] = "{:.1f} ({:.0f}, {:.0f})".format(*map(float, answer[-3:]))
         row = [cells.get(way, "") for way in WAYS]
-        print(f"{name:<24}" + "".join(f"{cell:>18}" for cell in row), flush=True)
+        print(f"{name:<24}" + "".join(f"{cell:>22}" for cell in row), flush=True)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def open_notebook(lab, lab_page, request) -> Iterator[Callable[..., NotebookPage
 
     `files` are written beside it, `beside` opens it in the same page as the one before, `kernel` is that it runs in.
     Without cells, a file that is there is opened again as it is, in a page that is loaded anew; `change` changes its
-    text first.
+    text first. Tests with the mark `own_page`, such as those that reload it, begin with a page of their own.
     """
     folder = lab.notebooks / "".join(c if c.isalnum() else "-" for c in request.node.name)
     opened: list[NotebookPage] = []
@@ -83,6 +83,8 @@ def open_notebook(lab, lab_page, request) -> Iterator[Callable[..., NotebookPage
         path = f"{folder.name}/{name}"
         lab.start_kernel(path, kernel)
         if not opened:
+            if request.node.get_closest_marker("own_page"):
+                lab_page.drop()
             opened.append(lab_page.open(path, lab.address(path)))
             return opened[0]
         return opened[0].open_beside(path) if beside else opened[0].open(lab.address(path))

@@ -155,6 +155,7 @@ def test_a_restart_ends_a_pause(paused):
     assert "done [15.0, 30.0]" in notebook.text(2)
 
 
+@pytest.mark.own_page
 def test_a_tab_that_is_opened_again_finds_the_pause(paused):
     notebook, panel = paused
     notebook.page.reload()
@@ -167,6 +168,7 @@ def test_a_tab_that_is_opened_again_finds_the_pause(paused):
     over(panel)
 
 
+@pytest.mark.own_page
 def test_a_pause_opens_the_panel_and_stands_in_the_status_bar(open_notebook, tmp_path):
     after_scrolling = f"{until(tmp_path / 'go')}\n{LOOP}"
     notebook = open_notebook(cells=[DATA, WHEN, after_scrolling, *["# more\n" * 40] * 3])

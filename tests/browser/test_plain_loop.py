@@ -78,6 +78,7 @@ def test_four_ways_make_runs_that_step_forth_and_back(open_notebook):
     assert panel.at(0).go("next", 1).value("total") == "7"
 
 
+@pytest.mark.own_page
 def test_the_switch_outlives_the_page_and_a_loop_that_raises_is_run_again(open_notebook):
     raises = "for n in range(3):\n    half = torch.ones(3 - n) / 2\n    y = half @ torch.ones(2)"
     notebook = open_notebook(cells=[SETUP, raises, LOOP])
