@@ -363,10 +363,6 @@ less. A number that misses its goal is in bold. `make bench` measures these rows
 
 The machine has two cores, on which nothing else ran, and no GPU: `python tests/bench/bench_gpu.py` measures loops and
 models on one, beside plain torch, in bf16, as CUDA graphs, and how often they wait for it.
-
-Its CPU is an AMD EPYC, on which rfnb computes large linear maps by oneDNN, and torch by MKL, which takes longer there:
-loops with H=256 and models gain by that what they would not on a CPU of Intel.
-`torch.backends.mkldnn.enabled = False` shows them without it.
 """
 
 

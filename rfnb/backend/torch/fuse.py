@@ -10,7 +10,6 @@ import torch
 from torch.nn import functional
 
 from rfnb.backend.base.tape import Call, External, Once, Product, Var
-from rfnb.backend.torch.math import linear
 from rfnb.backend.torch.tape import TorchTape
 from rfnb.errors import BackendError
 
@@ -108,7 +107,7 @@ class _DeferWeightGradients(torch.autograd.Function):
         gradients = []
         for factor, turned in zip(ctx.inputs, ctx.out_first, strict=True):
             a = factor.flatten(0, 1).to(rows.dtype)  # autocast gave the product a different dtype
-            gradients.append(linear(rows.t(), a.t(), None) if turned else linear(a.t(), rows.t(), None))
+            gradients.append(rows.t().mm(a) if turned else a.t().mm(rows))
         return (None, None, gradient, *gradients)
 
 

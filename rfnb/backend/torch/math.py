@@ -10,7 +10,6 @@ import torch
 from torch.autograd import forward_ad
 from torch.nn import functional
 
-from rfnb.backend.base.tape import current_tape
 from rfnb.backend.torch.data import dtype_of
 from rfnb.errors import DtypeError
 
@@ -184,7 +183,7 @@ class TorchMath:
     @staticmethod
     def linear_raw(raw: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, transpose: bool) -> torch.Tensor:
         """raw · weight + bias over the last axis; `transpose` if the weight is [in, out]."""
-        return linear(raw, weight.t() if transpose else weight, bias)
+        return functional.linear(raw, weight.t() if transpose else weight, bias)
 
     @staticmethod
     def linear_of_rows_raw(
@@ -200,68 +199,18 @@ class TorchMath:
 
         The last of `rows` stands for all padding, which becomes 0 and gets no gradient.
         """
+        if not _takes_rows(raw, weight):
+            return TorchMath.linear_raw(raw, weight, bias, transpose)
         weight = weight.t() if transpose else weight
-        if not _takes_functions(raw, weight):
-            return functional.linear(raw, weight, bias)
         result = _LinearOfRows.apply(raw.flatten(0, axes - 1), weight, bias, rows, places)
         return result.unflatten(0, raw.shape[:axes])
 
 
-LARGE, WIDE = 2_000_000, 16
-"""The least number of products in a linear map that oneDNN computes, and the least sizes of its matrices."""
-
-
-@functools.cache
-def _prefers_onednn() -> bool:
-    """Whether oneDNN is faster than MKL, which takes about twice as long on CPUs of AMD."""
-    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    built = torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()
-    return built and str(capabilities.get("cpu_name")).startswith("AMD")
-
-
-def linear(raw: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """raw · weightᵀ + bias, of a weight [out, in]."""
-    if type(raw) is not torch.Tensor or torch.compiler.is_compiling() or torch._C._get_tracing_state():
-        return functional.linear(raw, weight, bias)
-    if raw.numel() * weight.shape[0] < LARGE:
-        return functional.linear(raw, weight, bias)
-    floats = raw.dtype is weight.dtype is torch.float32 and (bias is None or bias.dtype is torch.float32)
-    wide = min(raw.numel() // weight.shape[1], *weight.shape) >= WIDE  # others may have strides that oneDNN refuses
-    if not (floats and wide and (weight.is_contiguous() or weight.t().is_contiguous())):
-        return functional.linear(raw, weight, bias)
-    if not (_prefers_onednn() and torch._C._get_mkldnn_enabled() and _takes_functions(raw, weight)):
-        return functional.linear(raw, weight, bias)
-    result: torch.Tensor = _LargeLinear.apply(raw, weight, bias)
-    return result
-
-
-def _takes_functions(raw: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Whether functions with gradients of their own can compute a linear map here: no step of a loop is traced, nor
-    does anything else of torch look at each call."""
+def _takes_rows(raw: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Whether `_LinearOfRows` can compute it, and is known to be faster."""
     plain = raw.is_cpu and type(raw) is torch.Tensor and type(weight) in (torch.Tensor, torch.nn.Parameter)
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    modes = torch._C._len_torch_dispatch_stack() + torch._C._len_torch_function_stack()
-    watched = modes > 0 or current_tape() is not None or torch._C._get_tracing_state()
-    compiled = torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
-    return plain and not (transformed or watched or compiled)
-
-
-class _LargeLinear(torch.autograd.Function):
-    """x · weightᵀ + bias by oneDNN. The gradients are linear maps too, so that they have gradients themselves."""
-
-    @staticmethod
-    def forward(ctx: Any, raw: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> Any:
-        ctx.save_for_backward(raw, weight)
-        return torch.ops.mkldnn._linear_pointwise(raw, weight, bias, "none", [], "")
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        raw, weight = ctx.saved_tensors
-        of_raw, of_weight, of_bias = ctx.needs_input_grad
-        rows = gradient.flatten(0, -2)
-        for_weight = linear(rows.t(), raw.flatten(0, -2).t(), None) if of_weight else None
-        for_bias = rows.sum(0) if of_bias else None
-        return linear(gradient, weight.t(), None) if of_raw else None, for_weight, for_bias
+    return plain and not (transformed or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling())
 
 
 class _LinearOfRows(torch.autograd.Function):
@@ -277,7 +226,7 @@ class _LinearOfRows(torch.autograd.Function):
         places: torch.Tensor,
     ) -> torch.Tensor:
         ctx.save_for_backward(raw, weight, rows, places)
-        values = linear(raw.index_select(0, rows), weight, bias)
+        values = functional.linear(raw.index_select(0, rows), weight, bias)
         values[-1] = 0
         return values.index_select(0, places)
 
@@ -288,6 +237,6 @@ class _LinearOfRows(torch.autograd.Function):
         gradient = gradient.index_select(0, rows)
         gradient[-1] = 0
         for_bias = gradient.sum(0) if of_bias else None
-        for_weight = linear(gradient.t(), raw.index_select(0, rows).t(), None) if of_weight else None
-        gradient = linear(gradient, weight.t(), None) if of_raw else None  # frees the other
+        for_weight = gradient.t() @ raw.index_select(0, rows) if of_weight else None
+        gradient = gradient @ weight if of_raw else None  # frees the other
         return None if gradient is None else gradient.index_select(0, places), for_weight, for_bias, None, None
