@@ -39,7 +39,8 @@ def follows(panel, frame):
 
 @pytest.mark.own_page
 def test_runs_are_listed_followed_and_stepped_while_the_cell_runs(open_notebook, tmp_path):
-    train = until(tmp_path / "go", "decode(step := step + 1); sleep(0.1)")
+    # four runs are kept: for longer than clicks take on a busy machine
+    train = until(tmp_path / "go", "decode(step := step + 1); sleep(0.5)")
     notebook = open_notebook(cells=[MODEL, f'step = -1\n{train}\nprint("trained")'])
     panel = Panel(notebook.page).open()
     notebook.run_cell(0)
