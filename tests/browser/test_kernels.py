@@ -48,8 +48,8 @@ def test_a_fork_ends_with_its_program_and_the_program_with_its_fork(tmp_path):
             one.kill()
             wait(lambda: not first.is_running())
             assert second.is_running() and two.poll() is None
-            second.kill()
-            assert two.wait(60) == 0
+            two.send_signal(signal.SIGTERM)  # ends the kernel, and this one by its end
+            assert two.wait(60) == 0 and not second.is_running()
     wait(lambda: not forker.is_running())
 
 

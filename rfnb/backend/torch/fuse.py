@@ -36,9 +36,9 @@ class TorchFuse:
 
         values: values of the Vars, on the traced frame. wanted: results that are needed besides the last ones.
         """
-        made, fixed = _made(calls), _Fixed(calls, values, externals)
-        calls = [(call.fn in _LINEAR and _looked_up(call, made, values, externals)) or call for call in calls]
-        producers, counts = _made(calls), Counter(read for call in calls for read in call.reads)
+        sources, fixed = _made(calls), _Fixed(calls, values, externals)
+        calls = [(call.fn in _LINEAR and _looked_up(call, sources, values, externals)) or call for call in calls]
+        producers, counts = _made(calls), Counter(reference for call in calls for reference in call.reads)
         counts.update(wanted)
         return [(call.fn in _ADD and _joined(call, producers, counts, values, fixed)) or call for call in calls]
 
@@ -201,10 +201,10 @@ def _joined(
 def _looked_up(call: Call, made: dict[int, Call], values: Sequence[Any], externals: Sequence[Any]) -> Call | None:
     """The call that looks rows up in the product of a table with W, in place of the product of its rows with W; or that
     adds them to the product of other features, which were joined with the rows, with their part of W."""
-    (rows, *factors), fn, other, start = call.args, call.fn, None, 0
+    (rows, *factors), fn, features, start = call.args, call.fn, None, 0
     source = made.get(rows.number) if type(rows) is Var else None
     if source is not None and source.fn is torch.cat:
-        source, other, start = _rows_beside(source, made, values)
+        source, features, start = _rows_beside(source, made, values)
     if source is None or source.fn is not torch.embedding or len(source.args) != 2 or source.kwargs or call.kwargs:
         return None
     weight, transposed = _untransposed(factors[0], made)
@@ -217,22 +217,22 @@ def _looked_up(call: Call, made: dict[int, Call], values: Sequence[Any], externa
     if shape[0] > values[indices.number].numel() or externals[weight.number].ndim != 2:
         return None
     product = Once(_product_of, (fn, transposed, start, table, weight, *factors[1:]))
-    if other is None:
+    if features is None:
         return Call(torch.embedding, (product, indices), {}, call.result, node=source.node)
-    part = Once(_part_of, (fn, transposed, 0 if start else shape[1], values[other.number].shape[-1], weight))
-    return Call(_add_rows, (product, indices, other, part), {}, call.result, node=source.node)
+    part = Once(_part_of, (fn, transposed, 0 if start else shape[1], values[features.number].shape[-1], weight))
+    return Call(_add_rows, (product, indices, features, part), {}, call.result, node=source.node)
 
 
 def _rows_beside(joined: Call, made: dict[int, Call], values: Sequence[Any]) -> tuple[Call | None, Var | None, int]:
     """The lookup of the rows that were joined with other features, these, and where the rows begin in the result."""
     parts, *axis = joined.args
     if isinstance(parts, list | tuple) and len(parts) == 2 and all(type(part) is Var for part in parts):
-        for rows, other in (parts, parts[::-1]):
+        for rows, features in (parts, parts[::-1]):
             lookup, like = made.get(rows.number), values[rows.number]
             if lookup is None or lookup.fn is not torch.embedding or like.ndim < 2:
                 continue
-            if axis in ([-1], [like.ndim - 1]) and values[other.number].dtype is like.dtype:
-                return lookup, other, 0 if rows is parts[0] else values[other.number].shape[-1]
+            if axis in ([-1], [like.ndim - 1]) and values[features.number].dtype is like.dtype:
+                return lookup, features, 0 if rows is parts[0] else values[features.number].shape[-1]
     return None, None, 0
 
 
