@@ -46,9 +46,9 @@ class LinearPlan:
     out: weakref.ref[Sig]
 
 
-LEAST_PADDING, LEAST_PRODUCTS = 32, 2_000_000
+LEAST_PADDING, LEAST_PRODUCTS = 96, 2_000_000
 """A linear map of the frames alone is faster if its narrower side, times the share of padding, and the number of
-products in the padding are at least these."""
+products in the padding are at least these. With fewer products per copied number, what is faster depends on the CPU."""
 
 
 class MatmulOps:

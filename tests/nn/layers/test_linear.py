@@ -134,8 +134,8 @@ def test_torch_parameters_are_the_trainable_ones(inp, out):
 @pytest.fixture
 def ragged():
     """A batch of which so much is padding that no padding is computed, its layer, and the dims."""
-    time, inp, out = rf.Dim(None, name="time"), rf.Dim(128, name="in"), rf.Dim(160, name="out")
-    raw = torch.randn(4, 60, 128, dtype=torch.float64, requires_grad=True)
+    time, inp, out = rf.Dim(None, name="time"), rf.Dim(256, name="in"), rf.Dim(288, name="out")
+    raw = torch.randn(4, 60, 256, dtype=torch.float64, requires_grad=True)
     x = rf.convert_to_tensor(raw, dims=[BATCH, time, inp], lengths=[60, 9, 20, 31])
     linear = rf.Linear(inp, out)
     for parameter in linear.parameters():
@@ -160,7 +160,7 @@ def test_padding_of_many_features_is_0_and_frames_are_as_in_torch(ragged):
 def test_gradients_of_many_features_come_from_frames_only(ragged):
     raw, x, linear, time = ragged
     expected, padding = twin(linear).double(), padded(x, time)
-    factor = torch.randn(4, 60, 160, dtype=torch.float64)
+    factor = torch.randn(4, 60, 288, dtype=torch.float64)
     (linear(x).raw_tensor * factor).sum().backward()
     gradients = [raw.grad, linear.weight.raw_tensor.grad.T, linear.bias.raw_tensor.grad]
     raw.grad = None
@@ -191,7 +191,7 @@ def test_torch_func_computes_many_features(ragged):
     x_weight = linear.weight
     value = torch.func.grad(lambda weight: rf.reduce_sum(loss(weight), axis=loss(weight).dims).raw_tensor)
     frames = raw.detach()[~padded(x, time)]
-    torch.testing.assert_close(value(linear.weight.raw_tensor.detach()), frames.sum(0)[:, None].expand(128, 160))
+    torch.testing.assert_close(value(linear.weight.raw_tensor.detach()), frames.sum(0)[:, None].expand(256, 288))
 
 
 def test_many_features_keep_no_copy_of_the_frames(ragged):
