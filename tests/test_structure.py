@@ -36,13 +36,13 @@ ROOMS = {
     "trace": "record run pause plain observe compare graph capture probe public",
     "loop": "program step ends steps body replay check run_body choice loop pure functional public",
     "nn": "init module layers schedule attention cells encoder decoder bridge public",
-    "search": "trace words explain stored tree sources rules beam replayed variants repeated "
-    "found corpus frames score choice with_tensors decoding generate register public",
+    "search": "trace text_result explain file tree sources rules beam search_steps variants "
+    "repeated_decode result corpus frames score choice tensor_step decoding generate register public",
     "checkpoint": "bundle entries mapping training report foreign save load pretrained public",
     "display": "markup kit layout tensor dims loop beam run comparison attention graph * panel register show public",
     "jobs": "worker script job launch public",
-    "netdict": "versions axes resolve options layer_call spec layer own_layers extern_data losses losses_of_layers "
-    "holder build loops builder inner_net config report network folder weights layers code stages views public",
+    "netdict": "versions axes resolve options layer_call spec layer user_layers extern_data losses losses_of_layers "
+    "loss_holder build loops builder inner_net config report network folder weights layers code stages views public",
 }
 """The folders and files of a rank, in their order: imports point to the left here too. `*` stands for the others, which
 do not import each other."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground import raw
+from rfnb.core.ground import backends
 from rfnb.core.run_ctx import BehaviorVersion
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ParameterError
@@ -118,7 +118,7 @@ class _SelectedBackend:
     """Has the attributes of the backend that makes new tensors, whichever is selected."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(raw.selected(), name)
+        return getattr(backends.selected(), name)
 
 
 global_backend = _SelectedBackend()

@@ -11,7 +11,7 @@ import numpy as np
 
 from rfnb.backend.base.backend import Backend
 from rfnb.core.dims import align
-from rfnb.core.ground.raw import register_backend_by_tensor_type
+from rfnb.core.ground.backends import register_backend_by_tensor_type
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import BackendError
 

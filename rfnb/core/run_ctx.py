@@ -14,7 +14,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.tensor.op import OPS, door, method_of
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
@@ -306,7 +306,7 @@ def _tensor(value: object, name: str, dims: Sequence[Dim] | None) -> Tensor:
 
 def _of_batch(raw: RawTensor, name: str) -> Tensor:
     """A raw tensor without dims: its first axis is the batch, and each other one gets a new Dim. Binds no dim."""
-    shape = raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
+    shape = backends.backend_of_raw(raw).get_shape_tuple_raw(raw)
     dims = [batch_dim, *(Dim(size, name=f"{name}.{axis}") for axis, size in enumerate(shape[1:], 1))][: len(shape)]
     lengths = current_lengths([batch_dim])
     bound, size = lengths.size(batch_dim), Size([], shape[0] if shape else 1)

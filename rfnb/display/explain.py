@@ -20,11 +20,11 @@ from rfnb.display.markup.html import Html, bounded_in, el, wide
 from rfnb.display.markup.numbers import Number, plain, real
 from rfnb.printable import printable_name
 from rfnb.search.explain.compare import BeamPrefix, BeamsCompared, SearchComparison
-from rfnb.search.explain.life import Fall, Life, competing, scaled_parts
-from rfnb.search.explain.where import Where, Why
+from rfnb.search.explain.position import Where, Why
+from rfnb.search.explain.reference import Fall, Life, competing, scaled_parts
+from rfnb.search.text_result import number
 from rfnb.search.trace import Hypothesis, Node
 from rfnb.search.tree import Tree
-from rfnb.search.words import number
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ STATES = {
 """What became of a hypothesis: the word for it, and its colour."""
 
 
-@page.shows("why", "rfnb.search.explain.where.Why")
+@page.shows("why", "rfnb.search.explain.position.Why")
 def page_of_why(why: Why) -> page.Page:
     """What became of it, and the table of steps."""
     notes, tree, summary = page.Notes(), why.tree, why.text.splitlines()
@@ -344,7 +344,7 @@ ADVICE = {
 """What verdicts mean."""
 
 
-@page.shows("where", "rfnb.search.explain.where.Where")
+@page.shows("where", "rfnb.search.explain.position.Where")
 def page_of_where(where: Where, pruned: int | None = None) -> page.Page:
     """The verdict, the table of steps, the n-best list and the picture of the tree.
 

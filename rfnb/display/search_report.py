@@ -9,7 +9,7 @@ from rfnb.display.markup import style
 from rfnb.display.markup.html import Html, el
 from rfnb.errors import ViewError
 from rfnb.search.corpus import RATES, ReportRow, SearchReport, SearchReports, rates_in
-from rfnb.search.explain.where import VERDICTS
+from rfnb.search.explain.position import VERDICTS
 
 Settings = dict[str, SearchReport]
 """By the name of a setting, its report; a report alone has no name."""

@@ -15,8 +15,8 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size, frame_numbers
-from rfnb.core.ground.default import has_fractions
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
+from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
 from rfnb.loop.step import FrameInput, has_steps, place_of

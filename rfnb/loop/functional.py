@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from rfnb.backend.base.require import require_same_dims
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.ground.nested import arranged, leaves, map_leaves, map_pairs, same_structure
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded
@@ -54,7 +54,7 @@ class TensorArray:
         if not isinstance(tensor_template, Tensor):
             raise not_a_tensor("TensorArray: `tensor_template`", tensor_template)
         self.tensor_template = tensor_template
-        self._backend = _backend or raw_registry.selected()
+        self._backend = _backend or backends.selected()
         self._tensors = self._backend.tensor_array_create() if _backend_tensor_array is None else _backend_tensor_array
 
     def _with(self, tensors: list[Tensor]) -> TensorArray:
@@ -81,7 +81,7 @@ class TensorArray:
     @classmethod
     def unstack(cls, tensor: Tensor, *, axis: Dim) -> TensorArray:
         """A TensorArray of the frames of `tensor` along `axis`. {…, axis}"""
-        backend = raw_registry.backend_of_raw(tensor._raw)
+        backend = backends.backend_of_raw(tensor._raw)
         frames = backend.tensor_array_unstack(tensor, axis=axis)
         dims = [dim for dim in tensor.dims if dim is not axis]
         template = Tensor(tensor.name, dims, tensor.dtype, sparse_dim=tensor.sparse_dim)
@@ -132,7 +132,7 @@ def while_loop(cond: Callable[[S], bool | Tensor], body: Callable[[S], S], initi
         except TraceError:
             if in_body:
                 raise
-    state: S = raw_registry.selected().while_loop(cond, _keeping_structure(body, initial), initial)
+    state: S = backends.selected().while_loop(cond, _keeping_structure(body, initial), initial)
     return state
 
 
@@ -401,7 +401,7 @@ def _check_leaves(parameter: str, tree: object) -> None:
 
 
 def _stacked(frames: Sequence[Tensor], first: Tensor, dim: Dim) -> Tensor:
-    backend = raw_registry.backend_of_raw(first._raw)
+    backend = backends.backend_of_raw(first._raw)
     stacked: Tensor = backend.tensor_array_stack(list(frames), axis=dim, tensor_template=first)
     return stacked
 

@@ -20,9 +20,9 @@ from rfnb.backend.base.tape import External, current_tape
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.default import get_default_device, get_default_float_dtype, get_default_int_dtype
+from rfnb.core.ground.backends import selected
+from rfnb.core.ground.defaults import get_default_device, get_default_float_dtype, get_default_int_dtype
 from rfnb.core.ground.nested import leaves, map_leaves, same_structure
-from rfnb.core.ground.raw import selected
 from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import warn
 from rfnb.core.run_ctx import get_run_ctx

@@ -22,7 +22,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size, frame_numbers
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import MeasuredLoop, Meter
-from rfnb.core.ground.default import has_fractions
+from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.ground.scope import current_meter, within
 from rfnb.core.ground.source import NO_BLOCK, Block, Source
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of

@@ -15,8 +15,8 @@ import numpy as np
 
 from rfnb.core.advice.similar_dims import is_beam
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.default import set_default_device_ctx
-from rfnb.core.ground.raw import backend_of_raw, selected
+from rfnb.core.ground.backends import backend_of_raw, selected
+from rfnb.core.ground.defaults import set_default_device_ctx
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.parameter import Parameter

@@ -12,7 +12,7 @@ from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder, is_marked_time, mark_time
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim, batch_dim
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.arguments import OneOf, Positive
 from rfnb.core.tensor.op import guarded

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rfnb.netdict.build import NetNode
     from rfnb.netdict.builder import Builder
     from rfnb.netdict.inner_net import InnerNet
-    from rfnb.netdict.layers.wrap import Branches
+    from rfnb.netdict.layers.nested import Branches
     from rfnb.netdict.loops.net import RecNet
     from rfnb.netdict.loops.search import StepsOfSearch
     from rfnb.netdict.resolve import Scope
@@ -61,7 +61,7 @@ CLASSES = {
     "run": "train_flag print hdf_dump",
     "time": "window prefix_in_time postfix_in_time pad repeat shift_axis resize time_chunking time_unchunking",
     "concat": "concat split stack top_k",
-    "wrap": "subnetwork cond rec:unit get_rec_accumulated rec_last_output rec_unstack",
+    "nested": "subnetwork cond rec:unit get_rec_accumulated rec_last_output rec_unstack",
 }
 """The names of the classes in net dicts, by file."""
 

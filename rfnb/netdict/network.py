@@ -26,7 +26,6 @@ from rfnb.netdict.builder import Builder
 from rfnb.netdict.config.compute import Own, with_own
 from rfnb.netdict.config.read import Config, read_config
 from rfnb.netdict.extern_data import DataKey, ExternData
-from rfnb.netdict.holder import LossHolder, constraints_of, holders_of
 from rfnb.netdict.layer import Layer, LayerOfNets
 from rfnb.netdict.layer_call import error_of
 from rfnb.netdict.loops.explain import NetExplanation, explanation_of
@@ -34,6 +33,7 @@ from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import decide_parts, order_of, outside_needs
 from rfnb.netdict.loops.run import RecRun
 from rfnb.netdict.loops.search import SearchChoices, searched_net, searching
+from rfnb.netdict.loss_holder import LossHolder, constraints_of, holders_of
 from rfnb.netdict.report.findings import NetworkReport, report_of
 from rfnb.netdict.report.outline import OutlineEntry, outline
 from rfnb.netdict.report.rehearsal import construct_what_can, further_faults, rehearse
@@ -42,7 +42,7 @@ from rfnb.nn.module.module import Module
 from rfnb.ops.concat import concat_features
 from rfnb.ops.grad import stop_gradient_scope
 from rfnb.printable import encodable
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 
 if TYPE_CHECKING:
     from rfnb.netdict.builder import Builder

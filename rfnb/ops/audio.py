@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.backend.base.require import axis_of
 from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.default import is_float_dtype
+from rfnb.core.ground.defaults import is_float_dtype
 from rfnb.core.run_ctx import get_run_ctx, get_run_ctx_step
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor

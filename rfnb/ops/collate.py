@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.core.tensor.tensor_dict import TensorDict
@@ -110,7 +110,7 @@ class Collate:
         for dim in sizes:
             if dim.is_dynamic():
                 dim.bound = lengths
-        backend = raw_registry.selected()
+        backend = backends.selected()
         batch = TensorDict()
         for name, entry in self.entries.items():
             raw = backend.convert_raw(padded.arrays[name], entry.dtype, self.device)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rfnb.core.advice.torch_equivalents import features_hint
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError

@@ -18,8 +18,8 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import SHAPES, Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import is_float_dtype
+from rfnb.core.ground import backends
+from rfnb.core.ground.defaults import is_float_dtype
 from rfnb.core.ground.scope import within
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import guarded, op
@@ -56,7 +56,7 @@ def raw_call(fn: Callable[..., object], *tensors: Tensor, out_dims: OutDims) -> 
     >>> values.raw_tensor.tolist(), order.raw_tensor.tolist()
     ([1.0, 2.0, 3.0], [1, 2, 0])
     """
-    backend = raw_registry.backend_of_raw(tensors[0]._raw) if tensors else raw_registry.selected()
+    backend = backends.backend_of_raw(tensors[0]._raw) if tensors else backends.selected()
     for position, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
             raise DimError(f"raw_call: argument {position} is not an rf.Tensor", got=type(tensor).__name__)
@@ -76,7 +76,7 @@ def _under(raw: RawTensor, dims: Sequence[Dim], lengths: Lengths) -> Tensor:
     if len(shape) != len(dims) or any(d.dimension not in (None, n) for d, n in zip(dims, shape, strict=True)):
         raise DimError("raw_call: the result of `fn` has different axes", got=shape, expected=align.show_dims(dims))
     result = tensor_of(raw, align.sig(dims), lengths)
-    result._raw = raw_registry.backend_of_raw(raw).finite_padding(result)
+    result._raw = backends.backend_of_raw(raw).finite_padding(result)
     return result
 
 
@@ -126,7 +126,7 @@ def cond(pred: Tensor | bool, true_fn: Callable[[], T], false_fn: Callable[[], T
             hint="rf.where(pred, a, b) chooses entry by entry; or rf.reduce_any(pred, axis=…)",
         )
     listener = active_listener()
-    choose = raw_registry.backend_of_raw(pred._raw).cond if listener is None else listener.cond
+    choose = backends.backend_of_raw(pred._raw).cond if listener is None else listener.cond
     result: T = choose(pred, true_fn, false_fn)
     return result
 
@@ -152,7 +152,7 @@ def assert_(condition: Tensor | bool, message: str, *, stop: bool = True) -> Non
 
 @op(effect=True, name="assert")
 def _assert(condition: Tensor, message: str, stop: bool) -> None:
-    backend = raw_registry.backend_of_raw(condition._raw)
+    backend = backends.backend_of_raw(condition._raw)
     holds = backend.reduce(condition, mode="all", axis=condition.dims)
 
     def check(raw: RawTensor) -> None:

@@ -14,7 +14,7 @@ from rfnb.backend.base.sizes import bound, derived, fitted, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.tensor import Tensor, tensor_of

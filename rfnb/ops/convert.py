@@ -14,8 +14,9 @@ from rfnb.core.dims.align import EMPTY_SIG
 from rfnb.core.dims.binding import bind_shape, current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import EMPTY, Lengths as LengthsOfDims, Size
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import (
+from rfnb.core.ground import backends
+from rfnb.core.ground.backends import backend_of_raw
+from rfnb.core.ground.defaults import (
     get_default_device,
     get_default_float_dtype,
     has_fractions,
@@ -23,7 +24,6 @@ from rfnb.core.ground.default import (
     is_int_dtype,
 )
 from rfnb.core.ground.nested import leaves
-from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import Source, public_function, user_source
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded, op, op_of_backend
@@ -41,7 +41,7 @@ def tensor(value: object, like: Tensor | None = None) -> Tensor:
         raise not_a_tensor(f"{public_function()}: an operand", value)
     if like is not None and isinstance(value, np.generic):
         value = value.item()  # as the Python number
-    backend = raw_registry.selected() if like is None else raw_registry.backend_of_raw(like._raw)
+    backend = backends.selected() if like is None else backends.backend_of_raw(like._raw)
     dtype = None if like is None else _scalar_dtype(value, like.dtype)
     device = None if like is None else like.device
     raw = backend.convert_raw(value, dtype, device)
@@ -117,7 +117,7 @@ def convert_to_tensor(
     dims = tuple(dims or ())
     if isinstance(value, list | tuple) and dims and _unequal(value, dims):
         value, lengths = _pad(value, dims, sparse_dim, lengths)
-    backend = raw_registry.backend_of_data(value)
+    backend = backends.backend_of_data(value)
     raw = _raw_of(backend, value, dtype, device)
     if dtype is None and isinstance(value, float | list | tuple) and is_float_dtype(backend.get_dtype_name_raw(raw)):
         raw = backend.cast_raw(raw, get_default_float_dtype())
@@ -156,7 +156,7 @@ def _shapes(signature: align.Sig, lengths: LengthsOfDims) -> dict[int, tuple[int
 
 def _of_known_shape(value: Any, dims: Sequence[Dim], sparse_dim: Dim | None, feature_dim: Dim | None) -> Tensor | None:
     """A raw tensor with the shape that another one with these dims and lengths had; None if it is not one."""
-    backend = raw_registry.BACKENDS.get(type(value))
+    backend = backends.BACKENDS.get(type(value))
     if backend is None or not backend.is_ready_raw(value):
         return None
     try:
@@ -343,10 +343,10 @@ def _size(batch: Dim, values: Any, made: Source | None) -> Size:
         return Size([batch], values, made=made)
     dtype = str(getattr(values, "dtype", "")).rpartition(".")[2]  # "torch.int32"
     if isinstance(values, Tensor):
-        raw = raw_registry.backend_of_raw(values._raw).to_numpy_raw(values._raw)
+        raw = backends.backend_of_raw(values._raw).to_numpy_raw(values._raw)
         return Size(values.dims, raw, dtype=dtype, made=made)
     if getattr(values, "is_meta", False):
-        values = raw_registry.backend_of_raw(values).to_numpy_raw(values)  # raises, with the reason
+        values = backends.backend_of_raw(values).to_numpy_raw(values)  # raises, with the reason
     elif hasattr(values, "detach"):
         values = values.tolist()  # not .numpy(), which torch.func does not allow
     array = np.asarray(values)

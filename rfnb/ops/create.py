@@ -8,8 +8,8 @@ from numbers import Integral, Real
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import (
+from rfnb.core.ground import backends
+from rfnb.core.ground.defaults import (
     get_default_array_index_dtype,
     get_default_device,
     get_default_float_dtype,
@@ -35,7 +35,7 @@ def full(
     [7, 7]
     """
     dtype, device = dtype or _dtype_of(fill_value), device or get_default_device()
-    return raw_registry.selected().full(**locals())
+    return backends.selected().full(**locals())
 
 
 fill = full
@@ -130,7 +130,7 @@ def ones_like(other: Tensor) -> Tensor:
 
 
 def _full_like(other: Tensor, value: object) -> Tensor:
-    backend = raw_registry.backend_of_raw(other._raw)
+    backend = backends.backend_of_raw(other._raw)
     shape = backend.get_shape_tuple_raw(other._raw)
     return other.like(backend.full_raw(shape, value, other.dtype, other.device))
 
@@ -143,4 +143,4 @@ def range_over_dim(dim: Dim, *, dtype: str | None = None, device: str | None = N
     [0, 1, 2]
     """
     dtype = dtype or get_default_array_index_dtype()
-    return raw_registry.selected().range_over_dim(dim, dtype=dtype, device=device or get_default_device())
+    return backends.selected().range_over_dim(dim, dtype=dtype, device=device or get_default_device())

@@ -14,8 +14,8 @@ from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.dims.dim_math import aligned
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import get_default_array_index_dtype, get_default_device, get_default_float_dtype
+from rfnb.core.ground import backends
+from rfnb.core.ground.defaults import get_default_array_index_dtype, get_default_device, get_default_float_dtype
 from rfnb.core.tensor.op import guarded, method_of, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.ops.create import range_over_dim
@@ -180,7 +180,7 @@ def get_default_dim_size_device() -> str:
 
 
 def _tensor(values: np.ndarray, dims: Sequence[Dim], lengths: Lengths, dtype: str, device: str | None) -> Tensor:
-    raw = raw_registry.selected().from_numpy_raw(np.asarray(values), device)
+    raw = backends.selected().from_numpy_raw(np.asarray(values), device)
     return cast(tensor_of(raw, align.sig(dims), lengths), dtype)
 
 

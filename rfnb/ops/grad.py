@@ -10,9 +10,9 @@ from typing import Any
 
 from rfnb.backend.base.backend import Backend
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.nested import map_leaves
-from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import within
 from rfnb.core.tensor.op import OpRow, op, op_of_backend
 from rfnb.core.tensor.tensor import Tensor
@@ -93,7 +93,7 @@ def stop_gradient_scope() -> Iterator[None]:
     >>> rf.gradient(x * y, x).item()
     3.0
     """
-    with within(makes_constants, True), raw_registry.selected().no_gradients():
+    with within(makes_constants, True), backends.selected().no_gradients():
         yield
 
 
@@ -124,7 +124,7 @@ def gradient_checkpoint_scope() -> AbstractContextManager[None]:
     >>> round(rf.gradient(y, x).item(), 3)  # 2 · e²
     14.778
     """
-    return raw_registry.selected().gradient_checkpoint_scope()
+    return backends.selected().gradient_checkpoint_scope()
 
 
 @op(effect=True)

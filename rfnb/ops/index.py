@@ -12,8 +12,8 @@ from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, renamed, size_in
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
-from rfnb.core.ground.default import get_default_float_dtype
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
+from rfnb.core.ground.defaults import get_default_float_dtype
 from rfnb.core.tensor.arguments import OneOf, Probability
 from rfnb.core.tensor.op import guarded, method_of, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of

@@ -16,8 +16,8 @@ from rfnb.core.advice.torch_equivalents import likely_features
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, size_from
 from rfnb.core.dims.lengths import Lengths, Size
-from rfnb.core.ground.default import has_fractions
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
+from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError

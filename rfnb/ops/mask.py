@@ -11,8 +11,8 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, as_dims, check_fixed
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import get_default_array_index_dtype, get_default_device
+from rfnb.core.ground import backends
+from rfnb.core.ground.defaults import get_default_array_index_dtype, get_default_device
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import OPS, guarded, method_of, op, op_of_backend
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
@@ -49,7 +49,7 @@ def get_mask(self: Dim, *, dim_order: Sequence[Dim] | None = None, device: str |
     [[True, True, True], [True, False, False]]
     """
     device = device or get_default_device()
-    mask = _of_this_step(self, raw_registry.selected().sequence_mask(self, current_lengths([self]), device))
+    mask = _of_this_step(self, backends.selected().sequence_mask(self, current_lengths([self]), device))
     return mask if dim_order is None else mask.copy_transpose([dim for dim in dim_order if dim in mask.dims_set])
 
 
@@ -67,7 +67,7 @@ def _raw(dim: Dim, lengths: Lengths, what: str, values: object, device: str | No
         for root in dim.roots.values()
         if (size := lengths.size(root)) is not None
     }
-    dtype, backend = dtypes.pop() if len(dtypes) == 1 else get_default_array_index_dtype(), raw_registry.selected()
+    dtype, backend = dtypes.pop() if len(dtypes) == 1 else get_default_array_index_dtype(), backends.selected()
 
     def make() -> RawTensor:
         return backend.cast_raw(backend.from_numpy_raw(values, device), dtype)
@@ -122,7 +122,7 @@ def longest(dim: Dim) -> Tensor:
 def _of_this_step(dim: Dim, constant: Tensor) -> Tensor:
     """The value cached for a batch; in a loop that grows `dim` a new value, since it differs at every step."""
     grows = any(root.changes_in for root in dim.roots.values())
-    return constant.like(raw_registry.selected().copy_raw(constant._raw)) if grows else constant
+    return constant.like(backends.selected().copy_raw(constant._raw)) if grows else constant
 
 
 def _dyn_size_ext(self: Dim) -> Tensor | None:

@@ -13,7 +13,7 @@ from rfnb.core.advice.similar_dims import check_all_in_one
 from rfnb.core.advice.torch_equivalents import called, likely_features
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import OneOperand, TwoOperands, add_row, binary, guarded, method_of, op, op_of_backend, unary

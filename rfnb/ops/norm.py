@@ -10,7 +10,7 @@ from rfnb.backend.base.mask import BOUNDS, FLOAT32
 from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import FloatTensor
 from rfnb.core.tensor.op import guarded, op, op_of_backend

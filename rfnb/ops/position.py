@@ -15,8 +15,8 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, single_step_dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.core.ground.default import get_default_device, get_default_float_dtype
-from rfnb.core.ground.raw import backend_of_raw, selected
+from rfnb.core.ground.backends import backend_of_raw, selected
+from rfnb.core.ground.defaults import get_default_device, get_default_float_dtype
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of

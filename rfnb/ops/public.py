@@ -15,14 +15,14 @@ from rfnb import errors as errors
 from rfnb.ops import audio as audio, nested as nested
 from rfnb.backend.base.backend import Backend as Backend
 from rfnb.core.dims.dim import Dim as Dim, batch_dim as batch_dim, single_step_dim as single_step_dim
-from rfnb.core.ground.default import (
+from rfnb.core.ground.defaults import (
     get_default_array_index_dtype as get_default_array_index_dtype, get_default_device as get_default_device,
     get_default_float_dtype as get_default_float_dtype, get_default_int_dtype as get_default_int_dtype,
     is_float_dtype as is_float_dtype, set_default_device as set_default_device,
     set_default_device_ctx as set_default_device_ctx, set_default_float_dtype as set_default_float_dtype,
     set_default_float_dtype_ctx as set_default_float_dtype_ctx,
 )
-from rfnb.core.ground.raw import (
+from rfnb.core.ground.backends import (
     get_backend_by_raw_tensor_type as get_backend_by_raw_tensor_type, get_backend_by_tensor as get_backend_by_tensor,
     get_raw_tensor_type as get_raw_tensor_type, get_selected_backend as get_selected_backend,
     is_backend_raw_tensor_dim_tag_independent as is_backend_raw_tensor_dim_tag_independent,

@@ -13,9 +13,9 @@ from rfnb.backend.base.create import PARAMETERS
 from rfnb.backend.base.tape import current_tape
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import get_default_device, get_default_float_dtype, get_default_int_dtype
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground import backends
+from rfnb.core.ground.backends import backend_of_raw
+from rfnb.core.ground.defaults import get_default_device, get_default_float_dtype, get_default_int_dtype
 from rfnb.core.run_ctx import get_run_ctx
 from rfnb.core.tensor.arguments import OneOf, Probability
 from rfnb.core.tensor.op import guarded, op
@@ -99,7 +99,7 @@ def random(
 
 @op(random=True, name="random")
 def _random(**options: object) -> Tensor:
-    return raw_registry.selected().random(**options)
+    return backends.selected().random(**options)
 
 
 @guarded
@@ -195,7 +195,7 @@ def set_random_seed(seed: int) -> None:
             "set_random_seed is called in the body of a loop, which runs only once",
             hint="call it before the loop: each step draws different numbers, and the same seed gives the same numbers",
         )
-    raw_registry.selected().set_random_seed(seed)
+    backends.selected().set_random_seed(seed)
 
 
 def get_random_state() -> dict[str, bytes]:
@@ -208,7 +208,7 @@ def get_random_state() -> dict[str, bytes]:
     >>> rf.reduce_all(rf.random_normal([feat]) == x, axis=feat).item()
     True
     """
-    return raw_registry.selected().get_random_state()
+    return backends.selected().get_random_state()
 
 
 def set_random_state(state: dict[str, bytes]) -> None:
@@ -222,7 +222,7 @@ def set_random_state(state: dict[str, bytes]) -> None:
     >>> draws[0] == draws[1]
     True
     """
-    raw_registry.selected().set_random_state(state)
+    backends.selected().set_random_state(state)
 
 
 _static_seeds: np.random.Generator | None = None  # made on first use: numpy imports `random` lazily

@@ -9,7 +9,7 @@ from rfnb.backend.base.math import join
 from rfnb.backend.base.rec import outer_dims
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, single_step_dim
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.ops.matmul import linear

@@ -11,7 +11,7 @@ from rfnb.backend.base.reduce import MODES
 from rfnb.core.advice.torch_equivalents import features_hint
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.arguments import FloatTensor, OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor

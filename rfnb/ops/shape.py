@@ -9,7 +9,7 @@ from rfnb.backend.base.require import axis_of
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.dim_math import extreme
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.op import guarded, op, op_of_backend
 from rfnb.core.tensor.tensor import Tensor
 

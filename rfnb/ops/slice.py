@@ -16,7 +16,7 @@ from rfnb.core.dims import align, dim_math
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size, frame_numbers, longest_of
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor, tensor_of

@@ -14,13 +14,13 @@ if _TYPE_CHECKING:
     from rfnb.search.beam import BeamStep as BeamStep, beam_step as beam_step
     from rfnb.search.corpus import report as report, tune as tune
     from rfnb.search.decoding import decode as decode
-    from rfnb.search.found import Found as Found, load as load
     from rfnb.search.frames import ctc_beam as ctc_beam
     from rfnb.search.generate.build import from_generate as from_generate
+    from rfnb.search.result import Found as Found, load as load
     from rfnb.search.score.ctc_prefix import CTCPrefix as CTCPrefix
     from rfnb.search.score.lexicon import Lexicon as Lexicon
+    from rfnb.search.score.model_scorers import Coverage as Coverage, InternalLM as InternalLM
     from rfnb.search.score.ngram import KenLM as KenLM, NGram as NGram
-    from rfnb.search.score.of_model import Coverage as Coverage, InternalLM as InternalLM
     from rfnb.search.score.phrases import Phrases as Phrases
     from rfnb.search.score.scorer import (
         ChangingScorer as ChangingScorer,
@@ -47,13 +47,13 @@ _MODULES = {
     "beam": "beam_step",
     "corpus": "report tune",
     "decoding": "decode",
-    "found": "Found load",
+    "result": "Found load",
     "frames": "ctc_beam",
     "generate.build": "from_generate",
     "score.ctc_prefix": "CTCPrefix",
     "score.lexicon": "Lexicon",
     "score.ngram": "KenLM NGram",
-    "score.of_model": "Coverage InternalLM",
+    "score.model_scorers": "Coverage InternalLM",
     "score.phrases": "Phrases",
     "score.scorer": "ChangingScorer PartialScorer Scorer",
     "score.word_ngram": "WordNGram",

@@ -13,8 +13,8 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.default import has_fractions
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
+from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of

@@ -26,12 +26,12 @@ from rfnb.ops.math import cast, less, where
 from rfnb.ops.random import random_uniform
 from rfnb.ops.reduce import reduce_argmax
 from rfnb.search.beam import BeamState, advance, stopped
-from rfnb.search.found import CollectPlan, collect
 from rfnb.search.frames import Blanks, FrameState, advance_frame, check_blank, check_parts
+from rfnb.search.result import CollectPlan, collect
 from rfnb.search.rules import BeamRules, ChoiceOptions, read_options, rules_of
-from rfnb.search.score.add_up import Scored, add_up
-from rfnb.search.score.carried import CarriedScorers, Final, add_finals, settle
+from rfnb.search.score.carried_scorers import CarriedScorers, Final, add_finals, settle
 from rfnb.search.score.scorer import label_dim_of, most_gain, read_parts, refuse_finals
+from rfnb.search.score.sum import Scored, add_up
 from rfnb.search.sources import InputType, combinations, gumbel, log_scores
 from rfnb.search.variants.candidates import (
     follow_sums,

@@ -15,12 +15,12 @@ from rfnb.core.tensor.op import guard_methods, guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.explain.life import Reference, forced_scores, references_of
+from rfnb.search.explain.position import VERDICTS, Where, content
+from rfnb.search.explain.reference import Reference, forced_scores, references_of
 from rfnb.search.explain.rerank import check_recorded
-from rfnb.search.explain.where import VERDICTS, Where, content
-from rfnb.search.found import Found
+from rfnb.search.result import Found
+from rfnb.search.text_result import TextResult, number, place_of
 from rfnb.search.tree import Tree
-from rfnb.search.words import InWords, number, place_of
 
 
 def edit_distances(reference: Sequence[int], hypotheses: Sequence[Sequence[int]]) -> list[int]:
@@ -204,7 +204,7 @@ SHOWN = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SearchReport(InWords):
+class SearchReport(TextResult):
     """The errors of a search over many sequences. rows: one for each sequence. words: whether errors are counted in
     words."""
 
@@ -321,7 +321,7 @@ def _share(part: float, whole: float) -> float:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SearchReports(InWords):
+class SearchReports(TextResult):
     """Reports on the same sequences with several settings. settings: the reports, by name."""
 
     settings: Mapping[str, SearchReport]
@@ -445,7 +445,7 @@ Intervals = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tuned(InWords):
+class Tuned(TextResult):
     """What `rf.search.tune` found.
 
     scales: the scale of each score that was tuned, for `found.rerank(tuned.scales)`. error_rate: with them. before:

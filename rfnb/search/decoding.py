@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Size
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.ground.nested import leaves, map_leaves
 from rfnb.core.tensor.arguments import CountFrom0, CountFrom1, not_a_tensor
 from rfnb.core.tensor.op import guarded
@@ -36,15 +36,15 @@ from rfnb.search.beam import (
     raw_in_order,
     stopped,
 )
-from rfnb.search.found import CollectPlan, Found, collect
-from rfnb.search.repeated import Repeated, SearchRecorder, copied, injected
+from rfnb.search.repeated_decode import RepeatedDecode, SearchRecorder, copied, injected
+from rfnb.search.result import CollectPlan, Found, collect
 from rfnb.search.rules import BeamRules, ChoiceOptions, Ended, places_for, rules_of
-from rfnb.search.score.add_up import Scored, add_up, of_chosen
 from rfnb.search.score.scorer import ScorePart, most_gain, parts_of, refuse_finals, scores_ends, state_after
+from rfnb.search.score.sum import Scored, add_up, of_chosen
 from rfnb.search.sources import InputType, log_scores, over
+from rfnb.search.tensor_step import Shared, TensorStep
 from rfnb.search.trace import FINAL, NOT_REPLAYED, by_scale
 from rfnb.search.variants.constraints import Constraint
-from rfnb.search.with_tensors import Shared, WithTensors
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -152,7 +152,7 @@ def decode(
     labels = labels if label_dim is None else label_dim.vocab
     vocab = None if labels is None else labels if isinstance(labels, Vocab) else Vocab(labels)
     if any(isinstance(leaf, Tensor) for leaf in leaves(state)):
-        step = with_tensors = WithTensors(step, state, beam, label_dim, batch if isinstance(batch, Dim) else None)
+        step = with_tensors = TensorStep(step, state, beam, label_dim, batch if isinstance(batch, Dim) else None)
         state, tags, batch = with_tensors.state, tags or with_tensors.tags, with_tensors.batch
     if isinstance(batch, Dim):
         tags = tags or batch.size.tags
@@ -190,7 +190,7 @@ def decode(
         with search.backend.no_gradients():
             return decode(**{**arguments, **options, "state": copies(arguments["state"])})
 
-    repeated = Repeated(again, result.trace, rules, constraints, changed=change is not None)
+    repeated = RepeatedDecode(again, result.trace, rules, constraints, changed=change is not None)
     result = replace(result, trace=replace(result.trace, again=repeated))
     repeated.take_run(recorded.run_of(result, batch, tags))
     return result
@@ -254,7 +254,7 @@ class Decoding:
         include_eos: bool,
     ):
         shape = len(limits), places
-        self.backend = raw_registry.selected()
+        self.backend = backends.selected()
         self.rules, self.options, self.scorers, self.change = rules, options, scorers, change
         self.limits, self.vocab, self.include_eos = limits, vocab, include_eos
         self.dims, self.labels = (batch, Dim(places, name="beam")), labels or Dim(None, name="labels")
@@ -464,7 +464,7 @@ class Decoding:
         if kind == self._checked:
             return
         shape, hypotheses = tuple(getattr(raw, "shape", ())), len(self.limits) * self.going
-        usable = len(shape) == 2 and raw_registry.backend_of_raw(raw) is self.backend
+        usable = len(shape) == 2 and backends.backend_of_raw(raw) is self.backend
         if not usable or shape[0] != hypotheses or not shape[1] or shape[1] != (self.labels.dimension or shape[1]):
             raise SearchError(
                 f"decode: `step` returns scores of another shape at step {self.steps}",
@@ -556,7 +556,7 @@ class _Rows:
     """Rows of the first axis of the parts of a state, which has `count` entries."""
 
     def __init__(self, rows: np.ndarray, count: int):
-        self.rows, self.count, self.backend = rows, count, raw_registry.selected()
+        self.rows, self.count, self.backend = rows, count, backends.selected()
         self.on: dict[Any, Any] = {}  # by device
 
     def of(self, leaf: Any) -> Any:

@@ -16,7 +16,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.arguments import CountFrom1
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import Tensor, tensor_of
@@ -41,7 +41,7 @@ from rfnb.ops.math import (
 )
 from rfnb.ops.reduce import reduce_all, reduce_any, reduce_argmax
 from rfnb.ops.shape import expand_dim, merge_dims, replace_dim, set_sparse_dim, split_dims
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 from rfnb.search.rules import BeamRules, ChoiceOptions, Merge
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ def _choose(body: object, scores: object, **options: object) -> Any:
 
 @write_found.register
 def _write_found(found: Any) -> Any:
-    return import_module("rfnb.search.stored").parts_of(found.trace.with_candidates())
+    return import_module("rfnb.search.file").parts_of(found.trace.with_candidates())
 
 
 @read_found.register
 def _read_found(facts: object, arrays: object) -> Any:
-    return import_module("rfnb.search.found").Found(import_module("rfnb.search.stored").trace_of(facts, arrays))
+    return import_module("rfnb.search.result").Found(import_module("rfnb.search.file").trace_of(facts, arrays))
 
 
 @keep_candidates.register

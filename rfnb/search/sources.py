@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.arguments import FloatTensor
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.tensor import Tensor

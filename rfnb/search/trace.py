@@ -12,9 +12,9 @@ import numpy as np
 from rfnb.core.vocab import Vocab
 
 if TYPE_CHECKING:
-    from rfnb.search.generate.again import ModelAgain
-    from rfnb.search.repeated import Repeated
-    from rfnb.search.replayed import SearchSteps
+    from rfnb.search.generate.rerun import ModelRerun
+    from rfnb.search.repeated_decode import RepeatedDecode
+    from rfnb.search.search_steps import SearchSteps
 
 
 DEPTH = 8
@@ -135,10 +135,10 @@ class Trace:
     living: int | None = None
     stops: bool = False
     sampled: bool = False
-    again: SearchSteps | Repeated | None = None
+    again: SearchSteps | RepeatedDecode | None = None
     why_not: str = NOT_RECORDED
-    model: ModelAgain | None = None
-    forcing: Callable[[Any, Mapping[str, Any]], ModelAgain] | None = None
+    model: ModelRerun | None = None
+    forcing: Callable[[Any, Mapping[str, Any]], ModelRerun] | None = None
 
     @property
     def beam_text(self) -> str:
@@ -148,7 +148,7 @@ class Trace:
         return f"beam {self.living or places}{apart}"
 
     @property
-    def replayed(self) -> SearchSteps | Repeated | None:
+    def replayed(self) -> SearchSteps | RepeatedDecode | None:
         """The recorded steps, if they can be computed again as they were."""
         return self.again if self.again is not None and self.again.why_not is None else None
 

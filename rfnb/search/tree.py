@@ -17,18 +17,18 @@ from rfnb.core.ground.text import count_of, number_of
 from rfnb.core.tensor.op import guard_methods
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.explain.keep import keep, run_of
-from rfnb.search.explain.where import Where, Why, where, why
-from rfnb.search.stored import read_tree, write_tree
+from rfnb.search.explain.fork import keep, run_of
+from rfnb.search.explain.position import Where, Why, where, why
+from rfnb.search.file import read_tree, write_tree
+from rfnb.search.text_result import TextResult, number, place_of
 from rfnb.search.trace import Hypothesis, Node, Trace, TreeArrays, normalized
-from rfnb.search.words import InWords, number, place_of
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tree(TreeArrays, InWords):
+class Tree(TreeArrays, TextResult):
     """All hypotheses that a search kept for one sequence; a node is a (step, place in the beam).
 
     >>> before, label = (rf.Dim(3, name=name, vocab=["</s>", "a", "b"]) for name in ("before", "label"))
@@ -350,7 +350,7 @@ def nbest_lines(tree: Tree, most: int | None = None) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Trees(InWords, Sequence[Tree]):
+class Trees(TextResult, Sequence[Tree]):
     """The trees of all sequences of a search, by position or tag: `found.tree["laugh"]`."""
 
     trace: Trace

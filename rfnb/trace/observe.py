@@ -14,9 +14,9 @@ from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.call_recorder import CallRecorder
 from rfnb.core.graph.graph import Node, NodeKind
 from rfnb.core.graph.meter import Meter
+from rfnb.core.ground.backends import BACKENDS, backend_of_raw
 from rfnb.core.ground.hook import record_calls
 from rfnb.core.ground.nested import leaves
-from rfnb.core.ground.raw import BACKENDS, backend_of_raw
 from rfnb.core.ground.scope import module_path
 from rfnb.core.ground.source import Source, user_source
 from rfnb.core.tensor.listener import Listener, listening

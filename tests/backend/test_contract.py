@@ -16,12 +16,12 @@ import torch
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.errors import BackendError, DimError, DtypeError
 
 CONTRACT = json.loads((Path(__file__).parent / "contract.json").read_text())
 MEMBERS: dict[str, list[str]] = CONTRACT["members"]
-BACKENDS = {backend.name: backend for backend in raw_registry.BACKENDS.values()}
+BACKENDS = {backend.name: backend for backend in backends.BACKENDS.values()}
 NOT_IN_NUMPY = {"set_random_seed", "get_random_state", "set_random_state"}  # it draws no random numbers
 
 

@@ -9,7 +9,7 @@ import torch
 import rfnb as rf
 from rfnb.backend.numpy import NumpyBackend
 from rfnb.backend.torch.backend import TorchBackend
-from rfnb.core.ground.raw import BACKENDS
+from rfnb.core.ground.backends import BACKENDS
 from rfnb.errors import BackendError
 
 FEAT = rf.Dim(3, name="feat")

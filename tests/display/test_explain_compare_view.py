@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import rfnb as rf
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 from tests.display.test_explain_where_view import LABELS, SCALES, laugh
 from tests.search.dict_search import random_model, traced
 

@@ -12,7 +12,7 @@ import pytest
 import rfnb as rf
 from rfnb.display.kit.view import View
 from rfnb.display.overview import describe
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 
 ROOT = Path(__file__).parents[2]
 OVERVIEW = describe(rf.__doc__ or "")

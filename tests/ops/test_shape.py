@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.errors import DimError, DimRebound
 
 feat, beam = rf.Dim(4, name="feat"), rf.Dim(3, name="beam")

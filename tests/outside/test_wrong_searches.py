@@ -23,8 +23,8 @@ from rfnb import batch_dim
 from rfnb.errors import DimError, DtypeError, ParameterError, RfError, SearchError
 from rfnb.search.corpus import SearchReport, SearchReports
 from rfnb.search.explain.compare import BeamsCompared, SearchComparison
-from rfnb.search.found import Found
 from rfnb.search.generate.settings import DEFAULTS
+from rfnb.search.result import Found
 from rfnb.search.rules import ChoiceOptions
 from rfnb.search.tree import Tree, Trees
 from tests.search.score.test_ngram import random_model, text_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.ground import raw
+from rfnb.core.ground import backends
 from rfnb.search.beam import BeamState, advance, advance_apart
 from rfnb.search.rules import BeamRules
 
@@ -23,7 +23,7 @@ def both(
 
     Scores are few different numbers, so that many are equal; some hypotheses have ended, and some places have none.
     """
-    random, size, backend = np.random.default_rng(seed), living + apart, raw.selected()
+    random, size, backend = np.random.default_rng(seed), living + apart, backends.selected()
     scores = random.choice(np.array([-3, -2, -1, -np.inf], "float32"), (3, living, LABELS), p=[0.3, 0.3, 0.3, 0.1])
     base = random.choice(np.array([-4, -3, -np.inf], "float32"), (3, size), p=[0.4, 0.4, 0.2])
     ended = np.arange(size) >= living

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import SearchError
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 from tests.search.dict_search import END, forced, random_model, traced
 
 WORDS = ["</s>", "L", "AE", "F"]

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb.errors import SearchError
 from rfnb.search.corpus import _best_along
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 from tests.examples import examples
 from tests.search.dict_search import random_model, traced
 

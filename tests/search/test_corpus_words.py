@@ -4,7 +4,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import SearchError
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 from tests.search.dict_search import traced
 from tests.search.test_corpus_report import chain
 

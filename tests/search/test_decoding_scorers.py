@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from rfnb.errors import ParameterError
 from tests.examples import examples
-from tests.search.score.test_add_up import END, Costly, Counting, search, truth
+from tests.search.score.test_sum import END, Costly, Counting, search, truth
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 

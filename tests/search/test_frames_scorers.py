@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from tests.examples import examples
 from tests.search.alignments import labels_of, log_sum, prefix_search
-from tests.search.score.test_add_up import Costly, Counting
+from tests.search.score.test_sum import Costly, Counting
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 

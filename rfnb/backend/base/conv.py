@@ -18,7 +18,7 @@ from rfnb.backend.base.sizes import bound, fitted
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.dims.lengths import Lengths, Size, frame_numbers
-from rfnb.core.ground.default import has_fractions
+from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, ParameterError

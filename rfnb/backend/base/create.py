@@ -12,7 +12,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Lengths, too_large
-from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.ground.scope import random_stream
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError, ParameterError

@@ -12,7 +12,7 @@ import numpy as np
 from rfnb.core.dims import align
 from rfnb.core.dims.binding import bind_shape
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.tensor.template import NoData
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import BackendError, DimError, DtypeError

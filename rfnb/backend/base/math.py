@@ -13,7 +13,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DtypeError
 

@@ -9,7 +9,7 @@ from rfnb.core.advice.similar_dims import nearest
 from rfnb.core.advice.torch_equivalents import called, equivalent_error
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError
 

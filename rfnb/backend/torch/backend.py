@@ -22,8 +22,8 @@ from rfnb.backend.torch.rec import TorchRec
 from rfnb.backend.torch.reduce import TorchReduce
 from rfnb.backend.torch.shape import TorchShape
 from rfnb.backend.torch.tape import TorchTape
+from rfnb.core.ground.backends import register_backend_by_tensor_type, select
 from rfnb.core.ground.hook import drop_numbers, keep_state, record_calls, trace_call
-from rfnb.core.ground.raw import register_backend_by_tensor_type, select
 
 if TYPE_CHECKING:
     from rfnb.core.graph.call_recorder import CallRecorder

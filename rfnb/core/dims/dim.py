@@ -17,7 +17,7 @@ from rfnb.core.dims import dim_math
 from rfnb.core.dims.binding import DATA, Bindable, GivenBy, current_lengths
 from rfnb.core.dims.dim_math import Algebra, Expr, check_operand
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size, check_size
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, public_function, user_source
 from rfnb.core.ground.text import did_you_mean

@@ -17,7 +17,7 @@ import numpy as np
 
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.arguments import leaves
 from rfnb.core.tensor.op import OPS
@@ -213,7 +213,7 @@ class Refusal(Exception):
 
 ARRAYS = (np.ndarray, np.memmap)
 """Types of arrays; functions would drop the mask of a masked one."""
-_raw_types = raw_registry.table_by_type()
+_raw_types = backends.table_by_type()
 
 
 def is_raw(value: Any) -> bool:
@@ -221,7 +221,7 @@ def is_raw(value: Any) -> bool:
     kind = type(value)
     answer = _raw_types.get(kind)
     if answer is None:
-        answer = _raw_types[kind] = issubclass(kind, tuple(raw_registry.BACKENDS))
+        answer = _raw_types[kind] = issubclass(kind, tuple(backends.BACKENDS))
     return answer and (not issubclass(kind, np.ndarray) or (kind in ARRAYS and value.dtype.kind in "biufc"))
 
 
@@ -315,7 +315,7 @@ def copied(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy()
     if is_raw(value):
-        return raw_registry.backend_of_raw(value).snapshot_raw(value)
+        return backends.backend_of_raw(value).snapshot_raw(value)
     if type(value) is dict:
         return {key: copied(part) for key, part in value.items()}
     return type(value)(map(copied, value)) if type(value) in (list, tuple) else value
@@ -397,7 +397,7 @@ def _is_key(part: object) -> bool:
 def _as_array(value: object) -> Any:
     """A raw tensor as an array that cannot be written to."""
     if is_raw(value) and not isinstance(value, np.ndarray):
-        value = raw_registry.backend_of_raw(value).to_numpy_raw(value)
+        value = backends.backend_of_raw(value).to_numpy_raw(value)
     return _read_only(value)
 
 
@@ -469,7 +469,7 @@ def _with_dims(result: Any, kind: str, whole: Tensor, axes: tuple[int, ...] | No
     if isinstance(result, list | tuple):
         return mapped(lambda part: _with_dims(part, kind, whole, axes), result)
     if isinstance(result, np.ndarray | np.generic):
-        result = raw_registry.backend_of_raw(whole._raw).from_numpy_raw(np.asarray(result), None)
+        result = backends.backend_of_raw(whole._raw).from_numpy_raw(np.asarray(result), None)
     if not is_raw(result) or kind not in ("each", "along", "over"):
         return result
     dims: Sequence[Dim] = whole.dims

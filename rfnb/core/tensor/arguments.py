@@ -20,7 +20,7 @@ from rfnb.core.advice.torch_equivalents import called, equivalent_error
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.dim import Dim, check_dims
-from rfnb.core.ground.default import has_fractions
+from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.ground.source import is_users, steps_of
 from rfnb.core.ground.text import did_you_mean, nearest as nearest_names
 from rfnb.core.tensor.tensor import Tensor

@@ -12,7 +12,7 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
-from rfnb.core.ground.raw import backend_of_raw, table_by_type
+from rfnb.core.ground.backends import backend_of_raw, table_by_type
 from rfnb.core.tensor.arguments import Check, checks_of, explained, positional_error  # noqa: F401, for the generated text
 from rfnb.core.tensor.listener import _listener, _listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of

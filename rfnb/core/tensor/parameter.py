@@ -13,8 +13,8 @@ from typing import Any
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import EMPTY, too_large
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import get_default_device, get_default_float_dtype, is_float_dtype
+from rfnb.core.ground import backends
+from rfnb.core.ground.defaults import get_default_device, get_default_float_dtype, is_float_dtype
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import op
 from rfnb.core.tensor.template import NoData
@@ -83,7 +83,7 @@ class Parameter(Tensor):
         self.weight_decay = weight_decay
         if raw_tensor is not None:
             _check(raw_tensor, dims, dtype)
-        backend = raw_registry.selected()
+        backend = backends.selected()
         dtype = dtype or (source.dtype if source is not None else get_default_float_dtype())
         self._raw = NoData(dtype) if raw_tensor is None else raw_tensor
         if raw_tensor is None:
@@ -111,7 +111,7 @@ class Parameter(Tensor):
                 "Parameter: only float and complex values can be trained", got=self.dtype, expected="float32"
             )
         self._trainable = trainable
-        raw_registry.backend_of_raw(self._raw).set_parameter_trainable(self, trainable)
+        backends.backend_of_raw(self._raw).set_parameter_trainable(self, trainable)
 
     @property
     def initial(self) -> Any:
@@ -178,7 +178,7 @@ class Parameter(Tensor):
         >>> bias.dtype
         'bfloat16'
         """
-        raw_registry.backend_of_raw(self._raw).parameter_move_to(self, device=device, dtype=dtype)
+        backends.backend_of_raw(self._raw).parameter_move_to(self, device=device, dtype=dtype)
 
     def num_elements(self) -> int:
         """The number of its values.
@@ -234,7 +234,7 @@ def set_parameter_copy_behavior_ctx(mode: str) -> Iterator[None]:
 
 
 def _check(raw: RawTensor, dims: Sequence[Dim], dtype: str | None) -> None:
-    backend = raw_registry.backend_of_raw(raw)
+    backend = backends.backend_of_raw(raw)
     shape, expected = backend.get_shape_tuple_raw(raw), tuple(dim.dimension for dim in dims)
     if shape != expected:
         raise ParameterError(
@@ -249,7 +249,7 @@ def _check(raw: RawTensor, dims: Sequence[Dim], dtype: str | None) -> None:
 @op(effect=True)
 def parameter_assign(param: Parameter, value: object, *, how: str) -> None:
     """Sets the values of a parameter (`how="assign"`), or adds to them (`how="add"`)."""
-    raw_registry.backend_of_raw(param._raw).parameter_assign(param, value, op=how)
+    backends.backend_of_raw(param._raw).parameter_assign(param, value, op=how)
 
 
 @op(effect=True)
@@ -257,5 +257,5 @@ def parameter_assign_key(
     param: Parameter, key: object, value: object, *, how: str, axis: object, key_dim: object
 ) -> None:
     """Sets the values of a parameter at `key` along `axis`, or adds to them."""
-    backend = raw_registry.backend_of_raw(param._raw)
+    backend = backends.backend_of_raw(param._raw)
     backend.parameter_assign_key(param, key, value, op=how, axis=axis, key_dim=key_dim)

@@ -10,7 +10,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import bind_shape, current_lengths
 from rfnb.core.dims.dim import Dim, batch_dim, check_dims
 from rfnb.core.dims.lengths import Lengths
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.vocab import vocab_of
 from rfnb.errors import BackendError, DimError
 
@@ -121,7 +121,7 @@ class Templates:
         raw = self.raw_tensor
         if raw is None:
             return
-        backend = raw_registry.backend_of_raw(raw)
+        backend = backends.backend_of_raw(raw)
         try:
             lengths = bind_shape(self.name, self.dims, backend.get_shape_tuple_raw(raw))
         except DimError:

@@ -17,8 +17,8 @@ from rfnb.core.dims.axis_names import AxisOrder
 from rfnb.core.dims.binding import bind_shape, current_lengths
 from rfnb.core.dims.dim import Dim, as_dims, check_dims
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground import backends
+from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source
@@ -105,7 +105,7 @@ class Tensor(Shown, Templates, TensorProtocols):
             self._raw = NoData(dtype or ("float32" if sparse_dim is None else "int32"))
             self.lengths = current_lengths(dims)
         else:
-            backend = raw_registry.backend_of_raw(raw_tensor)
+            backend = backends.backend_of_raw(raw_tensor)
             self.lengths = bind_shape(name, dims, backend.get_shape_tuple_raw(raw_tensor))
             self._raw = raw_tensor
             self._raw = backend.finite_padding(self)
@@ -186,7 +186,7 @@ class Tensor(Shown, Templates, TensorProtocols):
         if raw is None:
             self._raw = NoData(self.dtype)
         else:
-            backend = raw_registry.backend_of_raw(raw)
+            backend = backends.backend_of_raw(raw)
             self.lengths = bind_shape(self.name, self.dims, backend.get_shape_tuple_raw(raw), refill=True)
             self._raw = raw
             self._raw = backend.finite_padding(self)
@@ -202,12 +202,12 @@ class Tensor(Shown, Templates, TensorProtocols):
         """The type of the entries: "float32", "int64", "bool"."""
         if isinstance(self._raw, NoData):
             return self._raw.dtype
-        return raw_registry.backend_of_raw(self._raw).get_dtype_name_raw(self._raw)
+        return backends.backend_of_raw(self._raw).get_dtype_name_raw(self._raw)
 
     @property
     def device(self) -> str | None:
         """The device of the data: "cpu", "cuda:0"."""
-        return raw_registry.backend_of_raw(self._raw).get_device_raw(self._raw)
+        return backends.backend_of_raw(self._raw).get_device_raw(self._raw)
 
     @property
     def batch_ndim(self) -> int:
@@ -319,7 +319,7 @@ class Tensor(Shown, Templates, TensorProtocols):
         if not unbroadcast:
             return raw
         shape = [(self.lengths.size(dim) or dim.size).max for dim in dims]
-        return raw_registry.backend_of_raw(raw).broadcast_raw(raw, shape)
+        return backends.backend_of_raw(raw).broadcast_raw(raw, shape)
 
     def check_place(self, dims: Sequence[Dim], *, add_dims: bool = True) -> None:
         """Raises DimError if the tensor has a dim not in `dims`, or if it lacks one of them and `add_dims` is False.
@@ -572,7 +572,7 @@ class Tensor(Shown, Templates, TensorProtocols):
         if self.sparse_dim is not None and not is_int_dtype(self.dtype):
             raise DtypeError(f"{self.name}: labels must be integers", got=self.dtype, expected="int32 or int64")
         if self.raw_tensor is not None and not ignore_placeholder:
-            shape = raw_registry.backend_of_raw(self._raw).get_shape_tuple_raw(self._raw)
+            shape = backends.backend_of_raw(self._raw).get_shape_tuple_raw(self._raw)
             expected = tuple(self.size_of(dim).max for dim in self.dims)
             if tuple(shape) != expected:
                 raise DimError(
@@ -591,7 +591,7 @@ class Tensor(Shown, Templates, TensorProtocols):
         ...
         """
         self.sanity_check()
-        raw_registry.backend_of_raw(self._raw).runtime_sanity_checks(self)
+        backends.backend_of_raw(self._raw).runtime_sanity_checks(self)
 
 
 def _no_name(name: object) -> DtypeError:
@@ -623,8 +623,8 @@ def plain_tensor(value: object) -> Tensor:
     """A number, an array or a raw tensor as a Tensor."""
     raw = value
     if isinstance(value, bool | int | float | np.generic | np.ndarray):
-        raw = raw_registry.selected().from_numpy_raw(np.asarray(value), None)
-    shape = raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw)
+        raw = backends.selected().from_numpy_raw(np.asarray(value), None)
+    shape = backends.backend_of_raw(raw).get_shape_tuple_raw(raw)
     return tensor_of(raw, align.sig([_axis(i, int(n)) for i, n in enumerate(shape)]), EMPTY)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from rfnb.core.dims.binding import bind_again
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.ground.nested import form_of, leaves, named_parts
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import RawTensor, Tensor
@@ -179,7 +179,7 @@ class TensorDict(Shown):
             if tensor.raw_tensor is None:
                 continue
             raws[name] = tensor.raw_tensor
-            backend = raw_registry.backend_of_raw(tensor.raw_tensor)
+            backend = backends.backend_of_raw(tensor.raw_tensor)
             for axis, dim in enumerate(tensor.dims):
                 if dim.is_dynamic():
                     raws[f"{name}:size{axis}"] = backend.from_numpy_raw(tensor.size_of(dim).values, None)
@@ -206,7 +206,7 @@ class TensorDict(Shown):
                 tensor.raw_tensor = raws[name]
 
     def _bind(self, name: str, tensor: Tensor, dim: Dim, given: object) -> None:
-        values = raw_registry.backend_of_raw(given).to_numpy_raw(given)
+        values = backends.backend_of_raw(given).to_numpy_raw(given)
         size = tensor.lengths.size(dim) or dim.template
         owners = size.dims if size is not None and size.dims else tensor.dims[: values.ndim]
         if values.ndim != len(owners):
@@ -259,7 +259,7 @@ def _named_parts(tree: object) -> Iterable[tuple[object, object]] | None:
 
 
 def _is_taken_apart(cls: type) -> bool:
-    without = (Tensor, Dim, str, bytes, bytearray, Number, Enum, type, ModuleType, *raw_registry.BACKENDS)
+    without = (Tensor, Dim, str, bytes, bytearray, Number, Enum, type, ModuleType, *backends.BACKENDS)
     if issubclass(cls, without) or hasattr(cls, "named_modules") or cls.__module__.startswith("rfnb."):
         return False
     return not any("__call__" in vars(base) for base in cls.__mro__)

@@ -20,8 +20,8 @@ from rfnb.core.advice.torch_equivalents import (
     way_of,
 )
 from rfnb.core.dims import align
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground import backends
+from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.ground.nested import leaves
 from rfnb.core.ground.text import Missing
 from rfnb.errors import BackendError, DtypeError
@@ -68,7 +68,7 @@ class TensorProtocols:
 
     def numpy(self: Tensor) -> np.ndarray:
         """A copy of the values as a numpy array, with axes in the order of `dims`."""
-        return raw_registry.backend_of_raw(self._raw).to_numpy_raw(self._raw)
+        return backends.backend_of_raw(self._raw).to_numpy_raw(self._raw)
 
     def tolist(self: Tensor) -> Any:
         """The values as nested lists, with axes in the order of `dims`. Padding is included."""

@@ -34,9 +34,9 @@ from rfnb.display.markup.html import Html, el, note_html, wide
 from rfnb.display.markup.numbers import plain, short
 from rfnb.errors import ViewError
 from rfnb.printable import printable_name
-from rfnb.search.explain.keep import reason_against
-from rfnb.search.explain.where import Where
-from rfnb.search.found import Found
+from rfnb.search.explain.fork import reason_against
+from rfnb.search.explain.position import Where
+from rfnb.search.result import Found
 from rfnb.search.trace import Hypothesis, Node
 from rfnb.search.tree import Tree
 
@@ -59,7 +59,7 @@ VERDICTS = {
 """The colours of verdicts; the others have that of a warning."""
 
 
-@page.shows("beam", "rfnb.search.found.Found", "rfnb.search.tree.Tree")
+@page.shows("beam", "rfnb.search.result.Found", "rfnb.search.tree.Tree")
 def describe(
     search: Found | Tree | Where,
     batch: int | str = 0,

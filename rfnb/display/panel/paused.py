@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rfnb.core.expression.expression import Expression
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.text import did_you_mean
 from rfnb.display.kit.data import read, to_numpy
 from rfnb.display.panel.schema import Event, How, PausedView, Where

@@ -9,7 +9,7 @@ from rfnb.core.ground.text import count_of
 from rfnb.display.kit import blocks as page
 from rfnb.display.markup import style
 from rfnb.display.run.schema import Origin, RunItem, RunsView
-from rfnb.trace.plain.remembered import Remembered
+from rfnb.trace.plain.recorded_variables import RecordedVariables
 
 if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
@@ -38,7 +38,7 @@ def describe_item(run: Run) -> RunItem:
         "pinned": bool(run.pinned),
         **describe_origin(run),
     }
-    if isinstance(run.replay, Remembered):
+    if isinstance(run.replay, RecordedVariables):
         item["is_plain"] = True
     if getattr(run.replay, "raised_in", None) is not None:
         item["is_last_only"] = True

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.tensor.tensor import RawTensor
 from rfnb.display.kit import options
 from rfnb.display.kit.data import Data, thin_mask, thinned, to_numpy

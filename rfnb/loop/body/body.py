@@ -21,7 +21,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.graph.graph import Node
 from rfnb.core.graph.meter import MeasuredLoop
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.ground.nested import named_leaves
 from rfnb.core.ground.scope import current_meter
 from rfnb.core.ground.source import PerPlace, Source, assigned_name, user_source
@@ -107,7 +107,7 @@ class Body:
 
     def __init__(self, loop: Loop):
         self.loop = loop
-        self.backend = raw_registry.selected()
+        self.backend = backends.selected()
         self.source = user_source() if loop.listing is None else loop.listing.head
         self.outer = current_recorder()
         self.seed: Any = session.seed_of(loop.name)

@@ -10,7 +10,7 @@ import numpy as np
 
 from rfnb.backend.base.tape import Call, current_tape, untaped
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.show import make_line
 from rfnb.core.ground.source import assigned_name
 from rfnb.core.tensor.listener import listening

@@ -17,7 +17,7 @@ import numpy as np
 
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.graph.model_graph import argument_names, owner
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.ground.nested import leaves, named_leaves
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
@@ -336,7 +336,7 @@ class _Search:
     def in_training(self, result: object) -> None:
         """Checks the gradients of parameters, for a result that was computed without observing ops."""
         assert self._backward is not None
-        backend, names = raw_registry.selected(), self._backward.names()
+        backend, names = backends.selected(), self._backward.names()
 
         def look(raw: RawTensor, gradient: object) -> None:
             if not backend.is_finite_raw(gradient):
@@ -385,7 +385,7 @@ class _Backward:
 
     def follow(self, ends: list[RawTensor]) -> tuple[list[NotFinite], list[str]]:
         """The first op that makes a NaN or an infinity of finite gradients, or a description of what it gave it to."""
-        backend = raw_registry.selected()
+        backend = backends.selected()
         try:
             backend.follow_gradients_raw(ends, backend.gradient_leaves_raw(ends))
         finally:
@@ -431,13 +431,13 @@ def _as_tensor(leaf: object) -> Tensor | None:
         return None if leaf.raw_tensor is None else leaf
     if isinstance(leaf, float):
         return plain_tensor(leaf)
-    is_raw = isinstance(leaf, tuple(raw_registry.BACKENDS))
-    return plain_tensor(leaf) if is_raw and raw_registry.backend_of_raw(leaf).is_readable_raw(leaf) else None
+    is_raw = isinstance(leaf, tuple(backends.BACKENDS))
+    return plain_tensor(leaf) if is_raw and backends.backend_of_raw(leaf).is_readable_raw(leaf) else None
 
 
 def _ends(result: object) -> list[RawTensor]:
     """The raw tensors of a result through which gradients flow."""
-    backend = raw_registry.selected()
+    backend = backends.selected()
     return [raw for raw in raws_in(as_dicts(result)) if backend.needs_gradient_raw(raw)]
 
 
@@ -453,7 +453,7 @@ def _needs_gradient(x: Tensor) -> bool:
 def _bad(x: Tensor, counts: np.ndarray | None = None) -> _Bad | None:
     """The valid entries that are NaN or infinite; None if all are finite. counts: the entries to check."""
     raw = x._raw
-    backend = raw_registry.backend_of_raw(raw)
+    backend = backends.backend_of_raw(raw)
     if not backend.is_readable_raw(raw) or backend.is_finite_raw(raw):
         return None
     values, valid = backend.to_numpy_raw(raw), valid_entries(x, counts)
@@ -465,7 +465,7 @@ def _bad(x: Tensor, counts: np.ndarray | None = None) -> _Bad | None:
 
 def valid_entries(x: Tensor, counts: np.ndarray | None = None) -> np.ndarray:
     """Which entries are not padding, and among `counts` if given."""
-    backend = raw_registry.backend_of_raw(x._raw)
+    backend = backends.backend_of_raw(x._raw)
     mask = backend.mask_for(x, x.dims)
     valid = np.True_ if mask is None else backend.to_numpy_raw(mask)
     entries: np.ndarray = np.asarray(valid if counts is None else valid & counts)
@@ -493,7 +493,7 @@ def _operands(event: OpEvent) -> tuple[str, ...]:
 def describe_operand(x: Tensor, counts: np.ndarray | None = None, name: str | None = None) -> str:
     """The dims and the range of an operand: "energy {batch:2, time:5}: -3.1 … 0.5"."""
     name = name or _name(x)
-    values = raw_registry.backend_of_raw(x._raw).to_numpy_raw(x._raw)
+    values = backends.backend_of_raw(x._raw).to_numpy_raw(x._raw)
     values = values[np.broadcast_to(valid_entries(x, counts), values.shape)]
     finite_ones = values[np.isfinite(values)] if values.dtype.kind == "f" else values.reshape(-1)
     if values.dtype.kind not in "fiu" or not finite_ones.size:

@@ -25,11 +25,11 @@ from rfnb.core.dims.binding import bind_again, current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.model_graph import argument_names, owner
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import has_fractions
+from rfnb.core.ground import backends
+from rfnb.core.ground.backends import backend_of_raw
+from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.ground.hook import keep_state
 from rfnb.core.ground.nested import leaves, map_leaves, named_leaves
-from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.text import count_of
 from rfnb.core.tensor.arguments import not_a_tensor
@@ -389,7 +389,7 @@ def _alone(tensors: Sequence[Tensor], owner: Dim, i: int) -> list[Tensor]:
     result = []
     for tensor in tensors:
         lengths, raw = current_lengths(tensor.dims), tensor._raw
-        backend = raw_registry.backend_of_raw(raw)
+        backend = backends.backend_of_raw(raw)
         for axis, dim in enumerate(tensor.dims):
             start = i if dim is owner else 0
             if (extent := lengths.size(dim)) is not None:
@@ -410,7 +410,7 @@ def _size_alone(dim: Dim, size: Size, owner: Dim, i: int) -> Size:
 
 def _scope(fn: Callable[[Any], object], batch: object, tensor: Tensor) -> Callable[[], AbstractContextManager[None]]:
     """A context to call `fn` in: without gradients if `fn` allows it, since with them ops write 0 into padding."""
-    untrained = raw_registry.backend_of_raw(tensor._raw).no_gradients
+    untrained = backends.backend_of_raw(tensor._raw).no_gradients
     try:
         with untrained():
             fn(batch)
@@ -539,7 +539,7 @@ def with_dims(
     None if no lengths are known. Raises DimError if they do not fit.
     """
     if lengths is not None and takes_lengths(fn):
-        raw = lengths if _is_raw(lengths) else raw_registry.selected().from_numpy_raw(_checked(lengths), None)
+        raw = lengths if _is_raw(lengths) else backends.selected().from_numpy_raw(_checked(lengths), None)
         kwargs = kwargs | {"lengths": raw}
     names = [name for name, _ in argument_names(fn, tuple(args), {})]
     arguments = [*zip(names, args, strict=False), *kwargs.items()]
@@ -573,7 +573,7 @@ def without_dims(arguments: object, names: dict[int, str]) -> Any:
     def copied(leaf: object) -> Any:
         if not isinstance(leaf, Tensor):
             return leaf
-        raw = raw_registry.backend_of_raw(leaf._raw).copy_raw(leaf._raw)
+        raw = backends.backend_of_raw(leaf._raw).copy_raw(leaf._raw)
         names[id(raw)] = leaf.name
         return raw
 
@@ -583,7 +583,7 @@ def without_dims(arguments: object, names: dict[int, str]) -> Any:
 def with_other_numbers(x: Tensor, batch: Dim, index: int) -> Tensor:
     """An argument with other numbers in all sequences but one, if it has more axes than for the sequences and is not a
     mask."""
-    backend = raw_registry.backend_of_raw(x._raw)
+    backend = backends.backend_of_raw(x._raw)
     if batch not in x.dims or len(x.dims) < 2 or x.dtype == "bool" or "mask" in x.name:
         return x
     values = backend.to_numpy_raw(x._raw)
@@ -620,15 +620,15 @@ def _checked(lengths: object) -> np.ndarray:
 
 
 def _is_raw(leaf: object) -> bool:
-    return isinstance(leaf, tuple(raw_registry.BACKENDS))
+    return isinstance(leaf, tuple(backends.BACKENDS))
 
 
 def _shape(raw: RawTensor) -> tuple[int, ...]:
-    return tuple(int(n) for n in raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw))
+    return tuple(int(n) for n in backends.backend_of_raw(raw).get_shape_tuple_raw(raw))
 
 
 def _array(values: object) -> np.ndarray:
-    return raw_registry.backend_of_raw(values).to_numpy_raw(values) if _is_raw(values) else np.asarray(values)
+    return backends.backend_of_raw(values).to_numpy_raw(values) if _is_raw(values) else np.asarray(values)
 
 
 def _frames(named: Sequence[tuple[str, object]], lengths: object) -> list[_Frames]:

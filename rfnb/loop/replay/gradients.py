@@ -11,7 +11,7 @@ import numpy as np
 from rfnb.backend.base.tape import External, Var
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.default import is_float_dtype
+from rfnb.core.ground.defaults import is_float_dtype
 from rfnb.core.ground.show import Shown
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import LoopError

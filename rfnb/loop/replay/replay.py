@@ -26,8 +26,8 @@ from rfnb.core.dims.binding import bind_again, current_lengths
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.graph.graph import Value
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.nested import leaves, map_leaves
-from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.source import locals_of, user_frame, with_block
 from rfnb.core.run_ctx import RunCtx, entered, get_run_ctx
 from rfnb.core.tensor.listener import listening

@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim, batch_dim
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.nested import leaves
-from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.run_ctx import entered, get_run_ctx
 from rfnb.core.tensor.arguments import OneOf
 from rfnb.core.tensor.op import guarded

@@ -20,13 +20,13 @@ from rfnb.loop.choice import choose
 from rfnb.loop.loop import Loop
 from rfnb.netdict.axes import time_of
 from rfnb.netdict.build import NetNode, run_node
-from rfnb.netdict.holder import LossHolder, holders_of, penalties_of, reduced
 from rfnb.netdict.layer import LAYERS, Layer
 from rfnb.netdict.layers.rec.cell import Cell
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.run import RecRun
+from rfnb.netdict.loss_holder import LossHolder, holders_of, penalties_of, reduced
 from rfnb.netdict.network import Network
-from rfnb.netdict.own_layers import OwnLayer
+from rfnb.netdict.user_layers import OwnLayer
 from rfnb.nn.cells.cell import RecCell
 from rfnb.nn.module.module import Module
 from rfnb.ops.mask import get_size_tensor

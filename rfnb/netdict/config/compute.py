@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.default import set_default_device_ctx
+from rfnb.core.ground.defaults import set_default_device_ctx
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ConfigError, NetworkError, ParameterError, RfError
 from rfnb.netdict.axes import NetworkDims

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.default import get_default_device
+from rfnb.core.ground.defaults import get_default_device
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, NetworkError
 from rfnb.netdict.config.compute import computed_by

@@ -25,10 +25,10 @@ from rfnb.ops.shape import expand_dim, replace_dim, set_feature_dim, set_sparse_
 if TYPE_CHECKING:
     from rfnb.netdict.build import NetNode
     from rfnb.netdict.layer import Layer
-    from rfnb.netdict.layers.wrap import RecSubnet
+    from rfnb.netdict.layers.nested import RecSubnet
     from rfnb.netdict.loops.run import NetLines
     from rfnb.netdict.loops.search import SearchChoices
-    from rfnb.search.found import Found
+    from rfnb.search.result import Found
 
 
 @dataclass(eq=False)

@@ -21,7 +21,7 @@ from rfnb.ops.convert import convert_to_tensor
 from rfnb.ops.math import cast, maximum, minimum, where
 from rfnb.ops.reduce import reduce_max
 from rfnb.ops.shape import set_feature_dim
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 
 if TYPE_CHECKING:
     from rfnb.loop.loop import Loop

@@ -17,11 +17,11 @@ from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, LayerNotFound, NetworkError, RfError
 from rfnb.netdict.build import NetNode, ends_of, every_node, on_meta, run_node
 from rfnb.netdict.builder import Builder
-from rfnb.netdict.holder import LossHolder
 from rfnb.netdict.inner_net import InnerScope
 from rfnb.netdict.loops.net import RecNet
 from rfnb.netdict.loops.order import outside_needs
 from rfnb.netdict.loops.run import RecRun
+from rfnb.netdict.loss_holder import LossHolder
 from rfnb.netdict.losses import LayerLoss
 from rfnb.netdict.report.outline import OutlineEntry
 from rfnb.netdict.resolve import Scope, names_of_sources, reached, size_told

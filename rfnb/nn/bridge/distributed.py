@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import distributed
 
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, ParameterError

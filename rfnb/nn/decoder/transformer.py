@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from rfnb.core.dims.dim import Dim, single_step_dim
-from rfnb.core.ground.default import get_default_array_index_dtype
+from rfnb.core.ground.defaults import get_default_array_index_dtype
 from rfnb.core.tensor.arguments import Probability
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State, check_state

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.ground.show import Shown, view_of
 from rfnb.core.ground.text import Missing, did_you_mean
 from rfnb.core.tensor.arguments import explained
@@ -444,7 +444,7 @@ class Module(Shown):
         """
         for parameter in self.parameters():
             raw, is_float = parameter.raw_tensor, parameter.dtype.startswith(("float", "bfloat"))
-            raw_registry.backend_of_raw(raw).parameter_move_raw(raw, device, dtype if is_float else None)
+            backends.backend_of_raw(raw).parameter_move_raw(raw, device, dtype if is_float else None)
         return self
 
     def register_forward_hook(self, hook: ForwardHook, *, prepend: bool = False) -> RemovableHandle:

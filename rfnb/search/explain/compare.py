@@ -11,11 +11,11 @@ import numpy as np
 from rfnb.core.ground.text import count_of
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
+from rfnb.search.text_result import TextResult, number
 from rfnb.search.trace import Hypothesis
-from rfnb.search.words import InWords, number
 
 if TYPE_CHECKING:
-    from rfnb.search.found import Found
+    from rfnb.search.result import Found
     from rfnb.search.tree import Tree, Trees
 
 
@@ -29,7 +29,7 @@ class BeamPrefix:
 
 
 @dataclass(frozen=True, repr=False)
-class BeamsCompared(InWords):
+class BeamsCompared(TextResult):
     """One sequence in two searches.
 
     step: the first step after which the beams differ; None if they never do. If the sizes of the beams differ, the
@@ -72,7 +72,7 @@ class BeamsCompared(InWords):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SearchComparison(InWords):
+class SearchComparison(TextResult):
     """The result of `rf.compare` for two searches. It is true if all common sequences have the same beams and outputs.
 
     sequences: those in both searches, matched by tag, or else by position. only_a, only_b: the tags in one of them.

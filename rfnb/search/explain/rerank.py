@@ -10,7 +10,7 @@ import numpy as np
 
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import SearchError
-from rfnb.search.explain.where import limit_of, only_fall, rounding
+from rfnb.search.explain.position import limit_of, only_fall, rounding
 from rfnb.search.trace import Trace, by_length
 
 if TYPE_CHECKING:

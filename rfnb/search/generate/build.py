@@ -14,8 +14,6 @@ from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import RawTensor
 from rfnb.core.vocab import Vocab
 from rfnb.errors import SearchError
-from rfnb.search.found import Found
-from rfnb.search.generate.again import ModelAgain
 from rfnb.search.generate.beams import NO_HYPOTHESIS, BeamsStep, RepeatedSearch
 from rfnb.search.generate.output import (
     CLOSE,
@@ -27,8 +25,10 @@ from rfnb.search.generate.output import (
     read_output,
     search_again,
 )
+from rfnb.search.generate.rerun import ModelRerun
 from rfnb.search.generate.scores import KeptScores, StepScores
 from rfnb.search.generate.settings import WHAT, Settings, contradiction, read_settings
+from rfnb.search.result import Found
 from rfnb.search.trace import BY_STEP, NOT_RUN, Candidates, Trace
 
 
@@ -95,7 +95,7 @@ def from_generate(
     trace = replace(trace, prompts=prompts_of(output, settings.pad, batch), why_not=NOT_RUN)
     prompts = getattr(out, "sequences", out)[:: len(output.sequences) // batch, : output.prompt]
 
-    def forcing(model: Any, inputs: Mapping[str, object]) -> ModelAgain:
+    def forcing(model: Any, inputs: Mapping[str, object]) -> ModelRerun:
         inputs = generate_keywords | {**inputs}
         mixin = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", ())
         parts = model.modules() if callable(getattr(model, "modules", None)) else ()
@@ -107,7 +107,7 @@ def from_generate(
                 f"{WHAT}: this model has a `generate` of its own, which adds to the scores", got=type(model).__name__,
                 hint="with rf.capture(model, search=True) as seen: … ; seen.search[0].force(model, …)",
             )  # fmt: skip
-        return ModelAgain(model, generation_config, inputs, settings, batch, prompts)
+        return ModelRerun(model, generation_config, inputs, settings, batch, prompts)
 
     result = Found(replace(trace, forcing=forcing))
     return result if model is None else result.force(model)

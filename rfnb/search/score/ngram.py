@@ -17,7 +17,7 @@ import numpy as np
 from rfnb.backend.base.tape import untaped
 from rfnb.core.advice.similar_dims import mark_beam
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.op import guard_methods
 from rfnb.core.tensor.tensor import RawTensor, Tensor

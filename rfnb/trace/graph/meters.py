@@ -17,9 +17,9 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.lengths import Lengths, going_on_mask
 from rfnb.core.graph.graph import Node, Value
 from rfnb.core.graph.meter import Bad, MeasuredLoop, Meter, Sample
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
+from rfnb.core.ground.backends import backend_of_raw, selected
 from rfnb.core.ground.nested import leaves
-from rfnb.core.ground.raw import backend_of_raw, selected
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.core.tensor.tensor_dict import as_dicts
 from rfnb.errors import BackendError, ParameterError
@@ -48,8 +48,8 @@ class TimeMeter(Meter):
         super().__init__()
         self.event, self.call = event, call
         self.lost = 0.0
-        self.device = raw_registry.selected().synchronize()
-        self._wait = raw_registry.selected().synchronize if self.device != "cpu" else None
+        self.device = backends.selected().synchronize()
+        self._wait = backends.selected().synchronize if self.device != "cpu" else None
         self._paused = self._last = 0.0
         self._began: list[float] = []
 

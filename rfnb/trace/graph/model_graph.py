@@ -46,11 +46,11 @@ from rfnb.core.graph.call_recorder import ModuleTable, is_module
 from rfnb.core.graph.graph import Node, name_graph
 from rfnb.core.graph.meter import SUMMED, Bad, Meter, NodeMeasure, NodeMeasures, Sample, Show
 from rfnb.core.graph.model_graph import ModelGraph, argument_names, failure, owner, title
-from rfnb.core.ground import raw as raw_registry
-from rfnb.core.ground.default import set_default_device_ctx
+from rfnb.core.ground import backends
+from rfnb.core.ground.backends import backend_of_raw
+from rfnb.core.ground.defaults import set_default_device_ctx
 from rfnb.core.ground.hook import TraceCall, drop_numbers, keep_state, trace_call
 from rfnb.core.ground.nested import leaves, named_leaves
-from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import metering, modules_described_by
 from rfnb.core.ground.source import user_source
 from rfnb.core.run_ctx import entered, get_run_ctx
@@ -80,7 +80,7 @@ class Unchanged(ExitStack):
     """A block after which random generators and kept parameters have their previous state."""
 
     def __enter__(self) -> Unchanged:
-        backend = raw_registry.selected()
+        backend = backends.selected()
         self.callback(backend.set_random_state, backend.get_random_state())
         self.callback(random_of_python.setstate, random_of_python.getstate())
         self.callback(np.random.set_state, np.random.get_state())
@@ -190,7 +190,7 @@ def measured(
         total=median(meter.total for meter in calls.meters),
         overhead=median(meter.lost for meter in calls.meters),
         plain=median(plains) if plains else None,
-        device=raw_registry.selected().synchronize(),
+        device=backends.selected().synchronize(),
         first_bad=calls.first_bad,
         loss=loss if request.show == "gradient" else "",
         notes=tuple(calls.notes),
@@ -305,7 +305,7 @@ def plain_seconds(call: Callable[[], object], keep: Callable[[Unchanged], object
     """The seconds of a call that is not recorded. keep: tells the block what to restore after it."""
     with Unchanged() as block:
         keep(block)
-        wait = raw_registry.selected().synchronize
+        wait = backends.selected().synchronize
         wait()
         with listening(Restorer(block.keep)):
             began = perf_counter()

@@ -15,12 +15,21 @@ from rfnb.core.ground.source import parsed
 from rfnb.core.ground.text import did_you_mean
 from rfnb.errors import LoopError
 from rfnb.trace.plain.events import Busy
-from rfnb.trace.plain.hidden import CONSTANT, MODULE, Around, Copies, Weights, role_of, set_numbers, weights_of
+from rfnb.trace.plain.hidden_state import (
+    CONSTANT,
+    MODULE,
+    Copies,
+    LoopContext,
+    Weights,
+    role_of,
+    set_numbers,
+    weights_of,
+)
 from rfnb.trace.plain.iterations import CLOCKS, Iterations, difference, has_other_devices
 from rfnb.trace.plain.log import Entry, Log, Summary
 from rfnb.trace.plain.rebuild import Rebuilder, edited_value, reason_lost, reason_missing
+from rfnb.trace.plain.recorded_variables import continue_from, locked_variables
 from rfnb.trace.plain.recorder import STALE, LoopClient, recording_here
-from rfnb.trace.plain.remembered import continue_from, locked_variables
 from rfnb.trace.plain.syntax import FUNCTIONS, Use, read_again
 from rfnb.trace.plain.user_code import codes_in, same_globals, words_of
 from rfnb.trace.plain.values import Kept, Opaque, tensor_backend, tensors_in
@@ -220,7 +229,7 @@ def _hint(node: ast.AST, entries: Mapping[str, Entry], values: Mapping[str, obje
     return "the code once more; what a function keeps from call to call, as in a global variable, is not recorded"
 
 
-Plan = tuple[Any, Around, dict[str, Entry], set[str], set[str], Rebuilder]
+Plan = tuple[Any, LoopContext, dict[str, Entry], set[str], set[str], Rebuilder]
 """What a fork begins with, before anything is copied: the syntax of the loop, what it begins with besides its
 variables, these by name, those that the header assigns, those that an iteration assigns anew, what makes their values.
 """
@@ -498,7 +507,7 @@ class _Items:
         step: int,
         items: list[dict[str, Entry]],
         rebuilder: Rebuilder,
-        around: Around | None,
+        around: LoopContext | None,
         clock: _Clock,
         source: Iterator[object],
     ):
@@ -595,7 +604,7 @@ def _notes(loop: Iterations, step: int, seed: int | None, attributes: Container[
         yield "with other random numbers"
 
 
-def _changed_modules(around: Around) -> dict[object, Weights]:
+def _changed_modules(around: LoopContext) -> dict[object, Weights]:
     """The modules with other weights or modes than at the time, and what they had."""
     modules = [(module(), weights) for _, module, weights in around.modules]
     return {module: weights for module, weights in modules if module is not None and weights_of(module) != weights}

@@ -18,9 +18,9 @@ import numpy as np
 from rfnb.core.ground.source import locals_of
 from rfnb.printable import error_text
 from rfnb.trace.plain.containers import PLAIN
-from rfnb.trace.plain.hidden import NO_MOMENT
+from rfnb.trace.plain.hidden_state import NO_MOMENT
 from rfnb.trace.plain.log import Entry, Log, Summary
-from rfnb.trace.plain.remembered import run_of
+from rfnb.trace.plain.recorded_variables import run_of
 from rfnb.trace.plain.syntax import BEFORE, LoopText, Outline, Use, outline
 from rfnb.trace.plain.user_code import is_yours
 from rfnb.trace.plain.values import MAY, Kept, Opaque, Parts, keep, tensors_in
@@ -28,7 +28,7 @@ from rfnb.trace.run.failure import Failure
 from rfnb.trace.run.run import Run
 
 if TYPE_CHECKING:
-    from rfnb.trace.plain.hidden import Around, Moment
+    from rfnb.trace.plain.hidden_state import HiddenState, LoopContext
     from rfnb.trace.plain.pause import LinePauses
     from rfnb.trace.run.axis_names import Axes
     from rfnb.trace.run.stretches import Stretches
@@ -49,8 +49,8 @@ class Iterations:
         self.code, self.outline, self.number, self.log = code, outline, number, log
         self.codes = [code]
         self.starts: list[int] = []
-        self.moments: list[Moment] = []
-        self.around: Around | None = None
+        self.moments: list[HiddenState] = []
+        self.around: LoopContext | None = None
         self.inputs: dict[int, Kept] = {}
         self.forked_at: int | None = None  # of a fork, its first iteration of its own
         self.notes: Sequence[str] = ()  # of a fork: what is not as it was

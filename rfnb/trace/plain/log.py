@@ -14,7 +14,7 @@ from rfnb.trace.plain.syntax import BEFORE, Use
 from rfnb.trace.plain.values import MAY, Kept, Parts, tensor_backend, tensors_in
 
 if TYPE_CHECKING:
-    from rfnb.trace.plain.hidden import Numbers
+    from rfnb.trace.plain.hidden_state import GeneratorStates
     from rfnb.trace.plain.iterations import Iterations
 
 
@@ -198,7 +198,7 @@ class Tested(NamedTuple):
     loop: int
     at: int
     initial: dict[str, int]
-    numbers: Numbers
+    numbers: GeneratorStates
 
 
 class Raised(NamedTuple):

@@ -17,14 +17,14 @@ import numpy as np
 
 from rfnb.core.dims.lengths import Size
 from rfnb.core.expression.expression import Expression
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, plain_tensor
 from rfnb.errors import LoopError, LoopNameError, RfError
 from rfnb.ops.math import where
 from rfnb.trace.pause import Pause, Paused, Resume, hold, pauses
 from rfnb.trace.plain.rebuild import edited_value, has_numbers, reason_missing
-from rfnb.trace.plain.remembered import Remembered, name_of, run_of
+from rfnb.trace.plain.recorded_variables import RecordedVariables, name_of, run_of
 from rfnb.trace.plain.syntax import BEFORE, Use
 from rfnb.trace.plain.values import Kept, backend_of, keep
 from rfnb.trace.run.axis_names import Axes
@@ -307,7 +307,7 @@ class LinePauses:
 
     def __init__(self, loop: Iterations, recorder: FrameRecorder, client: Client):
         self.loop, self.name = loop, loop.name or name_of(loop)
-        self.replay = Remembered(loop, loop.dims)
+        self.replay = RecordedVariables(loop, loop.dims)
         self.before: dict[str, int] = {}
         self._recorder, self._client = recorder, client
         self._conditions: tuple[Pause, ...] | None = None  # for which there are watches
@@ -331,7 +331,7 @@ class LinePauses:
         """Takes the places in the log after the oldest iterations were forgotten."""
         self.before = {name: moved(at) for name, at in self.before.items()}
         for replay in (self.replay, None if self.loop.run is None else self.loop.run.replay):
-            if isinstance(replay, Remembered):
+            if isinstance(replay, RecordedVariables):
                 replay.look_again()
 
     @property
@@ -396,7 +396,7 @@ class LinePauses:
     def run_now(self) -> Run:
         """The iterations so far, as the Run of a loop that goes on; its memory is not counted anew."""
         run, steps = self.loop.run or self.run(), len(self.loop.starts)
-        if run.size.max != steps + 1 and isinstance(run.replay, Remembered):
+        if run.size.max != steps + 1 and isinstance(run.replay, RecordedVariables):
             self._recorder._mark_ends()
             run.replay.look_again()
             run.steps, run.size = steps, Size([], steps + 1)

@@ -13,13 +13,13 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import BackendError, DtypeError, LoopError
 from rfnb.printable import printable
 from rfnb.trace.plain.containers import Attributed, OddKey, slots_of
 from rfnb.trace.plain.generators import iterator_of, thawed
-from rfnb.trace.plain.hidden import (
+from rfnb.trace.plain.hidden_state import (
     ITERATOR,
     LOST,
     MADE_ANEW,
@@ -497,7 +497,7 @@ def _number(name: str, old: object, new: object) -> object:
 
 def _filled(name: str, old: RawTensor, new: Any) -> RawTensor:
     """A tensor or array like the old one."""
-    backend, shape = raw_registry.backend_of_raw(old), tuple(old.shape)
+    backend, shape = backends.backend_of_raw(old), tuple(old.shape)
     if type(new) is type(old) and tuple(new.shape) == shape and new.dtype == old.dtype:
         numbers: RawTensor = new.detach() if backend_of(new) is not None else new
     else:

@@ -24,8 +24,8 @@ from rfnb.trace.plain import fork  # noqa: F401, to be registered
 from rfnb.trace.plain.events import Busy
 from rfnb.trace.plain.iterations import Iterations, variables_at
 from rfnb.trace.plain.pause import pauses_of
+from rfnb.trace.plain.recorded_variables import block_of, run_of
 from rfnb.trace.plain.recorder import Client, FrameRecorder, LoopClient, Recording, recording_here
-from rfnb.trace.plain.remembered import block_of, run_of
 from rfnb.trace.plain.syntax import (
     BEFORE,
     Outline,

@@ -20,7 +20,7 @@ from rfnb.core.ground.source import warn
 from rfnb.printable import error_text
 from rfnb.trace.pause import pauses
 from rfnb.trace.plain.events import Events, make_events
-from rfnb.trace.plain.hidden import Around, Hidden, Moment
+from rfnb.trace.plain.hidden_state import HiddenState, HiddenStateRecorder, LoopContext
 from rfnb.trace.plain.iterations import Iterations, run_from
 from rfnb.trace.plain.log import Raised, Summary, Tested
 from rfnb.trace.plain.pause import after_line, after_step, pauses_of
@@ -336,7 +336,7 @@ class FrameRecorder:
         """The variables of the frame, and those of its module that it changes."""
         variables = self.variables
         if variables.hidden is None:
-            variables.hidden = Hidden(frame.f_code, frame.f_globals, variables.hides, variables.spend)
+            variables.hidden = HiddenStateRecorder(frame.f_code, frame.f_globals, variables.hides, variables.spend)
         if not self._outside:
             return frame.f_locals
         module_names = frame.f_globals
@@ -396,7 +396,7 @@ class FrameRecorder:
         loop.ran.append(len(variables.log.statements))
         numbers = hidden.numbers() if tested is None else tested.numbers
         modules = {} if loop.inside else hidden.modules()
-        loop.moments.append(Moment(numbers, hidden.objects(variables.objects()), modules))
+        loop.moments.append(HiddenState(numbers, hidden.objects(variables.objects()), modules))
         loop.tentative = tentative
         if self._frame is not None:
             pauses_of(self, loop).begin()
@@ -419,7 +419,7 @@ class FrameRecorder:
             loop.stretches = loop.stretches or Stretches()
             loop.stretches.after_step(len(loop.starts), partial(run_from, loop))
 
-    def _around(self, loop: Iterations) -> Around:
+    def _around(self, loop: Iterations) -> LoopContext:
         values = self.variables.log.values
         return self.variables.hidden.around({name: values[at] for name, at in loop.places.items()}, loop.text.names)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.trace.plain.containers import (
     PLAIN,
@@ -645,26 +645,26 @@ def _kept_raw(value: RawTensor, raw: RawTensor, backend: Any, copied: bool) -> K
     return snapshot
 
 
-_by_type = raw_registry.table_by_type()
+_by_type = backends.table_by_type()
 
 
 def backend_of(value: object) -> Any:
     """The backend of a raw tensor; None for arrays of numpy, which count no changes, and for other values."""
     kind = type(value)
     if kind not in _by_type:
-        is_raw = issubclass(kind, tuple(raw_registry.BACKENDS)) and not issubclass(kind, np.ndarray)
-        _by_type[kind] = raw_registry.backend_of_raw(value) if is_raw else None
+        is_raw = issubclass(kind, tuple(backends.BACKENDS)) and not issubclass(kind, np.ndarray)
+        _by_type[kind] = backends.backend_of_raw(value) if is_raw else None
     return _by_type[kind]
 
 
 def tensor_backend() -> Any:
     """The backend of torch, whose tensors plain code computes with, also where rfnb makes arrays of numpy."""
-    return raw_registry.BACKENDS[tensor_type()]
+    return backends.BACKENDS[tensor_type()]
 
 
 def tensor_type() -> type:
     """The type of the raw tensors of that backend."""
-    return next(kind for kind in raw_registry.BACKENDS if not issubclass(kind, np.ndarray))
+    return next(kind for kind in backends.BACKENDS if not issubclass(kind, np.ndarray))
 
 
 def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:

@@ -20,8 +20,8 @@ from uuid import uuid4
 
 import numpy as np
 
+from rfnb.core.ground.backends import BACKENDS
 from rfnb.core.ground.nested import named_parts
-from rfnb.core.ground.raw import BACKENDS
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import LoopError, RunFileError
 from rfnb.printable import visible

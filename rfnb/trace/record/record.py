@@ -18,8 +18,8 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Lengths, Size
 from rfnb.core.graph.graph import BodyGraph, Node, NodeKind, SideFacts, Value
 from rfnb.core.graph.meter import MeasuredLoop
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.nested import leaves, map_leaves, named_parts
-from rfnb.core.ground.raw import backend_of_raw
 from rfnb.core.ground.scope import calling, module_facts, module_path, random_from
 from rfnb.core.ground.source import Source, frame_of, locals_of, source_in, user_source
 from rfnb.core.tensor.listener import Listener, active_listener, listening

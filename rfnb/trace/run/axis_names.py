@@ -11,7 +11,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, kind_of_name
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 from rfnb.errors import LoopError, ParameterError
 from rfnb.printable import printable, printable_name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.core.dims import lengths
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:

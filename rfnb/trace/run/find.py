@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.core.expression.expression import Expression, Names
-from rfnb.core.ground.raw import BACKENDS
+from rfnb.core.ground.backends import BACKENDS
 from rfnb.core.ground.source import warn
 from rfnb.core.ground.text import number_of
 from rfnb.core.tensor.tensor import RawTensor, Tensor

@@ -19,7 +19,7 @@ from rfnb.backend.base.tape import untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.expression.expression import Expression, Members, Names, PositionalAxis, functions_of_ops
 from rfnb.core.expression.torch_ops import is_raw, mapped
-from rfnb.core.ground.raw import backend_of_raw, selected
+from rfnb.core.ground.backends import backend_of_raw, selected
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import Tensor, plain_tensor
 from rfnb.errors import ExpressionError

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rfnb.core.ground.raw import BACKENDS
+from rfnb.core.ground.backends import BACKENDS
 from rfnb.core.tensor.tensor import RawTensor, Tensor
 
 SEED = 0

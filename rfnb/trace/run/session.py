@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from glob import escape
 from pathlib import Path
 
+from rfnb.core.ground.backends import selected
 from rfnb.core.ground.hook import Hook
-from rfnb.core.ground.raw import selected
 from rfnb.core.ground.scope import current_meter, within
 from rfnb.errors import LoopError
 from rfnb.trace.record.record import LoopRecord

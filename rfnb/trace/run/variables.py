@@ -15,7 +15,7 @@ import numpy as np
 
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Value
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import ExpressionNameError
 from rfnb.trace.run.axis_names import AxisNames, is_unnamed

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rfnb.core.ground.default import is_int_dtype
+from rfnb.core.ground.defaults import is_int_dtype
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DtypeError, LoopError
 from rfnb.printable import encodable, printable_name

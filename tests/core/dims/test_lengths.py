@@ -12,7 +12,7 @@ import rfnb as rf
 from rfnb import Dim, batch_dim
 from rfnb.core.dims import lengths as core_lengths
 from rfnb.core.dims.lengths import Size
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 
 
 @pytest.mark.parametrize("make", [torch.tensor, np.array], ids=["torch", "numpy"])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.errors import DimError, DtypeError, ParameterError
 
 rows, cols, deep, some = (rf.Dim(n, name=name) for n, name in [(3, "rows"), (5, "cols"), (2, "deep"), (2, "some")])

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb.errors import SearchError
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 from tests.search.dict_search import random_model, search, traced
 
 SCALES = {"model": 1.0, "lm": 0.4}

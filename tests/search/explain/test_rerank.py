@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rfnb.errors import SearchError
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 from tests.search.dict_search import forced, random_model, search, traced
 
 SCALES = {"model": 1.0, "lm": 0.4}

@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 import rfnb as rf
 from rfnb.errors import LoopError, LoopWarning, RfError
-from rfnb.trace.plain import fork, hidden, iterations, values
-from rfnb.trace.plain.remembered import locked_variables
+from rfnb.trace.plain import fork, hidden_state, iterations, values
+from rfnb.trace.plain.recorded_variables import locked_variables
 from rfnb.trace.plain.values import Opaque
 from rfnb.trace.plain.variables import FrameVariables
 from tests.examples import FACTOR
@@ -339,7 +339,7 @@ def test_weights_are_those_of_the_run_or_the_fork_says_so(monkeypatch):
     fork = run.fork(1)
     assert fork.flags == [] and rf.compare(run, fork, exact=True)
     assert torch.equal(model[0].bias, bias) and model[0].bias._version == version
-    monkeypatch.setattr(hidden, "LARGE", 8)
+    monkeypatch.setattr(hidden_state, "LARGE", 8)
     rf.runs.clear()
     [run] = record(loop)
     with torch.no_grad():
@@ -490,7 +490,7 @@ def test_a_small_module_is_kept_with_its_run_and_a_large_one_is_not(monkeypatch)
     [run] = record(with_a_dead_module)
     gc.collect()
     assert rf.compare(run, run.fork(1), exact=True) and run.bytes >= 6 * 4
-    monkeypatch.setattr(hidden, "LARGE", 8)
+    monkeypatch.setattr(hidden_state, "LARGE", 8)
     rf.runs.clear()
     [run] = record(with_a_dead_module)
     gc.collect()
@@ -573,8 +573,8 @@ def test_a_dataset_in_an_object_is_compared_less_and_less_often(monkeypatch):
 
 def test_a_bar_that_shows_the_loop_is_not_looked_into(monkeypatch):
     looked = []
-    contents = hidden.contents_of
-    monkeypatch.setattr(hidden, "contents_of", lambda value, part: looked.append(value) or contents(value, part))
+    contents = hidden_state.contents_of
+    monkeypatch.setattr(hidden_state, "contents_of", lambda value, part: looked.append(value) or contents(value, part))
 
     bar = tqdm(total=3, file=io.StringIO())
 
@@ -592,8 +592,8 @@ def test_a_bar_that_shows_the_loop_is_not_looked_into(monkeypatch):
 
 def test_of_more_objects_than_are_kept_none_is_looked_at_again(monkeypatch):
     looked = []
-    contents = hidden.contents_of
-    monkeypatch.setattr(hidden, "contents_of", lambda value, part: looked.append(value) or contents(value, part))
+    contents = hidden_state.contents_of
+    monkeypatch.setattr(hidden_state, "contents_of", lambda value, part: looked.append(value) or contents(value, part))
 
     def loop():
         shelves, total = [Shelf(1) for _ in range(300)], torch.zeros(())
@@ -602,7 +602,7 @@ def test_of_more_objects_than_are_kept_none_is_looked_at_again(monkeypatch):
         return total
 
     [run] = record(loop)
-    assert run.steps == 20 and len(looked) == hidden.MOST_OBJECTS
+    assert run.steps == 20 and len(looked) == hidden_state.MOST_OBJECTS
 
 
 def test_a_fork_says_where_gradients_end():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rfnb.trace.plain import generators
-from rfnb.trace.plain.hidden import Hidden
+from rfnb.trace.plain.hidden_state import HiddenStateRecorder
 
 CHANGES = {
     "random": lambda: random.random(),
@@ -56,7 +56,7 @@ DRAWS = {
 
 def test_each_draw_from_torch_is_seen():
     torch.manual_seed(1)
-    hidden = Hidden((lambda: None).__code__, {}, False, lambda size: None)
+    hidden = HiddenStateRecorder((lambda: None).__code__, {}, False, lambda size: None)
     for name, draw in DRAWS.items():
         before = hidden.numbers()
         assert hidden.numbers() is before, name

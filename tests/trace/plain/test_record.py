@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import rfnb as rf
 from rfnb.errors import LoopNameError, LoopWarning, ParameterError
-from rfnb.trace.plain import recorder as recording, remembered, values, variables
+from rfnb.trace.plain import recorded_variables, recorder as recording, values, variables
 from rfnb.trace.plain.user_code import is_yours
 from tests.trace.plain.programs import module
 
@@ -825,7 +825,7 @@ def test_large_arrays_changed_by_another_name_are_those_of_each_iteration(monkey
     monkeypatch.setattr(values, "SMALL", 10)
     monkeypatch.setattr(values, "MEDIUM", 100)
     monkeypatch.setattr(variables, "MEDIUM", 100)
-    monkeypatch.setattr(remembered, "MEDIUM", 100)
+    monkeypatch.setattr(recorded_variables, "MEDIUM", 100)
     assert recorded(loop).replay.state("x", 1) == "may have changed later"
 
 

@@ -226,12 +226,12 @@ def prepare() -> None:
     generators = types.ModuleType("rfnb.backend.torch.random")
     generators.__dict__["global_generators"] = list
     sys.modules |= {**stand_ins, "rfnb": package, generators.__name__: generators}
-    from rfnb.core.ground import raw
+    from rfnb.core.ground import backends
     from rfnb.trace.plain import generators as others
 
     others._look = others.torch_memory = lambda: None  # there is no memory of their generators
-    raw.register_backend_by_tensor_type(StandIn, Backend())
-    raw.select(raw.get_backend_by_raw_tensor_type(StandIn))
+    backends.register_backend_by_tensor_type(StandIn, Backend())
+    backends.select(backends.get_backend_by_raw_tensor_type(StandIn))
 
 
 def random_program(seed: int, folder: Path) -> None:

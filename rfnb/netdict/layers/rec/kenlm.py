@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rfnb.core.dims.dim import Dim
-from rfnb.core.ground.raw import backend_of_raw
+from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.core.tensor.tensor_dict import State
 from rfnb.core.vocab import read_labels

@@ -14,7 +14,7 @@ import numpy as np
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
 from rfnb.core.graph.graph import BodyGraph, Node, Value
-from rfnb.core.ground.raw import backend_of_raw, selected
+from rfnb.core.ground.backends import backend_of_raw, selected
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import LoopError, LoopNameError, RunFileError
 from rfnb.printable import printable

@@ -15,7 +15,7 @@ from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Lengths, Size
 from rfnb.core.graph.graph import BodyGraph
-from rfnb.core.ground import raw as raw_registry
+from rfnb.core.ground import backends
 from rfnb.core.ground.hook import Hook
 from rfnb.core.ground.source import Block, Source
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 FORGOTTEN = "no longer kept"
 
 
-class Remembered(VariableSteps):
+class RecordedVariables(VariableSteps):
     """The iterations of a loop of plain Python, as a Run reads them.
 
     Args:
@@ -376,7 +376,7 @@ class Remembered(VariableSteps):
         return changes
 
     def _form(self, name: str, raw: RawTensor) -> tuple[align.Sig, Lengths]:
-        return self.names.form(name, raw_registry.backend_of_raw(raw).get_shape_tuple_raw(raw), raw)
+        return self.names.form(name, backends.backend_of_raw(raw).get_shape_tuple_raw(raw), raw)
 
     # -- about the run
 
@@ -497,8 +497,8 @@ def run_of(
     parent: for a fork, the run that it continues. text: the source lines, if they were read before.
     """
     run, source = iterations.run, Source(iterations.code, 0)
-    replay = Remembered(iterations, dims, raised_in) if run is None else run.replay
-    assert isinstance(replay, Remembered)
+    replay = RecordedVariables(iterations, dims, raised_in) if run is None else run.replay
+    assert isinstance(replay, RecordedVariables)
     replay.also = also
     replay.sequences = replay.sequences if parent is None else parent.replay.sequences
     count = len(iterations.starts) - (replay.failed is not None)
@@ -599,7 +599,7 @@ def _array(kept: object) -> RawTensor:
     if isinstance(kept, Kept) and kept.backend is not None:
         return value
     array = _numbers(value)
-    return None if array is None else raw_registry.selected().from_numpy_raw(array, None)
+    return None if array is None else backends.selected().from_numpy_raw(array, None)
 
 
 def _numbers(value: object) -> np.ndarray | None:
@@ -660,7 +660,7 @@ def _has(entries: Callable[[np.ndarray], np.ndarray], value: StepValue) -> bool:
     """Whether a value has such entries, of those that are not finite."""
     if not isinstance(value.tensor, Tensor) or not value.tensor.dtype.startswith(("float", "bfloat")):
         return False
-    backend = raw_registry.backend_of_raw(value.tensor._raw)
+    backend = backends.backend_of_raw(value.tensor._raw)
     with backend.unobserved():
         if backend.is_finite_raw(value.tensor._raw):
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rfnb.core.ground.raw import selected
+from rfnb.core.ground.backends import selected
 from rfnb.errors import DtypeError
 
 

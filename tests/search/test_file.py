@@ -12,8 +12,8 @@ from safetensors.numpy import save_file
 
 import rfnb as rf
 from rfnb.errors import RunFileError
-from rfnb.search.found import Found
-from rfnb.search.stored import KEY
+from rfnb.search.file import KEY
+from rfnb.search.result import Found
 from tests.search.dict_search import random_model, traced
 
 SCALES = {"model": 1.0, "lm": 0.4}

@@ -24,7 +24,7 @@ class Shared:
     tensor: Tensor
 
 
-class WithTensors:
+class TensorStep:
     """A step for raw tensors, made of one that gets and gives Tensors {batch, beam, …}.
 
     Args:

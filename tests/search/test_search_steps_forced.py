@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 import rfnb as rf
 from tests.examples import examples
 from tests.search.test_choice import STATE, Net, search
-from tests.search.test_replayed import SIZES, recorded
+from tests.search.test_search_steps import SIZES, recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 

@@ -9,7 +9,7 @@ from rfnb.errors import SearchError
 from rfnb.printable import terminal_text
 
 
-class InWords(Shown):
+class TextResult(Shown):
     """Base of classes that have their contents as `text`, in whole lines."""
 
     @property

@@ -17,8 +17,8 @@ from rfnb.errors import DimError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.ops.math import logical_and, logical_not, not_equal, where
 from rfnb.ops.shape import set_sparse_dim
-from rfnb.search.score.add_up import Scored, of_chosen, scaled
 from rfnb.search.score.scorer import ChangingScorer, PartialScorer, ScorePart, Scorer, scores_ends, state_after
+from rfnb.search.score.sum import Scored, of_chosen, scaled
 from rfnb.search.sources import over
 from rfnb.trace.record.traced import Traced
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from tests.examples import examples
-from tests.search.score.test_add_up import Counting, search
+from tests.search.score.test_sum import Counting, search
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 

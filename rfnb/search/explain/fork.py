@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rfnb.errors import SearchError
-from rfnb.search.explain.life import references_of
+from rfnb.search.explain.reference import references_of
 from rfnb.search.trace import Trace
 
 if TYPE_CHECKING:
-    from rfnb.search.repeated import Repeated
-    from rfnb.search.replayed import SearchSteps
+    from rfnb.search.repeated_decode import RepeatedDecode
+    from rfnb.search.search_steps import SearchSteps
     from rfnb.search.tree import Tree
     from rfnb.trace.run.run import Run
 
@@ -61,7 +61,7 @@ def reason_against(trace: Trace) -> str | None:
     return why_not and f"the steps of the search cannot be computed again: {why_not}"
 
 
-def _steps(tree: Tree) -> SearchSteps | Repeated:
+def _steps(tree: Tree) -> SearchSteps | RepeatedDecode:
     steps, reason = tree.trace.again, reason_against(tree.trace)
     if steps is None or reason is not None:
         recorded = tree.trace.forcing is not None or (steps is not None and steps.run is not None)
@@ -76,7 +76,7 @@ def _number(tree: Tree, label: int | str | None) -> int:
     return labels[0]
 
 
-def _best_parent(tree: Tree, steps: SearchSteps | Repeated, step: int, label: int) -> int:
+def _best_parent(tree: Tree, steps: SearchSteps | RepeatedDecode, step: int, label: int) -> int:
     """The place of the hypothesis with which a label has the best score, among those in which it was pruned."""
     scores = steps.extended(tree.sequence, step, label)
     excluded = tree.ended[step - 1] | tree.ends[step - 1] | ~tree.alive[step - 1] if step else np.isneginf(scores)

@@ -6,7 +6,7 @@ import torch
 import rfnb as rf
 from rfnb.netdict.code.trace import Unwritten
 from rfnb.netdict.layer import LAYERS
-from rfnb.netdict.own_layers import OwnLayer
+from rfnb.netdict.user_layers import OwnLayer
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rfnb.errors import SearchError
-from rfnb.search.explain.where import VERDICTS
+from rfnb.search.explain.position import VERDICTS
 from rfnb.search.tree import Tree
 from tests.search.dict_search import END, forced, random_model, search, traced
 

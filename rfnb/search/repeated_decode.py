@@ -26,7 +26,7 @@ from rfnb.trace.run.runs import runs
 
 if TYPE_CHECKING:
     from rfnb.search.beam import BeamState
-    from rfnb.search.found import Found
+    from rfnb.search.result import Found
 
 
 @dataclass
@@ -89,7 +89,7 @@ class KeptCandidate:
     found: Found
 
 
-class Repeated:
+class RepeatedDecode:
     """A search that can be run again, from a copy of its first state.
 
     Args:

@@ -81,7 +81,7 @@ IMMUTABLE = 1 << 8
 RANDOM_TYPES = (random.Random, np.random.Generator, np.random.RandomState)
 
 
-class Numbers(NamedTuple):
+class GeneratorStates(NamedTuple):
     """The states of the generators that are there without a variable.
 
     torch: of each device, in parts; empty where they cannot be read. others: of Python and numpy; None where nobody
@@ -105,16 +105,16 @@ class ObjectState:
         self.inside = tuple(filter(_changes, objects_in(kept))) if isinstance(kept, Kept) else ()
 
 
-class Moment(NamedTuple):
+class HiddenState(NamedTuple):
     """The beginning of an iteration: the random numbers, the states of objects by the `id` of the `Kept`, and those of
     modules by their `id`."""
 
-    numbers: Numbers
+    numbers: GeneratorStates
     objects: dict[int, ObjectState]
     modules: dict[int, ObjectState]
 
 
-NO_MOMENT = Moment(Numbers((), None), {}, {})
+NO_MOMENT = HiddenState(GeneratorStates((), None), {}, {})
 """Stands for the beginning of an iteration that was forgotten."""
 
 Weights = tuple[tuple[list[tuple[int, int]], dict[str, tuple[int, int]]], list[bool]]
@@ -123,7 +123,7 @@ Copies = list[tuple[weakref.ref[RawTensor], RawTensor]]
 """References to tensors of a module, each with a copy."""
 
 
-class Around:
+class LoopContext:
     """What a loop begins with besides its variables.
 
     Args:
@@ -144,7 +144,7 @@ class Around:
         self.changed: set[str] = set()  # the variables of the module that have changed
 
 
-class Hidden:
+class HiddenStateRecorder:
     """Takes the moments of the loops of a frame.
 
     code: which runs. names: its global variables. hides: whether it changes tensors where nothing counts that. spent:
@@ -155,10 +155,10 @@ class Hidden:
         from rfnb.backend.torch.random import global_generators
 
         self._generators, self._spent, self._names, self._hides = global_generators, spent, names, hides
-        self._around: Around | None = None
+        self._around: LoopContext | None = None
         self._modules: ModuleStates | None = None
         self._all = any(map(_draws, words := [*words_of(code)], map(names.get, words)))
-        self._numbers, self._last = Numbers((), None), [b""]
+        self._numbers, self._last = GeneratorStates((), None), [b""]
         self._place = torch_memory()
         self._memory: bytes | None = None
         self._parts: dict[int, tuple[Kept, tuple[Kept, ...]]] = {}  # by id of a value, the objects in it
@@ -169,7 +169,7 @@ class Hidden:
         self.states: list[ObjectState] = []  # all that need memory, the oldest first
         self.bytes = 0  # of the moments that were not counted yet, without what states hold
 
-    def numbers(self) -> Numbers:
+    def numbers(self) -> GeneratorStates:
         """The states of the generators now."""
         global _newest
         generators = self._generators()
@@ -180,7 +180,7 @@ class Hidden:
                 try:
                     states = [generator.get_state().numpy().tobytes() for generator in generators]
                 except RuntimeError:  # inside of a transform
-                    return Numbers((), None)
+                    return GeneratorStates((), None)
                 old = (*self._numbers.torch, *((),) * len(states))
                 newest = _newest = memory, states, tuple(map(_chunks, states, old))
             _, states, parts = newest
@@ -193,11 +193,11 @@ class Hidden:
             self.bytes += OTHERS
         return self._numbers
 
-    def around(self, initial: Mapping[str, object], names: Iterable[str]) -> Around:
+    def around(self, initial: Mapping[str, object], names: Iterable[str]) -> LoopContext:
         """What a loop begins with besides its variables. initial: these. names: of all that it uses."""
         local = initial.keys()
         of_module = {name: self._names[name] for name in names if name in self._names and name not in local}
-        self._around = Around(self._names, tensor_backend().get_modes())
+        self._around = LoopContext(self._names, tensor_backend().get_modes())
         for name, value in of_module.items():
             large = type(value) is np.ndarray and value.nbytes > SMALL
             if role_of(type(value)) in (VALUE, OBJECT, RANDOM) and not large:
@@ -285,7 +285,7 @@ class Hidden:
         """The states of the modules that change in the loop."""
         return {} if self._modules is None else self._modules.moment()
 
-    def forget(self, moment: Moment) -> None:
+    def forget(self, moment: HiddenState) -> None:
         """Keeps no states that were there only before this moment."""
         ids = {id(state) for states in (moment.objects, moment.modules) for state in states.values()}
         place = max((at for at, state in enumerate(self.states) if id(state) in ids), default=0)
@@ -497,7 +497,7 @@ def _modules(value: object) -> Iterator[object]:
             yield part.original
 
 
-def set_numbers(numbers: Numbers, around: Around, seed: int | None = None) -> None:
+def set_numbers(numbers: GeneratorStates, around: LoopContext, seed: int | None = None) -> None:
     """Gives the generators the states that they had, or seeds them."""
     import torch
 

@@ -13,8 +13,8 @@ import numpy as np
 from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, SearchError
 from rfnb.printable import printable_name
+from rfnb.search.text_result import number
 from rfnb.search.trace import Node, by_length
-from rfnb.search.words import number
 
 if TYPE_CHECKING:
     from rfnb.search.tree import Tree

@@ -7,7 +7,7 @@ import pytest
 
 import rfnb as rf
 from rfnb.errors import SearchError
-from rfnb.search.found import Found
+from rfnb.search.result import Found
 from tests.search.dict_search import random_model, traced
 
 

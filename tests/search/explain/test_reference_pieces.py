@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import rfnb as rf
-from rfnb.search.explain.life import spelled
+from rfnb.search.explain.reference import spelled
 from tests.examples import examples
 
 MADE = {

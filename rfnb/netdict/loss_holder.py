@@ -246,7 +246,7 @@ def penalties_of(layer: Layer) -> Iterator[Tensor]:
 def darc1(x: Tensor, feature: Dim) -> Tensor:
     """The largest sum of |x| over all frames, of all features (Kawaguchi et al. 2017). {…, feature} → {}
 
-    >>> from rfnb.netdict.holder import darc1
+    >>> from rfnb.netdict.loss_holder import darc1
     >>> time, two = rf.Dim(3, name="time"), rf.Dim(2, name="two")
     >>> darc1(rf.convert_to_tensor([[1.0, -2.0], [0.5, 1.0], [0.0, 1.0]], dims=[time, two]), two).item()
     4.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelAgain:
+class ModelRerun:
     """A call of `generate` that can be made for one of its sequences with other labels.
 
     Args:

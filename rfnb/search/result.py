@@ -20,16 +20,16 @@ from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.vocab import Vocab
 from rfnb.errors import LoopError, SearchError
 from rfnb.printable import printable_name
-from rfnb.search import stored
+from rfnb.search import file
 from rfnb.search.explain.compare import compare_searches, compare_trees, same_hypotheses
-from rfnb.search.explain.keep import run_of
+from rfnb.search.explain.fork import run_of
 from rfnb.search.explain.rerank import Doubt, rescaled
-from rfnb.search.replayed import SearchSteps
 from rfnb.search.rules import BeamRules
+from rfnb.search.search_steps import SearchSteps
+from rfnb.search.text_result import TextResult
 from rfnb.search.trace import FINAL, NOT_RECORDED, Candidates, Trace, by_length, by_scale
 from rfnb.search.tree import Tree, Trees, nbest_lines
 from rfnb.search.variants.candidates import join_labels
-from rfnb.search.words import InWords
 from rfnb.trace.compare.compare import OTHERS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ SHOWN, BEST = 3, 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Found(InWords):
+class Found(TextResult):
     """What a search returns: hypotheses, their scores, and all that was tried.
 
     >>> before, label = (rf.Dim(3, name=name, vocab=["</s>", "a", "b"]) for name in ("before", "label"))
@@ -187,7 +187,7 @@ class Found(InWords):
 
         Raises RunFileError if the file cannot be written; an existing one is then unchanged.
         """
-        return stored.write(self.trace.with_candidates(), path)
+        return file.write(self.trace.with_candidates(), path)
 
     @property
     def text(self) -> str:
@@ -244,7 +244,7 @@ def load(path: str | os.PathLike[str]) -> Found:
     Raises RunFileError if the file does not exist, or does not contain a readable search. It is only data, so files
     from anywhere may be loaded.
     """
-    return Found(stored.read(path))
+    return Found(file.read(path))
 
 
 OTHERS.update({Found: compare_searches, Tree: compare_trees})

@@ -8,7 +8,7 @@ import rfnb as rf
 from rfnb.errors import RunFileError, SearchError
 from rfnb.trace.run.file import save
 from tests.examples import examples
-from tests.search.test_replayed import SIZES, recorded
+from tests.search.test_search_steps import SIZES, recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfnb.errors.LoopWarning")
 

@@ -12,9 +12,18 @@ import numpy as np
 
 from rfnb.errors import SearchError
 from rfnb.printable import printable_name
-from rfnb.search.explain.life import Fall, Forced, Life, Reference, follow, forced_scores, references_of, scaled_parts
+from rfnb.search.explain.reference import (
+    Fall,
+    Forced,
+    Life,
+    Reference,
+    follow,
+    forced_scores,
+    references_of,
+    scaled_parts,
+)
+from rfnb.search.text_result import TextResult, number
 from rfnb.search.trace import NOT_REPLAYED, NOT_RUN, Hypothesis, Node, Trace, by_length
-from rfnb.search.words import InWords, number
 
 if TYPE_CHECKING:
     from rfnb.search.tree import Tree
@@ -28,7 +37,7 @@ ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Where(InWords):
+class Where(TextResult):
     """Where a reference is in the beam.
 
     Args:
@@ -223,7 +232,7 @@ def only_fall(tree: Tree) -> bool:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Why(InWords):
+class Why(TextResult):
     """The life of a hypothesis, or of a prefix of some.
 
     Args:
