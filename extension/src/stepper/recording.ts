@@ -1,3 +1,4 @@
+import type { Args } from '../kernel/requests';
 import type { IShown } from './shown';
 
 /** Whether the kernel records the loops of plain Python in all cells that run. */
@@ -14,27 +15,31 @@ export class Recording {
 
   /** Ask the kernel. */
   async ask(): Promise<void> {
-    try {
-      this._set(await this._shown.connection.requests.request('record_cells', {}));
-    } catch {
-      this._set(null); // an older rfnb
-    }
+    await this._request({}).catch(() => undefined); // an older rfnb
   }
 
   /** Record the cells that run from now on, or do not. */
   async switch(on: boolean): Promise<void> {
     this._set(on);
-    try {
-      this._set(await this._shown.connection.requests.request('record_cells', { on }));
-    } catch (error) {
-      this._set(null);
-      this._shown.complain(error);
-    }
+    await this._request({ on }).catch(error => this._shown.complain(error));
   }
 
   /** The kernel is gone. */
   clear(): void {
     this._on = null;
+  }
+
+  /** Only the answer to the last request counts: the user may have switched since an earlier one. */
+  private async _request(args: Args<'record_cells'>): Promise<void> {
+    const request = ++this._requests;
+    let on: boolean | null = null;
+    try {
+      on = await this._shown.connection.requests.request('record_cells', args);
+    } finally {
+      if (request === this._requests) {
+        this._set(on);
+      }
+    }
   }
 
   private _set(on: boolean | null): void {
@@ -45,4 +50,5 @@ export class Recording {
   private _shown: IShown;
   private _onChange: () => void;
   private _on: boolean | null = null;
+  private _requests = 0;
 }

@@ -58,6 +58,24 @@ describe('Session', () => {
     expect(s.records).toBeNull();
   });
 
+  it('keeps what the user has switched last, whatever the kernel answers to requests before', async () => {
+    const { kernel, session: s } = await session([]);
+    const before = kernel.sent.length;
+    kernel.answer = () => null;
+    kernel.connectionStatusChanged.emit('connected'); // the page asks again
+    s.record(true);
+    s.record(false);
+    const told: (boolean | null)[] = [];
+    for (const { id, command, args } of kernel.sent.slice(before)) {
+      if (command === 'record_cells') {
+        kernel.comms[0].say({ id, status: 'ok', data: args.on ?? true, error: null });
+        await settle();
+        told.push(s.records);
+      }
+    }
+    expect(told).toEqual([false, false, false]);
+  });
+
   it('runs a cell again, recorded, whose loop raised unrecorded', async () => {
     const { kernel, session: s } = await session([item(1)]);
     const cells: string[] = [];
