@@ -351,10 +351,11 @@ export interface Message {
   args: { [key: string]: unknown };
 }
 
-/** Kernel to front end. `queued`: the answer comes as an event with the same id; `busy`: after the running cell. */
+/** Kernel to front end. `queued`: the answer comes as an event with the same id; `busy`: after the running cell;
+`gone`: the run is no longer kept. */
 export interface Reply {
   id: number;
-  status: 'ok' | 'error' | 'queued' | 'busy';
+  status: 'ok' | 'error' | 'gone' | 'queued' | 'busy';
   data: unknown;
   error: string | null;
 }
@@ -714,12 +715,14 @@ export interface SlidLoop {
 /** What the sliders of a probe show of one training step. */
 export interface ProbeSlide {
   step: number;
-  /** "" without, or if the step has a card, whose picture it is */
+  /** of the attention: data URI of a PNG; "" without, or if the step has a card, whose picture it is */
   picture: string;
+  /** rows and columns of it */
   shape: number[];
+  /** the result */
   words: string;
   measures: { [key: string]: Number };
-  /** as in ShotView */
+  /** after each of the loop's steps that the sliders have, each state */
   values: string[][];
   note: string | null;
 }

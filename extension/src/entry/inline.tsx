@@ -6,7 +6,7 @@ import type { Reply, RunView, StepView } from '../schema';
 import { actionsOf } from '../stepper/actions';
 import { Notes } from '../stepper/notes';
 import { Stepper } from '../stepper/stepper';
-import { keyOf, Place } from '../stepper/stepper_state';
+import type { Place } from '../stepper/stepper_state';
 import { Training } from '../stepper/training';
 import { StepperView } from '../views/stepper/stepper';
 import { followTheme } from './shadow';
@@ -39,7 +39,7 @@ function render({ model, el }: { model: IWidgetModel; el: HTMLElement }): () => 
       queueMicrotask(draw); // a text field that is removed reports its text during drawing
     } else if (stepper) {
       drawing = true;
-      root.render(<StepperView key={keyOf(stepper.state.run)} state={stepper.state} actions={actionsOf(stepper)} />);
+      root.render(<StepperView key={stepper.state.run.loop} state={stepper.state} actions={actionsOf(stepper)} />);
       drawing = false;
     }
   };

@@ -59,7 +59,8 @@ export class Requests implements IRequests {
     if (reply.status === 'ok') {
       pending.resolve(reply.data);
     } else {
-      pending.reject(new Error(reply.error ?? 'The kernel could not answer.'));
+      const words = reply.error ?? 'The kernel could not answer.';
+      pending.reject(reply.status === 'gone' ? new Dropped(words) : new Error(words));
     }
   }
 
@@ -78,3 +79,6 @@ export class Requests implements IRequests {
 
 /** The error for requests to a kernel that is gone. */
 export class Gone extends Error {}
+
+/** The error for requests about a run that the kernel no longer keeps. */
+export class Dropped extends Gone {}

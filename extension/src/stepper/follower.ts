@@ -1,5 +1,6 @@
 import type { RunItem, RunView } from '../schema';
 import type { IShown } from './shown';
+import type { Crumb, StepperState } from './stepper_state';
 import { isLatest } from './training';
 
 /** Following a training takes this share of the time at most, and shows a run at least once in so many ms. */
@@ -21,33 +22,39 @@ export class Follower {
   }
 
   /** This run is shown now; whether it is the newest of its loop decides whether newer ones will be. */
-  begin(run: RunView): void {
+  begin(run: RunView, trail: readonly Crumb[]): void {
     const family = familyOf(run, this._shown.runs);
-    this._wasNewest = isLatest(run) ?? (family.length === 0 || family[0].run <= run.run);
+    this._follows = trail.length === 0 && (isLatest(run) ?? (family.length === 0 || family[0].run <= run.run));
   }
 
-  /** Show the newest run of the current loop, if its newest run was shown before. */
+  /** Any newest run may take the place of the one that is shown: the user has removed it. */
+  release(): void {
+    this._follows = true;
+  }
+
+  /** The newest run of the loop that is shown; null if there are no runs. */
+  get newest(): number | null {
+    const { runs, stepper } = this._shown;
+    const family = stepper ? familyOf(stepper.state.run, runs) : [];
+    return (family[0] ?? runs[0])?.run ?? null;
+  }
+
+  /** Show the newest run of the current loop if its newest run was shown before; else say whether it was dropped. */
   follow(): void {
     const { runs, stepper } = this._shown;
-    const chosen = stepper?.state.run ?? null;
-    if (runs.length === 0) {
-      stepper?.lose();
-      return;
-    }
-    if (!this._mayFollow()) {
-      return;
-    }
-    if (chosen === null || stepper?.state.gone) {
-      void this._openOnce(runs[0].run);
-      return;
-    }
-    const family = familyOf(chosen, runs);
-    const outermost = stepper?.state.trail[0]?.run ?? chosen.run;
-    const isThere = runs.some(item => item.run === outermost) || (chosen.training && family.length > 0);
-    if (!isThere) {
-      void this._openOnce((family[0] ?? runs[0]).run);
-    } else if (this._wasNewest && outermost === chosen.run && family[0].run !== chosen.run) {
-      void this._openOnce(family[0].run);
+    const { newest } = this;
+    const shown = stepper?.state ?? null;
+    if (newest === null) {
+      this._follows = true;
+      if (shown !== null && (!shown.gone || shown.dropped)) {
+        stepper?.lose();
+      }
+    } else if (!this._follows) {
+      if (shown !== null && !shown.gone && !isKept(shown, runs)) {
+        stepper?.lose(true);
+      }
+    } else if ((shown === null || shown.gone || shown.run.run !== newest) && this._mayFollow()) {
+      void this._openOnce(newest);
     }
   }
 
@@ -58,7 +65,8 @@ export class Follower {
   /** Whether a new run may be shown now; if it is too early, `follow` is called later. */
   private _mayFollow(): boolean {
     const isBusy = this._shown.connection.busy && this._shown.paused === null;
-    const early = this._restUntil - performance.now();
+    const isGone = this._shown.stepper?.state.gone ?? true;
+    const early = isGone ? 0 : this._restUntil - performance.now();
     clearTimeout(this._resting);
     if (isBusy && this._watched && early > 0) {
       this._resting = setTimeout(() => !this._shown.isDisposed && this.follow(), early);
@@ -77,7 +85,7 @@ export class Follower {
     await this._shown.open(run, null, true);
     this._isOpening = false;
     this._restUntil = begin + Math.min((performance.now() - begin) / SHARE, SELDOM);
-    this._wasNewest ||= this._shown.stepper?.state.run.run === run; // when it was asked for
+    this._follows ||= this._shown.stepper?.state.run.run === run; // the newest when it was asked for
     if (this._shown.runs[0]?.run !== newest && this._shown.paused === null) {
       this.follow();
     }
@@ -85,10 +93,16 @@ export class Follower {
 
   private _shown: IShown;
   private _watched = true;
-  private _wasNewest = true;
+  private _follows = true;
   private _isOpening = false;
   private _restUntil = 0;
   private _resting: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** Whether the run is in the list, or belongs to one that the kernel may still have. */
+function isKept({ run, trail }: StepperState, runs: readonly RunItem[]): boolean {
+  const isOfProbe = run.training && familyOf(run, runs).length > 0;
+  return trail.length > 0 || isOfProbe || runs.some(item => item.run === run.run);
 }
 
 /** The runs of the same loop, newest first. */

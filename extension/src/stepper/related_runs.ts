@@ -10,8 +10,8 @@ export class RelatedRuns {
     this._open = open;
   }
 
-  /** Continue from this step with other states, as a new run. */
-  async fork(states: { [name: string]: string }): Promise<void> {
+  /** Continue from this step with other states, as a new run. Returns whether there is one. */
+  async fork(states: { [name: string]: string }): Promise<boolean> {
     const { step, trail } = this._store.state;
     const chosen = step?.beam?.hypothesis ? { hypothesis: step.beam.hypothesis } : {};
     const args = step && { step: step.step, states, sequence: step.sequence, ...chosen };
@@ -19,6 +19,7 @@ export class RelatedRuns {
     if (step && made) {
       this._open(made.run, { step: step.step, sequence: step.sequence, trail });
     }
+    return Boolean(made);
   }
 
   /** Continue from a step with a pruned candidate in the beam, as a new run. */

@@ -2,7 +2,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import type { Connection } from '../kernel/connection';
-import { Gone } from '../kernel/requests';
+import { Dropped, Gone } from '../kernel/requests';
 import type { Event, How, PausedView, RunItem, RunView, StepView, Where } from '../schema';
 import { Bodies } from './bodies';
 import { Follower } from './follower';
@@ -157,7 +157,9 @@ export class Session implements IShown, IDisposable {
         this.show(view, unasked ? this._place() : at, first);
       }
     } catch (error) {
-      this.complain(error);
+      if (!(unasked && error instanceof Dropped)) {
+        this.complain(error);
+      }
     }
   }
 
@@ -174,6 +176,7 @@ export class Session implements IShown, IDisposable {
       isIdle: () => !this.connection.busy || this.paused !== null,
       resume: (how, where) => this.resume(how, where),
       recordAgain: cell => void this._recordAgain(cell),
+      openNewest: () => this._follower.newest !== null && void this.open(this._follower.newest, this._place()),
       train: (at, place) => this._training.go(run.run, at, place, this.notes.of(run.loop).watches),
       trainingTarget: this._training.target,
       wanted: at?.step
@@ -182,7 +185,7 @@ export class Session implements IShown, IDisposable {
     if (this.paused?.run === run.run) {
       stepper.grow(run, this.paused);
     }
-    this._follower.begin(run);
+    this._follower.begin(run, at?.trail ?? []);
     stepper.changed.connect(this._onStepper, this);
     stepper.goto(at?.step ?? 0);
     if (at?.line != null) {
@@ -201,7 +204,7 @@ export class Session implements IShown, IDisposable {
 
   /** Show an error. */
   complain(error: unknown): void {
-    if (!(error instanceof Gone)) {
+    if (!(error instanceof Gone) || error instanceof Dropped) {
       this._error = error instanceof Error ? error.message : String(error);
       this._changed.emit();
     }
@@ -212,6 +215,9 @@ export class Session implements IShown, IDisposable {
   }
 
   forget(run: number): void {
+    if (this._stepper?.state.run.run === run) {
+      this._follower.release();
+    }
     void this._change(this.connection.requests.request('forget', { run }));
   }
 
@@ -254,7 +260,7 @@ export class Session implements IShown, IDisposable {
       this._recording.clear();
       this._runs = [];
       this._bodies.clear();
-      this._stepper?.lose();
+      this._follower.follow();
     }
     this._changed.emit();
   }
@@ -351,6 +357,9 @@ export class Session implements IShown, IDisposable {
   }
 
   private _onStepper(): void {
+    if (this._stepper?.state.gone) {
+      this._follower.follow(); // at once: the user has asked for a step
+    }
     this._changed.emit();
   }
 

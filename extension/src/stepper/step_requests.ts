@@ -90,7 +90,7 @@ export class StepRequests {
       this._complain(error);
     }
     const { next } = this._latest;
-    if (next === null || this._isShown(next)) {
+    if (!this._store.state.gone && (next === null || this._isShown(next))) {
       this._store.update({ target: null, waiting: null });
       const away = wish.step - before;
       this._expectLater = setTimeout(() => this._expectNear(wish, away < 0 ? -1 : 1), Math.abs(away) > 2 ? REST : 0);

@@ -1,7 +1,7 @@
 import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { Args, Gone, IRequests } from '../kernel/requests';
+import { Args, Dropped, Gone, IRequests } from '../kernel/requests';
 import type { How, NodeAt, PausedView, RunView, StepView } from '../schema';
 import { Asides, Question } from './asides';
 import { grown } from './beam';
@@ -193,7 +193,7 @@ export class Stepper implements IDisposable {
   }
 
   /** Continue from this step with other states, as a new run. */
-  fork(states: { [name: string]: string }): Promise<void> {
+  fork(states: { [name: string]: string }): Promise<boolean> {
     return this._related.fork(states);
   }
 
@@ -244,6 +244,11 @@ export class Stepper implements IDisposable {
     this._related.leaveTo(depth);
   }
 
+  /** Go to the newest run from one that was dropped. */
+  openNewest(): void {
+    this._context.openNewest?.();
+  }
+
   /** Go to the run that this one was forked from. */
   openParent(): void {
     this._related.openParent();
@@ -279,17 +284,17 @@ export class Stepper implements IDisposable {
   /** Show an error. */
   complain(error: unknown): void {
     if (error instanceof Gone) {
-      this.lose();
+      this.lose(error instanceof Dropped);
     } else {
       this._store.update({ trainingTarget: null, error: error instanceof Error ? error.message : String(error) });
     }
   }
 
-  /** The kernel no longer has the run. */
-  lose(): void {
+  /** The kernel no longer has the run, `dropped`: but others. The step that was requested stays wanted. */
+  lose(dropped = false): void {
     this._finder.cancel();
     this._steps.drop();
-    this._store.update({ gone: true, target: null, waiting: null });
+    this._store.update({ gone: true, dropped, waiting: null });
   }
 
   dispose(): void {

@@ -36,6 +36,8 @@ export interface StepperContext {
   resume?: (how: How, where: Where[]) => void;
   /** Record the loops of all cells, and run this one again. */
   recordAgain?: (cell: string) => void;
+  /** Show the newest run instead of this one, which was dropped. */
+  openNewest?: () => void;
   /** Show the run of a probe at another training step. */
   train?: (at: number, place: Place) => void;
   /** The training step that is requested meanwhile. */
@@ -61,6 +63,8 @@ export interface StepperState {
   error: string | null;
   /** Whether the kernel no longer has the run; the last step that was loaded is still shown. */
   gone: boolean;
+  /** Whether it is gone while others are kept. */
+  dropped: boolean;
   /** Where the loop is paused in the running cell; null once it goes on. */
   held: PausedView | null;
   notes: LoopNotes;
@@ -86,6 +90,7 @@ export function firstState(run: RunView, first: StepView | null, context: Steppe
     waiting: null,
     error: null,
     gone: false,
+    dropped: false,
     held: null,
     notes: context.notes.of(run.loop),
     find: NOT_SEARCHED,
@@ -94,11 +99,6 @@ export function firstState(run: RunView, first: StepView | null, context: Steppe
     trail: context.trail,
     asides: {}
   };
-}
-
-/** A view is made anew for another run, except that the runs of a probe share one, whose sliders keep the focus. */
-export function keyOf({ run, loop, training }: RunView): string {
-  return training ? loop : String(run);
 }
 
 /** Number of steps that can be shown: all completed ones, and the one that failed. */

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 
 import type { RunView } from '../../src/schema';
 import { item } from '../examples';
@@ -6,6 +6,8 @@ import { settle } from '../fake_kernel';
 import { record, session, shown } from './sessions';
 
 describe('Following new runs', () => {
+  afterEach(() => void vi.restoreAllMocks());
+
   it('goes on to a new run of the same loop, at the same step, when the cell has ended', async () => {
     const { kernel, session: s, runs } = await session([item(1)]);
     s.stepper?.goto(4);
@@ -33,6 +35,58 @@ describe('Following new runs', () => {
     await s.open(3);
     await record(kernel, runs, item(4, { loop: 'c2:1', name: 'encoder' }));
     expect(shown(s)).toBe(3);
+  });
+
+  it('leaves an older run on the page when it is dropped, until the newest is asked for', async () => {
+    const { kernel, session: s, runs } = await session([item(2), item(1)]);
+    await s.open(1);
+    s.stepper?.goto(3);
+    await settle();
+    runs.pop();
+    for (const run of [3, 4]) {
+      await record(kernel, runs, item(run));
+      expect(s.stepper?.state).toMatchObject({ gone: true, dropped: true, run: { run: 1 }, step: { step: 3 } });
+    }
+    s.stepper?.openNewest();
+    await settle();
+    expect(s.stepper?.state).toMatchObject({ gone: false, run: { run: 4 }, step: { step: 3 } });
+    await record(kernel, runs, item(5));
+    expect(shown(s)).toBe(5);
+    kernel.restart();
+    expect(s.stepper?.state).toMatchObject({ gone: true, dropped: false });
+  });
+
+  it('goes to the newest run at once when a step is asked for that was dropped', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    const { answer } = kernel;
+    let clock = performance.now() + 10_000;
+    vi.spyOn(performance, 'now').mockImplementation(() => clock);
+    kernel.answer = message => {
+      clock += message.command === 'run' ? 1000 : 0;
+      const isGone = runs.every(({ run }) => run !== message.args.run) && message.command === 'step';
+      return isGone ? { status: 'gone', error: 'run 2 is no longer kept' } : answer(message);
+    };
+    kernel.startCell('train()');
+    for (const run of [2, 3]) {
+      runs.splice(0, 1, item(run));
+      kernel.emit({ event: 'runs', data: [...runs] });
+      await settle();
+    }
+    expect(shown(s)).toBe(2); // the cell has the time for a while
+    s.stepper?.next();
+    await settle();
+    expect(s.stepper?.state).toMatchObject({ gone: false, run: { run: 3 }, step: { step: 1 } });
+    expect(s.error).toBeNull();
+    s.dispose();
+  });
+
+  it('goes to the newest run when the user forgets an older one', async () => {
+    const { kernel, session: s, runs } = await session([item(2), item(1)]);
+    await s.open(1);
+    runs.pop();
+    s.forget(1);
+    await settle();
+    expect([shown(s), kernel.sent.some(({ command }) => command === 'forget')]).toEqual([2, true]);
   });
 
   it('asks for one run at a time while a training cell makes many', async () => {

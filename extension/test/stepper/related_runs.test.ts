@@ -9,14 +9,14 @@ import { travelling } from './travelling';
 describe('other runs', () => {
   it('a fork is opened at the step that was edited', async () => {
     const { stepper, asked, opened } = travelling(() => runView({ run: 8 }));
-    await stepper.fork({ label: 'AH' });
+    expect(await stepper.fork({ label: 'AH' })).toBe(true);
     expect(asked[0]).toMatchObject({ command: 'fork', args: { run: 1, step: 0, states: { label: 'AH' } } });
     expect(opened).toEqual([[8, { step: 0, sequence: null, trail: [] }]]);
   });
 
   it('a fork that is refused says why', async () => {
     const { stepper, opened } = travelling(() => null);
-    await stepper.fork({ h: 'x' });
+    expect(await stepper.fork({ h: 'x' })).toBe(false);
     expect(stepper.state.asides.fork).toMatchObject({ waiting: false, error: 'refused' });
     expect(opened).toEqual([]);
   });

@@ -143,6 +143,26 @@ describe('LoopsView', () => {
     expect(given.runActions.rerun).toHaveBeenCalledWith(2);
   });
 
+  it('keeps the keyboard where it is when another run of the loop is shown', () => {
+    const given = (run: number) => props({ stepper: state({ run: runView({ run }) }), stepperActions: actions() });
+    const host = show(<LoopsView {...given(1)} />);
+    const button = host.querySelector<HTMLElement>('[data-step=next]')!;
+    button.focus();
+    redraw(<LoopsView {...given(2)} />);
+    expect(document.activeElement).toBe(button);
+  });
+
+  it('goes from a run that was dropped to the newest, with the keyboard', () => {
+    const stepperActions = actions();
+    const host = show(<LoopsView {...props({ stepper: state({ gone: true, dropped: true }), stepperActions })} />);
+    expect(host.querySelector('.rfnb-Note')?.textContent).toContain('This run was dropped');
+    const slider = host.querySelector<HTMLInputElement>('.rfnb-Transport input')!;
+    expect([slider.disabled, slider.ariaDisabled ?? slider.getAttribute('aria-disabled')]).toEqual([false, 'true']);
+    click(host, '.rfnb-Note button');
+    expect(stepperActions.openNewest).toHaveBeenCalledOnce();
+    expect(document.activeElement).toBe(host.querySelector('.rfnb-Stepper'));
+  });
+
   it('opens the run that is clicked', () => {
     const given = props({ runs: [item(2), item(1)] });
     const host = show(<LoopsView {...given} />);

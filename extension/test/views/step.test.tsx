@@ -1,4 +1,5 @@
 import * as React from 'react';
+import { act } from 'react';
 import { describe, expect, it } from 'vitest';
 
 import type { OpView } from '../../src/schema';
@@ -131,6 +132,14 @@ describe('editing a state', () => {
     type(host, '.rfnb-Edit input', 'B', 'Escape');
     expect(host.querySelector('.rfnb-Edit')).toBeNull();
     expect(asked.fork).toHaveBeenCalledOnce();
+  });
+
+  it('closes its field when the fork is there', async () => {
+    const asked = { ...actions(), fork: () => Promise.resolve(true) };
+    const host = show(<StepperView state={state()} actions={asked} />);
+    click(host, '[data-state="h"] .rfnb-State-edit');
+    await act(async () => type(host, '.rfnb-Edit input', 'AH'));
+    expect(host.querySelector('.rfnb-Edit')).toBeNull();
   });
 });
 

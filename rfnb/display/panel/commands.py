@@ -97,7 +97,8 @@ class Dispatcher:
             return _error(
                 number, f"unknown command {str(command)[:40]!r}; the kernel's rfnb may be older than the panel"
             )
-        if command in TOUCHES_TENSORS and current_thread() is not main_thread() and (later := self.later) is not None:
+        waits = command in TOUCHES_TENSORS and not self._is_gone(args)
+        if waits and current_thread() is not main_thread() and (later := self.later) is not None:
             beside = self._do_beside(number, command, args) if self.is_busy() else None
             return beside or self._hand_over(later, number, command, args, answer or self._emit_reply)
         return self._do(number, command, args)
@@ -119,7 +120,7 @@ class Dispatcher:
             context = contextvars.Context()
             context.run(beside.set, True)
             reply = context.run(self._do, number, command, args)
-        except Exception:  # an unknown run, or wrong arguments: the main thread answers with the error
+        except Exception:  # wrong arguments: the main thread answers with the error
             return None
         return reply if reply["status"] == "ok" else None
 
@@ -129,7 +130,12 @@ class Dispatcher:
         except TypeError as error:
             return _error(number, f"{command}: {reason(error)}")
         except Exception as error:
-            return _error(number, reason(error))
+            return _error(number, reason(error), "gone" if self._is_gone(args) else "error")
+
+    def _is_gone(self, args: dict[str, Any]) -> bool:
+        """Whether a message is about a run that is no longer kept."""
+        serial = args.get("run")
+        return isinstance(serial, int) and serial not in self.inner and all(run.serial != serial for run in self.runs)
 
     def _emit_reply(self, reply: Reply) -> None:
         self.emit({"event": "reply", "data": reply})
@@ -247,8 +253,8 @@ def _sequence(run: Run, sequence: int | None) -> int | None:
     return None if sequence is None or not run.batch else index_of(int(sequence), run.batch, run.tags)
 
 
-def _error(number: int, words: str) -> Reply:
-    return {"id": number, "status": "error", "data": None, "error": words}
+def _error(number: int, words: str, status: Literal["error", "gone"] = "error") -> Reply:
+    return {"id": number, "status": status, "data": None, "error": words}
 
 
 def _version() -> str:

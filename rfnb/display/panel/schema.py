@@ -81,10 +81,12 @@ class Message(TypedDict):
 
 
 class Reply(TypedDict):
-    """Kernel to front end. `queued`: the answer comes as an event with the same id; `busy`: after the running cell."""
+    """Kernel to front end. `queued`: the answer comes as an event with the same id; `busy`: after the running cell;
+    `gone`: the run is no longer kept.
+    """
 
     id: int
-    status: Literal["ok", "error", "queued", "busy"]
+    status: Literal["ok", "error", "gone", "queued", "busy"]
     data: object
     error: str | None
 

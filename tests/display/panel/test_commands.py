@@ -77,11 +77,27 @@ def test_a_late_answer_can_go_where_the_question_came_from(runs):
 
 
 @pytest.mark.parametrize(
+    "message", [message("step", run=99, step=0), message("run", run=99), message("forget", run=99)]
+)
+def test_a_run_that_is_no_longer_kept_is_gone_at_once(runs, message):
+    answers = Dispatcher(runs, later=lambda job: "busy", is_busy=lambda: True)
+    assert elsewhere(lambda: answers.handle(message))["status"] == "gone"
+
+
+def test_a_run_that_was_dropped_while_the_cell_ran_is_gone(runs):
+    work, late = [], []
+    answers = Dispatcher(runs, later=lambda job: work.append(job) or "busy")
+    assert elsewhere(lambda: answers.handle(message("step", run=7, step=0), answer=late.append))["status"] == "busy"
+    runs.clear()
+    work[0]()
+    assert late[0]["status"] == "gone"
+
+
+@pytest.mark.parametrize(
     "bad",
     [
         None, 3, "step", [], {}, {"id": "x"}, {"id": 1}, {"id": 1, "command": "dance"}, {"id": 1, "command": ["step"]},
         {"id": 1, "command": "step", "args": 3}, message("step"), message("step", run=7),
-        message("step", run=99, step=0),
         message("step", run=7, step=4), message("step", run=7, step=-1), message("step", run=7, step="x"),
         message("step", run=7, step=0, sequence=2), message("value", run=7, step=0, name="<b>"),
         message("value", run=7, step=0, name=None), message("runs", more=1), message("run", run=None),

@@ -250,7 +250,7 @@ def test_the_loop_of_a_step_can_be_opened_though_it_is_in_no_list(ask, monkeypat
     for _ in range(3):
         ask("loops", step=0)
     assert len(ask.answers.inner) == 3
-    assert ask.error("step", run=inner["run"], step=1)
+    assert ask.reply("step", run=inner["run"], step=1)["status"] == "gone"
 
 
 def test_a_run_that_is_not_in_the_list_can_be_forked_and_the_fork_opened():

@@ -55,7 +55,7 @@ def test_it_answers_messages(built):
     made.send = sent.append
     made._on_message(made, {"id": 1, "command": "step", "args": {"run": 7, "step": 2, "sequence": 1}}, [])
     made._on_message(made, {"id": 2, "command": "run", "args": {"run": 8}}, [])
-    assert [(reply["id"], reply["status"]) for reply in sent] == [(1, "ok"), (2, "error")]
+    assert [(reply["id"], reply["status"]) for reply in sent] == [(1, "ok"), (2, "gone")]
 
 
 def test_a_run_without_steps(built):

@@ -4,7 +4,7 @@ import type { Link } from '../../kernel/connection';
 import type { PausedView, RunItem } from '../../schema';
 import type { StepperActions } from '../../stepper/actions';
 import { conditions } from '../../stepper/notes';
-import { keyOf, StepperState } from '../../stepper/stepper_state';
+import type { StepperState } from '../../stepper/stepper_state';
 import { IconButton } from '../icon_button';
 import { StepperView } from '../stepper/stepper';
 import { useWords } from '../words';
@@ -81,7 +81,7 @@ export function LoopsView(props: LoopsProps): JSX.Element {
             onFilter={props.onFilter}
           />
         )}
-        {stepper && stepperActions && <StepperView key={keyOf(stepper.run)} state={stepper} actions={stepperActions} />}
+        {stepper && stepperActions && <StepperView key={stepper.run.loop} state={stepper} actions={stepperActions} />}
         {lack !== null && props.complaint === null && (
           <Guide
             lack={lack}

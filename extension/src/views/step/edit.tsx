@@ -37,7 +37,6 @@ export function StateEdit(props: {
       start={startOf((held ? row.after : row.before).text)}
       locked={locked}
       aside={aside}
-      closes={held}
       onEdit={onEdit}
     />
   );
@@ -65,7 +64,6 @@ export function NameAxes(props: {
       placeholder={EXAMPLES[names.length] ?? names.join(', ')}
       start={isNamed ? names.join(', ') : ''}
       aside={aside}
-      closes={true}
       onEdit={onName}
     />
   );
@@ -73,7 +71,7 @@ export function NameAxes(props: {
 
 const EXAMPLES = ['', 'feature', 'batch, time', 'batch, time, feature'];
 
-/** A button that becomes a field: Enter sends what was typed, Escape cancels. */
+/** A button that becomes a field: Enter sends what was typed and closes it, Escape cancels. */
 function Edit(props: {
   /** Classes and content of the button. */
   look: string;
@@ -86,8 +84,6 @@ function Edit(props: {
   /** Why the kernel would refuse. */
   locked?: string;
   aside: Aside<unknown> | undefined;
-  /** Whether the field closes once the answer is there. */
-  closes: boolean;
   onEdit: (text: string) => Promise<unknown>;
 }): JSX.Element {
   const { label, locked, aside } = props;
@@ -117,7 +113,7 @@ function Edit(props: {
   const onKey = (event: React.KeyboardEvent) => {
     if (event.key === 'Enter' && !aside?.waiting) {
       setAsked(true);
-      void Promise.resolve(props.onEdit(text)).then(done => props.closes && done && close());
+      void Promise.resolve(props.onEdit(text)).then(done => done && close());
     } else if (event.key === 'Escape') {
       event.stopPropagation();
       close();

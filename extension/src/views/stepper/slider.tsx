@@ -2,7 +2,7 @@ import * as React from 'react';
 
 import { ignore } from './find';
 
-/** A slider over the whole numbers up to `last`. `told`: where it is, for screen readers. */
+/** A slider over the whole numbers up to `last`. `told`: where it is, for screen readers. `off`: it does nothing. */
 export function Slider(props: {
   at: number;
   last: number;
@@ -20,7 +20,8 @@ export function Slider(props: {
         min={0}
         max={Math.max(last, 0)}
         value={at}
-        disabled={off}
+        disabled={last < 0}
+        aria-disabled={off}
         style={{ '--rfnb-at': last > 0 ? at / last : 0 } as React.CSSProperties}
         aria-label={label}
         aria-valuetext={told}

@@ -54,7 +54,7 @@ export function StepperView({ state, actions }: { state: StepperState; actions: 
       {!state.still && <Find state={state} actions={actions} />}
       {!state.still && <Sequences run={run} step={step} onChoose={actions.choose} />}
       <Failure state={state} actions={actions} />
-      <Note state={state} />
+      <Note state={state} actions={actions} />
       <Parts state={state} actions={actions} />
       {step && <Marks run={run} step={step} />}
       <footer className="rfnb-Stepper-foot">
@@ -94,8 +94,22 @@ function isSameStep(before: StepperState, after: StepperState): boolean {
 }
 
 /** Why the step that is shown is not up to date. */
-function Note({ state }: { state: StepperState }): JSX.Element | null {
+function Note({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
   const words = useWords();
+  const openNewest = (event: React.MouseEvent<HTMLElement>) => {
+    event.currentTarget.closest<HTMLElement>('.rfnb-Stepper')?.focus(); // as the button goes
+    actions.openNewest();
+  };
+  if (state.dropped) {
+    return (
+      <div className="rfnb-Note" role="status">
+        {words.__('This run was dropped for newer ones.')}{' '}
+        <button className="rfnb-Link" type="button" onClick={openNewest}>
+          {words.__('Show the newest run')}
+        </button>
+      </div>
+    );
+  }
   if (state.gone) {
     return (
       <div className="rfnb-Note">
