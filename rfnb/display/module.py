@@ -352,7 +352,8 @@ def describe(module: Part) -> page.Page:
     frozen = f" ({amount(root.frozen)} not trained)" if root.frozen else ""
     size_ = size(sum(row.bytes for row in unique))
     total = " · ".join(filter(None, [f"{count_of(root.count, 'parameter')}{frozen}", size_, *usual]))
-    flags = sorted((f"{row.path}: {word}" for row in unique for word in _flags(row)), key=_in_gradient)
+    flags = [f"{row.path}: {word}" for row in unique for word in _flags(row)]
+    flags.sort(key=lambda flag: flag.endswith(_GRADIENT))  # bad values first: they are often the cause
     bad = ", ".join(flags[:3]) + (f" and {len(flags) - 3} more" if len(flags) > 3 else "")
     heads = [page.head(root.cls, f"  {total}")]
     heads += [page.Line(page.chip(bad, style.ALARM, text=f"! {bad}"))] if bad else []
@@ -420,11 +421,6 @@ def _flags(row: ParamRow) -> list[str]:
     """ "NaN", "Inf in the gradient" """
     norms = ((row.norm, ""), (row.grad, _GRADIENT))
     return [f"{'NaN' if value == 'nan' else 'Inf'}{where}" for value, where in norms if value in BAD]
-
-
-def _in_gradient(flag: str) -> bool:
-    """A flag for bad gradients, unless values are bad too: they are often the cause."""
-    return flag.endswith(_GRADIENT)
 
 
 def _span(values: Sequence[Number | None]) -> str | None:

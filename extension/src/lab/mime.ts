@@ -13,7 +13,7 @@ export interface ViewEntry extends Scripts {
   kernel_id?: string;
 }
 
-export const VIEW = 'application/vnd.rfnb.view+json';
+const VIEW = 'application/vnd.rfnb.view+json';
 const WIDGET = 'application/vnd.jupyter.widget-view+json';
 const HTML = 'text/html';
 const TEXT = 'text/plain';
@@ -22,7 +22,7 @@ const TEXT = 'text/plain';
 const RANK = -20;
 
 /** The MIME type to show: the live widget if its kernel lives and it is trusted, else the HTML. */
-export function chooseMime(options: { trusted: boolean; alive: boolean; offered: readonly string[] }): string {
+function chooseMime(options: { trusted: boolean; alive: boolean; offered: readonly string[] }): string {
   const live = options.trusted && options.alive && options.offered.includes(WIDGET);
   return live ? WIDGET : options.offered.includes(HTML) ? HTML : TEXT;
 }

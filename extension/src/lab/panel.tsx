@@ -54,7 +54,7 @@ export class LoopsPanel extends SidePanel {
 }
 
 /** Gives the side area of a widget so many pixels, at most half of the window. */
-export function widen(widget: Widget, pixels: number): void {
+function widen(widget: Widget, pixels: number): void {
   let area = widget;
   while (area.parent && !(area.parent instanceof SplitPanel)) {
     area = area.parent;

@@ -9,6 +9,7 @@ from textwrap import wrap
 from rfnb.core.ground.text import cut
 from rfnb.display.graph.schema import GraphNode, GraphValue, GraphView
 from rfnb.display.kit.data import UNKNOWN, DimView, colour_of, dim_word
+from rfnb.display.layout.layers import BoxSize
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
 from rfnb.display.markup.numbers import percent
@@ -100,19 +101,11 @@ FRAME = {"pad": 14.0, "head": 32.0}
 """Margins of an open node: its body is at (pad, head)."""
 
 
-@dataclass(slots=True)
-class Card:
-    """A drawn node.
+@dataclass(frozen=True, slots=True)
+class Card(BoxSize):
+    """A drawn node. exits: by value, how far right of the axis its line leaves."""
 
-    tail: height at its lower end that lines pass through. axis: horizontal position where lines enter and leave; the
-    middle by default. exits: by value, how far right of the axis its line leaves.
-    """
-
-    width: float
-    height: float
-    svg: Html
-    tail: float = 0.0
-    axis: float | None = None
+    svg: Html = field(kw_only=True)
     exits: dict[int, float] = field(default_factory=dict)
 
 
@@ -138,12 +131,12 @@ def _op(view: GraphView, node: GraphNode) -> Card:
     capsule = _capsule(name, wide, high, tinted(node, OP), QUIET if number is None else INK, text)
     labels = [(value, pills_of(view, value)) for value in node["outputs"] if value["changed"]][:3]
     if not labels:
-        return Card(wide, high, capsule)
+        return Card(wide, high, svg=capsule)
     lines = [row for _, pills in labels for row in rows_of(pills)]
     tail = 5 + 19.0 * len(lines)
     width = max(wide, wide / 2 + 8 + max(width_of(line) for line in lines))
     parts = [drawn(line, wide / 2 + 8, high + 5 + 19 * i) for i, line in enumerate(lines)]  # right of the line
-    return Card(width, high + tail, svg.group(capsule, parts), tail, wide / 2)
+    return Card(width, high + tail, tail, wide / 2, svg=svg.group(capsule, parts))
 
 
 def _capsule(name: str, wide: float, high: float, fill: str, ink: str, number: str = "") -> Html:
@@ -198,7 +191,7 @@ def _port(view: GraphView, node: GraphNode) -> Card:
     ]
     for i, line in enumerate(lines):
         parts += drawn(line, PAD + head + 8 if beside else PAD, 4 if beside else 22 + 19 * i)
-    return Card(wide, high, svg.group(parts))
+    return Card(wide, high, svg=svg.group(parts))
 
 
 def _state(view: GraphView, node: GraphNode) -> Card:
@@ -216,7 +209,7 @@ def _state(view: GraphView, node: GraphNode) -> Card:
         svg.words(end + svg.width(way, 11) + 8, 16, start, font_size=10, fill=QUIET) if start else None,
         [drawn(line, PAD, 22 + 19 * i) for i, line in enumerate(lines)],
     ]
-    return Card(wide, 25.0 + 19 * len(lines), svg.group(parts))
+    return Card(wide, 25.0 + 19 * len(lines), svg=svg.group(parts))
 
 
 # -- modules and loops
@@ -257,7 +250,7 @@ def _module(view: GraphView, node: GraphNode) -> Card:
     high = 28.0 + 19 * len(lines) - (4 if lines else 0)
     marks = [line.drawn(PAD, 24 + 19 * i, wide - PAD) for i, line in enumerate(lines)]
     deep = 6.0 if node["times"] > 1 and node["status"] != "ghost" else 0.0
-    return Card(wide + deep, high + deep, svg.group(_paper(node, wide, high), title, marks), axis=wide / 2)
+    return Card(wide + deep, high + deep, axis=wide / 2, svg=svg.group(_paper(node, wide, high), title, marks))
 
 
 def _lines(view: GraphView, node: GraphNode) -> list[TextLine]:
@@ -356,7 +349,7 @@ def frame(view: GraphView, node: GraphNode, width: float, height: float) -> Card
         svg.words(start - chip - 2, 20, measured, font_size=10, font_weight="bold", fill=INK) if chip else None,
         svg.words(start, 20, words, font_size=10, fill=FAINT) if words else None,
     ]
-    return Card(wide, high, svg.group(parts))
+    return Card(wide, high, svg=svg.group(parts))
 
 
 def amount(count: int) -> str:

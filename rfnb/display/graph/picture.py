@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
 
@@ -13,7 +13,7 @@ from rfnb.display.graph.cards import FAINT, FRAME, Card, card, frame
 from rfnb.display.graph.schema import GraphNode, GraphView
 from rfnb.display.graph.unfold import name, value_text
 from rfnb.display.layout.layered import draw
-from rfnb.display.layout.layers import BoxSize, Link
+from rfnb.display.layout.layers import Link
 from rfnb.display.layout.route import Drawing
 from rfnb.display.markup import svg
 from rfnb.display.markup.html import Html
@@ -66,9 +66,8 @@ class Painter:
                  cards[place[e["source"]]].exits.get(e["value"], 0.0), e["back"])
             for e in body["edges"]
         ]  # fmt: skip
-        sizes = [BoxSize(c.width, c.height, c.tail, c.axis) for c in cards]
         room = self.width - 2 * FRAME["pad"] * depth
-        drawing = draw(sizes, links, width=room, tall=640.0 if depth == 0 else 560.0)
+        drawing = draw(cards, links, width=room, tall=640.0 if depth == 0 else 560.0)
         return GraphPicture(drawing, self._svg(key, drawing, cards), cards)
 
     def node(self, node: GraphNode, depth: int = 0) -> Card:
@@ -80,20 +79,19 @@ class Painter:
         assert node["body"] is not None
         inner = self.body(node["body"], depth + 1)
         outer = frame(self.view, node, inner.drawing.width, inner.drawing.height)
-        outer.svg = svg.group(outer.svg, svg.group(inner.svg, at=(FRAME["pad"], FRAME["head"])))
-        self._aligned(outer, node, inner)
-        return outer
+        drawn = svg.group(outer.svg, svg.group(inner.svg, at=(FRAME["pad"], FRAME["head"])))
+        axis, exits = self._aligned(outer.width, node, inner)
+        return replace(outer, svg=drawn, axis=axis, exits=exits)
 
-    def _aligned(self, around: Card, node: GraphNode, inner: GraphPicture) -> None:
+    def _aligned(self, width: float, node: GraphNode, inner: GraphPicture) -> tuple[float, dict[int, float]]:
         """Aligns an open node with its body: a single line continues straight inside, and leaves straight below."""
         body = self.view["bodies"][node["body"] or ""]
         pairs = list(zip(body["nodes"], inner.drawing.boxes, strict=True))
         ins = [box.axis + FRAME["pad"] for child, box in pairs if child["kind"] in ("input", "frame")]
         outs = [box.axis + FRAME["pad"] for child, box in pairs if child["kind"] == "output"]
-        around.axis = ins[0] if len(ins) == 1 else around.width / 2
-        leave = outs[0] - around.axis if len(outs) == 1 else 0.0
-        if abs(leave) > JOG:
-            around.exits = {value["value"]: leave for value in node["outputs"]}
+        axis = ins[0] if len(ins) == 1 else width / 2
+        leave = outs[0] - axis if len(outs) == 1 else 0.0
+        return axis, {value["value"]: leave for value in node["outputs"] if abs(leave) > JOG}
 
     def _svg(self, key: str, drawing: Drawing, cards: list[Card]) -> Html:
         body = self.view["bodies"][key]

@@ -23,6 +23,7 @@ from rfnb.display.tensor.entries import PAD
 from rfnb.display.tensor.value import one_entry
 from rfnb.errors import ExpressionError, ViewError
 from rfnb.trace.pause import Pause, Paused, Resume, pauses
+from rfnb.trace.plain.recorded_variables import RecordedVariables
 from rfnb.trace.run import when
 from rfnb.trace.run.names import AtLine
 from rfnb.trace.run.options import options
@@ -124,7 +125,7 @@ def _names(where: Where, run: Run) -> list[str | None]:
     plain = not run.graph.values  # Python code, of which some steps skip lines
     steps = range(run.steps)[::-1][: None if plain else 1]
     values = next((values for step in steps if (values := [v for v in run[step].values() if v.line == line])), [])
-    names: list[str] = [] if values else getattr(run.replay, "names_at", lambda line: [])(line)
+    names = run.replay.names_at(line) if not values and isinstance(run.replay, RecordedVariables) else []
     if not values and not names:
         raise ViewError(f"find: line {line} computes nothing in this loop")
     named = [value.name for value in values if value.name != value.op]

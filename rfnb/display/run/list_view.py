@@ -40,8 +40,8 @@ def describe_item(run: Run) -> RunItem:
     }
     if isinstance(run.replay, RecordedVariables):
         item["is_plain"] = True
-    if getattr(run.replay, "raised_in", None) is not None:
-        item["is_last_only"] = True
+        if run.replay.raised_in is not None:
+            item["is_last_only"] = True
     return item
 
 

@@ -237,10 +237,10 @@ def describe_run(run: Run) -> RunView:
     }
     if isinstance(run.replay, VariableSteps):
         view["is_plain"] = True
-    if (raised_in := getattr(run.replay, "raised_in", None)) is not None:
-        view["raised_in"] = raised_in
-    if kept_from := getattr(run.replay, "kept_from", 0):
-        view["kept_from"] = kept_from
+        if run.replay.raised_in is not None:
+            view["raised_in"] = run.replay.raised_in
+        if run.replay.kept_from:
+            view["kept_from"] = run.replay.kept_from
     if also := describe_others(run):
         view["also"] = also
     return view
@@ -248,7 +248,8 @@ def describe_run(run: Run) -> RunView:
 
 def describe_others(run: Run) -> list[OtherFunction]:
     """Other functions with loops that ran while the loop was recorded."""
-    return [{"place": place, "added": is_added(place)} for place in getattr(run.replay, "also", ())]
+    also = run.replay.also if isinstance(run.replay, VariableSteps) else ()
+    return [{"place": place, "added": is_added(place)} for place in also]
 
 
 def _training(run: Run) -> TrainingView | None:

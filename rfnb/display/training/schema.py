@@ -36,19 +36,6 @@ class ProgressView(TypedDict):
     note: str | None
 
 
-class ShotView(TypedDict):
-    """What a probe has of one training step."""
-
-    step: int
-    picture: str  # of the attention: data URI of a PNG; "" without
-    shape: list[int]  # rows and columns of it
-    words: str  # the result
-    measures: dict[str, Number]
-    runs: list[str]  # names of the loops
-    values: list[list[str]]  # after each of the loop's steps that the sliders have, each state
-    note: str | None
-
-
 class SlidLoop(TypedDict):
     """The loop whose steps are the second slider of a probe."""
 
@@ -61,12 +48,18 @@ class ProbeSlide(TypedDict):
     """What the sliders of a probe show of one training step."""
 
     step: int
-    picture: str  # "" without, or if the step has a card, whose picture it is
-    shape: list[int]
-    words: str
+    picture: str  # of the attention: data URI of a PNG; "" without, or if the step has a card, whose picture it is
+    shape: list[int]  # rows and columns of it
+    words: str  # the result
     measures: dict[str, Number]
-    values: list[list[str]]  # as in ShotView
+    values: list[list[str]]  # after each of the loop's steps that the sliders have, each state
     note: str | None
+
+
+class ShotView(ProbeSlide):
+    """What a probe has of one training step."""
+
+    runs: list[str]  # names of the loops
 
 
 class ProbeScripts(TypedDict):
