@@ -18,6 +18,7 @@ from _pytest.doctest import DoctestModule
 
 import rfnb as rf
 from tests.examples import PROFILE, examples
+from tests.forks import add_kernel, forking
 from tests.skips import unknown
 
 SLOW = [hypothesis.HealthCheck.too_slow]  # this machine may do other work beside the tests
@@ -119,6 +120,20 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == file.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The program that does what `python` does in a new process, which begins with torch imported."""
+    with forking(tmp_path_factory.mktemp("forks")) as program:
+        yield program
+
+
+@pytest.fixture
+def forked_kernels(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels begin with torch imported."""
+    add_kernel(tmp_path / "jupyter", "python3", python)
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ def test_no_file_has_the_name_of_such_a_module(path):
 
 
 @pytest.mark.slow
-def test_imports_as_models_write_them():
+def test_imports_as_models_write_them(python):
     code = """
 from rfnb.encoder.base import ISeqDownsamplingEncoder
 from rfnb.encoder.conformer import ConformerEncoder
@@ -41,7 +40,7 @@ assert rf.encoder.base.ISeqDownsamplingEncoder is ISeqDownsamplingEncoder
 assert rf.state.State is rf.State and rf.module.Module is rf.Module and rf.run_ctx.get_run_ctx is rf.get_run_ctx
 assert rf.tensor_array.TensorArray is TensorArray and not {"attention", "state", "module"} & set(dir(rf))
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([python, "-c", code], check=True)
 
 
 def test_what_a_module_lacks_is_an_attribute_error():

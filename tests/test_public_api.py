@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,20 +64,27 @@ SLOW = {"torch._dynamo", "sympy"}
 
 
 @pytest.mark.slow
-def test_import_brings_no_front_end_and_nothing_slow():
-    code = f"import rfnb, sys; sys.exit(', '.join({FRONT_ENDS | SLOW} & set(sys.modules)))"
+def test_import_brings_no_front_end_and_nothing_slow_and_neither_do_views():
+    views = "rfnb.display.register, rfnb.display.panel.commands, rfnb.display.panel.stepper"
+    code = f"import rfnb, {views}, sys; sys.exit(', '.join({FRONT_ENDS | SLOW} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=False, capture_output=True)
     assert done.stderr.decode() == "\n"
 
 
-def in_new_process(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+@pytest.fixture(scope="session")
+def in_new_process(python: str) -> Callable[[str], str]:
+    """What code prints."""
+
+    def run(code: str) -> str:
+        done = subprocess.run([python, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
 
 
 @pytest.mark.slow
-def test_a_public_name_imports_its_own_folder_and_what_that_needs():
+def test_a_public_name_imports_its_own_folder_and_what_that_needs(in_new_process):
     code = """
 import sys
 import rfnb as rf
@@ -98,7 +106,7 @@ for name in "Run Linear show load".split():
 
 
 @pytest.mark.slow
-def test_completion_and_unknown_names_import_nothing():
+def test_completion_and_unknown_names_import_nothing(in_new_process):
     code = """
 import difflib, sys
 import rfnb as rf
@@ -115,7 +123,7 @@ print(set(sys.modules) - before)
 
 
 @pytest.mark.slow
-def test_names_that_are_imported_later_are_names_like_others():
+def test_names_that_are_imported_later_are_names_like_others(in_new_process):
     code = """
 import gc, pickle
 import rfnb as rf
@@ -132,7 +140,7 @@ assert not hasattr(rf, "lienar") and not hasattr(rf, "_of_mine") and not hasattr
 
 
 @pytest.mark.slow
-def test_a_name_may_be_asked_for_first_in_many_threads():
+def test_a_name_may_be_asked_for_first_in_many_threads(in_new_process):
     code = """
 import threading
 import rfnb as rf
@@ -153,7 +161,7 @@ assert not failed, failed
 
 
 @pytest.mark.slow
-def test_a_name_may_be_asked_for_first_in_the_body_of_a_loop():
+def test_a_name_may_be_asked_for_first_in_the_body_of_a_loop(in_new_process):
     code = """
 import torch
 import rfnb as rf
@@ -171,7 +179,7 @@ print(out.raw_tensor.tolist())
     assert in_new_process(code) == "[[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]"
 
 
-def test_an_import_that_fails_leaves_the_garbage_collector_on():
+def test_an_import_that_fails_leaves_the_garbage_collector_on(in_new_process):
     code = """
 import gc, sys
 sys.modules["numpy"] = None

@@ -110,13 +110,13 @@ def outputs_of(cells: list[str], folder: Path) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize(("code", "views"), [(STEPS, 0), (SEARCH, 1), (PYTORCH, 4), (TRAVEL, 1), (NET, 1), (CHECKS, 3)])
-def test_a_block_runs_alone_in_a_fresh_notebook(code, views, tmp_path):
+def test_a_block_runs_alone_in_a_fresh_notebook(code, views, forked_kernels, tmp_path):
     [outputs] = outputs_of([code], tmp_path)
     assert sum("text/html" in output.get("data", {}) for output in outputs) == views
     assert not [output for output in outputs if output.get("name") == "stderr"]
 
 
-def test_all_blocks_run_beside_the_notebooks(tmp_path):
+def test_all_blocks_run_beside_the_notebooks(forked_kernels, tmp_path):
     for file in (ROOT / "notebooks").glob("*.py"):
         shutil.copy(file, tmp_path)
     assert len(outputs_of(BLOCKS, tmp_path)) == 8

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import textwrap
 
 import pytest
 
 
-def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+@pytest.fixture(scope="module")
+def run(python):
+    """What code prints."""
+
+    def run(code: str) -> str:
+        done = subprocess.run([python, "-c", textwrap.dedent(code)], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
 
 
 @pytest.mark.slow
-def test_what_models_import_is_the_same_object():
+def test_what_models_import_is_the_same_object(run):
     run(
         """
         import rfnb as ours, rfnb.as_returnn
@@ -76,7 +81,7 @@ def test_what_models_import_is_the_same_object():
 
 
 @pytest.mark.slow
-def test_a_config_is_read():
+def test_a_config_is_read(run):
     run(
         """
         import rfnb.as_returnn
@@ -89,7 +94,7 @@ def test_a_config_is_read():
 
 
 @pytest.mark.slow
-def test_pickles_and_isinstance_work_in_both_directions():
+def test_pickles_and_isinstance_work_in_both_directions(run):
     run(
         """
         import pickle, rfnb as ours, rfnb.as_returnn
@@ -104,7 +109,7 @@ def test_pickles_and_isinstance_work_in_both_directions():
 
 
 @pytest.mark.slow
-def test_all_names_come_with_a_star():
+def test_all_names_come_with_a_star(run):
     run(
         """
         import rfnb.as_returnn
@@ -116,7 +121,7 @@ def test_all_names_come_with_a_star():
 
 
 @pytest.mark.slow
-def test_nothing_more_is_imported_than_by_rfnb():
+def test_nothing_more_is_imported_than_by_rfnb(run):
     names = ("rfnb.nn.public", "rfnb.loop.loop")
     code = f"import sys, rfnb{{}}; print(len([name for name in sys.modules if name in {names}]))"
     assert run(code.format("")) == run(code.format(".as_returnn")) == "0"
@@ -137,7 +142,7 @@ MISSING = {
 
 
 @pytest.mark.slow
-def test_what_is_missing_is_named():
+def test_what_is_missing_is_named(run):
     code = f"""
         import rfnb.as_returnn
         for line in {[*MISSING]}:
@@ -151,7 +156,7 @@ def test_what_is_missing_is_named():
 
 
 @pytest.mark.slow
-def test_an_unknown_attribute_is_an_attribute_error():
+def test_an_unknown_attribute_is_an_attribute_error(run):
     code = """
         import rfnb.as_returnn, returnn.frontend as rf
         assert not hasattr(rf, "Lineer") and not hasattr(rf, "_utils") and getattr(rf, "sum", None) is None
@@ -164,7 +169,7 @@ def test_an_unknown_attribute_is_an_attribute_error():
 
 
 @pytest.mark.slow
-def test_the_real_package_is_in_the_way():
+def test_the_real_package_is_in_the_way(run):
     code = """
         import sys, types
         sys.modules["returnn"] = types.ModuleType("returnn")
@@ -178,7 +183,7 @@ def test_the_real_package_is_in_the_way():
 
 
 @pytest.mark.slow
-def test_it_may_be_installed_twice():
+def test_it_may_be_installed_twice(run):
     run(
         """
         import importlib, sys, rfnb.as_returnn, returnn.frontend

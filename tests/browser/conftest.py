@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from tests.browser.chromium import BROWSERS, FLAGS, find_browser
 from tests.browser.lab_page import LabPage
-from tests.browser.lab_server import EXTENSION, ROOT, LabServer, forking, running
+from tests.browser.lab_server import EXTENSION, ROOT, LabServer, running
 from tests.browser.notebook_page import NotebookPage, made_of
 
 expect.set_options(timeout=30_000)  # as long as clicks wait: a busy machine is no fault
@@ -36,12 +36,11 @@ def browser_context_args(browser_context_args):
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory, browser_program) -> Iterator[LabServer]:
+def lab(tmp_path_factory, browser_program, python) -> Iterator[LabServer]:
     """The server, one for all tests."""
-    with forking(tmp_path_factory.mktemp("forks")) as forks:
-        with running(tmp_path_factory.mktemp("lab"), forks=forks) as server:
-            yield server
-        shutil.rmtree(server.notebooks)  # not before: the list of files in the page shows the last one that was opened
+    with running(tmp_path_factory.mktemp("lab"), python=python) as server:
+        yield server
+    shutil.rmtree(server.notebooks)  # not before: the list of files in the page shows the last one that was opened
 
 
 @pytest.fixture(scope="session")

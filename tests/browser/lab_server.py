@@ -16,12 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ipykernel.kernelspec import get_kernel_dict
+from tests.forks import add_kernel
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = ROOT / "rfnb" / "labextension"
 SERVER = ROOT / "extension" / "server"
-KERNEL_FORKS = Path(__file__).with_name("kernel_forks.py")
 QUIET = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
 """No dialog asks for news: it would hide buttons."""
 
@@ -49,17 +48,17 @@ class LabServer:
 
 
 @contextmanager
-def running(folder: Path, app: str = "jupyterlab", forks: Path | None = None) -> Iterator[LabServer]:
+def running(folder: Path, app: str = "jupyterlab", python: str = sys.executable) -> Iterator[LabServer]:
     """The server while the block runs; all it writes is below `folder`, its log is `lab.log`.
 
     app: the module that starts it, "jupyterlab" or "notebook".
-    forks: the socket of `forking`, whose kernels are then those of notebooks; "alone" is one that Python starts.
+    python: the program that starts the kernels of notebooks, such as that of `forking`; Python starts those with the
+    name "alone".
     """
     server = LabServer(f"http://127.0.0.1:{free_port()}", secrets.token_hex(8), folder / "notebooks", app)
     server.notebooks.mkdir()
-    add_kernel(folder, "alone", "-m", "ipykernel_launcher", "-f", "{connection_file}")
-    if forks:
-        add_kernel(folder, "python3", "-IS", KERNEL_FORKS, forks, "{connection_file}")
+    add_kernel(folder / "jupyter_path", "alone", sys.executable)
+    add_kernel(folder / "jupyter_path", "python3", python)
     with (folder / "lab.log").open("w") as log:
         process = subprocess.Popen(
             command(server, folder), env=environment(folder), cwd=folder, stdout=log, stderr=subprocess.STDOUT
@@ -69,26 +68,6 @@ def running(folder: Path, app: str = "jupyterlab", forks: Path | None = None) ->
             yield server
         finally:
             stop(process)
-
-
-@contextmanager
-def forking(folder: Path) -> Iterator[Path]:
-    """The socket of a process that forks kernels, while the block runs."""
-    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a process with threads cannot be forked
-    program = [sys.executable, str(KERNEL_FORKS), str(folder / "socket")]
-    process = subprocess.Popen(program, env=environment(folder) | one_thread, stdin=subprocess.PIPE)
-    try:
-        yield folder / "socket"
-    finally:
-        process.communicate()  # closes its input, and so it ends
-
-
-def add_kernel(folder: Path, name: str, *arguments: object) -> None:
-    """A kernel that this server has before those of the environment."""
-    spec = get_kernel_dict() | {"argv": [sys.executable, *map(str, arguments)]}
-    file = folder / "jupyter_path" / "kernels" / name / "kernel.json"
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps(spec))
 
 
 def command(server: LabServer, folder: Path) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -66,12 +65,12 @@ print(model.weight.raw_tensor.sum().item())
 
 
 @pytest.mark.slow
-def test_dims_in_another_process(path):
+def test_dims_in_another_process(python, path):
     letters = rf.Dim(3, name="letters")
     letters.vocab = rf.Vocab(["a", "b", "c"])
     model = rf.Linear(letters, OUT)
     rf.save(model, path, config={"letters": letters, "again": letters, "out": OUT})
-    done = subprocess.run([sys.executable, "-c", ELSEWHERE, str(path)], capture_output=True, text=True, check=False)
+    done = subprocess.run([python, "-c", ELSEWHERE, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == model.weight.raw_tensor.sum().item()
 

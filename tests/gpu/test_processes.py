@@ -15,8 +15,8 @@ from tests.torchrun import run_in_two_processes
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
 @pytest.mark.skipif("RFNB_DEVICE" not in os.environ, reason="tests/nn/bridge/test_distributed.py does it on the CPU")
-def test_two_processes_train_as_one_with_the_device(device, tmp_path, note):
-    run_in_two_processes(WORKER, tmp_path, device, timeout=300)
+def test_two_processes_train_as_one_with_the_device(python, device, tmp_path, note):
+    run_in_two_processes(python, WORKER, tmp_path, device, timeout=300)
     ranks = [torch.load(tmp_path / f"{rank}.pt", map_location="cpu") for rank in (0, 1)]
     net, data = ddp_worker.model(device), ddp_worker.batches(device)
     expected = ddp_worker.train(net, [whole(data[:2]), data[2], data[3]]).cpu()

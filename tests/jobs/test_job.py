@@ -165,8 +165,8 @@ for n in rf.progress(range(100), name="train"):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [1, 5, 90])
-def test_a_killed_process_loses_the_step_that_it_is_in(tmp_path, last):
-    done = run_script(KILLED.replace("{last}", str(last)), tmp_path, RFNB_JOB=str(tmp_path / "job"))
+def test_a_killed_process_loses_the_step_that_it_is_in(python, tmp_path, last):
+    done = run_script(python, KILLED.replace("{last}", str(last)), tmp_path, RFNB_JOB=str(tmp_path / "job"))
     assert done.returncode == -signal.SIGKILL, done.stderr
     job = rf.attach(tmp_path / "job")
     job.stop()
@@ -222,11 +222,11 @@ LOOPS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LOOPS)
 @pytest.mark.parametrize("last", [2, 40])
-def test_a_killed_loop_loses_the_step_that_it_is_in(tmp_path, monkeypatch, last, kind):
+def test_a_killed_loop_loses_the_step_that_it_is_in(python, tmp_path, monkeypatch, last, kind):
     code, steps = KILLED_LOOP, []
     for name, text in LOOPS[kind].items():
         code = code.replace(f"{{{name}}}", text)
-    done = run_script(EACH_STEP + code.replace("{last}", str(last)), tmp_path, RFNB_JOB=str(tmp_path / "job"))
+    done = run_script(python, EACH_STEP + code.replace("{last}", str(last)), tmp_path, RFNB_JOB=str(tmp_path / "job"))
     assert done.returncode == -signal.SIGKILL, done.stderr
     monkeypatch.delenv("RFNB_JOB")
     (tmp_path / "whole.py").write_text(code.replace("{last}", "-1"), encoding="utf-8")

@@ -62,14 +62,14 @@ if __name__ == "__main__":
 """
 
 
-def test_a_script_has_what_the_function_uses_and_gives_the_same(tmp_path):
-    done = run_script(MAKE, tmp_path)
+def test_a_script_has_what_the_function_uses_and_gives_the_same(python, tmp_path):
+    done = run_script(python, MAKE, tmp_path)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "train.py").read_text()
     for unused in ("threading", "LaunchError", "Script"):
         assert unused not in text
     call = "    args, named = process._later['arguments']\n    print(train(*args, **named))"
-    again = run_script(text.replace("    process.run(train)", call), tmp_path)
+    again = run_script(python, text.replace("    process.run(train)", call), tmp_path)
     assert again.stdout == done.stdout, again.stderr
 
 
@@ -116,17 +116,17 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(("name", "file"), [("copy", "run_copy.py"), ("train", "train.py")])
-def test_no_script_has_the_name_of_a_module(tmp_path, name, file):
+def test_no_script_has_the_name_of_a_module(python, tmp_path, name, file):
     code = f"import rfnb as rf\ndef {name}(): pass\nfrom rfnb.jobs.script import Script\n"
     code += f"print(Script({name}, ((), {{}})).write(__import__('pathlib').Path('.').absolute()).name)"
-    done = run_script(code, tmp_path)
+    done = run_script(python, code, tmp_path)
     assert done.stdout == f"{file}\n", done.stderr
-    again = run_script(code, tmp_path)  # beside the first script
+    again = run_script(python, code, tmp_path)  # beside the first script
     assert again.stdout == f"{file}\n", again.stderr
 
 
-def test_what_cannot_go_along_is_named_before_the_start(tmp_path):
-    done = run_script(REFUSED, tmp_path)
+def test_what_cannot_go_along_is_named_before_the_start(python, tmp_path):
+    done = run_script(python, REFUSED, tmp_path)
     assert done.stdout.splitlines() == [
         "launch: `locked` uses 'lock', which cannot go to other processes",
         "launch: `other` uses the module 'module', which other processes cannot import",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import subprocess
-import sys
 import weakref
 from typing import Any
 
@@ -138,7 +137,7 @@ def test_the_memory_of_a_loop_is_free_after_it() -> None:
 
 
 @pytest.mark.slow
-def test_no_compiler_of_torch_is_loaded() -> None:
+def test_no_compiler_of_torch_is_loaded(python: str) -> None:
     code = """
 import sys, torch, rfnb as rf
 x = torch.ones(2, requires_grad=True)
@@ -152,7 +151,7 @@ with rf.gradient_checkpoint_scope():
 y.sum().backward()
 print([name for name in ("torch._dynamo", "sympy") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 

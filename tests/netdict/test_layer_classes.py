@@ -2,7 +2,6 @@
 
 import importlib
 import subprocess
-import sys
 
 from rfnb.netdict.layer import CLASSES, LAYERS
 
@@ -14,7 +13,7 @@ def test_each_class_is_in_the_file_that_the_table_says():
         assert own == set(names.split()), file
 
 
-def test_only_a_net_imports_the_annex_and_only_what_it_needs():
+def test_only_a_net_imports_the_annex_and_only_what_it_needs(python):
     code = """
 import sys, rfnb as rf
 rf.show([rf.Linear(rf.Dim(2), rf.Dim(3))]), rf.load
@@ -24,4 +23,4 @@ net.construct_from_dict({"output": {"class": "copy", "from": "data"}})
 assert "rfnb.netdict.layers.basic" in sys.modules and "rfnb.netdict.layers.rec" not in sys.modules
 assert not [name for name in sys.modules if name.startswith("rfnb.netdict.code.")]
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([python, "-c", code], check=True)

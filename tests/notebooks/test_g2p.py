@@ -183,11 +183,11 @@ g2p.main()
 
 
 @pytest.mark.slow
-def test_two_processes_of_torchrun_end_with_the_same_weights(tmp_path):
+def test_two_processes_of_torchrun_end_with_the_same_weights(python, tmp_path):
     (tmp_path / "worker.py").write_text(WORKER)
     file = tmp_path / "model.safetensors"
     options = ["--steps", "6", "--checks", "2", "--batch", "32", "--save", file]
-    printed = run_in_two_processes(tmp_path / "worker.py", *options, paths=(ROOT / "notebooks",), timeout=300)
+    printed = run_in_two_processes(python, tmp_path / "worker.py", *options, paths=(ROOT / "notebooks",), timeout=300)
     assert printed.count("part   words") == 1
     first, second = (torch.load(tmp_path / f"{number}.pt") for number in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)

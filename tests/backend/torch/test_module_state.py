@@ -77,8 +77,8 @@ def test_sharded_models_are_known():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="no torch.distributed")
-def test_the_first_of_two_processes_runs_the_probe_and_neither_notices(tmp_path):
-    run_in_two_processes(WORKER, tmp_path)
+def test_the_first_of_two_processes_runs_the_probe_and_neither_notices(python, tmp_path):
+    run_in_two_processes(python, WORKER, tmp_path)
     for rank in (0, 1):
         probed, plain = torch.load(tmp_path / f"{rank}.pt")
         assert all(probed[name].equal(raw) for name, raw in plain.items()), rank

@@ -1,7 +1,6 @@
 """Shapes and dtypes of ops without numbers are what torch gives, and torch's compiler is not loaded for them."""
 
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -196,6 +195,6 @@ print([name for name in ("torch._dynamo", "sympy") if name in sys.modules])
 """
 
 
-def test_the_first_nets_of_a_process_do_not_load_a_compiler():
-    made = subprocess.run([sys.executable, "-c", NETS], capture_output=True, text=True)
+def test_the_first_nets_of_a_process_do_not_load_a_compiler(python):
+    made = subprocess.run([python, "-c", NETS], capture_output=True, text=True)
     assert made.stdout.strip() == "[]", made.stderr

@@ -6,7 +6,6 @@ import copy
 import os
 import pickle
 import subprocess
-import sys
 
 import pytest
 import torch
@@ -67,7 +66,7 @@ def test_a_module_keeps_what_its_parameters_are():
 
 
 @pytest.mark.slow
-def test_in_another_process_and_back(x, time, tmp_path):
+def test_in_another_process_and_back(python, x, time, tmp_path):
     (tmp_path / "there").write_bytes(pickle.dumps((x, time + 1)))
     code = f"""
 import pickle, sys
@@ -79,7 +78,7 @@ assert rf.zeros([rf.batch_dim, later]).size_of(later).values.tolist() == [4, 3]
 assert pickle.load(open({str(tmp_path / "there")!r}, "rb"))[0].dims == x.dims
 pickle.dump((x * 2.0, rf.Dim(7, name="new")), open({str(tmp_path / "back")!r}, "wb"))
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([python, "-c", code], check=True)
     y, new = pickle.loads((tmp_path / "back").read_bytes())
     assert torch.equal((y - x).raw_tensor, x.raw_tensor)
     assert new.dimension == 7

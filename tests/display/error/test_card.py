@@ -96,11 +96,9 @@ print(json.dumps(said))
 
 
 @pytest.fixture(scope="module")
-def terminal() -> dict[str, str]:
+def terminal(python: str) -> dict[str, str]:
     """By cell: what IPython prints."""
-    run = subprocess.run(
-        [sys.executable, "-c", TERMINAL], input=json.dumps(CELLS), capture_output=True, text=True, check=True
-    )
+    run = subprocess.run([python, "-c", TERMINAL], input=json.dumps(CELLS), capture_output=True, text=True, check=True)
     said: dict[str, str] = json.loads(run.stdout.splitlines()[-1])
     return said
 

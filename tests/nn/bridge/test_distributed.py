@@ -26,10 +26,10 @@ def whole(batches):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(python, tmp_path_factory):
     """What both processes found."""
     folder = tmp_path_factory.mktemp("ranks")
-    run_in_two_processes(WORKER, folder)
+    run_in_two_processes(python, WORKER, folder)
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
 
 

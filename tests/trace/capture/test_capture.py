@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -633,13 +632,13 @@ def test_an_error_in_the_model_comes_through_and_leaves_nothing_behind():
 
 
 @pytest.mark.slow
-def test_looking_does_not_import_a_compiler():
+def test_looking_does_not_import_a_compiler(python):
     code = (
         "import sys, torch, rfnb as rf\n"
         "with rf.capture(): torch.ones(2).softmax(0)\n"
         "print('torch._dynamo' in sys.modules)"
     )
-    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    made = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout.strip() == "False"
 
 

@@ -220,9 +220,8 @@ def test_with_the_code_at_hand_it_runs_again_with_the_same_seed(tmp_path):
 
 
 @pytest.mark.slow
-def test_in_another_process_the_dims_are_new_and_the_numbers_the_same(tmp_path):
+def test_in_another_process_the_dims_are_new_and_the_numbers_the_same(python, tmp_path):
     import subprocess
-    import sys
 
     path = running_sum().save(tmp_path / "x.rfrun")
     code = (
@@ -230,7 +229,7 @@ def test_in_another_process_the_dims_are_new_and_the_numbers_the_same(tmp_path):
         "print(run[1].after.s.raw_tensor.tolist(), run.axis, run.tags[0], run.stack('doubled').dims[0] is run.axis); "
         "print(rf.batch_dim in run[1].after.s.dims, run.source.lines[0].strip(), run.replay.versions['rfnb'])"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    said = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
     assert said == ["[6.0, 8.0] Dim{time:1–3} kiwi True", f"True with loop: {rf.__version__}"]
 
 
