@@ -50,14 +50,10 @@ def load(file: Path = FILE) -> Split:
 
 def entries(text: str) -> Iterable[tuple[str, Phones]]:
     """Word and phonemes of each line `tomato(2) T AH0 M AA1 T OW2 # comment`, once if only stress differs."""
-    seen: set[tuple[str, str]] = set()
-    for line in text.splitlines():
-        entry, _, stressed = line.partition("#")[0].strip().partition(" ")
-        word = re.sub(r"\(\d+\)$", "", entry)
-        phones = re.sub(r"\d", "", stressed)
-        if re.fullmatch(r"[a-z']+", word) and (word, phones) not in seen:
-            seen.add((word, phones))
-            yield word, phones.split()
+    stress = dict.fromkeys(map(ord, "0123456789"))
+    lines = re.findall(r"^([a-z']+)(?:\(\d+\))? ([A-Z0-9 ]*[A-Z0-9])", text, re.MULTILINE)
+    pairs = dict.fromkeys((word, stressed.translate(stress)) for word, stressed in lines)
+    return ((word, phones.split()) for word, phones in pairs)
 
 
 def part_of(word: str) -> Part:
