@@ -129,11 +129,14 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield program
 
 
-@pytest.fixture
-def forked_kernels(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def forked_kernels(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Kernels begin with torch imported."""
-    add_kernel(tmp_path / "jupyter", "python3", python)
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    folder = tmp_path_factory.mktemp("jupyter")
+    add_kernel(folder, "python3", python)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(folder))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -131,6 +131,8 @@ def become(request, streams):
     option, *rest = request["arguments"]
     if option == "-u":
         option, *rest = rest
+    if "PYTHONUNBUFFERED" in os.environ:
+        sys.stdout.reconfigure(write_through=True)
     if rest[:1] != ["ipykernel_launcher"]:
         for name in [name for name in sys.modules if name.partition(".")[0] in ("IPython", "ipykernel", "comm")]:
             del sys.modules[name]
@@ -146,7 +148,8 @@ def become(request, streams):
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     else:
         sys.argv = [option, *rest]
-        sys.path.insert(0, str(Path(option).resolve().parent))
+        if "PYTHONSAFEPATH" not in os.environ:
+            sys.path.insert(0, str(Path(option).resolve().parent))
         vars(main)["__file__"] = option
         exec(compile(Path(option).read_bytes(), option, "exec"), vars(main))
     sys.exit()

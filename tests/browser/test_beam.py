@@ -142,7 +142,6 @@ def test_the_keyboard_chooses_hypotheses(searched):
     press("Enter")
     chosen(inline, "1:2")
     assert row.evaluate("row => row === document.activeElement && row.matches(':focus-visible')")
-    notebook.screenshot("inline-beam")
 
 
 def test_a_pruned_candidate_is_kept(searched):

@@ -16,7 +16,6 @@ def test_a_cell_runs_and_its_output_is_read(open_notebook):
     assert notebook.text(2) == "16"
     assert notebook.value("x") == [0, 1, 4, 9, 16]
     assert "30" in notebook.cell(1).inner_text()
-    notebook.screenshot("lab")
 
 
 def test_one_cell_runs_again(open_notebook):

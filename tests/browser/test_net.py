@@ -57,7 +57,6 @@ def test_steps_show_layers_at_the_lines_of_the_config(stepped):
         panel.on_line(LINES["weights"])
         texts = panel.root.locator(".rfnb-Line[aria-current=step] .rfnb-Detail-stats").inner_text()
         assert f"{largest:.3g}" in texts
-    notebook.screenshot("net-stepped")
 
 
 def test_a_click_on_a_layer_marks_its_line_in_the_config(stepped):

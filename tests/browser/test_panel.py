@@ -68,9 +68,6 @@ def test_stepping_shows_what_the_kernel_computes(stepped):
         panel.go(button, step)
         assert float(panel.state("total", "before")) == running_sum(0, step)
         assert float(panel.state("total", "after")) == running_sum(0, step + 1)
-        if step == 2:
-            notebook.screenshot("panel-forward")
-    notebook.screenshot("panel-back")
     [line] = notebook.highlighted(1, ".rfnb-cm-current", value="x_t = 2")
     assert line.strip() == "x_t = loop.unstack(x)x_t = 2"  # the text, then the value beside it
 
@@ -235,13 +232,11 @@ def test_a_saved_notebook_shows_the_history_when_its_kernel_has_gone(open_notebo
     open_notebook()
     assert notebook.trusted(2)
     assert_static(notebook)
-    notebook.screenshot("without-kernel")
 
     open_notebook(change=lambda text: text.replace("import torch", "import torch #"))  # by somebody else
     assert not notebook.trusted(2)
     assert_static(notebook)
     assert notebook.page.locator(".jp-OutputArea script").count() == 0
-    notebook.screenshot("untrusted")
 
 
 def assert_static(notebook):

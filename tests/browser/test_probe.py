@@ -68,7 +68,6 @@ def test_both_sliders_move_and_each_keeps_the_other(probed):
     trained(panel, 3)
     expect(slider(panel)).to_have_attribute("aria-valuetext", "training step 3, 3 of 8")
     expect(panel.root.locator(".rfnb-Training")).to_contain_text("loss 0.333")
-    notebook.screenshot("probe")
 
 
 def test_by_keyboard_alone_the_focus_stays_on_the_slider(probed):

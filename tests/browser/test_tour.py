@@ -65,7 +65,6 @@ def running_sum(notebook, panel):
         assert float(panel.value("x_t")) == frames[step]
         [line] = notebook.highlighted(cell, ".rfnb-cm-current", value=f"x_t = {frames[step]:g}")
         assert line.strip() == f"x_t = loop.unstack(x)x_t = {frames[step]:g}"  # the text, then the value beside it
-    notebook.screenshot("tour-running-sum")
 
 
 def decoder(notebook, panel):
@@ -88,7 +87,6 @@ def decoder(notebook, panel):
         assert panel.stats("lstm.h") == pytest.approx([min(h), sum(h) / len(h), max(h)], rel=1e-2, abs=1e-4)
         [line] = notebook.highlighted(cell, ".rfnb-cm-current", value=f"best = {plain['best']}")
         assert line.strip() == f"best = rf.reduce_argmax(scores, axis=phone)best = {plain['best']}"
-    notebook.screenshot("tour-decoder")
 
 
 def assert_shown(text, values):

@@ -106,7 +106,6 @@ def test_watches_are_evaluated_at_each_step_and_stay_with_the_loop(stepped):
     notebook.run_cell(1)
     panel.root.locator(".rfnb-Run").nth(1).wait_for()
     assert float(panel.at(2).root.locator(".rfnb-Watch-value .rfnb-Value-text").first.inner_text()) == 7.75
-    notebook.screenshot("panel-watches")
 
 
 def test_an_edited_state_runs_on_beside_the_original(stepped):
@@ -145,7 +144,6 @@ def test_op_by_op_with_the_keyboard(stepped):
     press(".")
     panel.at(1).on_line("x_t = loop.unstack(x)")
     panel.root.locator(".rfnb-Op[aria-current=step] .rfnb-Op-name", has_text="unstack").wait_for()
-    notebook.screenshot("panel-ops")
 
 
 def test_the_inline_stepper_searches_and_forks_as_well(open_notebook):
@@ -158,4 +156,3 @@ def test_the_inline_stepper_searches_and_forks_as_well(open_notebook):
     inline.root.locator(".rfnb-Origin", has_text="at step 2").wait_for()
     assert float(inline.at(2).state("total", "after")) == 59
     assert inline.root.locator(".rfnb-Watch-value .rfnb-Value-text").inner_text() == "18"
-    notebook.screenshot("inline-forked")

@@ -173,7 +173,6 @@ def test_an_untrusted_notebook_shows_the_static_views(open_notebook):
         expect(output.locator("img").first).to_be_visible()
         expect(output.locator("svg, .rfnb-Graph, .rfnb-Matrix")).to_have_count(0)
     expect(notebook.cell(TENSOR).locator("[role=button]")).to_have_count(0)
-    notebook.screenshot("views-untrusted")
 
 
 def test_a_view_as_a_widget(open_notebook):

@@ -60,7 +60,7 @@ if __name__ == "__main__":
 
 def test_results_output_curves_and_failures_come_to_the_caller(python, tmp_path):
     (tmp_path / "temporary").mkdir()
-    done = run_script(python, LAUNCH, tmp_path, TMPDIR=str(tmp_path / "temporary"))
+    done = run_script(python, LAUNCH, tmp_path, TMPDIR=str(tmp_path / "temporary"), PYTHON_EXEC=python)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines.count("hello from 0") == lines.count("[rank 1] hello from 1") == 3

@@ -37,7 +37,7 @@ CELLS = {
 
 
 @pytest.fixture(scope="module")
-def notebook() -> dict[str, list[Any]]:
+def notebook(forked_kernels: None) -> dict[str, list[Any]]:
     """By cell: its outputs, from a real kernel."""
     cells = [nbformat.v4.new_code_cell(text) for text in CELLS.values()]
     notebook = nbformat.v4.new_notebook(cells=cells)

@@ -119,7 +119,7 @@ def go(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kernel():
+def kernel(forked_kernels):
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel()
     client = manager.blocking_client()
