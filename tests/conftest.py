@@ -26,7 +26,7 @@ SAME = PROFILE == "ci"  # the same examples each time: what lands is not held up
 hypothesis.settings.register_profile("rfnb", examples(100), deadline=None, derandomize=SAME, suppress_health_check=SLOW)
 hypothesis.settings.load_profile("rfnb")
 
-for device in (torch.cuda, torch.xpu):
+for device in (torch.cuda, torch.xpu, torch.mtia):
     if not device.is_available():
         # torch keeps each seed for a device to come, with the whole stack of calls, which takes longer than many a test
         device.manual_seed_all = lambda seed: None
