@@ -56,7 +56,7 @@ def test_a_fork_reads_writes_and_ends_as_python_does(code, python):
     assert len({(end.returncode, end.stdout, end.stderr[-20:]) for end in ends}) == 1
 
 
-def test_arguments_folder_path_and_environment_are_those_of_the_program(python, tmp_path, monkeypatch):
+def test_a_fork_has_the_arguments_folder_path_and_environment(python, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "module.py").write_text("import os, sys\nseen = sys.argv, os.getcwd(), os.environ['X']")
