@@ -12,7 +12,7 @@ from rfnb.backend.base.index import check_range
 from rfnb.core.dims import align
 from rfnb.core.dims.align import EMPTY_SIG
 from rfnb.core.dims.binding import bind_shape, current_lengths
-from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.dim import Dim, batch_dim, check_dims
 from rfnb.core.dims.lengths import EMPTY, Lengths as LengthsOfDims, Size
 from rfnb.core.ground import backends
 from rfnb.core.ground.backends import backend_of_raw
@@ -89,8 +89,9 @@ def convert_to_tensor(
         shape: another name for `dims`.
         keep_scalar_on_cpu: keep a number on the CPU, whatever the default device.
         lengths: how long each sequence is, for the axis whose length differs between sequences: one number
-            for each entry of the first dim, or {dim: numbers} for several such axes. Without it, a dim that has lengths
-            keeps those of the last batch; otherwise all sequences have the size of the axis.
+            for each entry of `rf.batch_dim`, or of the first dim if that is not among them, or {dim: numbers} for
+            several such axes. Without it, a dim that has lengths keeps those of the last batch; otherwise all sequences
+            have the size of the axis.
         tags: names of the sequences, shown and accepted where a sequence is chosen. Results computed from this tensor
             have them too, as do tensors with its dims until the next batch. Data with other lengths or tags is
             another batch: give each tensor of a batch the same tags. A tensor whose batch dim is the result of an
@@ -230,7 +231,7 @@ def _check_labels(backend: type[Backend], labels: Tensor, value: object, sparse_
 
 def _unequal(value: Sequence[object], dims: Sequence[Dim]) -> bool:
     """Whether `value` is a list of sequences of different lengths."""
-    if len(dims) < 2 or dims[1].dimension is not None:
+    if len(dims) < 2 or dims[1] is batch_dim or dims[1].dimension is not None:
         return False
     if any(isinstance(entry, str) for entry in value):
         return True
@@ -284,21 +285,22 @@ def _bind(
 ) -> object:
     """Binds the dims to this batch. Returns `raw` without frames that are padding in all sequences."""
     shape = backend.get_shape_tuple_raw(raw)
-    batch = dims[0]
+    batch = batch_dim if batch_dim in dims else dims[0]
+    count = shape[dims.index(batch)]
     if batch.dimension is None and batch.expr is None:
-        if tags is not None and len(tags) != shape[0]:
-            raise DimError("convert_to_tensor: each sequence needs a tag", got=f"{len(tags)} tags", expected=shape[0])
+        if tags is not None and len(tags) != count:
+            raise DimError("convert_to_tensor: each sequence needs a tag", got=f"{len(tags)} tags", expected=count)
         if tags is not None and len(set(tags)) < len(tags):
             twice = next(tag for tag in tags if list(tags).count(tag) > 1)
             raise DimError("convert_to_tensor: a tag occurs twice", got=repr(twice), expected="distinct tags")
-        batch.bind(Size([], shape[0], tags=tags, made=made))
+        batch.bind(Size([], count, tags=tags, made=made))
     elif tags is not None:
         raise DimError(
             f"convert_to_tensor: tags name the sequences of a batch, but {batch.name} has a fixed size",
             got=align.show_dims(dims),
-            expected="a first dim whose size comes with the data: rf.batch_dim",
+            expected="a dim whose size comes with the data: rf.batch_dim",
         )
-    for dim, values in _lengths_by_dim(dims, lengths).items():
+    for dim, values in _lengths_by_dim(dims, batch, lengths).items():
         size = _size(batch, values, made)
         axis = dims.index(dim)
         if size.min < 0 or size.max > shape[axis]:
@@ -307,11 +309,11 @@ def _bind(
                 got=size,
                 expected=f"numbers from 0 to {shape[axis]}",
             )
-        if size.dims == (batch,) and size.values.shape != (shape[0],):
+        if size.dims == (batch,) and size.values.shape != (count,):
             raise DimError(
                 "convert_to_tensor: each sequence needs a length",
                 got=f"lengths of shape {size.values.shape}",
-                expected=f"({shape[0]},), as {batch.name} has in the data",
+                expected=f"({count},), as {batch.name} has in the data",
             )
         size = size.within_capacity(dim)
         if size.max < shape[axis]:
@@ -322,17 +324,17 @@ def _bind(
     return raw
 
 
-def _lengths_by_dim(dims: Sequence[Dim], lengths: object) -> dict[Dim, object]:
+def _lengths_by_dim(dims: Sequence[Dim], batch: Dim, lengths: object) -> dict[Dim, object]:
     if lengths is None:
         return {}
     if isinstance(lengths, Mapping):
         return dict(lengths)
-    free = [dim for dim in dims[1:] if dim.dimension is None and dim.expr is None]
+    free = [dim for dim in dims if dim is not batch and dim.dimension is None and dim.expr is None]
     if not free:
         raise DimError(
             "convert_to_tensor: no dim can take the lengths",
             got=align.show_dims(dims),
-            expected="a dim without a fixed size after the first",
+            expected=f"a dim without a fixed size, other than {batch.name}",
             hint='Dim(None, name="time")',
         )
     return {free[0]: lengths}

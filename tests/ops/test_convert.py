@@ -145,3 +145,22 @@ def test_lengths_given_as_a_list_must_be_whole():
             rf.convert_to_tensor(torch.zeros(2, 2), dims=[rf.batch_dim, time], lengths=odd)
     x = rf.convert_to_tensor(torch.zeros(0, 2), dims=[rf.batch_dim, time], lengths=[])
     assert x.raw_tensor.shape == (0, 0)
+
+
+def test_lengths_are_those_of_the_sequences_wherever_the_batch_dim_is():
+    time, feat = rf.Dim(None, name="time"), rf.Dim(2, name="feat")
+    raw = torch.arange(18.0).view(3, 3, 2)  # as many frames as sequences, so that the sizes do not tell them apart
+    for order in ([0, 1, 2], [1, 0, 2], [2, 1, 0]):
+        dims = [(rf.batch_dim, time, feat)[axis] for axis in order]
+        x = rf.convert_to_tensor(raw.permute(order), dims=dims, lengths=[3, 1, 2], tags=["kiwi", "fig", "pea"])
+        sums = rf.reduce_sum(x, axis=time).copy_transpose([rf.batch_dim, feat])
+        expected = torch.stack([row[:n].sum(0) for row, n in zip(raw, [3, 1, 2], strict=True)])
+        assert torch.equal(sums.raw_tensor, expected) and rf.show(x, batch="pea").data is not None, dims
+
+
+def test_a_list_of_frames_is_even():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dims=[time, rf.batch_dim], lengths=[3, 1])
+    assert rf.reduce_sum(x, axis=time).tolist() == [9.0, 2.0]
+    with pytest.raises(rf.errors.DimError, match="lists of one axis"):
+        rf.convert_to_tensor([[1.0, 2.0], [3.0]], dims=[time, rf.batch_dim])
