@@ -315,8 +315,9 @@ def empty_state(attention: SelfAttentionBase, batch_dims: Sequence[Dim]) -> Caus
     """The state without any keys and values. → {batch_dims, 0, num_heads, …}"""
     check_dims(batch_dims, "default_initial_state: `batch_dims`")
     past = Dim(0, name="past")  # a Dim for this attention alone: in a loop each state carries its own size
-    parts, device = (attention.key_dim_per_head, attention.value_dim_per_head), attention.qkv.weight.device
-    empty = {dim: zeros([*batch_dims, past, attention.num_heads, dim], device=device) for dim in dict.fromkeys(parts)}
+    weight, dims = attention.qkv.weight, [*batch_dims, past, attention.num_heads]
+    parts = attention.key_dim_per_head, attention.value_dim_per_head
+    empty = {dim: zeros([*dims, dim], dtype=weight.dtype, device=weight.device) for dim in dict.fromkeys(parts)}
     return CausalSelfAttentionState(k_accum=empty[parts[0]], v_accum=empty[parts[1]], accum_axis=past)
 
 
@@ -436,7 +437,8 @@ class RelPosSelfAttention(SelfAttentionBase):
         """The encodings of all distances, and their dim. → {query_axis + kv_axis - 1, (num_heads,) key_dim_per_head}"""
         dims: dict[str, Any] = {"query_spatial_dim": query_axis, "key_value_spatial_dim": kv_axis}
         if self.learned_pos_emb is None:
-            dims |= {"feat_dim": self.encoding_dim, "device": self.qkv.weight.device}
+            weight = self.qkv.weight
+            dims |= {"feat_dim": self.encoding_dim, "dtype": weight.dtype, "device": weight.device}
         encode = self.learned_pos_emb or relative_positional_encoding
         encoding, distances = encode(**dims, query_offset=query_offset)
         encoding = dropout(encoding, self.pos_emb_dropout, axis=dropout_broadcast_default() and self.encoding_dim)

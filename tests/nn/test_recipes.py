@@ -162,3 +162,48 @@ def test_the_state_of_random_numbers_alone():
     draws = [rf.dropout(rf.ones([rf.Dim(50)]), 0.5, on_forward=True).tolist() for _ in range(2)]
     rf.set_random_state(state)
     assert [rf.dropout(rf.ones([rf.Dim(50)]), 0.5, on_forward=True).tolist() for _ in range(2)] == draws
+
+
+ATTENTION = {"key_dim_total": MODEL, "value_dim_total": MODEL, "num_heads": 2}
+OPTIONS = {"num_layers": 1, "num_heads": 2, "dropout": 0.0}
+
+
+def calls(labels, x):
+    conformer = rf.ConformerEncoder(FEAT, MODEL, input_layer=None, pos_enc=rf.sinusoidal_positional_encoding, **OPTIONS)
+    decoder = rf.TransformerDecoder(None, LETTER, MODEL, **OPTIONS)
+    causal = rf.RelPosCausalSelfAttention(FEAT, MODEL, **ATTENTION)
+
+    def begin():
+        return decoder.default_initial_state(batch_dims=[batch_dim])
+
+    def steps():
+        loop = rf.Loop(axis=TIME)
+        loop.state.decoder = begin()
+        with loop:
+            frame, state = loop.unstack(labels), loop.state.decoder
+            y, loop.state.decoder = decoder(frame, state=state, spatial_dim=rf.single_step_dim)
+            ys = loop.stack(y)
+        return ys
+
+    return {
+        "conformer": (conformer, lambda: conformer(x(), in_spatial_dim=TIME)[0]),
+        "decoder": (decoder, lambda: decoder(labels, state=begin(), spatial_dim=TIME)[0]),
+        "steps": (decoder, steps),
+        "causal": (causal, lambda: causal(x(), axis=TIME)[0]),
+    }
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["conformer", "decoder", "steps", "causal"])
+def test_a_model_whose_parameters_have_another_dtype(name, dtype):
+    rf.set_random_seed(3)
+    rf.init_forward_step_run_ctx()
+    frames = collate(SAMPLES)["x"]
+    labels = rf.reduce_argmax(rf.slice(frames, axis=FEAT, end=5, out_dim=LETTER)[0], axis=LETTER)
+    model, call = calls(labels, lambda: rf.cast(frames, next(model.parameters()).dtype))[name]
+    expected = call()
+    model.to(dtype=dtype)
+    y = call()
+    assert y.dtype == dtype
+    far = rf.reduce_max(rf.abs(rf.cast(y, "float32") - expected), axis=y.dims)
+    assert float(far) < (1e-5 if dtype == "float64" else 0.1) * float(rf.reduce_max(rf.abs(expected), axis=y.dims))

@@ -19,7 +19,7 @@ from rfnb.core.advice.similar_dims import nearest
 from rfnb.core.advice.torch_equivalents import called, equivalent_error
 from rfnb.core.dims.align import show_dims
 from rfnb.core.dims.axis_names import AxisOrder
-from rfnb.core.dims.dim import Dim, check_dims
+from rfnb.core.dims.dim import Dim, check_dims, single_step_dim
 from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.ground.source import is_users, steps_of
 from rfnb.core.ground.text import did_you_mean, nearest as nearest_names
@@ -410,7 +410,7 @@ def _missing_dim(name: str, arguments: Arguments) -> DimError | None:
         if not tensors or not AXES.search(parameter) or parameter.startswith("out"):
             continue
         for dim in leaves(value):
-            if isinstance(dim, Dim) and not {dim, dim.base} & dims:
+            if isinstance(dim, Dim) and not {dim, dim.base} & {single_step_dim, *dims}:
                 return DimError(
                     f"{name}: no tensor has the dim {dim.name}, which `{parameter}` names",
                     got=", ".join(map(_brief, tensors)),

@@ -22,7 +22,7 @@ from rfnb.nn.layers.conv import Conv1d, Conv2d
 from rfnb.nn.layers.dropout import WithDropout
 from rfnb.nn.layers.linear import Linear
 from rfnb.nn.layers.norm import BatchNorm, LayerNorm
-from rfnb.nn.layers.transformer import Activation, FeedForward, build_pos_enc
+from rfnb.nn.layers.transformer import Activation, FeedForward, add_positions, build_pos_enc
 from rfnb.nn.module.build import Choice, build_part, given_options
 from rfnb.nn.module.container import ModuleList, Sequential
 from rfnb.nn.module.module import Module, NotSpecified, layer_numbers
@@ -360,7 +360,7 @@ class ConformerEncoder(WithDropout, ISeqDownsamplingEncoder):
         if self.input_embedding_scale != 1.0:
             x = x * self.input_embedding_scale
         if self.pos_enc is not None:
-            x = x + self.pos_enc(spatial_dim=spatial_dim)
+            x = add_positions(self, x, self.pos_enc(spatial_dim=spatial_dim))
         x = self.dropped(x, self.input_dropout)
         return self.layers(x, spatial_dim=spatial_dim, collected_outputs=collected_outputs), spatial_dim
 

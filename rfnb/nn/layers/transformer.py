@@ -16,7 +16,7 @@ from rfnb.nn.module.build import Choice, build_part
 from rfnb.nn.module.module import Module
 from rfnb.ops.concat import split
 from rfnb.ops.index import gather
-from rfnb.ops.math import add, clip_by_value, combine_bc, identity, relu, silu
+from rfnb.ops.math import add, cast, clip_by_value, combine_bc, identity, relu, silu
 from rfnb.ops.position import Offset, frame_numbers, relative_positions
 from rfnb.ops.shape import set_sparse_dim
 
@@ -75,6 +75,13 @@ def build_pos_enc(choice: Choice | None, feat_dim: Dim) -> Callable[..., Tensor]
         encoding: Callable[..., Tensor] = build_part(choice, feat_dim)
         return encoding
     return functools.partial(choice, feat_dim=feat_dim)
+
+
+def add_positions(model: Module, x: Tensor, positions: Tensor) -> Tensor:
+    """x + positions, which get the dtype of the parameters, so that a model in bfloat16 computes in it."""
+    modules = (module for _, module in model.named_modules())
+    parameters = (p for module in modules for p in vars(module).values() if isinstance(p, Parameter))
+    return add(x, cast(positions, next(parameters).dtype))
 
 
 Activation = Callable[[Tensor], Tensor] | dict[str, Any] | Module
@@ -208,6 +215,6 @@ class Transformer(WithDropout):
     def _at_positions(self, x: Tensor, **where: object) -> Tensor:
         """Adds the positions and maps to the dim of the layers. {…, embed_dim} → {…, model_dim}"""
         if self.pos_enc is not None:
-            x = add(x, self.pos_enc(**where))
+            x = add_positions(self, x, self.pos_enc(**where))
         x = self.dropped(x, self.input_dropout, dim=self.embed_dim or self.model_dim)
         return x if self.input_embedding_proj is None else self.input_embedding_proj(x)
