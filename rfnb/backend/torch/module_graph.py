@@ -119,7 +119,7 @@ class _ModelRecorder(CallRecorder):
         self._listener = active_listener()
         self.quiet = False  # while it reads tensors itself
         self._thread = get_ident()
-        self._open: list[tuple[object, Node | None, int]] = []
+        self._open: list[tuple[object, Node | None, int, int]] = []
 
     def add_value(self, tensor: torch.Tensor) -> Value:
         """Adds a value with the shape of the tensor."""
@@ -215,7 +215,7 @@ class _ModelRecorder(CallRecorder):
                 self.modules.add(module, type(module).__name__)
         depth = len(self.inside)
         node = self.begin_module(module, self.numbers(args))
-        self._open.append((module, node, depth))
+        self._open.append((module, node, depth, len(self.graph.values)))
         self.quiet = False
         if node is not None and node.module is not None:
             self.inside.append((node.module.path, node.body))
@@ -227,14 +227,15 @@ class _ModelRecorder(CallRecorder):
         """rest: keyword arguments and the result, or only None if the call failed."""
         if get_ident() != self._thread or self.ignores() or not any(opened is module for opened, *_ in self._open):
             return
-        opened, node, depth = self._open.pop()
+        opened, node, depth, known = self._open.pop()
         self._end(node)
         self.quiet = True
         while opened is not module:
-            opened, node, depth = self._open.pop()
+            opened, node, depth, known = self._open.pop()
         del self.inside[depth:]
         if len(rest) == 2 and node is not None:
-            node.inputs += self.numbers(rest[0])
+            values = self.graph.values  # what the call put into its arguments, such as a cache, is none of its inputs
+            node.inputs += tuple(n for n in self.numbers(rest[0]) if n < known or values[n].node is None)
             self.made(node, rest[1], (args, rest[0]))
         elif len(rest) == 1 and (error := sys.exc_info()[1]) is not None:
             self.fail(error, node)

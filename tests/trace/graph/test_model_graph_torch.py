@@ -362,3 +362,36 @@ def test_the_reason_why_there_are_no_gradients_is_true(call, reason):
         rf.model_graph(linear, x, show="gradient")
     with pytest.raises(ParameterError, match="the loss holds no tensor: float"):
         rf.model_graph(linear, x, show="gradient", loss=lambda y: np.float64(y.sum().item()).item())
+
+
+class Cached(nn.Module):
+    """Keeps what it has read in `cache`, as attention with keys and values of earlier steps does."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys = nn.Linear(4, 4)
+
+    def forward(self, x, cache, scale=None):
+        cache["keys"] = torch.cat([*cache.values(), self.keys(x)])
+        return cache["keys"] * scale
+
+
+class Caller(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Cached()
+
+    def forward(self, x, cache):
+        return self.inner(x, cache=cache, scale=torch.ones(4))
+
+
+@pytest.mark.parametrize("frames", [0, 3])
+def test_what_a_call_puts_into_a_cache_is_none_of_its_inputs(frames):
+    cache = {"keys": torch.zeros(frames, 4)} if frames else {}
+    view = rf.show(Caller(), torch.ones(2, 4), cache, depth=0).data
+    root = view["bodies"][view["root"]]
+    (inner,) = [node["id"] for node in root["nodes"] if node["kind"] == "module"]
+    sources = {edge["source"] for edge in root["edges"] if edge["target"] == inner}
+    expected = ["x", "cache.keys", "ones"] if frames else ["x", "ones"]
+    assert [node["name"] for node in root["nodes"] if node["id"] in sources] == expected
+    assert {node["name"] for node in root["nodes"] if node["kind"] == "input"} == {*expected} - {"ones"}
