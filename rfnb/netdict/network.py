@@ -721,12 +721,20 @@ class Network(Interface):
 
     def get_objective(self) -> Any:
         """The total loss and the constraints of the last batch: what training minimizes. → {}"""
-        _, total, constraints = self.get_losses_initialized(with_total=True)
+        total, constraints = self._sums()
         return total + constraints
 
     def get_total_loss(self) -> Any:
         """The sum of the losses of the last batch, with their scales. → {}"""
-        return self.get_losses_initialized(with_total=True)[1]
+        return self._sums()[0]
+
+    def _sums(self) -> tuple[Any, Any]:
+        """The total loss and the constraints. Raises NetworkError if the net was made without its losses."""
+        _, total, constraints = self.get_losses_initialized(with_total=True)
+        if not self.eval_flag and any(node.loss is not None for node in self._nodes.values()):
+            got, hint = "train_flag=False, eval_flag=False", "rf.Network(…, train_flag=None) has losses in each call"
+            raise NetworkError("the net was made without its losses", got=got, hint=hint)
+        return total, constraints
 
     def get_total_constraints(self) -> Any:
         """The sum of the constraints on parameters, such as L2. → {}"""

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import rfnb as rf
-from rfnb.errors import DataNotFound, DimError, LayerNotFound, ParameterError
+from rfnb.errors import DataNotFound, DimError, LayerNotFound, NetworkError, ParameterError
 from tests.walks import calls_made
 
 NET = {
@@ -189,6 +189,9 @@ def test_without_the_eval_flag_there_are_no_losses():
     net = network()
     net.forward(net.extern_data.example())
     assert net.get_losses_initialized(with_total=True) == ({}, 0, 0)
+    for read in (net.get_objective, net.get_total_loss):  # 0 would be the lowest loss of all
+        with pytest.raises(NetworkError, match="train_flag=None"):
+            read()
 
 
 def test_outputs_may_stay_and_the_net_may_change_batches():
