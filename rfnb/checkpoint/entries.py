@@ -320,7 +320,7 @@ def _reading(path: Path) -> Iterator[None]:
     except Exception as error:  # a broken pickle can raise any error
         raise CheckpointError(
             f"{public_function()}: {path} cannot be read",
-            got=f"{path.stat().st_size} bytes: {str(error).partition(chr(10))[0]}",
+            got=f"{path.stat().st_size} bytes: {str(error).partition(chr(10))[0].partition(' This file can')[0]}",
             expected="a complete safetensors file, or a state dict saved by torch.save",
             hint=_hint(path, error),
         ) from error
@@ -329,7 +329,8 @@ def _reading(path: Path) -> Iterator[None]:
 def _hint(path: Path, error: Exception) -> str | None:
     if path.suffix in (".config", ".py"):
         return f"a config of nets is read by rf.read_config({path.name!r}), its net is rf.Network.from_config(…)"
-    return "torch files are read as data only" if isinstance(error, pickle.UnpicklingError) else None
+    is_pickle = isinstance(error, pickle.UnpicklingError)
+    return "torch files are read as data only: torch.save(model.state_dict(), …) writes those" if is_pickle else None
 
 
 def _of_safetensors(file: Any, path: Path) -> Checkpoint:

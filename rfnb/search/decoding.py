@@ -15,6 +15,7 @@ from rfnb.core.dims.dim import Dim, batch_dim
 from rfnb.core.dims.lengths import EMPTY, Size
 from rfnb.core.ground import backends
 from rfnb.core.ground.nested import leaves, map_leaves
+from rfnb.core.ground.text import did_you_mean
 from rfnb.core.tensor.arguments import CountFrom0, CountFrom1, not_a_tensor
 from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
@@ -140,7 +141,8 @@ def decode(
     if record:
         arguments["state"] = (copy_state or copied)(state)
     for name in others:
-        raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name))
+        near = did_you_mean(name, arguments)
+        raise ParameterError("decode: there is no such option", got=name, hint=OTHER_NAMES.get(name) or near)
     options = ChoiceOptions(
         length_normalization_exponent=length_normalization_exponent,
         length_normalization_offset=length_normalization_offset, groups=groups, diversity=diversity,

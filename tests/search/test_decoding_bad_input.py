@@ -41,6 +41,7 @@ def of_scores(make):
         ({"groups": 2, "early_stop": 1}, ParameterError, "`groups` is not possible"),
         ({"length_penalty": 0.6}, ParameterError, "length_normalization_exponent=…"),
         ({"num_beams": 4}, ParameterError, "beam=4"),
+        ({"lables": ["</s>", "a"]}, ParameterError, "did you mean 'labels'"),
         ({"step": lambda prev, state: torch.zeros(len(prev), 4)}, SearchError, r"Tensor(.|\n)*return scores, state"),
         ({"step": lambda prev, state: (prev, state, 0)}, SearchError, "tuple of 3"),
         ({"step": lambda prev, state: None}, SearchError, "NoneType"),

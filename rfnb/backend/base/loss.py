@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
+from rfnb.backend.base.index import check_range
 from rfnb.backend.base.require import axis_of
 from rfnb.core.advice.similar_dims import nearest
 from rfnb.core.advice.torch_equivalents import called, likely_features
@@ -121,7 +122,13 @@ def _sparse(
     logits_there, labels_there, out = plan
     lengths = logits.lengths.join(target.lengths, logits.sig, target.sig)
     labels = backend.move_raw(backend.fill_padding(target, 0), labels_there)
-    raw = backend.cross_entropy_raw(backend.move_raw(logits._raw, logits_there), labels)
+    try:
+        raw = backend.cross_entropy_raw(backend.move_raw(logits._raw, logits_there), labels)
+    except IndexError:
+        classes: Any = target.sparse_dim
+        hint = "padding may have any value if `lengths` are given"
+        check_range(backend, "cross_entropy", target, [classes], [classes.dimension], noun="a label", hint=hint)
+        raise
     return tensor_of(raw, out, lengths)
 
 

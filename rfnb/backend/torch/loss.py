@@ -25,10 +25,7 @@ class TorchLoss:
             labels = labels.long()
         is_batch = labels.dim() > 1
         rows, flat = (logits.flatten(0, -2), labels.flatten()) if is_batch else (logits, labels)
-        try:
-            loss = functional.cross_entropy(rows, flat, reduction="none", ignore_index=NO_LABEL)
-        except IndexError:
-            raise DimError("cross_entropy: a label is not a class", expected=f"0 to {logits.shape[-1] - 1}") from None
+        loss = functional.cross_entropy(rows, flat, reduction="none", ignore_index=NO_LABEL)
         return loss.view_as(labels) if is_batch else loss
 
     @staticmethod
