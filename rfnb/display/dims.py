@@ -162,8 +162,9 @@ class Uses:
 
     def _dims(self, name: str, dims: tuple[Dim, ...], sparse: Dim | None, kind: str) -> None:
         for dim in dict.fromkeys([*dims, *([sparse] if sparse is not None else [])]):
-            getattr(self._use(dim), kind).append(name)
-        self.together.setdefault(name, dims)
+            getattr(self._use(dim), kind).extend([name] if name else [])  # a value inside of a graph may have none
+        if name:
+            self.together.setdefault(name, dims)
 
     def _module(self, name: str, module: Module) -> None:
         for path, part in module.named_modules():

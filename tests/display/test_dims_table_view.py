@@ -74,6 +74,8 @@ def test_what_is_searched():
     held = SimpleNamespace(more=[x])
     assert rows_of(rf.show_dims(held))["feat"]["used by"] == "1 tensor: held.more[0]"
     assert list(rows_of(rf.show_dims(graph))) == ["hidden"]
+    graph.add_value("", (rf.Dim(3, name="unnamed"),))
+    assert [row["used by"] for row in rows_of(rf.show_dims(graph)).values()] == ["1 tensor: h", ""]
     assert "time" in rows_of(rf.show_dims(loop.run)) and "feat" in rows_of(rf.show_dims(loop.run))
     assert rf.show_dims(3).text == "(no dims)" and ">(no dims)<" in rf.show_dims([]).html
 
