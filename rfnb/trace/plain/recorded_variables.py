@@ -474,12 +474,12 @@ class RecordedVariables(VariableSteps):
 
 Continued = tuple["Iterations", BaseException | None]
 continue_from: Hook[[Iterations, Sequence[str], int, int | None, Mapping[str, object]], Continued] = Hook(
-    "trace.plain.remembered.continue_from", by="trace.plain.fork"
+    "trace.plain.recorded_variables.continue_from", by="trace.plain.fork"
 )
 """Runs a loop with these lines from a step on, with a seed and new values of variables: `fork.fork`."""
 
 locked_variables: Hook[[Iterations, Sequence[str], int, Sequence[str]], Mapping[str, str]] = Hook(
-    "trace.plain.remembered.locked_variables", by="trace.plain.fork"
+    "trace.plain.recorded_variables.locked_variables", by="trace.plain.fork"
 )
 """Which of some variables a fork of a loop with these lines cannot edit before a step, and why: `fork.locked`."""
 
