@@ -228,19 +228,22 @@ class Unstacked(NamedTuple):
 
 
 class StepNumber(NamedTuple):
-    """The number of each step, 0, 1, …"""
+    """The number of each step, from `first` on."""
 
-    def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[RawTensor]:
+    first: int = 0
+    dtype: str = "int64"
+
+    def frames(self, backend: type[Backend], source: None = None, limit: Size | None = None) -> Sequence[RawTensor]:
         """All numbers as raw tensors."""
-        return StepNumbers(backend)
+        return StepNumbers(backend, self.first, self.dtype)
 
     def all_frames(self, backend: type[Backend], source: None, limit: Size, steps: int) -> RawTensor:
         """All numbers as one raw tensor. [steps]"""
-        return backend.range_raw(steps, "int64", None)
+        return backend.range_raw(steps, self.dtype, None) + self.first
 
     def stacked(self, backend: type[Backend], source: None, frames: Dim) -> Tensor:
-        """All numbers as one tensor. {frames} int64"""
-        return tensor_of(backend.range_raw(frames.get_dim_value(), "int64", None), align.sig([frames]), EMPTY)
+        """All numbers as one tensor. {frames}"""
+        return tensor_of(self.all_frames(backend, None, EMPTY, frames.get_dim_value()), align.sig([frames]), EMPTY)
 
 
 class LaterFrames(Sequence[RawTensor]):
@@ -313,11 +316,11 @@ def _zeros_if_empty(backend: type[Backend], frames: Tensor, size: Size) -> Tenso
 class StepNumbers(Sequence[RawTensor]):
     """The numbers of the steps as raw tensors, each created on access: the number of steps may not be known."""
 
-    def __init__(self, backend: type[Backend]):
-        self._backend = backend
+    def __init__(self, backend: type[Backend], first: int, dtype: str):
+        self._backend, self._first, self._dtype = backend, first, dtype
 
-    def __getitem__(self, step: object) -> Any:
-        return self._backend.full_raw([], step, "int64", None)
+    def __getitem__(self, step: Any) -> Any:
+        return self._backend.full_raw([], self._first + step, self._dtype, None)
 
     def __len__(self) -> int:
         return 0

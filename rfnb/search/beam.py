@@ -187,12 +187,13 @@ def _rank(scores: Tensor, number: Tensor, beam: Dim) -> Tensor:
 
 @broadcast_allowed()
 def stopped(
-    state: BeamState, beam: Dim, rules: BeamRules, *, had_ended: Tensor, step: Tensor | int, limit: Tensor | int | None
+    state: BeamState, beam: Dim, rules: BeamRules, *, had_ended: Tensor, count: Tensor | int, limit: Tensor | int | None
 ) -> Tensor:
     """The scores of the hypotheses after a step, but −∞ for those that go on where the search stops. {…, beam}
 
     Args:
         had_ended: which had ended before the step, {…, beam}.
+        count: how many labels a hypothesis that goes on has.
         limit: how many labels each hypothesis has at most, {…} or a number.
     """
     scores, labels, counts = state.scores, state.labels, state.counts
@@ -204,7 +205,6 @@ def stopped(
     if most_ended is not None:
         stops = greater_equal(reduce_sum(cast(finished, "int64"), axis=beam), most_ended)
     if sure:
-        count = step + 1
         compared = scores
         if exponent and counts is not None:
             compared = scores / _by_length(counts, exponent, offset)
@@ -334,7 +334,7 @@ def beam_step(
         most_ended=most_ended,
     )  # fmt: skip
     state = BeamState(None, None, base, counts, ended)
-    after = advance(state, scores, rules, axis=axis, beam=beam, out_beam=out_beam, step=step, gold=gold)
+    after = advance(state, scores, rules, axis=axis, beam=beam, out_beam=out_beam, count=step + 1, gold=gold)
     return BeamStep(*after[:4])
 
 
@@ -351,14 +351,14 @@ def advance(
     axis: Dim,
     beam: Dim,
     out_beam: Dim,
-    step: Tensor | int,
+    count: Tensor | int,
     gold: Tensor | None = None,
 ) -> BeamState:
     """The hypotheses after one more label. {…, beam}, {…, beam, axis} → {…, out_beam}
 
     Args:
         scores: those of the labels.
-        step: the number of this step.
+        count: how many labels a hypothesis that goes on has after the step; 1 after the first one.
         gold: the right label, if the last place is for it. {…}
     """
     _, _, base, counts, ended = state
@@ -378,10 +378,8 @@ def advance(
         new = backend.where_raw(backend.expand_dims_raw(past, -1), first_label_only(backend, axis, new), new)
     if counts is not None and past is not None:
         had_counts = raw_in_order(_full(counts, base), places)
-        number = longer = _number(step, 1.0 if has_fractions(counts.dtype) else 1, base)
-        offset_counts = had_counts
-        if offset:
-            longer, offset_counts = _number(step, 1 + offset, base), had_counts + offset
+        number = backend.cast_raw(_raw_number(count, base), counts.dtype)
+        longer, offset_counts = (number + offset, had_counts + offset) if offset else (number, had_counts)
         compared = backend.where_raw(past, before * _power(longer / offset_counts, exponent), before)
     lengths, signature = join(scores, base), align.sig(order, None, scores.feature_dim)
     if combine is None:
@@ -397,15 +395,15 @@ def advance(
     elif rules.living is not None and rules.ends:
         labels, parents, best = best_apart(total, ended, axis, beam, out_beam, rules)
     elif gold is not None:
-        labels, parents, best = _with_gold(total, axis, beam, out_beam, step, gold, rules.gold_once, ended)
+        labels, parents, best = _with_gold(total, axis, beam, out_beam, count, gold, rules.gold_once, ended)
     else:
-        labels, parents, best = _chosen(total, axis, beam, out_beam, step, rules.keep_beams)
+        labels, parents, best = _chosen(total, axis, beam, out_beam, count, rules.keep_beams)
     if rules.threshold is not None:
         survivors = above(best, out_beam, rules.threshold, rules)
         # where all have ended, further steps are those of other sequences, and stretch normalized scores
         best = survivors if ended is None else where(reduce_all(ended, axis=beam), best, survivors)
     if had_counts is None:
-        return BeamState(labels, parents, best, None if counts is None else best * 0 + (step + 1))
+        return BeamState(labels, parents, best, None if counts is None else best * 0 + count)
     best = best.copy_transpose([*batch, out_beam])
     index = raw_in_order(_full(parents, best), best.dims), len(batch), 1, False
     counted = backend.gather_raw(had_counts, *index)
@@ -432,18 +430,17 @@ def _full(x: Tensor, like: Tensor) -> Tensor:
     return expand_dims(x, missing) if missing else x
 
 
-def _number(step: Tensor | int, more: float, like: Tensor) -> RawTensor:
-    """How many labels a hypothesis has after this step, if it goes on and `more` is 1."""
-    if isinstance(step, Tensor):
-        return step._raw + more
-    return backend_of_raw(like._raw).full_raw([], step + more, like.dtype, like.device)
+def _raw_number(number: Tensor | int, like: Tensor) -> RawTensor:
+    if isinstance(number, Tensor):
+        return number._raw
+    return backend_of_raw(like._raw).full_raw([], number, like.dtype, like.device)
 
 
 def _power(raw: RawTensor, exponent: float) -> RawTensor:
     return raw if exponent == 1 else raw**exponent
 
 
-def _chosen(total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | int, keep: bool) -> Places:
+def _chosen(total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, count: Tensor | int, keep: bool) -> Places:
     """The candidates that get a place."""
     best, (parents, labels), _ = top_k(total, axis=[beam, axis], k_dim=out_beam)
     if not keep:
@@ -453,9 +450,9 @@ def _chosen(total: Tensor, axis: Dim, beam: Dim, out_beam: Dim, step: Tensor | i
     own_parents = expand_dim(range_over_dim(beam, device=total.device), per_parent)
     assert isinstance(own_labels, Tensor)
     parts = [_merged(x, beam, per_parent, out_beam) for x in (own_labels, own_parents, own_best)]
-    if not isinstance(step, Tensor):
-        return (parts[0], parts[1], parts[2]) if step else (labels, parents, best)
-    first = equal(step, 0)
+    if not isinstance(count, Tensor):
+        return (parts[0], parts[1], parts[2]) if count > 1 else (labels, parents, best)
+    first = equal(count, 1)
     return where(first, labels, parts[0]), where(first, parents, parts[1]), where(first, best, parts[2])
 
 
@@ -469,14 +466,14 @@ def _with_gold(
     axis: Dim,
     beam: Dim,
     out_beam: Dim,
-    step: Tensor | int,
+    count: Tensor | int,
     gold: Tensor,
     once: bool,
     ended: Tensor | None,
 ) -> Places:
     """The best candidates, of which the last is the right label after the last hypothesis."""
     last = beam.get_dim_value() - 1
-    gold_parent = cast(greater(step, 0), "int64") * last if isinstance(step, Tensor) else last * (step > 0)
+    gold_parent = cast(greater(count, 1), "int64") * last if isinstance(count, Tensor) else last * (count > 1)
     if ended is not None:
         gold = where(gather(ended, indices=gold_parent, axis=beam), 0, gold)
     gold_total = gather(gather(total, indices=gold_parent, axis=beam), indices=gold, axis=axis)

@@ -20,7 +20,7 @@ from rfnb.core.vocab import Vocab
 from rfnb.errors import DimError, LoopError, ParameterError
 from rfnb.loop.body.body import Body
 from rfnb.loop.body.hypotheses import BeamChoice, Hypotheses
-from rfnb.loop.step import has_steps
+from rfnb.loop.step import StepNumber, has_steps
 from rfnb.ops.index import gather
 from rfnb.ops.math import cast, less, where
 from rfnb.ops.random import random_uniform
@@ -211,8 +211,8 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     counts = None if carried.counts is None else hypotheses.follow(carried.counts)
     inputs = {"choice scores": scores, "base": base, "had ended": ended, "counts before": counts}
     hypotheses.asked |= {name: body.of_body(x, "choice") for name, x in inputs.items() if x is not None}
-    state, rules, step = BeamState(None, None, base, counts, ended), options.rules(carried.rules), body.step_number
-    by_rank = partial(advance, state, scores, axis=axis, beam=before, out_beam=wide, step=step)
+    state, rules, count = BeamState(None, None, base, counts, ended), options.rules(carried.rules), carried.count
+    by_rank = partial(advance, state, scores, axis=axis, beam=before, out_beam=wide, count=count)
     if rules.by_rank:
         result, pruned = parted(by_rank(rules), wide, after)
     else:
@@ -223,7 +223,7 @@ def _step(body: Body, scores: Tensor, axis: Dim, options: ChoiceOptions, of_labe
     keep_pruned(body, hypotheses, pruned, before)
     if rules.stops:
         had = gather(ended, indices=result.parents, axis=before)
-        scores = stopped(result, after, rules, had_ended=had, step=step, limit=carried.limit)
+        scores = stopped(result, after, rules, had_ended=had, count=count, limit=carried.limit)
         result = result._replace(scores=scores)
     return _take(body, hypotheses, result, before, after)
 
@@ -294,6 +294,7 @@ class SearchCarry:
         ended: which hypotheses had ended before the step.
         counts: how many labels each has then; None if scores are not normalized.
         counts_place: their position.
+        count: how many labels a hypothesis has after the step, if it goes on.
         scales: of the parts of scores, as they become known.
         blanks: what a search over frames carries.
         at_start: see `CollectPlan`.
@@ -310,6 +311,7 @@ class SearchCarry:
     ended: Traced
     counts: Traced | None
     counts_place: int | None
+    count: Traced
     scales: dict[str, float]
     blanks: Blanks | None
     at_start: dict[str, Any]
@@ -345,8 +347,9 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)
     hypotheses.search = SearchCarry(
-        rules, limit, place, past, counts, counts_place, scales, blanks, plan.at_start, vocabs=plan.vocabs
-    )
+        rules, limit, place, past, counts, counts_place, body.number_of_step(StepNumber(1, like.dtype)), scales,
+        blanks, plan.at_start, vocabs=plan.vocabs,
+    )  # fmt: skip
     return hypotheses
 
 

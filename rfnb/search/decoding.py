@@ -372,7 +372,7 @@ class Decoding:
         limits = self._tensor(self.limits, dims=self.dims[:1])
         tensors = BeamState(*map(self._tensor, state))
         return self._array(
-            stopped(tensors, self.dims[1], self.rules, had_ended=tensors.ended, step=self.steps, limit=limits)
+            stopped(tensors, self.dims[1], self.rules, had_ended=tensors.ended, count=self.steps + 1, limit=limits)
         )
 
     def _with_finals(
@@ -448,7 +448,7 @@ class Decoding:
         before = BeamState(None, None, scores, counts if self.rules.exponent else None, ended)
         after = Dim(self.past.shape[1], name="beam")
         dims: Any = {"axis": self.labels, "beam": self.dims[1], "out_beam": after}
-        result = advance(before, log_probs, self.rules, step=self.steps, **dims)
+        result = advance(before, log_probs, self.rules, count=self.steps + 1, **dims)
         parts = [self.backend.to_numpy_raw(part._raw) for part in result if part is not None]
         return _first(BeamState(parts[0], parts[1], parts[2], parts[-1]), best, self.labels.get_dim_value())
 

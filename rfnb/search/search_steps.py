@@ -187,7 +187,7 @@ class SearchSteps:
     def step(self, values: Mapping[str, Tensor], scores: Tensor, axis: Dim, out: Dim, step: int) -> BeamState:
         """The best extensions of the hypotheses by labels of `axis`."""
         state = BeamState(None, None, values["base"], values.get("counts before"), values["had ended"])
-        return advance(state, scores, self.rules.ranking, axis=axis, beam=self.dims[-1], out_beam=out, step=step)
+        return advance(state, scores, self.rules.ranking, axis=axis, beam=self.dims[-1], out_beam=out, count=step + 1)
 
     # -- another choice
 

@@ -36,7 +36,7 @@ def both(
     wide = np.concatenate([scores, np.zeros((3, apart, LABELS), "float32")], axis=1)
     tensors = [rf.convert_to_tensor(torch.from_numpy(x), dims=[batch, beam]) for x in (base, counts, ended)]
     whole = rf.convert_to_tensor(torch.from_numpy(wide), dims=[batch, beam, label])
-    expected = advance(BeamState(None, None, *tensors), whole, rules, axis=label, beam=beam, out_beam=after, step=3)
+    expected = advance(BeamState(None, None, *tensors), whole, rules, axis=label, beam=beam, out_beam=after, count=4)
     made: Any = advance_apart(
         BeamState(None, None, base, counts, ended), torch.from_numpy(scores), rules, backend,
         is_end=np.isin(np.arange(LABELS), ends), places=size + 2, step=3, device=None,

@@ -183,10 +183,14 @@ class Body:
     @cached_property
     def step_number(self) -> Traced:
         """The number of this step, for use by the loop itself rather than by a line of the body. {} int64"""
+        return self.number_of_step(StepNumber())
+
+    def number_of_step(self, kind: StepNumber) -> Traced:
+        """A number of this step, counted from elsewhere. {}"""
         with self.untraced():
-            frame = tensor_of(self.backend.full_raw([], 0, "int64", None), align.sig(()), EMPTY)
+            frame = tensor_of(kind.frames(self.backend)[0], align.sig(()), EMPTY)
         number = self.recorder.input("", frame)
-        self.frames.append(FrameInput(self.var(frame), StepNumber()))
+        self.frames.append(FrameInput(self.var(frame), kind))
         return number
 
     def refuse_in_branch(self, what: str) -> None:
