@@ -19,7 +19,7 @@ from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
-from rfnb.loop.step import FrameInput, has_steps, place_of
+from rfnb.loop.step import has_steps, place_of
 from rfnb.ops.create import range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.math import logical_and, logical_not, where
@@ -148,14 +148,9 @@ class EndedInBody:
 
     def _make(self, kind: EndedMask) -> RawTensor:
         """A new mask on the traced frame, a further input of the step."""
-        body, size = self._body, self.size()
+        size = self.size()
         assert size is not None
-        with body.untraced():
-            mask = body.backend.from_numpy_raw(ended(size, kind.how, 1)[0], kind.device)
-            frame = tensor_of(mask, align.sig(()), EMPTY)
-        body.recorder.input("", frame)
-        body.frames.append(FrameInput(body.var(frame), kind))
-        self._masks[repr(kind)] = mask
+        mask = self._masks[repr(kind)] = self._body.frame_of(kind, size).plain._raw
         return mask
 
     def complete(self) -> None:

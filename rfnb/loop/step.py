@@ -233,17 +233,18 @@ class StepNumber(NamedTuple):
     first: int = 0
     dtype: str = "int64"
 
-    def frames(self, backend: type[Backend], source: None = None, limit: Size | None = None) -> Sequence[RawTensor]:
+    def frames(self, backend: type[Backend], source: None, limit: Size) -> Sequence[RawTensor]:
         """All numbers as raw tensors."""
         return StepNumbers(backend, self.first, self.dtype)
 
-    def all_frames(self, backend: type[Backend], source: None, limit: Size, steps: int) -> RawTensor:
+    def all_frames(self, backend: type[Backend], source: None, limit: Size | None, steps: int) -> RawTensor:
         """All numbers as one raw tensor. [steps]"""
-        return backend.range_raw(steps, self.dtype, None) + self.first
+        numbers = backend.range_raw(steps, self.dtype, None)
+        return numbers + self.first if self.first else numbers
 
     def stacked(self, backend: type[Backend], source: None, frames: Dim) -> Tensor:
         """All numbers as one tensor. {frames}"""
-        return tensor_of(self.all_frames(backend, None, EMPTY, frames.get_dim_value()), align.sig([frames]), EMPTY)
+        return tensor_of(self.all_frames(backend, None, None, frames.get_dim_value()), align.sig([frames]), EMPTY)
 
 
 class LaterFrames(Sequence[RawTensor]):

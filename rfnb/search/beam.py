@@ -14,7 +14,6 @@ from rfnb.core.advice.similar_dims import broadcast_allowed
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground.backends import backend_of_raw
-from rfnb.core.ground.defaults import has_fractions
 from rfnb.core.tensor.arguments import not_a_tensor
 from rfnb.core.tensor.op import guarded, op
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
@@ -523,7 +522,7 @@ def advance_arrays(
     (batch, beam), count = state.scores.shape, scores.shape[2]
     compared, past = state.scores, state.ended.ravel().nonzero()[0]
     if len(past):
-        compared = _compared(state, rules, backend, step, device)
+        compared = _compared(state, state.scores, rules, backend, step, device)
     if isinstance(scores, np.ndarray):
         scores += compared[:, :, None]
         if len(past):
@@ -564,13 +563,13 @@ def advance_apart(
     """
     (batch, beam), (_, living, count) = state.scores.shape, scores.shape
     past, sums, most, dead = state.ended, state.scores, rules.most_ended, state.scores.dtype.type(-np.inf)
-    base = np.where(past[:, :living], dead, sums[:, :living])[:, :, None]
+    base = np.where(past, dead, sums)[:, :living, None]
     if isinstance(scores, np.ndarray):
         scores += base
     else:
         scores = backend.from_numpy_raw(base, device) + scores
     best, index = backend.best_raw(scores.reshape(batch, -1), min(places + living * len(rules.ends), living * count), 0)
-    copies = np.where(past, _compared(state, rules, backend, step, device), dead)
+    copies = _compared(state, dead, rules, backend, step, device)
     firsts = first_rows(batch, 0) + first_rows(beam, count).T
     best, numbers = np.concatenate([best, copies], axis=1), np.concatenate([index, firsts], axis=1)
     order = np.lexsort((numbers, -best))
@@ -618,14 +617,16 @@ def first_rows(batch: int, size: int) -> np.ndarray:
     return np.arange(batch)[:, None] * size
 
 
-def _compared(state: BeamState, rules: BeamRules, backend: type[Backend], step: int, device: str | None) -> np.ndarray:
-    """The scores by which hypotheses that have ended compete at a step, with those of the others. [batch, beam]"""
+def _compared(
+    state: BeamState, others: Any, rules: BeamRules, backend: type[Backend], step: int, device: str | None
+) -> np.ndarray:
+    """The scores by which hypotheses compete at a step if they have ended, `others` if they go on. [batch, beam]"""
     if not rules.exponent:
-        return state.scores
+        return np.where(state.ended, state.scores, others)
     factors = (step + 1 + rules.offset) / (state.counts + rules.offset if rules.offset else state.counts)
     if rules.exponent != 1:  # by the backend, whose powers may differ from those of numpy in the last bit
         factors = backend.to_numpy_raw(backend.from_numpy_raw(factors, device) ** rules.exponent)
-    return np.where(state.ended, state.scores * factors, state.scores)
+    return np.where(state.ended, state.scores * factors, others)
 
 
 def check_step(scores: Tensor, base: Tensor, axis: Dim, beam: Dim, out_beam: Dim) -> None:

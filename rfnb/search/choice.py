@@ -347,7 +347,7 @@ def _begin(body: Body, plain: Tensor, beam: Dim, axis: Dim, options: ChoiceOptio
     blanks = Blanks(body, like, initial, options) if options.by_frame else None
     past = _or_past_the_end(body, ended)
     hypotheses.search = SearchCarry(
-        rules, limit, place, past, counts, counts_place, body.number_of_step(StepNumber(1, like.dtype)), scales,
+        rules, limit, place, past, counts, counts_place, body.frame_of(StepNumber(1, like.dtype)), scales,
         blanks, plan.at_start, vocabs=plan.vocabs,
     )  # fmt: skip
     return hypotheses

@@ -433,8 +433,7 @@ def _final_scores(plan: CollectPlan, searched: Searched, counts: np.ndarray, mor
     if not plan.rules.exponent:
         return scores
     by = by_length(counts, plan.rules.exponent, plan.rules.offset)
-    by = plan.backend.from_numpy_raw(by.astype(scores.dtype), scores.device)
-    return scores / scores.like(by)
+    return scores.like(scores._raw / plan.backend.from_numpy_raw(by.astype(scores.dtype), scores.device))
 
 
 def _pruned(kept: Mapping[str, np.ndarray]) -> Candidates | None:

@@ -171,8 +171,10 @@ def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.
         return raw.gather(axis, index), index
     count = min(k + 1, raw.shape[axis])
     values, index = torch.topk(raw, count, axis)
-    distinct = values.narrow(axis, 0, count - 1) > values.narrow(axis, 1, count - 1)
-    values, index = values.narrow(axis, 0, k), index.narrow(axis, 0, k)
+    larger = values.narrow(axis, 0, count - 1)
+    distinct = larger > values.narrow(axis, 1, count - 1)
+    if count > k:
+        values, index = larger, index.narrow(axis, 0, k)
     if distinct.all():
         return values, index
     equal, index = ~distinct.all(axis), index.movedim(axis, -1).clone()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -219,7 +218,8 @@ def _log_probs(raw: torch.Tensor, axis: int) -> torch.Tensor:
     """Rows of -inf alone become NaN in `torch.log_softmax`, and are rare; on the CPU, they are looked for there."""
     if raw.device.type == "cpu" and not torch.compiler.is_compiling():
         result = torch.log_softmax(raw, axis)
-        if not math.isnan(result.select(axis, 0).sum().item()):  # none is above 0
+        first = result.select(axis, 0)
+        if torch.equal(first, first):  # NaN is not equal to itself
             return result
     empty = (raw == float("-inf")).all(axis, keepdim=True)
     return torch.log_softmax(raw.masked_fill(empty, 0.0), axis).masked_fill(empty, float("-inf"))

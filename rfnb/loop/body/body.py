@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -32,7 +32,7 @@ from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimRebound, LoopError
 from rfnb.loop.body import branch
 from rfnb.loop.body.hypotheses import Hypotheses
-from rfnb.loop.ends import EndedInBody, KeptOrder
+from rfnb.loop.ends import EndedInBody, EndedMask, KeptOrder
 from rfnb.loop.step import (
     Carried,
     FrameInput,
@@ -183,15 +183,16 @@ class Body:
     @cached_property
     def step_number(self) -> Traced:
         """The number of this step, for use by the loop itself rather than by a line of the body. {} int64"""
-        return self.number_of_step(StepNumber())
+        return self.frame_of(StepNumber())
 
-    def number_of_step(self, kind: StepNumber) -> Traced:
-        """A number of this step, counted from elsewhere. {}"""
+    def frame_of(self, kind: StepNumber | EndedMask, limit: Size | None = None, dims: Sequence[Dim] = ()) -> Traced:
+        """What `kind` gives to each step, as a further input of the step. {dims}"""
         with self.untraced():
-            frame = tensor_of(kind.frames(self.backend)[0], align.sig(()), EMPTY)
-        number = self.recorder.input("", frame)
+            frames = kind.all_frames(self.backend, None, limit or Size([], 1), 1)
+            frame = tensor_of(frames[0], align.sig(dims), EMPTY)
+        traced = self.recorder.input("", frame)
         self.frames.append(FrameInput(self.var(frame), kind))
-        return number
+        return traced
 
     def refuse_in_branch(self, what: str) -> None:
         """Raises LoopError inside a branch of the body, where `what` cannot be done."""

@@ -8,18 +8,16 @@ import numpy as np
 
 from rfnb.backend.base.tape import Call, Var
 from rfnb.core.advice.torch_equivalents import called
-from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim
-from rfnb.core.dims.lengths import EMPTY, Size, rebound
+from rfnb.core.dims.lengths import Size, rebound
 from rfnb.core.ground.defaults import has_fractions
-from rfnb.core.tensor.listener import listening
-from rfnb.core.tensor.tensor import Tensor, tensor_of
+from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DimError, DtypeError, LoopError, ParameterError, TraceError
 from rfnb.loop.body.body import Body, abort, judged, new_axis
 from rfnb.loop.body.print_value import leave_out_ended
 from rfnb.loop.ends import EndedMask, KeptOrder, Mask, frozen, reordered, unfrozen_states
 from rfnb.loop.program import Analysis, Program, Schedule, analysis_of
-from rfnb.loop.step import Carried, FrameInput, Kind, TracedStep, Unstacked, has_steps, place_of
+from rfnb.loop.step import Carried, Kind, TracedStep, Unstacked, has_steps, place_of
 from rfnb.loop.steps.growing_axes import SizeOf, grows, replace_grown
 from rfnb.ops.math import cast, logical_and, logical_not, logical_or
 from rfnb.trace.record.record import unwrap
@@ -316,13 +314,7 @@ def _active(body: Body, limit: Size) -> Traced | None:
     """A mask of the sequences that take this step; None if all have the same length."""
     if not limit.ragged:
         return None
-    device = _device(body)
-    with body.tape.pause(), listening(None):
-        raw = body.backend.from_numpy_raw(limit.values > 0, device)
-        frame = tensor_of(raw, align.sig(limit.dims), EMPTY)
-    traced = body.recorder.input("", frame)
-    body.frames.append(FrameInput(body.var(frame), EndedMask(True, None, device)))
-    return traced
+    return body.frame_of(EndedMask(True, None, _device(body)), limit, limit.dims)
 
 
 def _device(body: Body) -> str | None:

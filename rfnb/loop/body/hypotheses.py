@@ -304,6 +304,8 @@ class Hypotheses:
 
     def _placed(self, value: Traced) -> RawTensor:
         """The raw value with the axes of the scores, of size 1 for what it does not have."""
+        if value.dims == self.dims[:-1]:
+            return self._backend.expand_dims_raw(value.plain._raw, -1)  # quicker than an index with None
         return align.apply(align.move(value.dims, self.dims, trailing=False), value.plain._raw)
 
     def frozen(self, value: Traced, before: Traced, active: Tensor | None) -> Any:
