@@ -310,12 +310,15 @@ def _events(run: Run, sequence: int | None, steps: int, histories: Sequence[Samp
             yield step, f"{history.name} is not finite" + (f", first at step {since} or later" if since < step else "")
     if sequence is None:
         yield from _ends(run)
+    changes: dict[tuple[int, str], list[str]] = {}
     for history in histories:
         if (change := history.largest_change()) is not None:
             place, jumped = change
             step, since = history.steps[place], history.since(place)
             among = f" from step {since} to here" if since < step else ", except in step 0" if jumped else ""
-            yield step, f"{history.name} changes most{among}"
+            changes.setdefault((step, among), []).append(history.name)
+    for (step, among), names in changes.items():
+        yield step, f"{', '.join(names)} {'change' if names[1:] else 'changes'} most{among}"
 
 
 def _fork(run: Run) -> Iterator[tuple[int, str]]:

@@ -149,9 +149,10 @@ def truth(result: object, where: Where, step: int, asked_by: str = "find") -> bo
     raw: RawTensor = result if isinstance(result, tuple(BACKENDS)) else None
     if raw is not None and math.prod(raw.shape) == 1 and str(raw.dtype).endswith("bool"):
         return bool(raw)
+    any_of = "rf.reduce_any(…, axis=x.dims)" if callable(where) else f"({where}).any()"
     raise LoopError(
         f"{asked_by}: {getattr(where, '__name__', where)} is not a condition: its result at step {step} is not a bool",
         got=f"{result.dtype} {result.describe_dims()}" if isinstance(result, Tensor) else type(result).__name__,
         expected="True or False, or a Tensor {} bool",
-        hint="rf.reduce_any(…, axis=x.dims)" if isinstance(result, Tensor) and result.dtype == "bool" else None,
+        hint=any_of if isinstance(result, Tensor) and result.dtype == "bool" else None,
     )

@@ -285,7 +285,10 @@ class RunStep(Shown):
             names = self._assigned()
             if not (names or self.run.states) and self.check != KEPT:
                 raise LoopNameError(f"{self.run.name}: there are no values of step {self.step}", got=self.check)
-            raise LoopNameError(f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names))
+            hint = f"the state is `.after.{name}` or `.before.{name}` of the step" if name in self.run.states else None
+            raise LoopNameError(
+                f"{self.run.name}: the body has no value {name!r}", expected=", ".join(names), hint=hint
+            )
         return values[-1]
 
     def __getattr__(self, name: str) -> Any:

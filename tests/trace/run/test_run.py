@@ -36,6 +36,24 @@ def sums(rows, **options):
     return loop.run
 
 
+def test_a_state_that_is_no_variable_of_the_body_is_named_in_the_hint():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[1.0, 2.0], [3.0]], dims=[batch_dim, time])
+    loop = rf.Loop(axis=time)
+    loop.state.s = rf.zeros([batch_dim])
+    with loop:
+        total = loop.state.s + 2.0 * loop.unstack(x)
+        loop.state.s = total
+    run = loop.run
+    with pytest.raises(rf.errors.LoopNameError, match=r"no value 's'") as caught:
+        _ = run[1].s
+    assert caught.value.hint == "the state is `.after.s` or `.before.s` of the step"
+    assert run[1].after.s.raw_tensor[0] == 6.0
+    with pytest.raises(rf.errors.LoopNameError, match=r"no value 'other'") as caught:
+        _ = run[1].other
+    assert caught.value.hint is None
+
+
 @pytest.mark.parametrize(
     "unchanged",
     [
