@@ -34,7 +34,7 @@ def concat(
     """
     if not sources:
         raise DimError("concat: there is nothing to join", expected="(tensor, dim), …")
-    if not isinstance(sources[0], tuple) or not isinstance(sources[0][0], Tensor):
+    if not isinstance(sources[0], tuple) or not isinstance(first := sources[0][0], Tensor):
         got = type(sources[0]).__name__
         raise DimError(
             "concat: each source needs the dim to join along",
@@ -42,9 +42,7 @@ def concat(
             expected="pairs",
             hint="rf.concat((x, time), (y, time))",
         )
-    return backend_of_raw(sources[0][0]._raw).concat_to(
-        sources, allow_broadcast, out_dim, handle_dynamic_dims is not False
-    )
+    return backend_of_raw(first._raw).concat_to(sources, allow_broadcast, out_dim, handle_dynamic_dims is not False)
 
 
 @guarded
@@ -80,7 +78,7 @@ def stack(sources: Sequence[Tensor], *, out_dim: Dim | None = None) -> tuple[Ten
     if not sources:
         raise DimError("stack: there is nothing to join", expected="a list of Tensors")
     out_dim = Dim(len(sources), name="stack") if out_dim is None else out_dim
-    return backend_of_raw(sources[0]._raw).stack(sources, out_dim=out_dim), out_dim
+    return backend_of_raw(sources[0]._raw).stack(sources, out_dim), out_dim
 
 
 @op(frames="any")

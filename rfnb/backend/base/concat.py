@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,12 +40,9 @@ Pairs = Sequence[tuple[Tensor, Dim]]
 ONE = Dim(1, name="one")
 
 
-class ConcatPlan(NamedTuple):
-    """A move for each source (None if all are in place), the axis to join, and the signature of the result."""
-
-    moves: list[align.Move] | None
-    place: int
-    out: weakref.ref[align.Sig]
+ConcatPlan = tuple[list[align.Move] | None, int, weakref.ref[align.Sig]]
+"""A move for each source (None if all are in place), the axis to join, and the signature of the result. A plain tuple,
+as the plans of elementwise ops (`Broadcast` in `backend.base.math`)."""
 
 
 class ConcatOps:
@@ -76,65 +73,65 @@ class ConcatOps:
 
         For dims of fixed size, the plan for these signatures is cached at the first one.
         """
-        first = sources[0][0]
+        first, dim = sources[0]
         signature, lengths = first.sig, first.lengths
         plan: ConcatPlan | None
         if len(sources) == 2:  # the most frequent case
-            (_, dim), (x, other) = sources
-            plan = signature.plans.get(
-                ("concat", out_dim and out_dim.serial, signature.serial, dim.serial, x.sig.serial, other.serial)
-            )
-            out = plan and plan.out()
-            if plan and out and plan.moves is None and lengths is x.lengths and lengths.owners.isdisjoint((dim, other)):
-                return tensor_of(cls.concat_raw((first._raw, x._raw), plan.place), out, lengths), out.dims[plan.place]
+            x, other = sources[1]
+            plan = signature.plans.get(("concat", out_dim and out_dim.serial, dim.serial, x.sig.serial, other.serial))
+            if plan is not None and lengths is x.lengths and not (dim in lengths.owners or other in lengths.owners):
+                moves, place, ref = plan
+                out = ref()
+                if moves is None and out is not None:
+                    return tensor_of(cls.concat_raw((first._raw, x._raw), place), out, lengths), out.dims[place]
         key: list[Any] = ["concat", out_dim and out_dim.serial]
         raws = []
         for x, dim in sources:
             sig, sizes = x.sig, x.lengths
-            key.append(sig.serial)
-            key.append(dim.serial)
+            key += sig.serial, dim.serial
             raws.append(x._raw)
             if dim in sizes.owners:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)
             if sizes is not lengths:
                 lengths = lengths.join(sizes, signature, sig)
+        del key[2]  # the plan is cached there
         plan = signature.plans.get(tuple(key))
-        out = plan and plan.out()
+        out = plan and plan[2]()
         if plan is None or out is None:
             sources = [(x, x.sig.resolve(dim)) for x, dim in sources]
             static = _plan_static(sources, out_dim)
             if static is None:
                 return _concat(cls, sources, allow_broadcast, out_dim, close_gaps)
             moves, place, out = static
-            plan = signature.keep(tuple(key), ConcatPlan(moves, place, weakref.ref(out)))
+            plan = signature.keep(tuple(key), (moves, place, weakref.ref(out)))
         moves, place, _ = plan
         if moves is not None:
             raws = [raw if how is None else cls.move_raw(raw, how) for raw, how in zip(raws, moves, strict=True)]
         return tensor_of(cls.concat_raw(raws, place), out, lengths), out.dims[place]
 
     @classmethod
-    def stack(cls: type[Backend], sources: Sequence[Tensor], *, out_dim: Dim) -> Tensor:
+    def stack(cls: type[Backend], sources: Sequence[Tensor], out_dim: Dim) -> Tensor:
         """The tensors stacked along `out_dim`. {…}, {…} → {out_dim, …}"""
         first = sources[0]
         signature, lengths, raws = first.sig, first.lengths, []
-        for i, x in enumerate(sources):
+        for x in sources:
             raw = x._raw
             if x.sig is not signature:
-                require_same_dims("stack", x, first.dims, f"sources[{i}]")
+                require_same_dims("stack", x, first.dims, f"sources[{len(raws)}]")
                 raw = align.apply(align.move(x.dims, first.dims), raw)
             raws.append(raw)
             if x.lengths is not lengths:
                 lengths = lengths.join(x.lengths, signature, x.sig)
-        if out_dim.dimension != len(raws):
+        count = out_dim.dimension
+        if count != len(raws):
             lengths = bound(lengths, out_dim, Size((), len(raws)), "stack")
-        key = ("stack", out_dim.serial)
-        ref = signature.plans.get(key)
+        ref = signature.plans.get(("stack", out_dim.serial))
         out = ref and ref()
-        if not out:
+        if out is None:
             out = align.sig([out_dim, *first.dims], first.sparse_dim, first.feature_dim)
-            signature.keep(key, weakref.ref(out))
+            signature.keep(("stack", out_dim.serial), weakref.ref(out))
         result = tensor_of(cls.stack_raw(raws), out, lengths)
-        return result if out_dim.dimension and out_dim not in lengths.owners else fitted(cls, result, out_dim)
+        return result if count and out_dim not in lengths.owners else fitted(cls, result, out_dim)
 
     @classmethod
     def cum_concat_step(

@@ -20,18 +20,10 @@ if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
 
 
-@dataclass(frozen=True, slots=True)
-class ProductPlan:
-    """How to multiply two raw tensors: by `matmul` after the moves, or, if `einsum` is given, by that formula."""
-
-    how_a: align.Move
-    how_b: align.Move
-    squeeze: tuple[int, ...]
-    einsum: tuple[Sequence[int], Sequence[int], Sequence[int]] | None
-    out: weakref.ref[Sig]
-    dynamic: tuple[tuple[Dim, ...], tuple[Dim, ...]] | None  # for each operand, the summed dims that may have padding
-    reduce: tuple[Dim, ...]
-    ragged: bool  # whether an operand may have padding
+Product = Callable[[RawTensor, RawTensor], RawTensor]
+ProductPlan = tuple[Product, weakref.ref[Sig], tuple[Dim, ...], tuple[tuple[Dim, ...], tuple[Dim, ...]] | None, bool]
+"""The product of two raw tensors, the signature of the result, the summed dims, those of each operand that may have
+padding (None: there are none), and whether an operand may have padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,38 +61,33 @@ class MatmulOps:
         Padding in `reduce` does not count. Of two axes of a square matrix, `reduce` is the one with
         the higher priority: {batch, feat}, {feat(1), feat} → {batch, feat}.
         """
+        out, key = None, (reduce, b.sig.serial, cls)
         try:
-            how: Any = a.sig.plans.get((reduce, b.sig.serial))
-            out = how and how.out()
+            plan: ProductPlan | None = a.sig.plans.get(key)
         except TypeError:  # a list of dims
-            reduce, out, how = tuple(reduce), None, None  # type: ignore[arg-type]
-        if not out:
+            return cls.matmul(a, b, tuple(reduce), use_mask)  # type: ignore[arg-type]
+        if plan is not None:
+            product, ref, summed, dynamic, ragged = plan
+            out = ref()
+        if out is None:
             dims = (reduce,) if isinstance(reduce, Dim | int | str) else reduce
             require_distinct("matmul", "reduce", dims)
-            out, how = _plan(a, b, dims)  # type: ignore[arg-type]
-            a.sig.keep((reduce, b.sig.serial), how)
-        if how.ragged:
+            out, plan = _plan(cls, a, b, dims)  # type: ignore[arg-type]
+            product, _, summed, dynamic, ragged = a.sig.keep(key, plan)
+        if ragged:
             a = cls.finite_operand(a) if a.lengths.ragged else a
             b = cls.finite_operand(b) if b.lengths.ragged else b
         lengths, raw_a, raw_b = a.lengths, a._raw, b._raw
         if lengths is not b.lengths and b.lengths is not EMPTY:
             lengths = lengths.join(b.lengths, a.sig, b.sig)
-        if how.ragged and use_mask and lengths.ragged:
-            uneven = not lengths.owners.isdisjoint(how.reduce)
-            if uneven or how.dynamic:
-                raw_a, raw_b = _without_padding(cls, a, b, (None, None) if uneven else how.dynamic)
+        if ragged and use_mask and lengths.ragged:
+            uneven = not lengths.owners.isdisjoint(summed)
+            if uneven or dynamic:
+                raw_a, raw_b = _without_padding(cls, a, b, (None, None) if uneven else dynamic)
         try:
-            if how.einsum is not None:
-                raw = cls.einsum_raw(raw_a, how.einsum[0], raw_b, how.einsum[1], how.einsum[2])
-            else:
-                raw_a = raw_a if how.how_a is None else cls.move_raw(raw_a, how.how_a)
-                raw_b = raw_b if how.how_b is None else cls.move_raw(raw_b, how.how_b)
-                raw = cls.matmul_raw(raw_a, raw_b)
+            raw = product(raw_a, raw_b)
         except RuntimeError as error:
             raise explain_dtypes(cls, "matmul", error, a=a, b=b) from None
-        if how.einsum is None:
-            for axis in how.squeeze:
-                raw = raw.squeeze(axis)
         return tensor_of(raw, out, lengths)
 
     @classmethod
@@ -191,7 +178,7 @@ def _dynamic(dims: Iterable[Dim]) -> tuple[Dim, ...]:
     return tuple(dim for dim in dims if dim.dimension is None)
 
 
-def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPlan]:
+def _plan(backend: type[Backend], a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPlan]:
     over_a, over_b = a.sig.resolve_all(reduce), b.sig.resolve_all(reduce)
     for name, x, over in (("a", a, over_a), ("b", b, over_b)):
         for dim in over:
@@ -206,19 +193,32 @@ def _plan(a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPl
     out = align.sig([*shared, *rows, *cols], None, feature)
     dynamic = _dynamic(over_a), _dynamic(over_b)
     ragged = bool(a.sig.frames or b.sig.frames)
-    common = (weakref.ref(out), dynamic if any(dynamic) else None, (*over_a, *over_b), ragged)
+    common = weakref.ref(out), (*over_a, *over_b), dynamic if any(dynamic) else None, ragged
     if len(reduce) == 1 and len(cols) <= 1 and (len(rows) <= 1 or not shared):
         row_gap, col_gap = ([] if rows else [None]), ([] if cols else [None])
         how_a = _move(a, [*shared, *rows, *row_gap, *over_a])
         how_b = _move(b, [*shared, *over_b, *cols, *col_gap])
         squeeze = ([] if cols else [-1]) + ([] if rows else [-1 if not cols else -2])
-        return out, ProductPlan(how_a, how_b, tuple(squeeze), None, *common)
+        return out, (_matmul(backend, how_a, how_b, squeeze), *common)
     number = {dim: i for i, dim in enumerate(out.dims)}
     axes = []
     for x, over in ((a, over_a), (b, over_b)):
         summed = {dim: len(number) + i for i, dim in enumerate(over)}
         axes.append([summed[d] if d in summed else number[d] for d in x.dims])
-    return out, ProductPlan(None, None, (), (axes[0], axes[1], [number[d] for d in out.dims]), *common)
+    in_out = [number[d] for d in out.dims]
+    return out, (lambda raw_a, raw_b: backend.einsum_raw(raw_a, axes[0], raw_b, axes[1], in_out), *common)
+
+
+def _matmul(backend: type[Backend], how_a: align.Move, how_b: align.Move, squeeze: Sequence[int]) -> Product:
+    """`matmul` of operands that are moved there, without the axes `squeeze` of the result."""
+
+    def product(raw_a: RawTensor, raw_b: RawTensor) -> RawTensor:
+        raw = backend.matmul_raw(backend.move_raw(raw_a, how_a), backend.move_raw(raw_b, how_b))
+        for axis in squeeze:
+            raw = raw.squeeze(axis)
+        return raw
+
+    return product if how_a or how_b or squeeze else backend.matmul_raw
 
 
 def _of_weight(x: Tensor, weight: Tensor, over: Sequence[Dim], new: Sequence[Dim]) -> Dim | None:

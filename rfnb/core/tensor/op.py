@@ -75,6 +75,8 @@ def call_of(_op_fn: F, _op_row: OpRow | Guarded) -> F:
     """
 
     def first_call(*args: object, **kwargs: object) -> object:
+        nonlocal _op_fn
+        _op_fn = _in_order(_op_fn)
         generated = _generated(_op_fn, _op_row)
         call.__defaults__, call.__kwdefaults__ = generated.__defaults__, generated.__kwdefaults__
         call.__code__ = generated.__code__
@@ -98,6 +100,18 @@ def _generated(fn: Callable[..., object], row: OpRow | Guarded) -> FunctionType:
     return call
 
 
+def _in_order(fn: F) -> F:
+    """The function with all parameters by position: arguments by name cost more, and those with stars much more."""
+    code, stars = getattr(fn, "__code__", None), inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    if code is None or hasattr(fn, "__wrapped__") or not (code.co_kwonlyargcount or code.co_flags & stars):
+        return fn
+    count = len(inspect.signature(fn).parameters)
+    code = code.replace(co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~stars)
+    quick: Any = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
+    quick._in_order = code.co_varnames[:count]
+    return functools.update_wrapper(quick, fn)
+
+
 def text_of(fn: Callable[..., object], *, is_op: bool = True, of_backend: bool = False) -> str:
     """The text of the wrapper of `fn`. Defaults are arguments of `make`, as their values have no text.
 
@@ -115,6 +129,7 @@ def text_of(fn: Callable[..., object], *, is_op: bool = True, of_backend: bool =
     reported = [p for p in parameters if not makes or p != "self"]
     extra, refused = _refused(fn, in_order, name)
     called_fn = f"_op_fn({next(iter(parameters))}._raw).{fn.__name__}" if of_backend else "_op_fn"
+    passed = getattr(fn, "_in_order", None) or [*in_order, *by_name.values()]
     checked = "".join(f"   _op_row.checks[{p!r}]({name}, {p!r}, {p})\n" for p in checks_of(fn))
     listened = f"   if _listening: return door(_op_row, ({''.join(f'{argument}, ' for argument in in_order)}), "
     listened += f"dict({', '.join(by_name.values())}))\n"
@@ -125,7 +140,7 @@ def text_of(fn: Callable[..., object], *, is_op: bool = True, of_backend: bool =
         f"  try:\n"
         f"{checked}"
         f"{listened if is_op else ''}"
-        f"   return {called_fn}({', '.join([*in_order, *by_name.values()])})\n"
+        f"   return {called_fn}({', '.join(passed)})\n"
         f"  except Exception as failure:\n"
         f"   error = explained({name}, call, {{{', '.join(f'{p!r}: {p}' for p in reported)}}}, failure)\n"
         f"   if error is None: raise\n"
@@ -452,12 +467,10 @@ def binary(
             if out is None:
                 return slow(a, b)
             raw_a, raw_b = a._raw, b._raw
-            if (
-                own_frames
-                and sizes.ragged
-                and (("a" in own_frames and _written(raw_a)) or ("b" in own_frames and _written(raw_b)))
-            ):
-                return slow(a, b)
+            if own_frames and sizes.ragged:
+                version = backend_of_raw(raw_a).version_raw  # of padding that was perhaps changed in place
+                if (own_frames != "b" and version(raw_a)) or (own_frames != "a" and version(raw_b)):
+                    return slow(a, b)
             if how_a is not None:
                 raw_a = backend_of_raw(raw_a).move_raw(raw_a, how_a)
             if how_b is not None:
@@ -475,8 +488,3 @@ def _explain(name: str, arguments: dict[str, object], failure: Exception) -> Non
     error = None if isinstance(failure, RfError) else explained(name, OPS[name].fn, arguments, failure)
     if error is not None:
         raise error
-
-
-def _written(raw: RawTensor) -> bool:
-    """Whether its values were changed in place, and with them perhaps its padding."""
-    return bool(backend_of_raw(raw).version_raw(raw))
