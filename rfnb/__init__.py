@@ -54,7 +54,6 @@ from rfnb.core.ground.scope import not_searched as _not_searched
 
 with _not_searched():
     import rfnb.nn.bridge.symbolic as _symbolic  # sizes where torch traces
-    import rfnb.search.register as _search  # `loop.choice`
     from rfnb.core.ground.source import follow_cells as _follow_cells
     from rfnb.core.ground.text import no_name as _no_name
     from rfnb.display.register import connect_notebook as _connect_notebook

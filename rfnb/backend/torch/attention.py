@@ -26,8 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rfnb.backend.base.attention import RawAttention, RawStep
 from rfnb.backend.torch.module_state import uncompiled
 from rfnb.backend.torch.random import TorchRandom
-from rfnb.core.graph.call_recorder import paths_below
-from rfnb.core.ground.scope import random_stream
+from rfnb.core.ground.scope import paths_below, random_stream
 from rfnb.errors import ViewError
 
 See = Callable[[RawAttention], None]

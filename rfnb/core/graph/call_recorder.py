@@ -90,11 +90,6 @@ def is_module(thing: object) -> bool:
     return hasattr(thing, "named_modules") and not isinstance(thing, type)
 
 
-def paths_below(model: Any, root: str = "") -> dict[int, str]:
-    """The paths of the modules in a model, such as "encoder.layers.0", by id; `root` is the prefix."""
-    return {id(module): ".".join(filter(None, (root, name))) for name, module in model.named_modules()}
-
-
 def default_name(module: object) -> str:
     """The name of a module that no attribute names: "layer_norm" for LayerNorm."""
     if hasattr(module, "get_default_name"):

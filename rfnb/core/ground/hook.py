@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ HOOKS: list[Hook[Any, Any] | ClassHook[Any]] = []
 class Hook(Generic[P, R]):
     """One function. name: where the hook is declared. by: the module that registers the function.
 
-    Until then `otherwise` is called; without one, a call raises LookupError.
+    Until then `otherwise` is called; without one, the first call imports that module.
     """
 
     __slots__ = ("by", "fn", "name")
@@ -45,9 +46,11 @@ class Hook(Generic[P, R]):
         return fn
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls the function that is registered."""
+        """Calls the function that is registered. Raises LookupError if its module has not registered one."""
         if self.fn is None:
-            raise LookupError(f"{self.name} is not registered: import rfnb.{self.by}")
+            import_module(f"rfnb.{self.by}")
+        if self.fn is None:
+            raise LookupError(f"{self.name} is not registered by rfnb.{self.by}")
         return self.fn(*args, **kwargs)
 
 

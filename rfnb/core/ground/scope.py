@@ -72,6 +72,11 @@ class calling:
         _calling.reset(module)
 
 
+def paths_below(model: Any, root: str = "") -> dict[int, str]:
+    """The paths of the modules in a model, such as "encoder.layers.0", by id; `root` is the prefix."""
+    return {id(module): ".".join(filter(None, (root, name))) for name, module in model.named_modules()}
+
+
 def module_facts(module: object) -> Any:
     """The facts that `modules_described_by` gives for a module; None outside of such a block."""
     describe = _describe.get()

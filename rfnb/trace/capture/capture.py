@@ -21,10 +21,9 @@ from rfnb.backend.base.attention import RawAttention, RawStep
 from rfnb.backend.base.tape import is_trial, untaped
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import Size
-from rfnb.core.graph.call_recorder import paths_below
 from rfnb.core.graph.graph import BodyGraph, ModuleFacts, Node
 from rfnb.core.ground.backends import BACKENDS, backend_of_raw
-from rfnb.core.ground.scope import modules_described_by
+from rfnb.core.ground.scope import modules_described_by, paths_below
 from rfnb.core.ground.show import Shown
 from rfnb.core.ground.source import Source, user_source
 from rfnb.core.tensor.listener import Listener, active_listener, listening
