@@ -357,6 +357,7 @@ class Only:
 
 
 Block = Line | Facts | Grid | Table | Fold | Group | Figure | Note | Only | None
+Blocks = Iterable[Block] | Callable[[], Iterable[Block]]
 
 
 @dataclass(frozen=True)
@@ -366,7 +367,7 @@ class Page:
     Args:
         kind: of the view.
         name: of the object, which is also the title of a saved page.
-        blocks: what is shown, from above; None is nothing.
+        blocks: what is shown, from above, or a function that makes it; None is nothing.
         table: what `view.table()` gives.
         short: what `repr` shows in place of all blocks.
         drawing: a view whose picture is saved as SVG, and drawn as a figure.
@@ -377,7 +378,7 @@ class Page:
 
     kind: str
     name: str
-    blocks: Sequence[Block]
+    blocks: Blocks
     table: Table | None = None
     short: Sequence[Block] | None = None
     drawing: Any = None
@@ -409,9 +410,9 @@ def to_repr(page: Page) -> str:
     return "\n".join(lines_of(page.blocks if page.short is None else page.short))
 
 
-def lines_of(blocks: Iterable[Block]) -> Iterator[str]:
+def lines_of(blocks: Blocks) -> Iterator[str]:
     """The lines of blocks as a terminal shows them."""
-    for block in blocks:
+    for block in blocks() if callable(blocks) else blocks:
         yield from _lines(block)
 
 
@@ -484,9 +485,9 @@ def to_html(page: Page) -> Html:
     return el("div", html_of(page.blocks), style=style.BOX)
 
 
-def html_of(blocks: Iterable[Block]) -> Html:
+def html_of(blocks: Blocks) -> Html:
     """Blocks as HTML, one below the other."""
-    return join([_html(block) for block in blocks])
+    return join([_html(block) for block in (blocks() if callable(blocks) else blocks)])
 
 
 def _html(block: Block) -> Html | None:

@@ -80,11 +80,11 @@ PICTURES = frozenset({"picture", "pictures", "spectrum", "sound"})
 
 def bounded_in(data: object, drawn: bool = False) -> Any:
     """Plain data without the middle of overlong strings; drawings are left as they are."""
+    if isinstance(data, str):
+        return data if drawn else bounded(data)
     if isinstance(data, dict):
         return {bounded_in(key): bounded_in(value, drawn=key in PICTURES) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [bounded_in(entry, drawn) for entry in data]
-    return bounded(data) if isinstance(data, str) and not drawn else data
+    return [bounded_in(entry, drawn) for entry in data] if isinstance(data, (list, tuple)) else data
 
 
 # -- elements

@@ -483,28 +483,29 @@ def to_page(view: TensorView) -> page.Page:
     stats, tags, extras = view["stats"], view["tags"], _extras(view)
     kind = "".join(f" {word}" for word in (view["cls"], view["dtype"]) if word) + " "
     dims = ", ".join(dim_word(dim) for dim in view["dims"])
-    scalar = view["values"] is not None and not view["dims"] and not _many(stats)
-    number = f" {cell_text(view['values'])}" if scalar else ""
+    number = "" if view["dims"] or view["values"] is None or _many(stats) else f" {cell_text(view['values'])}"
     labels = [] if view["labels"] is None else [f"  {line}" for line in labels_text(view["labels"], tags)]
-    numbers = [] if view["values"] is None else table_text(view["values"], view["dims"], tags)
     about: list[page.Block] = [
         None if view["unknown"] is None else page.Line(page.chip(bad_text(view["unknown"]), style.ALARM), indent=2),
         page.Line(statistics(view, stats), indent=2) if _many(stats) else None,
         *(page.Only("text", [_no_sequences(view, summary)]) for summary in view["lengths"] if summary["empty"]),
     ]
-    blocks: list[page.Block] = [
-        page.Line(
-            page.name(view["name"]), page.quiet(kind), page.pills(view["dims"]), page.quiet(extras), look=style.HEAD
-        ),
-        *about,
-        _by_sequence(view),
-        page.Figure(None, labels),
-        page.Only("html", _labels(view)),
-        page.Figure(lambda: _values(view), numbers),
-        page.Figure(lambda: _picture(view)),
-        page.Note(view["note"]),
-        lengths_fold(view),
-    ]
+
+    def blocks() -> list[page.Block]:
+        return [
+            page.Line(
+                page.name(view["name"]), page.quiet(kind), page.pills(view["dims"]), page.quiet(extras), look=style.HEAD
+            ),
+            *about,
+            _by_sequence(view),
+            page.Figure(None, labels),
+            page.Only("html", _labels(view)),
+            _values(view),
+            page.Figure(lambda: _picture(view)),
+            page.Note(view["note"]),
+            lengths_fold(view),
+        ]
+
     head = f"{view['cls']}{{{view['name']!r}, [{dims}], {view['dtype']}{extras}}}{number}"
     in_short = [page.Line(head), *about, page.Figure(None, labels[:2]), page.Note(view["note"])]
     return page.Page("tensor", view["name"], blocks, _table(view), in_short)
@@ -556,11 +557,11 @@ def _grad_text(grad: GradView | None) -> str | None:
     return "no grad yet" if grad["norm"] is None else f"‖grad‖ {short(grad['norm'])}"
 
 
-def _values(view: TensorView) -> Html | None:
+def _values(view: TensorView) -> page.Block:
     if view["values"] is None:
         return None
-    stats = view["stats"]
-    return table_html(view["values"], view["dims"], view["tags"], masked=bool(stats and stats["masked"]))
+    numbers, masked = (view["values"], view["dims"], view["tags"]), bool(view["stats"] and view["stats"]["masked"])
+    return page.Figure(lambda: table_html(*numbers, masked=masked), table_text(*numbers))
 
 
 def _labels(view: TensorView) -> list[page.Block]:
