@@ -61,6 +61,7 @@ def defaults(value: Any) -> str:
 
 FRONT_ENDS = {"IPython", "ipywidgets", "anywidget", "matplotlib", "graphviz", "ipykernel"}
 SLOW = {"torch._dynamo", "sympy"}
+LATER = {"rfnb.core.graph", "rfnb.search", "rfnb.trace"}
 
 
 @pytest.mark.slow

@@ -113,7 +113,8 @@ class ConcatOps:
     def stack(cls: type[Backend], sources: Sequence[Tensor], out_dim: Dim) -> Tensor:
         """The tensors stacked along `out_dim`. {…}, {…} → {out_dim, …}"""
         first = sources[0]
-        signature, lengths, raws = first.sig, first.lengths, []
+        signature, lengths = first.sig, first.lengths
+        raws: list[RawTensor] = []
         for x in sources:
             raw = x._raw
             if x.sig is not signature:

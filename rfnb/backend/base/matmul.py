@@ -81,9 +81,9 @@ class MatmulOps:
         if lengths is not b.lengths and b.lengths is not EMPTY:
             lengths = lengths.join(b.lengths, a.sig, b.sig)
         if ragged and use_mask and lengths.ragged:
-            uneven = not lengths.owners.isdisjoint(summed)
-            if uneven or dynamic:
-                raw_a, raw_b = _without_padding(cls, a, b, (None, None) if uneven else dynamic)
+            padded: Any = dynamic if lengths.owners.isdisjoint(summed) else (None, None)
+            if padded is not None:
+                raw_a, raw_b = _without_padding(cls, a, b, padded)
         try:
             raw = product(raw_a, raw_b)
         except RuntimeError as error:

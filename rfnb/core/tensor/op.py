@@ -109,7 +109,8 @@ def _in_order(fn: F) -> F:
     code = code.replace(co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~stars)
     quick: Any = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
     quick._in_order = code.co_varnames[:count]
-    return functools.update_wrapper(quick, fn)
+    functools.update_wrapper(quick, fn)
+    return quick
 
 
 def text_of(fn: Callable[..., object], *, is_op: bool = True, of_backend: bool = False) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+
 import pytest
 import torch
 
@@ -70,3 +73,30 @@ def test_parentheses_may_be_left_out():
         return x + x
 
     assert doubled_without_parentheses(rf.ones([rf.Dim(2, name="feat")])).tolist() == [2.0, 2.0]
+
+
+def test_its_function_may_have_parameters_of_all_kinds():
+    offset = 100.0
+
+    @rf.op
+    def of_all_kinds(x: rf.Tensor, /, factor: float = 2.0, *more: rf.Tensor, power: float = 1.0, **options: float):
+        assert isinstance(more, tuple) and isinstance(options, dict)
+        return (x * factor) ** power + sum(more, rf.zeros(x.dims)) + offset * options.get("shift", 1.0)
+
+    x = rf.convert_to_tensor([1.0, 2.0], dims=[rf.Dim(2, name="feat")])
+    assert of_all_kinds(x).tolist() == [102.0, 104.0]
+    assert of_all_kinds(x, 3.0, power=2.0).tolist() == [109.0, 136.0]
+    assert of_all_kinds(x, 1.0, x, x, shift=0.0).tolist() == [3.0, 6.0]
+    assert inspect.signature(of_all_kinds).parameters["power"].default == 1.0
+
+
+def test_a_function_that_wraps_another_gets_the_arguments_as_they_are_called():
+    def plus(x: rf.Tensor, *, offset: float) -> rf.Tensor:
+        return x + offset
+
+    @rf.op
+    @functools.wraps(plus)
+    def wrapping(*args, **kwargs):
+        return plus(*args, **kwargs) * 2.0
+
+    assert wrapping(rf.ones([rf.Dim(2, name="feat")]), offset=1.0).tolist() == [4.0, 4.0]
