@@ -314,7 +314,7 @@ class Group:
       figs
     """
 
-    blocks: Sequence[Block]
+    blocks: Iterable[Block]
     look: str = ""
     indent: int = 0
     most: int | None = None
@@ -353,11 +353,24 @@ class Only:
     """
 
     where: Literal["text", "html"]
-    blocks: Sequence[Block]
+    blocks: Iterable[Block]
 
 
 Block = Line | Facts | Grid | Table | Fold | Group | Figure | Note | Only | None
-Blocks = Iterable[Block] | Callable[[], Iterable[Block]]
+
+
+@dataclass(frozen=True)
+class Later:
+    """Blocks that are made when they are printed, each time.
+
+    >>> print(to_text(Page("fruit", "kiwi", Later(lambda: [Line("figs")]))))
+    figs
+    """
+
+    make: Callable[[], Iterable[Block]]
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.make())
 
 
 @dataclass(frozen=True)
@@ -367,7 +380,7 @@ class Page:
     Args:
         kind: of the view.
         name: of the object, which is also the title of a saved page.
-        blocks: what is shown, from above, or a function that makes it; None is nothing.
+        blocks: what is shown, from above; None is nothing.
         table: what `view.table()` gives.
         short: what `repr` shows in place of all blocks.
         drawing: a view whose picture is saved as SVG, and drawn as a figure.
@@ -378,7 +391,7 @@ class Page:
 
     kind: str
     name: str
-    blocks: Blocks
+    blocks: Iterable[Block]
     table: Table | None = None
     short: Sequence[Block] | None = None
     drawing: Any = None
@@ -410,9 +423,9 @@ def to_repr(page: Page) -> str:
     return "\n".join(lines_of(page.blocks if page.short is None else page.short))
 
 
-def lines_of(blocks: Blocks) -> Iterator[str]:
+def lines_of(blocks: Iterable[Block]) -> Iterator[str]:
     """The lines of blocks as a terminal shows them."""
-    for block in blocks() if callable(blocks) else blocks:
+    for block in blocks:
         yield from _lines(block)
 
 
@@ -485,9 +498,9 @@ def to_html(page: Page) -> Html:
     return el("div", html_of(page.blocks), style=style.BOX)
 
 
-def html_of(blocks: Blocks) -> Html:
+def html_of(blocks: Iterable[Block]) -> Html:
     """Blocks as HTML, one below the other."""
-    return join([_html(block) for block in (blocks() if callable(blocks) else blocks)])
+    return join([_html(block) for block in blocks])
 
 
 def _html(block: Block) -> Html | None:

@@ -508,7 +508,7 @@ def to_page(view: TensorView) -> page.Page:
 
     head = f"{view['cls']}{{{view['name']!r}, [{dims}], {view['dtype']}{extras}}}{number}"
     in_short = [page.Line(head), *about, page.Figure(None, labels[:2]), page.Note(view["note"])]
-    return page.Page("tensor", view["name"], blocks, _table(view), in_short)
+    return page.Page("tensor", view["name"], page.Later(blocks), _table(view), in_short)
 
 
 def _no_sequences(view: TensorView, summary: LengthsView) -> page.Line:
