@@ -68,7 +68,7 @@ def test_functions_are_registered_by_the_module_of_the_table(name):
     assert {fn.__module__ for fn in fns} == {f"rfnb.{hook.by}"}
 
 
-def test_a_call_of_what_its_module_does_not_register_names_the_module(hooks):
+def test_a_call_of_what_its_module_lacks_names_the_module(hooks):
     hook: Hook[[int], int] = Hook("core.ground.hook.double", by="display.register")
     with pytest.raises(LookupError, match=r"double is not registered by rfnb\.display\.register"):
         hook(1)

@@ -90,7 +90,7 @@ def test_its_function_may_have_parameters_of_all_kinds():
     assert inspect.signature(of_all_kinds).parameters["power"].default == 1.0
 
 
-def test_a_function_that_wraps_another_gets_the_arguments_as_they_are_called():
+def test_a_function_that_wraps_another_is_called_with_the_same_arguments():
     def plus(x: rf.Tensor, *, offset: float) -> rf.Tensor:
         return x + offset
 
