@@ -123,8 +123,7 @@ class ConcatOps:
             raws.append(raw)
             if x.lengths is not lengths:
                 lengths = lengths.join(x.lengths, signature, x.sig)
-        count = out_dim.dimension
-        if count != len(raws):
+        if out_dim.dimension != len(raws):
             lengths = bound(lengths, out_dim, Size((), len(raws)), "stack")
         ref = signature.plans.get(("stack", out_dim.serial))
         out = ref and ref()
@@ -132,7 +131,7 @@ class ConcatOps:
             out = align.sig([out_dim, *first.dims], first.sparse_dim, first.feature_dim)
             signature.keep(("stack", out_dim.serial), weakref.ref(out))
         result = tensor_of(cls.stack_raw(raws), out, lengths)
-        return result if count and out_dim not in lengths.owners else fitted(cls, result, out_dim)
+        return result if out_dim.dimension and out_dim not in lengths.owners else fitted(cls, result, out_dim)
 
     @classmethod
     def cum_concat_step(

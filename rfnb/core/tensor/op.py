@@ -107,9 +107,8 @@ def _in_order(fn: F) -> F:
         return fn
     count = len(inspect.signature(fn).parameters)
     code = code.replace(co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~stars)
-    quick: Any = FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
+    quick: Any = functools.update_wrapper(FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__), fn)
     quick._in_order = code.co_varnames[:count]
-    functools.update_wrapper(quick, fn)
     return quick
 
 
