@@ -187,7 +187,7 @@ def memory(dispatcher: Dispatcher, run: int) -> Memory:
     ],
     "rfnb/display/panel/schema.py": [
         Insert(
-            '    status: Literal["ok", "error", "queued", "busy"]\n    data: object\n    error: str | None\n',
+            '    status: Literal["ok", "error", "gone", "queued", "busy"]\n    data: object\n    error: str | None\n',
             '\n\nclass Memory(TypedDict):\n    """The memory of a run."""\n\n    bytes: int\n',
         )
     ],

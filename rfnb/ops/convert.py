@@ -285,7 +285,8 @@ def _bind(
 ) -> object:
     """Binds the dims to this batch. Returns `raw` without frames that are padding in all sequences."""
     shape = backend.get_shape_tuple_raw(raw)
-    batch = batch_dim if batch_dim in dims else dims[0]
+    have_dims = isinstance(lengths, Mapping) and all(isinstance(values, Tensor) for values in lengths.values())
+    batch = dims[0] if batch_dim not in dims or (have_dims and tags is None) else batch_dim
     count = shape[dims.index(batch)]
     if batch.dimension is None and batch.expr is None:
         if tags is not None and len(tags) != count:

@@ -53,6 +53,17 @@ def per_call(function: Callable[[], Any], calls: int = 300, rounds: int = 9) -> 
     return statistics.median(once() for _ in range(rounds))
 
 
+def machine() -> Numbers:
+    """How fast the machine is. In seconds, such numbers say more than the name of a CPU."""
+    import torch
+
+    a = torch.randn(512, 512)
+    return {
+        "100,000 additions of Python, ms": per_call(lambda: [i + i for i in range(100_000)], 5) / 1e3,
+        "product of two matrices [512, 512], ms": per_call(lambda: a @ a, 20) / 1e3,
+    }
+
+
 def borders() -> Numbers:
     """`convert_to_tensor` of a small tensor of torch."""
     import torch
@@ -285,6 +296,10 @@ def scale() -> Numbers:
 
 GROUPS = (
     Group(
+        "The machine", machine,
+        {"100,000 additions of Python, ms": None, "product of two matrices [512, 512], ms": None},
+    ),
+    Group(
         "`rf.convert_to_tensor` of a small tensor, µs", borders,
         {"without lengths": 4, "with dims that are bound": 12, "with lengths": 25},
     ),
@@ -361,8 +376,10 @@ HEAD = """# Performance
 CPU time on one thread, medians or least times of blocks that run in turn, so that other programs on the machine disturb
 less. A number that misses its goal is in bold. `make bench` measures these rows on your machine, and prints more.
 
-The machine has two cores, on which nothing else ran, and no GPU: `python tests/bench/bench_gpu.py` measures loops and
-models on one, beside plain torch, in bf16, as CUDA graphs, and how often they wait for it.
+The first table says how fast the machine was. Where Python is slow and products of matrices are fast, the ratios are
+larger, as the time that rfnb adds is that of Python. The machine has two cores, on which nothing else ran, and no GPU:
+`python tests/bench/bench_gpu.py` measures loops and models on one, beside plain torch, in bf16, as CUDA graphs, and how
+often they wait for it.
 """
 
 
