@@ -37,13 +37,17 @@ def _draw(name: str, steps: int) -> Any:
 
 def new_bar(name: str, *, disable: bool = False, **options: object) -> Any:
     """A tqdm bar. In a notebook it is replaced at the end by text or nothing, as saved notebooks have no widgets."""
+    from tqdm import std
     from tqdm.auto import tqdm
 
     options["desc"] = encodable(" ".join(visible(name).split()))
     if disable or "tqdm_notebook" not in [base.__name__ for base in tqdm.__mro__]:
         return tqdm(disable=disable, **options)
+    from IPython import get_ipython
     from IPython.display import display
 
+    if get_ipython() is None:  # a script that has imported a kernel
+        return std.tqdm(**options)
     bar = tqdm(display=False, **options)
     place, close = display(bar.container, display_id=True), bar.close
 

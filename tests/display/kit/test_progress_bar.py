@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -22,6 +23,12 @@ def test_long_loops_have_one_and_it_goes_away(monkeypatch: pytest.MonkeyPatch, c
     for done in (1, 2, 3):
         told(done)
     assert "decoder" in capsys.readouterr().err
+
+
+def test_a_script_that_has_imported_a_kernel_has_the_bar_of_a_terminal():
+    loop = "import ipykernel.zmqshell, rfnb as rf\nfor _ in rf.progress([1, 2, 3]): pass"
+    script = subprocess.run([sys.executable, "-c", loop], capture_output=True, text=True, check=False)
+    assert script.returncode == 0 and "3/3" in script.stderr
 
 
 def test_without_tqdm_nothing_happens(monkeypatch: pytest.MonkeyPatch):

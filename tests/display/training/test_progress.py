@@ -284,6 +284,7 @@ def test_one_value_is_a_dot():
 @pytest.mark.parametrize("plotted", [True, False])
 def test_the_bar_of_a_notebook_leaves_no_widget(shown, monkeypatch, plotted):
     monkeypatch.setattr("tqdm.auto.tqdm", pytest.importorskip("tqdm.notebook").tqdm)
+    monkeypatch.setattr("IPython.get_ipython", object)  # a kernel
     for i in (progress := rf.progress(range(3), plot=plotted)):
         progress.report(loss=i)
     widget, *_, last = shown.bundles
