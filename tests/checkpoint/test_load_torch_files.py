@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -44,6 +45,15 @@ def test_files_of_torch(tmp_path):
     assert torch.load(tmp_path / "model.pt", weights_only=True).keys() == rf.to_torch(model).state_dict().keys()
     assert rf.load(tmp_path / "model.pt", other).complete
     assert same(model, other)
+
+
+def test_a_file_of_a_whole_module_says_how_to_save_its_weights(tmp_path):
+    torch.save(torch.nn.Linear(4, 3), tmp_path / "model.pt")
+    model, kept = Model(), Model()
+    rf.load(rf.to_torch(model).state_dict(), kept)
+    with pytest.raises(rf.errors.CheckpointError, match=r"torch\.save\(model\.state_dict\(\)") as caught:
+        rf.load(tmp_path / "model.pt", model)
+    assert "[1m" not in str(caught.value) and same(model, kept)
 
 
 def test_from_safetensors_into_the_twin(tmp_path):
