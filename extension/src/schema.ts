@@ -34,7 +34,7 @@ export interface AttentionShape {
   kind: 'attention';
   /** true rows and columns */
   shape: number[];
-  /** so many rows and columns of pixels behind them are padding, hatched */
+  /** so many rows and columns of pixels after them are padding, hatched */
   padding: number[];
   /** entries that are one cell of the large picture */
   pool: number[];
@@ -491,7 +491,7 @@ export interface StepView {
   sequence: number | null;
   states: StateRow[];
   values: LineValue[];
-  /** per sequence: whether this step is behind its end */
+  /** per sequence: whether this step is after its end */
   ended: boolean[] | null;
   /** "replay agrees", "with today's weights", … */
   check: string;

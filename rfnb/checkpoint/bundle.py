@@ -570,7 +570,7 @@ def _moved_all(states: np.ndarray, size: int) -> np.ndarray:
 MAGIC = bytes.fromhex("57fb808b247547db")
 """The last eight bytes of a table."""
 _FOOTER = 48
-_TRAILER = 5  # behind each block: how it is compressed, and its checksum
+_TRAILER = 5  # after each block: how it is compressed, and its checksum
 _LONGEST = 16
 """How many times larger than the file all its keys may be together: shared prefixes would allow any size."""
 
@@ -618,7 +618,7 @@ def read_table(file: Path, data: bytes) -> list[TableEntry]:
 
 
 def varint(file: Path, data: bytes, at: int, end: int, base: int = 0) -> tuple[int, int]:
-    """A number of variable length, and the place behind it. base: the place of `data` in the file."""
+    """A number of variable length, and the place after it. base: the place of `data` in the file."""
     number = shift = 0
     start = at
     while at < end and shift < 70:
@@ -632,7 +632,7 @@ def varint(file: Path, data: bytes, at: int, end: int, base: int = 0) -> tuple[i
 
 
 def _handle(file: Path, data: bytes, at: int, end: int, base: int = 0) -> tuple[int, int, int]:
-    """The place and size of a block, and the place behind these two numbers."""
+    """The place and size of a block, and the place after these two numbers."""
     start, at = varint(file, data, at, end, base)
     size, at = varint(file, data, at, end, base)
     return start, size, at

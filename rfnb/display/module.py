@@ -38,7 +38,7 @@ class ParamRow:
     Args:
         path: "encoder.layers.0.weight".
         shape: of a plain tensor, which has no dims; None if there is none yet.
-        buffer: it is no parameter of the model proper.
+        buffer: it is not a parameter of the model proper.
         shared: where it is shown, and counted, first.
         weight_decay: of its own; None: none of its own.
         norm: None: not looked at.

@@ -332,7 +332,7 @@ def _is_module(name: str, path: Path) -> bool:
     """Whether a file other than this one, or Python itself, has a module of the name."""
     try:
         spec = find_spec(name)
-    except ValueError:  # of a module that is no file
+    except ValueError:  # of a module that is not a file
         return True
     return spec is not None and spec.origin != os.fspath(path)
 

@@ -277,7 +277,7 @@ NOT_LARGER = {
     "copy_transpose", "expand_dim", "squeeze", "gather", "identity", "stop_gradient", "set_feature_dim", "reduce_mean",
     "reduce_max", "reduce_min", "maximum", "minimum",
 }  # fmt: skip
-"""Ops whose results are no larger than their arguments."""
+"""Ops whose results are not larger than their arguments."""
 BOUNDED_BY_ARGUMENTS = {
     "linear", "matmul", "add", "sub", "mul", "reduce_sum", "dropout", "concat", "gelu", "silu", "elu",
 }  # fmt: skip

@@ -317,7 +317,7 @@ class _Scan:
         """Whether no sequence ends before its first step.
 
         Then `cond` can be asked after each step, of the new state, and `body` never sees one that it refuses for all
-        sequences, such as an index behind the last frame.
+        sequences, such as an index after the last frame.
         """
         if self.cond is None or self.xs is not None or current_recorder() is not None:
             return False

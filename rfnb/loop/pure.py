@@ -81,7 +81,7 @@ class References:
     Args:
         functions: some of them, made anew for each call, may only have the same code.
 
-    raws: the tensors among it. complete: whether it is all. has_own_code: whether there is code that is no library's.
+    raws: the tensors among it. complete: whether it is all. has_own_code: whether some code is not a library's.
     """
 
     def __init__(self, functions: Sequence[Callable[..., Any]]):

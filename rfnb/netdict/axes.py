@@ -331,7 +331,7 @@ def symbol(dim: Dim) -> int:
 
 
 def with_dim(x: Tensor, old: Dim, new: Dim) -> Tensor:
-    """The tensor with another axis in the place of one, and with its lengths; frames behind them are cut off.
+    """The tensor with another axis in the place of one, and with its lengths; frames after them are cut off.
 
     Without numbers, all sizes fit. {…, old} → {…, new}. Raises DimError if there are fewer frames than that.
     """

@@ -87,7 +87,7 @@ class InnerNet(Module):
         self.grows = False
         self.kept: dict[str, tuple[str, Any]] = {}
         self.layers = builder.root
-        self._nodes = [builder.nodes]  # in a list: nodes are no modules
+        self._nodes = [builder.nodes]  # in a list: nodes are not modules
 
     @property
     def nodes(self) -> dict[str, NetNode]:

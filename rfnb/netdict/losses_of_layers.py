@@ -42,7 +42,7 @@ NEVER = -1e30
 class SampledLoss(LayerLoss, loss="sampling_loss"):
     """−log p(target) among the target and `num_sampled` random labels (Jean et al. 2015); not only in training.
 
-    With `nce_loss`, the target is told from the random labels (Gutmann and Hyvärinen 2010).
+    With `nce_loss`, the target is distinguished from the random labels (Gutmann and Hyvärinen 2010).
     """
 
     own: ClassVar[dict[str, object]] = {

@@ -47,7 +47,7 @@ def layer(default: object = None) -> Any:
 
 
 def layers(default: object = None, words: tuple[object, ...] = ()) -> Any:
-    """An option that holds names of layers, perhaps in a dict or list; `words` are no layers.
+    """An option that holds names of layers, perhaps in a dict or list; `words` are not layers.
 
     The field has a `FromLayer` for each, and `compute` gets their outputs under the keys of these.
     """

@@ -230,7 +230,7 @@ Values = dict[str, tuple[torch.Tensor, str]]
 
 
 def imported(layer: Layer, how: object, values: Mapping[str, torch.Tensor]) -> Values:
-    """The new values of a layer's parameters. values: of the file, by what is behind the scope of the layer.
+    """The new values of a layer's parameters. values: of the file, by what follows the scope of the layer.
 
     how: "reset" takes none, "ifpossible" those of the right shape, "subset" of each the part that both have, along
         every axis and for each gate; a function `f(layer=…, values_dict=…, session=None)` returns {name: array}, or

@@ -44,8 +44,8 @@ class PiecewiseLinear(Module):
     def __call__(self, x: Tensor | float) -> Tensor:
         """The interpolated values at `x`. {…} → {…}"""
         x = cast(x, "float32") if isinstance(x, Tensor) else convert_to_tensor(float(x), dtype="float32")
-        behind = search_sorted(self._keys, axis=self.points_dim, values=x)
-        right, left = minimum(behind, self.points_dim.get_dim_value() - 1), maximum(sub(behind, 1), 0)
+        after = search_sorted(self._keys, axis=self.points_dim, values=x)
+        right, left = minimum(after, self.points_dim.get_dim_value() - 1), maximum(sub(after, 1), 0)
         at_left, at_right = self._gather(self._keys, left), self._gather(self._keys, right)
         width = where(equal(left, right), 1.0, sub(at_right, at_left))
         part = clip_by_value(true_divide(sub(x, at_left), width), 0.0, 1.0)

@@ -443,7 +443,7 @@ class Decoding:
         )  # fmt: skip
 
     def _placed(self, log_probs: Tensor, state: BeamState, best: BeamState) -> BeamState:
-        """Candidates that get their places in another way, and behind them the best of the others."""
+        """Candidates that get their places in another way, and after them the best of the others."""
         scores, counts, ended = (self._tensor(array) for array in state[2:])
         before = BeamState(None, None, scores, counts if self.rules.exponent else None, ended)
         after = Dim(self.past.shape[1], name="beam")

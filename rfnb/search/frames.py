@@ -325,7 +325,7 @@ class Blanks:
 
 
 def check_blank(options: ChoiceOptions, axis: Dim) -> None:
-    """Raises ParameterError for a blank that is no label, or options that a search with a blank does not have."""
+    """Raises ParameterError for a blank that is not a label, or options that a search with a blank does not have."""
     if options.blank is None:
         if options.label_loop:
             raise ParameterError("choice: `label_loop` needs the number of the blank", hint="choice(…, blank=0)")

@@ -382,7 +382,7 @@ def _at_the_end(
 
 
 def _places_at_the_end(kept: Mapping[str, np.ndarray], steps: np.ndarray) -> dict[int, np.ndarray]:
-    """The place of each final hypothesis at the last step of its sequence, and at those behind it. [batch, beam]"""
+    """The place of each final hypothesis at the last step of its sequence, and at those after it. [batch, beam]"""
     parents, places = kept.get("parents"), dict[int, np.ndarray]()
     if parents is None or not len(parents):
         return places

@@ -13,7 +13,7 @@ import { followTheme } from './shadow';
 
 /** The part of an anywidget model that is used here. */
 export interface IWidgetModel {
-  /** Whether there is no kernel behind the model. */
+  /** Whether the model has no kernel. */
   readonly still?: boolean;
   get(name: 'run'): RunView;
   get(name: 'first'): StepView | null;

@@ -1,6 +1,6 @@
 """The tape: the raw calls that a loop body makes on its traced frame, to be replayed on other frames.
 
-A backend may join calls of a step, or move a product with a weight behind the last step: `FuseOps`.
+A backend may join calls of a step, or move a product with a weight after the last step: `FuseOps`.
 """
 
 from __future__ import annotations

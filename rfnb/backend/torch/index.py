@@ -140,7 +140,7 @@ class TorchTopK:
 
     @staticmethod
     def best_raw(raw: torch.Tensor | np.ndarray, k: int, exact: int) -> tuple[np.ndarray, np.ndarray]:
-        """The `k` largest values of each row of two axes, as numpy; behind `exact` places, any -∞ may be the next."""
+        """The `k` largest values of each row of two axes, as numpy; after `exact` places, any -∞ may be the next."""
         raw = torch.from_numpy(raw) if isinstance(raw, np.ndarray) else raw.detach()
         best = torch.topk(raw, min(k + 1, raw.shape[1]), 1)  # its order of equal values is open
         values, index = best[0].cpu().numpy(), best[1].cpu().numpy()

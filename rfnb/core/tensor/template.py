@@ -155,7 +155,7 @@ def axes_of(name: str, axes: GivenAxes, given: dict[str, Any]) -> GivenAxes:
     """The axes that arguments of configs describe. Raises DimError for an argument that does not exist.
 
     `dim_tags` are the dims. `dim` is the number of features, or of labels if the entries are `sparse`. `shape` has the
-    axes behind the batch, with None for time; by default these are time and, for what is not sparse, the features.
+    axes after the batch, with None for time; by default these are time and, for what is not sparse, the features.
     `vocab` names the labels. The last static axis is the one of the features, unless the entries are labels.
     """
     unknown = given.keys() - KNOWN - IGNORED

@@ -33,7 +33,7 @@ class AttentionShape(TypedDict):
 
     kind: Literal["attention"]
     shape: list[int]  # true rows and columns
-    padding: list[int]  # so many rows and columns of pixels behind them are padding, hatched
+    padding: list[int]  # so many rows and columns of pixels after them are padding, hatched
     pool: list[int]  # entries that are one cell of the large picture
     head_pool: list[int]  # entries that are one pixel of the small ones
     row_seconds: float | None  # from one row to the next

@@ -73,7 +73,7 @@ def describe(
         depth: so many levels are open: 0 shows the outermost boxes only; if it is not given, what can be taken in at a
             glance.
         open: paths of modules which are open, with all around them: `open="encoder.layers.3"`.
-        hide: what is left out: "parameters", "constants" (tensors that are no inputs, and that nothing made).
+        hide: what is left out: "parameters", "constants" (tensors that are not inputs, and that nothing made).
 
     Raises ViewError if there is no module with such a path.
     """

@@ -128,7 +128,7 @@ class StepView(TypedDict):
     sequence: int | None
     states: list[StateRow]
     values: list[LineValue]
-    ended: list[bool] | None  # per sequence: whether this step is behind its end
+    ended: list[bool] | None  # per sequence: whether this step is after its end
     check: str  # "replay agrees", "with today's weights", …
     agrees: NotRequired[bool]  # whether the replay gave the states of the run; older kernels do not send it
     watches: list[WatchRow]

@@ -79,7 +79,7 @@ def follow(run: Run, name: str, sequence: int | None, steps: int) -> SampledStat
     if not steps:
         return None
     every = run.replay.every
-    ends = range(every - 1, steps, every) or range(steps - 1, steps)  # behind these, states are kept
+    ends = range(every - 1, steps, every) or range(steps - 1, steps)  # after these, states are kept
     samples = spread(ends, options.PICTURE_CELLS[1])
     states: list[Data] = []
     masks: list[np.ndarray] = []

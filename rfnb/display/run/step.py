@@ -224,7 +224,7 @@ def _magnitudes(chosen: ChosenSequence, name: str) -> Magnitudes:
 def spark_steps(run: Run) -> list[int]:
     """The steps sampled for the sparklines of a run."""
     every = run.replay.every
-    ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # behind these, states are kept
+    ends = range(every - 1, run.steps, every) or range(run.steps - 1, run.steps)  # after these, states are kept
     return spread(ends, options.SPARK_STEPS) if run.steps else []
 
 

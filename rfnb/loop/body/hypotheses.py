@@ -293,7 +293,7 @@ class Hypotheses:
         over, count, scores, ends = map(self._placed, (had, count, scores, condition))
         ends = self._backend.activation_raw(scores, "is_neg_infinite") | ends
         takes_step = None if active is None else self._placed(active)
-        if takes_step is not None:  # behind the limit of a sequence, nothing ends any more
+        if takes_step is not None:  # after the limit of a sequence, nothing ends any more
             ends = ends & takes_step
         over_next = over | ends
         over = over if include_eos else over_next

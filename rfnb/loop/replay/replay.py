@@ -587,7 +587,7 @@ class Replay(RecordedSteps):
     def sequences(self) -> tuple[Dim | None, Size | None]:
         """The dim that counts the sequences, and its size with their tags; None for both if there is none.
 
-        Hypotheses are no sequences, though each takes a number of steps of its own.
+        Hypotheses are not sequences, though each takes a number of steps of its own.
         """
         search = self.step.search
         beams = set() if search is None else {search.beams.dims[-1], *search.beams.after}

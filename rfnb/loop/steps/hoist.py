@@ -4,7 +4,7 @@ An op whose operands are the same at every step is computed once. Other ops are 
 private Dim, `frames`, which counts the steps and has no padding; the op's row must allow it (`frames="any"`). All other
 ops stay in the steps, and so do those that raise an error when they are computed over `frames`.
 
-`_Placing` decides which ops may leave the steps. `DeferredGradients` moves the gradients of weights behind them."""
+`_Placing` decides which ops may leave the steps. `DeferredGradients` moves the gradients of weights after them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Names:
 
 
 def attribute(owner: str, name: str) -> str:
-    """An attribute as it is read: `self.W`, `self.layers[0]`, or with getattr if its name is no Python name."""
+    """An attribute as it is read: `self.W`, `self.layers[0]`, or with getattr if its name is not a Python name."""
     if name.isdecimal() and name.isascii() and ".cell." in f"{owner}.":
         return f"{owner}[{name}]"
     plain = name.isascii() and name.isidentifier() and not keyword.iskeyword(name)

@@ -81,7 +81,7 @@ def with_own(given: object, functions: Mapping[str, Own]) -> Any:
 
 
 class Computation:
-    """What `eval` holds, ready to be computed. Raises NetworkError if it is no expression and no function.
+    """What `eval` holds, ready to be computed. Raises NetworkError if it is neither an expression nor a function.
 
     Args:
         given: the text of an expression, or a function of `source`. config: the values that it may ask for.

@@ -61,7 +61,7 @@ def _cond(pred: object, true_fn: Callable[[], object], false_fn: Callable[[], ob
 
 
 def _concat(values: Sequence[Any], axis: object) -> object:
-    """Tensors one behind the other along an axis; shapes one behind the other."""
+    """Tensors joined one after the other along an axis; shapes alike."""
     if not any(isinstance(x, Array) and x.axes for x in values):
         return [entry for x in values for entry in (x if isinstance(x, list | tuple) else [x])]
     return concat_arrays(values, whole_number(axis))
@@ -254,7 +254,7 @@ def _regrouped(y: Tensor, old: list[Dim], sizes: list[int], x: Array) -> tuple[T
 
 
 def _pad(tensor: Array, paddings: Sequence[Any], mode: str = "CONSTANT", constant_values: float = 0) -> Array:
-    """Numbers before and after the entries along axes; those after a sequence stand behind its end."""
+    """Numbers before and after the entries along axes; those after a sequence stand after its end."""
     if mode.upper() != "CONSTANT":
         raise TypeError(f"pad: the mode {mode} is not known here")
     y, axes = plain(tensor.x), list(tensor.axes)

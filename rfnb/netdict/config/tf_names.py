@@ -475,7 +475,7 @@ def _shape(x: Array, **_: object) -> Shape:
 
 
 def concat_arrays(values: Sequence[Array], axis: int) -> Array:
-    """Tensors one behind the other along an axis of a fixed size."""
+    """Tensors joined one after the other along an axis of a fixed size."""
     like, at = values[0], values[0].at(axis)
     dims = [x.axes[at] for x in values]
     sizes = [1 if dim is None else dim.dimension for dim in dims]

@@ -22,9 +22,9 @@ from rfnb.ops.slice import slice as slice_
 
 
 class Concat(Layer, layer_class="concat", joins=False):
-    """The sources one behind the other along an axis of each. {…, a}, {…, b} → {…, a+b}
+    """The sources, one after the other, along an axis of each. {…, a}, {…, b} → {…, a+b}
 
-    In time, the second source starts behind the longest sequence of the first: its padding stays in between.
+    In time, the second source starts after the longest sequence of the first: its padding stays in between.
     """
 
     concat_axes: Sequence[object] = value(REQUIRED, list)
@@ -56,7 +56,7 @@ class Concat(Layer, layer_class="concat", joins=False):
         return set_feature_dim(y, dim if self.is_feature else sources[0].feature_dim)
 
     def _with_padding(self, pairs: list[tuple[Tensor, Dim]]) -> tuple[Tensor, Dim]:
-        """The whole axes, one behind the other, cut to the sum of the lengths; so the padding stays in between."""
+        """The whole axes, one after the other, cut to the sum of the lengths; so the padding stays in between."""
         y, joined = concat(*pairs, allow_broadcast=self.allow_broadcast, handle_dynamic_dims=False)
         dim = reduce(add, self.over) if self.out_dim is None else self.out_dim
         sizes = [get_size_tensor(d, device=y.device) if d.is_dynamic() else d.dimension for d in self.over]

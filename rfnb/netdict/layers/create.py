@@ -140,7 +140,7 @@ class RangeFromLength(Layer, layer_class="range_from_length"):
 
 
 class SeqLenMask(Layer, layer_class="seq_len_mask"):
-    """The source, with `mask_value` behind the end of each sequence. {…, axis} → the same"""
+    """The source, with `mask_value` after the end of each sequence. {…, axis} → the same"""
 
     mask_value: float = value(0.0, float)
     axis: Dim = axis("T")

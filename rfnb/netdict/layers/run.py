@@ -45,7 +45,7 @@ class Print(Layer, layer_class="print"):
 class HdfDump(Layer, layer_class="hdf_dump"):
     """The source, which is added to a file in the HDF format of data sets, sequence by sequence. {…} → the same
 
-    The file has `inputs` (all frames, one behind the other), `seqLengths` and `seqTags`, and under
+    The file has `inputs` (all frames, one after the other), `seqLengths` and `seqTags`, and under
     `targets/data` what `extra` names. It needs h5py.
     """
 

@@ -130,7 +130,7 @@ class Squeeze(Layer, layer_class="squeeze", without_effect="enforce_batch_dim_ax
 
 
 class ExpandDims(Layer, layer_class="expand_dims"):
-    """With another axis: "F" is a new feature axis, "spatial" and "T" stand behind the spatial axes."""
+    """With another axis: "F" is a new feature axis, "spatial" and "T" stand after the spatial axes."""
 
     axis: object = value("F", str, int)
     dim: int | Dim = value(1, int, Dim)
@@ -281,9 +281,9 @@ class Transpose(Copy, layer_class="transpose"):
 
 
 class Tile(Layer, layer_class="tile", without_effect="out_dims"):
-    """The source several times, one behind the other, along axes. {…, axis} → {…, axis · number}
+    """The source several times, one after the other, along axes. {…, axis} → {…, axis · number}
 
-    In time, each of them begins behind the longest sequence of the one before.
+    In time, each of them begins after the longest sequence of the one before.
     """
 
     multiples: dict[object, int] = value(None, dict)
@@ -351,7 +351,7 @@ def sizes_of(dims: Sequence[Dim]) -> list[int | None]:
 
 
 class FlattenBatch(Layer, layer_class="flatten_batch"):
-    """The frames of all sequences, one behind the other, without padding. {batch, axis, …} → {frames, …}"""
+    """The frames of all sequences, one after the other, without padding. {batch, axis, …} → {frames, …}"""
 
     axis: Dim = axis("T")
     batch_major: bool = value(True, bool)

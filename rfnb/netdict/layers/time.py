@@ -75,7 +75,7 @@ class WindowLayer(SteppingLayer, layer_class="window"):
         return y
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """The new axis stands behind the frames, since version 18 before them."""
+        """The new axis stands after the frames, since version 18 before them."""
         if self.stepwise:
             return order
         dims = [dim for dim in order if dim is not self.new_dim]
@@ -113,7 +113,7 @@ class Prefix(Layer, layer_class="prefix_in_time", without_effect="size_base"):
 
 
 class Postfix(Prefix, layer_class="postfix_in_time"):
-    """A number, or the output of a layer, behind the last frame of each sequence. {…, axis} → {…, axis + repeat}"""
+    """A number, or the output of a layer, after the last frame of each sequence. {…, axis} → {…, axis + repeat}"""
 
     postfix: object = layer(0.0)
     at_end = True
@@ -122,7 +122,7 @@ class Postfix(Prefix, layer_class="postfix_in_time"):
 class Pad(Layer, layer_class="pad"):
     """More entries at both ends of axes. {…, axes…} → {…, axes'…}
 
-    Before version 21, those behind the end stand behind the longest sequence, so that a shorter one has its padding.
+    Before version 21, those after the end stand after the longest sequence, so that a shorter one has its padding.
     """
 
     axes: tuple[Dim, ...] = axes()
@@ -192,7 +192,7 @@ class TimeChunking(Layer, layer_class="time_chunking"):
     """Pieces of `chunk_size` frames, `chunk_step` apart, as sequences. {batch, time} → {chunks, time'}
 
     Each sequence has as many chunks as the longest one, whose last chunk is the first one that reaches its end; chunks
-    at the end of a sequence are shorter, and those behind it have no frames. With `batch_independent` there are none.
+    at the end of a sequence are shorter, and those after it have no frames. With `batch_independent` there are none.
     """
 
     chunk_size: int = value(REQUIRED, Positive)
@@ -269,7 +269,7 @@ class TimeUnchunking(Layer, layer_class="time_unchunking"):
 class ShiftAxis(Layer, layer_class="shift_axis"):
     """Each frame `amount` places later, or earlier if it is negative. {…, axis} → the same, or {…, axis'}
 
-    The padding behind the end of a sequence moves into its last frames. Without `pad` there are fewer frames: a
+    The padding after the end of a sequence moves into its last frames. Without `pad` there are fewer frames: a
     sequence is cut to the new size of the axis, and to nothing else.
     """
 
@@ -392,7 +392,7 @@ def _cubic(distance: Tensor) -> Tensor:
 
 
 def end_of(layer: Layer, x: Tensor, axis: Dim) -> Tensor:
-    """Where the frames end: behind the longest sequence, or with `batch_independent` each one for itself. → {batch?}"""
+    """Where the frames end: after the longest sequence, or with `batch_independent` each one for itself. → {batch?}"""
     if layer.spec.batch_independent and axis.dimension is None:
         return get_size_tensor(axis, device=x.device)
     return full(dims=[], fill_value=x.size_of(axis).max, dtype="int32", device=x.device)

@@ -17,7 +17,7 @@ from rfnb.netdict.resolve import EXTRA, Scope, inner_net, names_of_sources
 from rfnb.netdict.versions import holds
 
 PLAIN = frozenset("class from target loss activation unit kind mode eval name_scope loss_opts".split())
-"""Options of unknown classes whose value is no layer."""
+"""Options of unknown classes whose value is not a layer."""
 
 
 @dataclass(frozen=True)

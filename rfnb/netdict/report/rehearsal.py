@@ -1,6 +1,6 @@
 """Looks at a network past its faults: constructs the layers that can be constructed, and runs them without numbers.
 
-A layer with a fault becomes a grey box, and those behind it are constructed.
+A layer with a fault becomes a grey box, and those that need it are constructed.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _scope(root: Scope, wanted: Scope) -> Scope | None:
 def further_faults(
     builder: Builder, net: Mapping[str, object], entries: Mapping[str, OutlineEntry], first: Mapping[str, Exception]
 ) -> dict[str, Exception]:
-    """The faults of layers behind others, by path, as far as they do not follow from the dims of grey boxes.
+    """The faults of layers that need others, by path, as far as they do not follow from the dims of grey boxes.
 
     Args:
         builder: of the net, which stays as it is. first: the faults that are known.

@@ -216,7 +216,7 @@ def places_of_prefixes(tree: Tree, labels: Sequence[int]) -> Iterator[np.ndarray
     Those are hypotheses whose labels are the first of these; of hypotheses that have ended, and in the last step, those
     with exactly these labels.
     """
-    targets = np.array([*labels, -1])  # behind the labels, no label fits
+    targets = np.array([*labels, -1])  # after the labels, no label fits
     length, fits = np.zeros(tree.beam, int), np.ones(tree.beam, bool)
     for step in range(tree.steps):
         parents, counts = tree.parents[step], tree.counts[step]

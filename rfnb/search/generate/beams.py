@@ -68,7 +68,7 @@ class FullScores:
 class BestCandidates:
     """The best candidates of each row, and the labels that were taken, which decide between equal scores.
 
-    drawn: the candidates of each step that were sampled, if they were; the others are behind them.
+    drawn: the candidates of each step that were sampled, if they were; the others follow them.
     """
 
     def __init__(self, kept: Sequence[StepScores], drawn: Sequence[Best] = ()):

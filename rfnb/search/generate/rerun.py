@@ -206,7 +206,7 @@ def _row_of(value: Any, row: int, batch: int) -> object:
 def joined_at(trace: Trace, row: int, step: int, label: int, parent: int, score: float, branch: Trace) -> Trace:
     """The search with a branch for one sequence: a candidate of a step, and a search that goes on from it.
 
-    The branch has places of its own, behind those of the hypotheses that go on, and of those that have ended.
+    The branch has places of its own, after those of the hypotheses that go on, and of those that have ended.
 
     Args:
         trace: the search.

@@ -51,7 +51,7 @@ class Lexicon:
     >>> lexicon = rf.search.Lexicon({"cat": ["K", "AE", "T"], "at": ["AE", "T"]}, phone)
     >>> options = {"spatial_dim": time, "axis": phone, "blank": 0, "scorers": {"words": lexicon}}
     >>> found = rf.search.ctc_beam(rf.log(probs), **options)
-    >>> best = found.tree[0].best  # "K AE" has a higher probability, but is no word
+    >>> best = found.tree[0].best  # "K AE" has a higher probability, but is not a word
     >>> best.text, lexicon.words_of(best.labels)
     ('K AE T', ['cat'])
 

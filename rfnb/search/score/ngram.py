@@ -105,7 +105,7 @@ def _counts(lines: _Lines) -> list[int]:
 
 
 def _section(lines: _Lines, model: Arpa, counts: list[int]) -> None:
-    """Reads the n-grams of one order, and the line behind them."""
+    """Reads the n-grams of one order, and the line after them."""
     order = len(model.log_probs) + 1
     match = SECTION.fullmatch(lines.line)
     if match is None or int(match[1]) != order or order > len(counts):
@@ -149,7 +149,7 @@ def _number(lines: _Lines, text: str, what: str) -> float:
     except ValueError:
         number = math.nan
     if math.isnan(number) or number == math.inf or (what == "log-probability" and number > 1e-4):
-        raise lines.error(f"{text!r} is no {what}", "a logarithm to base 10")
+        raise lines.error(f"{text!r} is not a {what}", "a logarithm to base 10")
     return number * LN10
 
 

@@ -164,7 +164,7 @@ def repetition_penalty(penalty: Finite, *, before: Before | None = None, within:
     Args:
         penalty: below 1, repetitions are rewarded.
         before: labels before the first one that count too, such as a prompt: a text or numbers for all sequences, a
-            list with one of these for each, or a Tensor {…, prompt}, in which -1 is no label. The start label counts
+            list with one of these for each, or a Tensor {…, prompt}, in which -1 is not a label. The start label counts
             only if it is among them.
         within: how many of the last labels count.
 

@@ -253,7 +253,7 @@ def _padding(mask: np.ndarray | None, source: int) -> int:
 
 
 def _end(sequence: np.ndarray, prompt: int, ends: frozenset[int]) -> int:
-    """The length of a sequence up to the label behind the prompt that ends it."""
+    """The length of a sequence up to the label after the prompt that ends it."""
     return next((i + 1 for i in range(prompt, len(sequence)) if int(sequence[i]) in ends), len(sequence))
 
 

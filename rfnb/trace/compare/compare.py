@@ -54,7 +54,7 @@ class Stretch:
 
     @property
     def is_text(self) -> bool:
-        """Whether one of the two is no number."""
+        """Whether one of the two is not a number."""
         return isinstance(self.first.a, str) or isinstance(self.first.b, str)
 
 

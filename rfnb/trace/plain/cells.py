@@ -49,7 +49,7 @@ class Cells:
         self._depth += 1
         if self._depth == 1:
             self._newest = max((run.serial for run in runs), default=0)
-            if self.every and info.store_history:  # code that is no cell is from tools
+            if self.every and info.store_history:  # code that is not a cell is from tools
                 every = record_loops()
                 every.warns = False  # of cells without loops
                 self._record(every)

@@ -273,7 +273,7 @@ def reference(value: object) -> Callable[[], object]:
 
 
 OBJECTS = object.__basicsize__ + 8
-"""Where in a list its pointer to the objects is, behind its length."""
+"""Where in a list its pointer to the objects is, after its length."""
 
 
 def places_in(value: list[object], length: int) -> bytes:

@@ -93,7 +93,7 @@ def _bits(generator: np.random.MT19937) -> bytes:
 
 TORCH_WORDS = 624
 AROUND = 24
-"""Bytes of the place of the next word, before the words, and of numbers that were drawn in pairs, behind them."""
+"""Bytes of the place of the next word, before the words, and of numbers that were drawn in pairs, after them."""
 
 
 @cache

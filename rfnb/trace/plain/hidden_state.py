@@ -72,7 +72,7 @@ VALUE, CONSTANT, OBJECT, RANDOM = "value", "constant", "object", "random"
 ITERATOR, MODULE, LOST = "iterator", "module", "lost"
 VALUES = (*PLAIN, *SEQUENCES, dict, Tensor, np.ndarray, np.generic)
 SHOWING = ("IPython.", "ipykernel.", "ipywidgets.", "logging.", "matplotlib.", "rfnb.display.", "tqdm.", "traitlets.")
-"""Packages whose objects show what a loop does, and are no part of it: they stay as they are."""
+"""Packages whose objects show what a loop does, and are not part of it: they stay as they are."""
 MADE_ANEW: dict[type, Callable[[], object]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 MADE_ANEW |= dict.fromkeys((weakref.ref, weakref.KeyedRef), lambda: lambda: None)
 """What a fork has anew, if it no longer exists: an open lock, a reference to what is gone."""

@@ -140,7 +140,7 @@ class Log:
         return size + SLOTS * (len(self) - entries) + 8 * (len(self.statements) - statements)
 
     def others(self, start: int = 0) -> list[object]:
-        """The values from a place on that are no raw tensors, of which none is looked at."""
+        """The values from a place on that are not raw tensors, none of which is looked at."""
         values = self.values
         return [values[at] for at, version in enumerate(islice(self.versions, start, None), start) if version is None]
 
@@ -179,7 +179,7 @@ class Log:
 
 
 def _size_of(value: object) -> int:
-    """The memory of a value that is no number or text; of a list that grows, of parts that were not counted before."""
+    """The memory of a value other than a number or text; of a list that grows, of the parts not counted before."""
     parts = value.value if type(value) is Kept else None
     if not isinstance(parts, Parts):
         return OBJECT if isinstance(value, Kept | Summary) else TENSOR

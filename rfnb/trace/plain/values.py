@@ -84,7 +84,7 @@ class Growth(Grown):
     """The parts of a list that grows, which its values after several lines share.
 
     entries: in how many entries of the log it is. held, counted: of how many parts the memory, and the objects, are
-    counted. has_kept: whether some are no atoms. is_flat: whether all are atoms and tensors; is_plain: these by
+    counted. has_kept: whether some are not atoms. is_flat: whether all are atoms and tensors; is_plain: these by
     reference, so that they need no look at each step. total: their number, with those inside. compared: how often they
     were as before. to_skip: how often a new value will not be compared. unsure: values since the last comparison.
     """

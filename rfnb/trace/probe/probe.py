@@ -406,7 +406,7 @@ def _measure(name: str, value: Any) -> float:
 class Followers:
     """The probes, one for each place in the code, and the number of training steps so far.
 
-    count: tells an outer loop that a step of an inner one has been counted, so that a loop over epochs is none of
+    count: says to an outer loop that a step of an inner one has been counted, so that a loop over epochs is none of
     training steps.
     """
 
@@ -425,7 +425,7 @@ class Followers:
     def after_step(self, before: int, name: str | None, measures: Callable[[], Mapping[str, float]]) -> None:
         """A step of an `rf.progress` called `name` is done; `before` is the count when it began.
 
-        It is no training step if an inner loop has counted since, or gradients are off.
+        It is not a training step if an inner loop has counted since, or gradients are off.
         """
         if self.count != before or not _gradients():
             return

@@ -59,7 +59,7 @@ class AxisNames:
     def rename(self, variable: str, axes: Sequence[str | Dim] | None, values: Iterable[Tensor]) -> None:
         """The same, unless the names fit none of the values, which have them already where they do.
 
-        Raises LoopError if they do not, and ParameterError for what are no names.
+        Raises LoopError if they do not, and ParameterError for what is not a name.
         """
         axes_of("name_axes", None if axes is None else {variable: axes})
         old_axes, reason = self.of.get(variable), "it is not a tensor in any step of the run"

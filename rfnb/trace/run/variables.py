@@ -227,7 +227,7 @@ class Grown:
         self._array: np.ndarray | list[object] = []
 
     def numbers(self, length: int) -> np.ndarray | list[object] | None:
-        """So many first parts, as an array where all have one type; None if some are no numbers."""
+        """So many first parts, as an array where all have one type; None if some are not numbers."""
         if self._looked < len(self.parts):
             kinds = [*map(type, self.parts)]
             self._looked = len(kinds)

@@ -113,7 +113,7 @@ def _with_features_of(x: Tensor, other: Tensor) -> Tensor:
 class GaussWindowAttention(Layer, layer_class="gauss_window_attention"):
     """The frames around a position, each times its density of a normal distribution. {…}, {…, time, F} → {…, F}
 
-    The weights are not normalized. Frames before the first and behind the last one are these.
+    The weights are not normalized. Frames before the first and after the last one are these.
     """
 
     base: object = layer(REQUIRED)
@@ -302,7 +302,7 @@ class CumConcat(SteppingLayer, layer_class="cum_concat", can_leave=False):
         return replace_dim(frames, in_dim=so_far, out_dim=self.so_far)[0]
 
     def order_of(self, order: list[Dim], sources: Sequence[Tensor]) -> list[Dim]:
-        """The new axis in the place of the old one, in a loop behind the batch."""
+        """The new axis in the place of the old one, in a loop after the batch."""
         source = [self.so_far if dim is self.axis else dim for dim in sources[0].dims]
         if self.so_far not in source:
             source.insert(len([dim for dim in source if dim.is_batch_dim()]), self.so_far)

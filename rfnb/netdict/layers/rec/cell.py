@@ -38,7 +38,7 @@ CELLS: dict[str, type[Cell]] = {}
 
 
 class Cell:
-    """A cell of `rf` whose weights are the parameters of a layer. It is no module, since they belong to the layer."""
+    """A cell of `rf` whose weights are the parameters of a layer. It is not a module, as they belong to the layer."""
 
     parts: ClassVar[Sequence[str]] = ("h",)
     hidden: ClassVar[Sequence[str]] = ()  # parts of the state that other layers cannot take

@@ -132,7 +132,7 @@ FROM = ("forgotten", "kept_from")
 class SavedVariables(SavedValues):
     """Collects the variables of plain Python: of each step what its lines assigned, and the values before the first.
 
-    Rows of a step that are no values of a series have negative numbers, for the entries of a table: texts, and lists
+    Rows of a step that are not values of a series have negative numbers, for the entries of a table: texts, and lists
     that grow. Of such a list, the file has the parts once, and its length at each step.
     """
 

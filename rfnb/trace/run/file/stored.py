@@ -512,7 +512,7 @@ class StoredVariables(StoredReplay, VariableSteps):
 
 
 def read_variables(data: object, file: Reader, steps: int) -> dict[str, Any]:
-    """The fields of `StoredVariables`, and the `table` of rows that are no values of series."""
+    """The fields of `StoredVariables`, and the `table` of rows that are not values of series."""
     lists = [Grown(map(_of_numpy, codes)) for codes in get(data, "lists", list[list])]
     codes = {
         name: {within(step + 1, steps, "step") - 1: code for step, code in values}
