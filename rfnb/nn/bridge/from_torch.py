@@ -25,7 +25,7 @@ from rfnb.core.tensor.parameter import Parameter
 from rfnb.core.tensor.tensor import Tensor, tensor_of
 from rfnb.errors import DimError, ParameterError
 from rfnb.nn.bridge.mirror import running
-from rfnb.nn.bridge.to_torch import TorchModule, lengths_raw
+from rfnb.nn.bridge.to_torch import TorchModule, batch_of, lengths_raw
 from rfnb.nn.module.module import Module
 from rfnb.ops.control import raw_call
 from rfnb.ops.math import copy_masked
@@ -190,7 +190,8 @@ class TorchNet(TorchPart):
         names = (self.lengths, self.padding_mask, self.frame_mask)
         if not any(names):
             return {}
-        source, time = next(((x, dim) for x in tensors for dim in x.dims[1:] if dim.is_dynamic()), (None, None))
+        dims = ((x, dim) for x in tensors for dim in x.dims if dim.is_dynamic() and dim is not batch_of(x.dims))
+        source, time = next(dims, (None, None))
         if source is None or time is None:
             got = ", ".join(x.describe_dims() for x in tensors)
             raise DimError(f"{self.kind}: no argument has a dim with lengths", got=got)
@@ -303,7 +304,7 @@ def _tensors(result: Any, out_dims: Any, rest: list[Dim], given: list[Tensor]) -
         pairs = list(zip(result, out_dims, strict=False))
         for raw, entry in pairs:
             if isinstance(entry, Dim):
-                entry.define(Size([given[0].dims[0]], raw.detach().cpu().numpy()), "from_torch")
+                entry.define(Size([batch_of(given[0].dims)], raw.detach().cpu().numpy()), "from_torch")
         return tuple(_tensors(raw, entry, rest, given) for raw, entry in pairs)
     if isinstance(out_dims, Dim):
         return out_dims

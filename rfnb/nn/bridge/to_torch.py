@@ -144,10 +144,15 @@ def _described(entries: Mapping[object, Tensor | Dim]) -> dict[object, object]:
 
 
 def _ragged(arguments: Sequence[Sequence[Dim]]) -> list[Dim]:
-    """The dims that take lengths, in order of appearance: dynamic dims except the first of an argument."""
-    leading = {dims[0] for dims in arguments if dims}
-    dims = [dim for dims in arguments for dim in dims if dim not in leading]
+    """The dims that take lengths, in order of appearance: dynamic dims that count the sequences of no argument."""
+    batches = {batch_of(dims) for dims in arguments if dims}
+    dims = [dim for dims in arguments for dim in dims if dim not in batches]
     return [dim for dim in dict.fromkeys(dims) if dim.is_dynamic() and dim.expr is None]
+
+
+def batch_of(dims: Sequence[Dim]) -> Dim:
+    """The dim that counts the sequences: a batch dim, wherever it stands; without one, the first dim."""
+    return next((dim for dim in dims if dim.is_batch_dim()), dims[0])
 
 
 def _bound(name: str, template: Tensor, raw: object, lengths: dict[Dim, Any]) -> Tensor:
@@ -166,7 +171,7 @@ def _traced(name: str, template: Tensor, raw: Any, lengths: dict[Dim, Any]) -> T
     """A Tensor while torch is tracing: no length is read as a number, and padding is not trimmed."""
     for axis, dim in enumerate(template.dims):
         if dim.is_dynamic() and dim.expr is None:
-            dim.bind(symbolic_size(template.dims[0], lengths.get(dim), raw.shape[axis]))
+            dim.bind(symbolic_size(batch_of(template.dims), lengths.get(dim), raw.shape[axis]))
     return tensor_of(raw, template.sig, current_lengths(template.dims)).with_name(name)
 
 
@@ -183,9 +188,8 @@ class Outputs:
             check_dims(dims, f"out_dims {name!r}" if name != "" else "out_dims")
         self.entries = {name: tuple(dims) for name, dims in self.entries.items()}
         self.by_name = isinstance(out_dims, Mapping)
-        self.ragged = [
-            dim for dim in dict.fromkeys(d for dims in self.entries.values() for d in dims[1:]) if dim.is_dynamic()
-        ]
+        ragged = [dim for dims in self.entries.values() for dim in dims if dim is not batch_of(dims)]
+        self.ragged = [dim for dim in dict.fromkeys(ragged) if dim.is_dynamic()]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Outputs) and (self.single, self.entries) == (other.single, other.entries)
@@ -239,12 +243,13 @@ def with_leaves(fn: Callable[[object], object], tree: object) -> object:
 
 
 def lengths_raw(dim: Dim, size: Size, of: Tensor | None = None) -> torch.Tensor:
-    """The lengths as a torch tensor; without padding, the size repeated for each entry of the first dim of `of`."""
+    """The lengths as a torch tensor; without padding, the size repeated for each sequence of `of`."""
     values = size.values
     raw = values.raw if isinstance(values, SymbolicValues) else torch.tensor(values)
     if isinstance(raw, torch.Tensor) and (raw.ndim or of is None):
         return raw
-    shape = () if of is None or dim is of.dims[0] else of.raw_tensor.shape[:1]
+    batch = dim if of is None else batch_of(of.dims)
+    shape = () if of is None or dim is batch else of.raw_tensor.shape[of.axis(batch)]
     return torch.ones(shape, dtype=torch.int64) * raw
 
 
@@ -367,11 +372,12 @@ def to_torch(
         module: an rfnb module. For one made by `rf.from_torch`, the original torch module is returned.
         in_dims: the dims of each argument, by position or by name. A template such as
             `rf.Tensor("labels", [batch, time], "int64", sparse_dim=vocab)` can say more; a Dim is passed on to the
-            module. The call then takes raw tensors, followed by the lengths of the dims without a size, except for the
-            first dim of an argument, in order of appearance; or `lengths={"time": …}`. Without lengths there is no
-            padding. None: arguments are passed to the module unchanged.
+            module. The call then takes raw tensors, followed by the lengths of the dims without a size, except for
+            batch dims and the first dim of an argument without one, in order of appearance; or
+            `lengths={"time": …}`. Without lengths there is no padding. None: arguments are passed to the module
+            unchanged.
         out_dims: the dims of the result, or of each result, in the order of the axes of its raw tensor. Lengths follow
-            if there are dims without a size other than the first: a tensor for one dim, a dict by name for several.
+            if there are such dims in it: a tensor for one dim, a dict by name for several.
             None: raw tensors in the structure of the result, with the axes in their own order, and lengths for Dims.
         aux_params_as_buffers: if False, auxiliary parameters become parameters that are not trained.
     """

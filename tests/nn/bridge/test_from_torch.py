@@ -157,6 +157,28 @@ def test_the_module_is_told_of_padding():
     assert_close(y.raw_tensor[1:, :3], net(source().raw_tensor[1:, :3]), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("sequences", [2, 5])  # of 5 frames
+def test_padding_and_lengths_of_a_time_major_module(sequences):
+    torch.manual_seed(0)
+    net, dims, lengths = torch.nn.TransformerEncoderLayer(4, 2, 8).eval(), [time, batch_dim, feat], [5, 3, 1, 2, 4]
+    raw = torch.randn(5, sequences, 4)
+    x = rf.convert_to_tensor(raw, dims=dims, lengths=lengths[:sequences])
+    y = rf.from_torch(net, dims, dims, padding_mask="src_key_padding_mask")(x)
+    for i, n in enumerate(lengths[:sequences]):
+        assert_close(y.raw_tensor[:n, i], net(raw[:n, i]), atol=1e-5, rtol=1e-5)
+
+    half = Dim(None, name="half")
+    _, dim = rf.from_torch(HalvedTimeMajor(), dims, ([half, batch_dim, feat], half), lengths="lengths")(x)
+    assert dim.size.dims == (batch_dim,) and dim.size.values.tolist() == [3, 2, 1, 1, 2][:sequences]
+
+
+class HalvedTimeMajor(torch.nn.Module):
+    """Every second frame, and the new lengths."""
+
+    def forward(self, x, lengths):
+        return x[::2], (lengths + 1) // 2
+
+
 class Halved(torch.nn.Module):
     """Every second frame, and the new lengths."""
 

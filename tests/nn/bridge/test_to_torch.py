@@ -254,7 +254,7 @@ def test_several_sequences(by_name):
     numbers = torch.tensor([[1, 2, 0], [4, 3, 2]])
     result, lengths = net(X, numbers, LENGTHS, torch.tensor([2, 3]))
     assert result["y"].shape == (3, 2, 4)
-    assert {name: n.tolist() for name, n in lengths.items()} == {"time": [5, 3], "batch": 2}
+    assert {name: n.tolist() for name, n in lengths.items()} == {"time": [5, 3], "words": [2, 3]}
     again, _ = net(X, numbers, lengths={"words": [2, 3], time: LENGTHS})
     assert_close(again["x"], result["x"])
     if by_name:
@@ -431,3 +431,30 @@ def test_the_dims_may_be_of_different_batches_when_a_model_is_bridged():
     expected = x @ model.weight.raw_tensor + model.bias.raw_tensor
     torch.testing.assert_close(found[0], expected[0])
     torch.testing.assert_close(found[1, :3], expected[1, :3])
+
+
+@pytest.mark.parametrize("sequences", [2, 5])  # of 5 frames
+@pytest.mark.parametrize("compiled", [False, True])
+def test_lengths_where_the_batch_is_the_second_axis(sequences, compiled):
+    raw, lengths = torch.randn(5, sequences, 4), torch.tensor([5, 3, 1, 2, 4])[:sequences]
+    linear = rf.Linear(feat, hidden)
+    dims = {"in_dims": [[time, batch_dim, feat]], "out_dims": ([batch_dim, hidden], [time, batch_dim, hidden])}
+    net = rf.to_torch(Mean(linear), **dims)
+    call = torch.compile(net, backend="eager") if compiled else net
+    for given in ({"lengths": {"time": lengths}}, {"lengths": lengths}):
+        mean, frames, again = call(raw, **given)
+        assert again.tolist() == lengths.tolist() and frames.shape == (5, sequences, 3)
+        for i, n in enumerate(lengths):
+            assert_close(mean[i], rf.to_torch(linear, in_dims=[[time, feat]])(raw[:n, i]).mean(0))
+    assert net(raw)[2].tolist() == [5] * sequences
+
+
+class Mean(rf.Module):
+    """The mean over time of a linear transformation, and the transformation itself."""
+
+    def __init__(self, linear):
+        self.linear = linear
+
+    def __call__(self, x):
+        y = self.linear(x)
+        return rf.reduce_mean(y, axis=time), y
