@@ -51,7 +51,8 @@ class BatchDifference:
     """A result in the batch that differs from the result for the sequence alone.
 
     largest: the largest difference. together, alone: the two entries that differ most. at: their position, by dim.
-    lengths: how the lengths differ, if they do. own_lengths: whether that dim has a length for each sequence. tensor,
+    lengths: how the lengths differ, if they do; or the entries with and without padding, of a value that has no axis of
+    the sequences. own_lengths: whether that dim has a length for each sequence. tensor,
     tensor_alone: the two results. place: the entry's position along each axis of `tensor`. operands: descriptions of
     the op's operands in the batch.
     """
@@ -76,7 +77,8 @@ class BatchReport(Shown):
 
     first: the first difference. results: how many results were compared. mixed: the first op that combines the
     sequences. skipped: how many ops ran only in the batch, or only alone. sequences: the number of sequences. cause:
-    for plain tensors, whether "padding", other "sequences" or "random numbers" make the difference.
+    for plain tensors, whether "padding", other "sequences" or "random numbers" make the difference. unseen: whether
+    the function has results without an axis of the sequences, such as a loss, that could not be compared.
     """
 
     first: BatchDifference | None
@@ -85,6 +87,7 @@ class BatchReport(Shown):
     skipped: int = 0
     sequences: int = 0
     cause: str = ""
+    unseen: bool = False
 
     def __bool__(self) -> bool:
         return self.first is None and self.results > 0
@@ -96,6 +99,7 @@ class BatchReport(Shown):
         if self.first is None:
             of = count_of(self.sequences, "single sequence")
             note = f"; {count_of(self.skipped, 'op')} ran only in the batch or only alone" if self.skipped else ""
+            note += "; results without an axis of the sequences were not compared" if self.unseen else ""
             agree = "agrees" if self.results == 1 else "agree"
             return f"batch invariance: {count_of(self.results, 'result')} {agree} with those of {of}{note}"
         head = f"batch invariance: {self.first.event.name} differs for {self.first.sequence}"
@@ -144,7 +148,8 @@ def batch_invariance(
 
     Padding is not compared; values of loop bodies are, step by step. `fn` should not draw random numbers. A dim that
     has one size for all sequences, such as that of relative positions, may depend on the longest sequence, except in
-    the results of `fn`.
+    the results of `fn`. A result without an axis of the sequences, such as a loss, is compared for each sequence alone,
+    with and without padding.
 
     Args:
         fn: a function or module. The batch is all Tensors in its arguments, also in a TensorDict or in a structure. For
@@ -219,29 +224,35 @@ class _Comparison:
         self._first: BatchDifference | None = None
         self._where = len(events)  # of the first difference
         self._count = 0
+        self._unseen = any(
+            id(x) in self._given and self._is_of_all(event, x) for event in events for x in event.outputs
+        )
 
     def report(self) -> BatchReport:
         """Compares all sequences."""
         owner, tensors, lengths = self._owner, self._tensors, self._lengths
         sequences = next(x.size_of(owner) if owner in x.dims else x.lengths.size(owner) for x in tensors)
         assert sequences is not None
-        skipped, cause = 0, ""
+        skipped, cause, tags = 0, "", dict[int, str]()
         numbers = np.full(sequences.max, -1) if lengths is None else lengths
         for i in range(sequences.max):
             if not numbers[i]:
                 continue  # a sequence without frames has no values
-            tag = f"sequence {i}" if sequences.tags is None else f"{sequences.tags[i]!r} (sequence {i})"
+            tag = tags[i] = f"sequence {i}" if sequences.tags is None else f"{sequences.tags[i]!r} (sequence {i})"
             place = InBatch(sequences.max, i, numbers)
-            events = self._alone(i)
+            events, _ = self._alone(i)
             skipped = max(skipped, min(self._where, len(events)) - len(_pairs(self._together[: self._where], events)))
             if self._differs(events, place, tag) and lengths is not None:
                 cause = self._cause(place, events) if self._together[self._where].plain else ""
         mixed = next((e for e in self._together[: self._where + 1] if _mixes(e, owner)), None)
+        if self._first is None and self._unseen:
+            self._first = next(filter(None, (self._padded(i, tag) for i, tag in tags.items())), None)
+            mixed, cause = None, "" if self._first is None or not self._first.event.plain else "padding"
         diff = self._first
         if diff is not None:
             operands = [x for x in diff.event.inputs if not (diff.event.plain and _is_trained(x))]
             diff = replace(diff, operands=tuple(dict.fromkeys(describe_operand(x, name=x.name) for x in operands)))
-        return BatchReport(diff, self._count, mixed, skipped, sequences.max, cause)
+        return BatchReport(diff, self._count, mixed, skipped, sequences.max, cause, self._unseen)
 
     def _cause(self, place: InBatch, alone: list[OpEvent]) -> str:
         """The cause of the first difference: by the same call again, and with other numbers in the other sequences."""
@@ -276,18 +287,49 @@ class _Comparison:
         args, kwargs = batch if self._lengths is None else without_dims(batch, names)
         return self._fn(*args, **kwargs)
 
-    def _alone(self, i: int) -> list[OpEvent]:
-        """The events of a call with one sequence."""
+    def _alone(self, i: int, *, padded: bool = False) -> tuple[list[OpEvent], set[int]]:
+        """The events of a call with one sequence, and the ids of its results. padded: with its padding."""
         tensors = self._tensors
         try:
-            events, _ = self._events(_structure(self._batch, _alone(tensors, self._owner, i)))
+            return self._events(_structure(self._batch, _alone(tensors, self._owner, i, padded=padded)))
         except Exception as error:
             error.add_note(f"in the call with sequence {i} alone")
             raise
         finally:
             for tensor in tensors:
                 bind_again(tensor.dims, tensor.lengths)
-        return events
+
+    def _is_of_all(self, event: OpEvent, x: Tensor) -> bool:
+        """Whether an output has no axis of the sequences."""
+        return not x.dims if event.plain else self._owner not in x.dims
+
+    def _padded(self, i: int, tag: str) -> BatchDifference | None:
+        """The first difference that padding makes for a value of all sequences, if it makes one for a result."""
+        sizes = [(_length(x, dim, self._owner, i), x.size_of(dim).max) for x in self._tensors for dim in x.dims]
+        if not any(1 < longest != length for length, longest in sizes):
+            return None
+        alone, results = self._alone(i)
+        try:
+            padded, _ = self._alone(i, padded=True)
+        except Exception:  # a function may need frames up to the end of the axis
+            return None
+        first: BatchDifference | None = None
+        differs = False
+        for position, other in _pairs(padded, alone):
+            event = padded[position]
+            for x, y in zip(event.outputs, other.outputs, strict=False):
+                a, b = _numbers(x), _numbers(y)
+                if not self._is_of_all(event, y) or a.shape != b.shape:
+                    continue
+                exact = not has_fractions(x.dtype)
+                apart = _largest(a, b, valid_entries(y), exact=exact, most=self._tolerances[-1])
+                self._unseen = self._unseen and id(y) not in results
+                self._count += id(y) in results
+                if apart is not None:
+                    words = f"{apart[2]:.6g} with padding, {apart[3]:.6g} without"
+                    first = first or BatchDifference(event, tag, apart[0], apart[2], apart[3], "", words)
+                    differs = differs or id(y) in results
+        return first if differs else None
 
     def _differs(self, events: list[OpEvent], place: InBatch, tag: str) -> bool:
         """Compares the values of a sequence; keeps a difference that comes before those of other sequences.
@@ -379,13 +421,13 @@ def _owner(tensors: Sequence[Tensor]) -> Dim:
     )
 
 
-def _alone(tensors: Sequence[Tensor], owner: Dim, i: int) -> list[Tensor]:
-    """Sequence `i` as a batch of one, without padding. Also binds the dims to its lengths."""
+def _alone(tensors: Sequence[Tensor], owner: Dim, i: int, *, padded: bool) -> list[Tensor]:
+    """Sequence `i` as a batch of one, with or without padding. Also binds the dims to its lengths."""
     for tensor in tensors:
         for serial, size in tensor.lengths.sizes.items():
             for dim in tensor.dims:
                 if (root := dim.roots.get(serial)) is not None:
-                    root.bind(_size_alone(root, size, owner, i))
+                    root.bind(_size_alone(root, size, owner, i, padded=padded))
     result = []
     for tensor in tensors:
         lengths, raw = current_lengths(tensor.dims), tensor._raw
@@ -400,12 +442,13 @@ def _alone(tensors: Sequence[Tensor], owner: Dim, i: int) -> list[Tensor]:
     return result
 
 
-def _size_alone(dim: Dim, size: Size, owner: Dim, i: int) -> Size:
+def _size_alone(dim: Dim, size: Size, owner: Dim, i: int, *, padded: bool) -> Size:
     if dim is owner:
         return Size((), 1, tags=None if size.tags is None else [size.tags[i]])
     if owner not in size.dims:
         return size
-    return Size(size.dims, size.values.take([i], size.dims.index(owner)))
+    values = size.values.take([i], size.dims.index(owner))
+    return Size(size.dims, values, capacity=size.max if padded else None)
 
 
 def _scope(fn: Callable[[Any], object], batch: object, tensor: Tensor) -> Callable[[], AbstractContextManager[None]]:

@@ -220,6 +220,49 @@ def test_nothing_compared_is_never_a_pass():
     assert not report
     assert "nothing was compared" in repr(report)
     assert not rf.check.batch_invariance(lambda x: torch.ones(3), X, lengths=LENGTHS)
+    assert not rf.check.batch_invariance(lambda x: x.mean(), X, lengths=[X.shape[1]] * len(X))
+
+
+def frames_of(x, lengths):
+    return torch.cat([row[:n] for row, n in zip(x, lengths, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("loss", "op"),
+    [
+        (lambda x, lengths: x.square().mean(), "mean"),
+        (lambda x, lengths: {"twice": x * 2, "loss": nn.functional.mse_loss(x, torch.zeros_like(x))}, "mse_loss"),
+        (lambda x, lengths: frames_of(x, lengths).sum() / x[..., 0].numel(), "div"),
+        (lambda x, lengths: (frames_of(x, lengths).mean(), x.max() * 0), None),
+    ],
+)
+def test_a_loss_is_compared_with_and_without_padding(loss, op):
+    report = rf.check.batch_invariance(loss, X, lengths=torch.tensor(LENGTHS))
+    assert bool(report) == (op is None)
+    if op is not None:
+        assert (report.first.event.op, report.first.sequence, report.cause) == (op, "sequence 1", "padding")
+        assert "with padding" in repr(report) and "padding affects the result" in repr(report)
+
+
+def test_a_loss_of_rfnb():
+    time, feat = rf.Dim(None, name="time"), rf.Dim(SIZE, name="feat")
+    x = rf.convert_to_tensor(X, dims=[rf.batch_dim, time, feat], lengths=LENGTHS)
+    linear = rf.Linear(feat, feat)
+    for use_mask in (True, False):
+        report = rf.check.batch_invariance(lambda x: rf.reduce_mean(linear(x), axis=x.dims, use_mask=use_mask), x)  # noqa: B023
+        assert bool(report) == use_mask
+    assert report.first.event.op == "reduce_mean" and "use_mask=False" in repr(report)
+    assert time.size.values.tolist() == LENGTHS
+
+
+def test_a_loss_that_cannot_be_compared_is_said():
+    def loss(x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        assert x.shape[1] == max(lengths)
+        return x * 2, x.mean()
+
+    assert "results without an axis of the sequences were not compared" in repr(
+        rf.check.batch_invariance(loss, X, lengths=torch.tensor(LENGTHS))
+    )
 
 
 def test_rfnb_on_plain_tensors():
