@@ -16,6 +16,7 @@ from rfnb.backend.base.sizes import bound
 from rfnb.core.dims import align
 from rfnb.core.dims.dim import Dim, check_dims
 from rfnb.core.dims.lengths import Size
+from rfnb.core.graph.model_graph import keywords_of
 from rfnb.core.ground.nested import form_of, named_parts
 from rfnb.core.ground.source import user_source
 from rfnb.core.run_ctx import get_run_ctx
@@ -64,7 +65,9 @@ def from_torch(
         padding: the value of padding in the arguments; None: padding is left as it is.
         lengths: the name of the argument for the lengths of the sequences, [batch].
         padding_mask: the name of the argument for the mask of padding, [batch, time].
-        frame_mask: the name of the argument for the mask of valid frames, [batch, time].
+        frame_mask: the name of the argument for the mask of valid frames, [batch, time]. Of several arguments with
+            lengths, each of the three is of the one whose name begins with the same word, as `memory` and
+            `memory_key_padding_mask`, or of the first one.
     """
     if isinstance(nn_module, TorchModule):
         return nn_module.rf_module
@@ -148,7 +151,7 @@ class TorchNet(TorchPart):
         source = inputs[names[0]]
         batch = [dim for dim in source.dims if dim not in self.in_dims[names[0]]]
         tensors = [_in_order(inputs[name], self.in_dims[name], batch, self.padding) for name in names]
-        kwargs |= self._length_arguments(tensors)
+        kwargs |= self._length_arguments(dict(zip(names, tensors, strict=True)))
 
         def call(*raws: object) -> Any:
             by_name = {name: raw for name, raw in zip(names, raws, strict=True) if isinstance(name, str)}
@@ -185,19 +188,30 @@ class TorchNet(TorchPart):
                     parameter._raw = getattr(nn_parts[path], name)
         self.is_lazy = _lacks_shapes(self.nn_module)
 
-    def _length_arguments(self, tensors: list[Tensor]) -> dict[str, object]:
+    def _length_arguments(self, inputs: dict[Any, Tensor]) -> dict[str, object]:
         """The arguments of the torch module for lengths and masks, by name."""
         names = (self.lengths, self.padding_mask, self.frame_mask)
         if not any(names):
             return {}
-        dims = ((x, dim) for x in tensors for dim in x.dims if dim.is_dynamic() and dim is not batch_of(x.dims))
-        source, time = next(dims, (None, None))
-        if source is None or time is None:
-            got = ", ".join(x.describe_dims() for x in tensors)
+        positions = dict(enumerate(keywords_of(self.nn_module)[0]))
+        ragged = [
+            (str(positions.get(name, name)).partition("_")[0], x, dim)
+            for name, x in inputs.items()
+            for dim in x.dims
+            if dim.is_dynamic() and dim is not batch_of(x.dims)
+        ]
+        if not ragged:
+            got = ", ".join(x.describe_dims() for x in inputs.values())
             raise DimError(f"{self.kind}: no argument has a dim with lengths", got=got)
-        raw = lengths_raw(time, source.size_of(time), source).to(source.raw_tensor.device)
-        frames = torch.arange(source.size_of(time).max, device=raw.device) < raw[:, None]
-        return {name: x for name, x in zip(names, (raw, ~frames, frames), strict=True) if name}
+
+        def values(name: str) -> tuple[torch.Tensor, ...]:
+            word = name.partition("_")[0]
+            _, source, time = next((part for part in ragged if part[0] == word), ragged[0])
+            raw = lengths_raw(time, source.size_of(time), source).to(source.raw_tensor.device)
+            frames = torch.arange(source.size_of(time).max, device=raw.device) < raw[:, None]
+            return raw, ~frames, frames
+
+        return {name: values(name)[kind] for kind, name in enumerate(names) if name}
 
 
 def _warn_of_lazy(kind: str) -> None:

@@ -172,6 +172,25 @@ def test_padding_and_lengths_of_a_time_major_module(sequences):
     assert dim.size.dims == (batch_dim,) and dim.size.values.tolist() == [3, 2, 1, 1, 2][:sequences]
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+@pytest.mark.parametrize("frames", [5, 6])
+def test_the_mask_is_of_the_argument_that_it_is_named_after(frames, by_name):
+    torch.manual_seed(0)
+    net, source_time = torch.nn.MultiheadAttention(4, 2, batch_first=True), Dim(None, name="source time")
+    query, raw = torch.randn(2, 5, 4), torch.randn(2, frames, 4)
+    dims = {
+        name: [batch_dim, dim, feat]
+        for name, dim in zip(("query", "key", "value"), (time, *[source_time] * 2), strict=True)
+    }
+    dims = dims if by_name else list(dims.values())
+    attention = rf.from_torch(net, dims, ([batch_dim, time, feat],), padding_mask="key_padding_mask")
+    x = rf.convert_to_tensor(query, dims=[batch_dim, time, feat], lengths=[3, 5])
+    keys = rf.convert_to_tensor(raw, dims=[batch_dim, source_time, feat], lengths=[frames, 2])
+    y = attention(x, keys, keys)[0].raw_tensor
+    for i, (n, m) in enumerate([(3, frames), (5, 2)]):
+        assert_close(y[i, :n], net(query[i, :n], raw[i, :m], raw[i, :m])[0], atol=1e-5, rtol=1e-5)
+
+
 class HalvedTimeMajor(torch.nn.Module):
     """Every second frame, and the new lengths."""
 
