@@ -172,3 +172,13 @@ def test_what_is_left_of_labels(mode):
     left = {"max": vocab, "min": vocab, "argmax": time}
     for _ in range(2):  # planned, and as planned
         assert rf.reduce(labels, mode=mode, axis=time).sparse_dim is left.get(mode)
+
+
+@pytest.mark.parametrize(("frames", "value"), [(80000, 1.0), (2000, 100.0)])
+def test_the_mean_in_float16_is_not_that_of_an_overflow(frames, value):
+    time = rf.Dim(None, name="time")
+    raw = torch.full((2, frames), value, dtype=torch.float16)
+    x = rf.convert_to_tensor(raw, dims=[batch_dim, time], lengths=[frames, frames - 1])
+    assert rf.reduce_mean(x, axis=time).tolist() == [value, value]
+    mean = rf.reduce_mean(x, axis=[batch_dim, time])
+    assert mean.dtype == "float16" and mean.item() == value

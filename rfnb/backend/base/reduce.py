@@ -57,8 +57,11 @@ class ReduceOps:
             padding = cls.padding_for(source, dynamic)
             if padding is not None:
                 if mode == "mean":
-                    total = cls.reduce_raw(source._raw, "sum", axes, padding)
+                    half = source.dtype == "float16"  # sums and counts soon exceed its largest number, 65504
+                    raw = cls.cast_raw(source._raw, "float32") if half else source._raw
+                    total = cls.reduce_raw(raw, "sum", axes, padding)
                     raw = cls.combine_raw(total, "truediv", cls.count_for(source, dynamic, axes))
+                    raw = cls.cast_raw(raw, "float16") if half else raw
                 else:
                     raw = cls.reduce_raw(source._raw, mode, axes, padding)
                 over_nothing = mode in INFINITE and cls.has_empty_rows(source, dynamic, axes)
