@@ -225,3 +225,10 @@ def test_in_a_loop():
     with pytest.raises(TraceError, match="depends on values"), rf.Loop(axis=time) as loop:
         row = loop.unstack(x)
         rf.top_k(row, axis=feat, k=rf.cast(rf.reduce_max(row, axis=feat), "int64"))
+
+
+@pytest.mark.parametrize("k", [0, 2])
+def test_the_largest_of_no_entries_are_infinitely_low(k):
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor(torch.zeros(2, 0), dims=[rf.batch_dim, time], lengths=[0, 0])
+    assert rf.top_k(x, axis=time, k=k)[0].tolist() == [[float("-inf")] * k] * 2

@@ -170,6 +170,8 @@ def _largest(raw: torch.Tensor, axis: int, k: int) -> tuple[torch.Tensor, torch.
         index = _order(raw, axis).narrow(axis, 0, k)
         return raw.gather(axis, index), index
     count = min(k + 1, raw.shape[axis])
+    if count == 0:
+        return raw, raw.long()
     values, index = torch.topk(raw, count, axis)
     larger = values.narrow(axis, 0, count - 1)
     distinct = larger > values.narrow(axis, 1, count - 1)
