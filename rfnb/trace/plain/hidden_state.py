@@ -66,6 +66,8 @@ INPUTS = 2**20
 """Bytes of all buffers of which copies are taken before a loop."""
 MOST_OBJECTS = 256
 """Number of objects of which the attributes are kept; of more, none are."""
+MOST_LEFT_OUT = 64
+"""Number of iterations that begin without a look at objects, after there were too many."""
 MOST_ATTRIBUTES = 256
 """Number of attributes of an object that are kept; of objects with more, none are."""
 VALUE, CONSTANT, OBJECT, RANDOM = "value", "constant", "object", "random"
@@ -165,6 +167,7 @@ class HiddenStateRecorder:
         self._objects: dict[int, ObjectState] = {}
         self._is_first = True  # before the first iteration
         self._too_many: set[int] = set()  # by id, values that lead to more objects than are kept
+        self._left_out = self._to_leave_out = 0  # looks since there were too many, and how many are left out
         self._values: list[Kept] = []
         self.states: list[ObjectState] = []  # all that need memory, the oldest first
         self.bytes = 0  # of the moments that were not counted yet, without what states hold
@@ -219,15 +222,11 @@ class HiddenStateRecorder:
 
     def _look(self, values: list[Kept]) -> None:
         self._values, parts = values, {}
-        for value in values:
-            if not has_objects(value):
-                continue
-            entry = self._parts.get(id(value))
-            if entry is None:
-                entry = value, tuple(part for part in objects_in(value) if _changes(part))
-            parts[id(value)] = entry
+        for value in filter(has_objects, values):
+            parts[id(value)] = self._parts.get(id(value)) or (value, tuple(filter(_changes, objects_in(value))))
         self._parts = parts
-        if self._too_many and self._too_many <= parts.keys():
+        if self._too_many and (self._too_many <= parts.keys() or self._left_out < self._to_leave_out):
+            self._left_out += 1
             return
         todo = [part for _, members in parts.values() for part in members]
         objects: dict[int, ObjectState] = {}
@@ -243,6 +242,7 @@ class HiddenStateRecorder:
             if state is None:
                 if len(states) >= MOST_OBJECTS:
                     objects, self._too_many = {}, {number for number, (_, members) in parts.items() if members}
+                    self._left_out, self._to_leave_out = 0, min(2 * self._to_leave_out + 1, MOST_LEFT_OUT)
                     break
                 old = self._objects.get(id(part))
                 if old is None:  # another value has the object, or the same one, if nothing can refer to it weakly
@@ -339,7 +339,7 @@ class HiddenStateRecorder:
             if isinstance(state.kept, Kept):
                 state.kept.let_go()
         self.states, self._objects, self._parts, self._values, self._modules = [], {}, {}, [], None
-        self._too_many, self._is_first = set(), True
+        self._too_many, self._to_leave_out, self._is_first = set(), 0, True
 
 
 class ModuleStates:

@@ -605,6 +605,28 @@ def test_of_more_objects_than_are_kept_none_is_looked_at_again(monkeypatch):
     assert run.steps == 20 and len(looked) == hidden_state.MOST_OBJECTS
 
 
+def test_too_many_objects_are_looked_at_ever_less_often(monkeypatch):
+    looked = []
+    contents = hidden_state.contents_of
+    monkeypatch.setattr(hidden_state, "contents_of", lambda value, part: looked.append(value) or contents(value, part))
+
+    class Node:
+        def __init__(self, parent=None):
+            self.parent, self.children = parent, []
+
+    def loop():
+        node = Node()
+        for _ in range(400):
+            child = Node(node)
+            node.children.append(child)
+            node = child
+        return node
+
+    [run] = record(loop)
+    most = hidden_state.MOST_OBJECTS
+    assert run.steps == 400 and len(looked) < most**2 // 2 + 12 * most  # one more at each step, up to the most
+
+
 def test_a_fork_says_where_gradients_end():
     def loop():
         x = torch.ones(2, requires_grad=True)
