@@ -24,6 +24,7 @@ export class Follower {
   /** This run is shown now; whether it is the newest of its loop decides whether newer ones will be. */
   begin(run: RunView, trail: readonly Crumb[]): void {
     const family = familyOf(run, this._shown.runs);
+    this._isPostponed = false;
     this._follows = trail.length === 0 && (isLatest(run) ?? (family.length === 0 || family[0].run <= run.run));
   }
 
@@ -49,7 +50,7 @@ export class Follower {
       if (shown !== null && (!shown.gone || shown.dropped)) {
         stepper?.lose();
       }
-    } else if (!this._follows) {
+    } else if (!this._follows || (this._isPostponed &&= this._isBusy)) {
       if (shown !== null && !shown.gone && !isKept(shown, runs)) {
         stepper?.lose(true);
       }
@@ -64,7 +65,7 @@ export class Follower {
 
   /** Whether a new run may be shown now; if it is too early, `follow` is called later. */
   private _mayFollow(): boolean {
-    const isBusy = this._shown.connection.busy && this._shown.paused === null;
+    const isBusy = this._isBusy;
     const isGone = this._shown.stepper?.state.gone ?? true;
     const early = isGone ? 0 : this._restUntil - performance.now();
     clearTimeout(this._resting);
@@ -82,7 +83,7 @@ export class Follower {
     const newest = this._shown.runs[0]?.run;
     this._isOpening = true;
     const begin = performance.now();
-    await this._shown.open(run, null, true);
+    this._isPostponed = !(await this._shown.open(run, null, true));
     this._isOpening = false;
     this._restUntil = begin + Math.min((performance.now() - begin) / SHARE, SELDOM);
     this._follows ||= this._shown.stepper?.state.run.run === run; // the newest when it was asked for
@@ -91,9 +92,15 @@ export class Follower {
     }
   }
 
+  private get _isBusy(): boolean {
+    return this._shown.connection.busy && this._shown.paused === null;
+  }
+
   private _shown: IShown;
   private _watched = true;
   private _follows = true;
+  /** Whether the kernel shows no newer run before the running cell has ended. */
+  private _isPostponed = false;
   private _isOpening = false;
   private _restUntil = 0;
   private _resting: ReturnType<typeof setTimeout> | undefined;

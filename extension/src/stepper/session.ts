@@ -2,7 +2,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import type { Connection } from '../kernel/connection';
-import { Dropped, Gone } from '../kernel/requests';
+import { Dropped, Gone, Waiting } from '../kernel/requests';
 import type { Event, How, PausedView, RunItem, RunView, StepView, Where } from '../schema';
 import { Bodies } from './bodies';
 import { Follower } from './follower';
@@ -133,26 +133,33 @@ export class Session implements IShown, IDisposable {
     return this._opened;
   }
 
-  /** Show a run, at this step and sequence. `unasked`: the panel follows new runs, and keeps the user's place. */
-  async open(run: number, at: Place | null = null, unasked = false): Promise<void> {
+  /**
+   * Show a run, at this step and sequence. `unasked`: the panel follows new runs, and keeps the user's place.
+   *
+   * @returns false if a run that comes unasked has to wait for the running cell: it would take the place of values by none
+   */
+  async open(run: number, at: Place | null = null, unasked = false): Promise<boolean> {
     const asked = ++this._asked;
     this._training.drop();
     const shown = this._stepper?.state;
     if (!unasked && at === null && shown?.run.run === run && !shown.gone) {
       this._stepper?.first();
-      return;
+      return true;
     }
     try {
       const view = await this.connection.requests.request('run', { run });
       if (asked !== this._asked || this._isDisposed) {
-        return;
+        return true;
       }
       const now = this._stepper?.state;
       if (unasked && now && !now.gone && now.run.run === run) {
-        return; // the user has opened it meanwhile, and may be at another step
+        return true; // the user has opened it meanwhile, and may be at another step
       }
       this._error = null;
-      const first = unasked && this.connection.busy ? await this._firstStep(view) : null;
+      const first = unasked ? await this._firstStep(view) : null;
+      if (first === 'busy') {
+        return false;
+      }
       if (asked === this._asked) {
         this.show(view, unasked ? this._place() : at, first);
       }
@@ -161,6 +168,7 @@ export class Session implements IShown, IDisposable {
         this.complain(error);
       }
     }
+    return true;
   }
 
   /** Show a run that has arrived. */
@@ -341,19 +349,18 @@ export class Session implements IShown, IDisposable {
     return this._stepper && placeOf(this._stepper.state);
   }
 
-  /** The step of a new run that takes the place of the one that is shown, so that the panel does not flicker. */
-  private async _firstStep(run: RunView): Promise<StepView | null> {
+  /** The step of a new run that takes the place of the one that is shown; 'busy' if it waits for the running cell. */
+  private async _firstStep(run: RunView): Promise<StepView | 'busy' | null> {
     const at = this._place();
     if (at === null || run.steps === 0) {
       return null;
     }
     const { watches } = this.notes.of(run.loop);
     const args = { run: run.run, step: Math.min(at.step, run.steps - 1), sequence: at.sequence, watch: watches };
-    try {
-      return await this.connection.requests.request('step', args);
-    } catch {
-      return null;
-    }
+    return new Promise(resolve => {
+      const wait = (waiting: Waiting) => waiting === 'busy' && resolve('busy');
+      this.connection.requests.request('step', args, wait).then(resolve, () => resolve(null));
+    });
   }
 
   private _onStepper(): void {

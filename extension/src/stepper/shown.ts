@@ -13,8 +13,12 @@ export interface IShown {
   /** The loop that is paused in the running cell. */
   readonly paused: PausedView | null;
   readonly isDisposed: boolean;
-  /** Request a run and show it; `unasked`: the panel follows new runs, and keeps the user's place. */
-  open(run: number, at?: Place | null, unasked?: boolean): Promise<void>;
+  /**
+   * Request a run and show it; `unasked`: the panel follows new runs, and keeps the user's place.
+   *
+   * @returns false if a run that comes unasked has to wait for the running cell
+   */
+  open(run: number, at?: Place | null, unasked?: boolean): Promise<boolean>;
   /** Show a run that has arrived. */
   show(run: RunView, at: Place | null, first?: StepView | null): void;
   /** A run that was about to be shown is no longer wanted. */

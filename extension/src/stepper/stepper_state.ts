@@ -118,7 +118,8 @@ export function canAsk(state: StepperState): boolean {
 
 /** The place that is shown, or the one that was requested. */
 export function placeOf({ step, target }: StepperState): Place | null {
-  return step && { step: target ?? step.step, sequence: step.sequence, trail: [] };
+  const at = target ?? step?.step;
+  return at === undefined ? null : { step: at, sequence: step?.sequence ?? null, trail: [] };
 }
 
 /** The first line of the body that computed something. */

@@ -107,6 +107,50 @@ describe('Following new runs', () => {
     expect(shown(s)).toBe(49);
   });
 
+  it('keeps the values on the page while the steps of new runs wait for the running cell', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    s.stepper?.goto(4);
+    await settle();
+    let clock = performance.now();
+    vi.spyOn(performance, 'now').mockImplementation(() => (clock += 10_000)); // no run comes too early
+    const { answer } = kernel;
+    const steps: number[] = [];
+    kernel.answer = message => {
+      steps.push(...(message.command === 'step' ? [message.args.run as number] : []));
+      return message.command === 'step' ? { status: 'busy' } : answer(message);
+    };
+    kernel.startCell('train()');
+    for (const run of [2, 3, 4]) {
+      runs.unshift(item(run));
+      kernel.emit({ event: 'runs', data: [...runs] });
+      await settle();
+    }
+    expect(s.stepper?.state).toMatchObject({ gone: false, waiting: null, run: { run: 1 }, step: { step: 4 } });
+    expect(steps).toEqual([2]); // the kernel is asked once in the cell
+    runs.pop();
+    kernel.emit({ event: 'runs', data: [...runs] });
+    expect(s.stepper?.state).toMatchObject({ gone: true, dropped: true, run: { run: 1 }, step: { step: 4 } });
+    s.stepper?.openNewest(); // without values, as the user wants
+    await settle();
+    expect(s.stepper?.state).toMatchObject({ gone: false, waiting: 'busy', run: { run: 4 }, step: null, target: 4 });
+    kernel.answer = answer;
+    runs.unshift(item(5));
+    kernel.emit({ event: 'runs', data: [...runs] });
+    kernel.endCell();
+    await settle();
+    expect(s.stepper?.state).toMatchObject({ gone: false, waiting: null, run: { run: 5 }, step: { step: 4 } });
+    s.dispose();
+  });
+
+  it('has the step of a new run when it takes the place of the one before', async () => {
+    const { kernel, session: s, runs } = await session([item(1)]);
+    const shownSteps: (number | undefined)[] = [];
+    s.changed.connect(() => shownSteps.push(s.stepper?.state.step?.step));
+    await record(kernel, runs, item(2));
+    expect(shown(s)).toBe(2);
+    expect(new Set(shownSteps)).toEqual(new Set([0]));
+  });
+
   it('goes on from a run of a probe that is old when it has been opened', async () => {
     const { kernel, session: s, runs } = await session([item(1)]);
     const { answer } = kernel;
