@@ -17,6 +17,7 @@ from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY, Size, frame_numbers
 from rfnb.core.ground.backends import backend_of_raw
 from rfnb.core.ground.defaults import has_fractions
+from rfnb.core.ground.text import cut
 from rfnb.core.tensor.listener import listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of, tensors_in
 from rfnb.loop.step import has_steps, place_of
@@ -518,6 +519,6 @@ def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
         return "never ended" if not ended.any() else f"never ended: {int((~ended).sum())} of {ended.size}"
     numbers, size = np.flatnonzero(~ended), condition.lengths.size(condition.dims[0])
     tags = size.tags if size is not None else None
-    named = [f"{n} {tags[n]!r}" if tags is not None else str(n) for n in numbers[:4]]
+    named = [f"{n} {cut(tags[n], 24)!r}" if tags is not None else str(n) for n in numbers[:4]]
     sequences = f"sequence{'s' * (len(numbers) > 1)} {', '.join(named)}{', …' * (len(numbers) > 4)}"
     return f"never ended: {sequences} of {ended.size}"

@@ -2,7 +2,7 @@ import * as React from 'react';
 import { act } from 'react';
 import { describe, expect, it, vi } from 'vitest';
 
-import type { ComparisonView, GradientsView, Where } from '../../src/schema';
+import type { ComparisonView, GradientsView, StateRow, Where } from '../../src/schema';
 import { NOT_SEARCHED, type FindState } from '../../src/stepper/finder';
 import type { LoopNotes } from '../../src/stepper/notes';
 import { StepperView } from '../../src/views/stepper/stepper';
@@ -358,6 +358,18 @@ describe('around a run', () => {
     expect([vi.mocked(asked.goto).mock.calls, vi.mocked(asked.look).mock.calls]).toEqual([[[9]], [[3]]]);
     click(host, '.rfnb-Comparison h3 button');
     expect(asked.dismiss).toHaveBeenCalledWith('compare');
+  });
+
+  it('offers the gradient of what can have one', () => {
+    const row = (name: string, dtype: string) => ({ ...stateRow(name, '0', '1'), after: value(name, '1', { dtype }) });
+    const step = (...states: StateRow[]) => stepView(3, { states, values: [] });
+    const host = show(
+      <StepperView state={state({ step: step(row('prev', 'int64'), row('h', 'bfloat16')) })} actions={actions()} />
+    );
+    const names = host.querySelectorAll('.rfnb-Gradients option');
+    expect([...names].map(option => option.textContent)).toEqual(['h']);
+    redraw(<StepperView state={state({ step: step(row('prev', 'int64')) })} actions={actions()} />);
+    expect(host.querySelector('.rfnb-Gradients')).toBeNull();
   });
 
   it('draws the gradient of what was chosen when that is asked for', () => {

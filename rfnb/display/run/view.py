@@ -8,7 +8,7 @@ from functools import partial
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
-from rfnb.core.ground.text import count_of
+from rfnb.core.ground.text import count_of, cut
 from rfnb.display.beam import view as beam_view
 from rfnb.display.beam.schema import BeamScripts, BeamView
 from rfnb.display.beam.view import tree_of
@@ -79,6 +79,8 @@ def beside(step: StepView) -> dict[int, str]:
 
 SHOWN = 32
 """Largest number of sequences with a row."""
+NAME = 40
+"""Largest number of characters of a tag beside its bar."""
 WIDTH = 16
 PIXELS = 160
 
@@ -108,7 +110,7 @@ def sequences_blocks(rows: list[SequenceEnd]) -> list[page.Block]:
         return [page.Line(page.quiet(f"{who}: {ending}"), indent=2)]
     top = max(row["steps"] for row in rows) or 1
     cells: list[list[page.Words]] = [
-        [_name(row), _bar(row["steps"] / top), row["end"] or row["steps"]] for row in rows[:SHOWN]
+        [cut(_name(row), NAME), _bar(row["steps"] / top), row["end"] or row["steps"]] for row in rows[:SHOWN]
     ]
     tail = page.Line(page.quiet(f"… {len(rows) - SHOWN} more"), indent=2) if len(rows) > SHOWN else None
     looks = [style.LABEL_CELL, f"{style.LEFT_CELL};vertical-align:middle;width:{PIXELS}px"]
@@ -279,8 +281,7 @@ def chosen(run: Run, batch: int | str) -> int:
 def to_page(view: HistoryView) -> page.Page:
     """Sequences, steps and states; then the body with the values of the last step, or folded those of all steps."""
     run, steps, (heading, *details) = view["run"], view["steps"], facts(view)
-    look = style.chip(style.ALARM) + ";white-space:nowrap"
-    flags = [page.Span([flag, " "], look, f" · {flag}") for flag in run["flags"]]
+    flags = [page.Span([flag, " "], style.chip(style.ALARM), f" · {flag}") for flag in run["flags"]]
     beam = beam_view.to_page(tree).blocks if (tree := view.get("beam")) else []
     blocks: list[page.Block] = [
         page.Line(page.name(heading), page.quiet(" · ", " · ".join(details), page.web(" ")), flags, look=style.HEAD),

@@ -11,14 +11,16 @@ const HEIGHT = 44;
 const EDGE = 3;
 
 /** The gradient of a chosen value through the steps. A button requests it, because it takes as long as a run. */
-export function Gradients({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element {
+export function Gradients({ state, actions }: { state: StepperState; actions: StepperActions }): JSX.Element | null {
   const words = useWords();
-  const { run, step, asides } = state;
-  const names = [...new Set([...run.states, ...(step?.values ?? []).map(item => item.value.name)])];
+  const { step, asides } = state;
+  const values = [...(step?.states ?? []).map(row => row.after), ...(step?.values ?? []).map(item => item.value)];
+  const differentiable = values.filter(value => /float|complex/.test(value.dtype));
+  const names = [...new Set(differentiable.map(value => value.name))];
   const [chosen, choose] = React.useState<string | null>(null);
-  const loss = chosen ?? names[0] ?? '';
+  const loss = chosen ?? names[0];
   const aside = asides.gradients;
-  return (
+  return loss === undefined ? null : (
     <details className="rfnb-Gradients">
       <summary>{words.__('Gradient through time')}</summary>
       <div className="rfnb-Find-row">

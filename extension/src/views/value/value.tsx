@@ -37,10 +37,14 @@ export function Stats({ stats }: { stats: StatsView | null }): JSX.Element | nul
       </span>
     );
   }
+  const part = (label: string, number: StatsView['min']) => (
+    <span>
+      <i>{label}</i> {formatNumber(number)}
+    </span>
+  );
   return (
     <span className="rfnb-Stats" title={aboutStats(stats, words)}>
-      <i>{words.__('min')}</i> {formatNumber(stats.min)} <i>{words.__('mean')}</i> {formatNumber(stats.mean)}{' '}
-      <i>{words.__('max')}</i> {formatNumber(stats.max)}
+      {part(words.__('min'), stats.min)} {part(words.__('mean'), stats.mean)} {part(words.__('max'), stats.max)}
     </span>
   );
 }
