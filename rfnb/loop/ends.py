@@ -517,8 +517,7 @@ def not_ended(ended: np.ndarray, condition: Tensor) -> str | None:
         return None
     if not ended.any() or ended.ndim != 1:
         return "never ended" if not ended.any() else f"never ended: {int((~ended).sum())} of {ended.size}"
-    numbers, size = np.flatnonzero(~ended), condition.lengths.size(condition.dims[0])
-    tags = size.tags if size is not None else None
+    numbers, tags = np.flatnonzero(~ended), getattr(condition.lengths.size(condition.dims[0]), "tags", None)
     named = [f"{n} {cut(tags[n], 24)!r}" if tags is not None else str(n) for n in numbers[:4]]
     sequences = f"sequence{'s' * (len(numbers) > 1)} {', '.join(named)}{', …' * (len(numbers) > 4)}"
     return f"never ended: {sequences} of {ended.size}"

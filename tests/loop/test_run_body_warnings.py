@@ -234,6 +234,16 @@ def test_which_sequences_by_their_tags():
     assert loop.run.flags == ["never ended: sequence 0 'kiwi' of 2"]
 
 
+def test_a_long_tag_does_not_fill_the_flag():
+    time = rf.Dim(None, name="time")
+    x = rf.convert_to_tensor([[0.0], [5.0]], dims=[rf.batch_dim, time], tags=["kiwi" * 50, "fig"])
+    loop = rf.Loop(max_seq_len=2, debug=True)
+    loop.state.h = rf.reduce_max(x, axis=time)
+    with loop:
+        ends_over(5.5)(loop, None)
+    assert loop.run.flags == [f"never ended: sequence 0 '{'kiwi' * 5}kiw…' of 2"]
+
+
 # -- how it is told
 
 

@@ -108,12 +108,12 @@ def value_text(data: Data) -> str:
         return " | ".join(map(line, sequences)) + (f" … ({_shape(data)})" if left_out else "")
     if data.entries == 0:
         return f"(empty, {_shape(data)})"
-    first, lead = _first(data), ""
+    first, lead, vocab = _first(data), "", None if data.sparse is None else data.sparse.vocab
     if set(first) == {None} and len(first) < data.entries:
         first, lead = _first(data, _start(data)), "… "
-    vocab = None if data.sparse is None else data.sparse.vocab
     tell = short if vocab is None else lambda n: shown(label_of(n, vocab))
-    text = " ".join(PAD if n is None else tell(n) for n in first)
+    bar = "|" if data.dtype.startswith("complex") else ""  # of complex numbers, the data has the absolute values
+    text = " ".join(PAD if n is None else f"{bar}{tell(n)}{bar}" for n in first)
     return text if len(first) == data.entries else f"{lead}{text} … ({_shape(data)})"
 
 

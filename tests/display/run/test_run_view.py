@@ -228,6 +228,12 @@ def test_sequences_are_bars(sequences: int, rows: int):
     assert (f"… {sequences - 32} more" in to_html(view)) == (sequences > 32)
 
 
+def test_long_tags_leave_room_for_the_bars():
+    run = SumRun(np.ones((2, 9), np.float32), [9, 4], ["kiwi" * 50, "fig"])
+    text = to_text(history_view.describe(run))
+    assert re.search(r"'(kiwi)+k?i?w?… +█+ +length 9", text) and "kiwi" * 10 not in text
+
+
 def test_sequences_that_end_alike_are_one_line():
     assert "all 3 sequences: length 5 reached" in to_text(history_view.describe(long_run([5, 5, 5], 5)))
 

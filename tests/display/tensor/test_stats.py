@@ -30,6 +30,11 @@ def test_a_large_tensor_is_masked_only_if_all_other_entries_are_finite(last, ala
     assert view["alarms"] == alarms and ("−inf" in view["flags"]) == (not alarms)
 
 
+def test_complex_numbers_are_shown_as_absolute_values():
+    x = rf.convert_to_tensor(torch.tensor([3 + 4j, -1j]), dims=[rf.Dim(2, name="two")])
+    assert describe_value("x", x, at={}, pictures=False)["text"] == "|5| |1|"
+
+
 NUMBERS = st.sampled_from([0.0, 1.5, -2.0, float("inf"), -float("inf"), float("nan")])
 
 
