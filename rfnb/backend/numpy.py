@@ -294,6 +294,8 @@ SCATTER: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum}
 class NumpyIndex:
     """The raw part of `backend.base.index`."""
 
+    known_numbers_raw = staticmethod(lambda raw: raw)
+
     @staticmethod
     def index_raw(raw: Array, index: Array, axis: int) -> Array:
         """Entries along `axis`, which is replaced by the axes of `index`."""
@@ -583,7 +585,7 @@ class NumpyBackend(
     shifted_gradient_raw = staticmethod(lambda raw, *how: raw.view())
     needs_gradient_raw = staticmethod(lambda raw: False)
     version_raw = current_version_raw = staticmethod(lambda raw: 0)
-    plain_version_raw = staticmethod(lambda raw: None)
+    plain_version_raw = counted_version_raw = staticmethod(lambda raw: None)
     unobserved = staticmethod(nullcontext)
     is_observed = staticmethod(int)
     is_finite_raw = staticmethod(lambda raw: raw.dtype.kind not in "fc" or bool(np.isfinite(raw).all()))

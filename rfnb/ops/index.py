@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from rfnb.backend.base.backend import Backend
-from rfnb.backend.base.index import MODES, check_range
+from rfnb.backend.base.index import MODES, check_range, warn_of_padding
 from rfnb.backend.base.math import join
 from rfnb.backend.base.require import axis_of
 from rfnb.backend.base.sizes import bound, renamed, size_in
@@ -50,7 +50,8 @@ def gather(
     the vocab of `axis`, or the tag of a sequence.
 
     After the last frame of a sequence, but not of the longest one, an index gives what stands in the padding: use
-    `clip_to_valid`, or mask such results.
+    `clip_to_valid`, or mask such results. A Tensor with an index for each sequence warns of that, once for each line,
+    outside of loops and on the CPU. `rf.check.batch_invariance` finds it anywhere.
 
     >>> time, feat = rf.Dim(5, name="time"), rf.Dim(3, name="feat")
     >>> rf.gather(rf.zeros([time, feat]), indices=2, axis=time).dims == (feat,)
@@ -68,7 +69,11 @@ def gather(
                 got=_told(indices),
                 hint="gather(…, axis=dim)",
             )
-    return backend_of_raw(source._raw).gather(source, indices, axis, clip_to_valid)
+    backend: type[Backend] = backend_of_raw(source._raw)
+    result = backend.gather(source, indices, axis, clip_to_valid)
+    if axis.dimension is None and not clip_to_valid and isinstance(indices, Tensor) and result.lengths.ragged:
+        warn_of_padding(backend, indices, axis, result.lengths)
+    return result
 
 
 def _told(indices: Tensor | int | str) -> str:

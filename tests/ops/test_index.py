@@ -205,3 +205,66 @@ def test_labels_in_padding_stay_unless_they_are_out_of_range():
     np.testing.assert_array_equal(
         frames.copy_transpose([rf.batch_dim, time, feat]).raw_tensor, table[labels.clip(0, 3)]
     )
+
+
+class TestAnIndexAfterTheEndOfItsSequence:
+    """`x` has sequences of 4 and 2 frames."""
+
+    def test_it_is_warned_of_with_its_place_once_for_each_line(self, x, time):
+        wrong = rf.convert_to_tensor([3, 2], dims=[batch_dim])
+        with pytest.warns(UserWarning, match="gather: an index is after the end of its sequence") as caught:
+            for _ in range(3):
+                y = rf.gather(x.copy_transpose([time, feat, batch_dim]), indices=wrong + 0, axis=time)
+        assert len(caught) == 1 and caught[0].filename == __file__
+        assert "got       2 at batch 1\n  expected  0 to 1\n  hint      clip_to_valid=True" in str(caught[0].message)
+        assert torch.equal(y.copy_transpose([batch_dim, feat]).raw_tensor[1], x.raw_tensor[1, 2])
+        rf.gather(x, indices=wrong, axis=time, clip_to_valid=True)
+
+    def test_only_valid_indices_count(self, x, time):
+        new = rf.Dim(None, name="new")
+        raw = torch.tensor([[3, 0, 1], [1, 2, 3]])
+        right = rf.convert_to_tensor(raw, dims=[batch_dim, new], lengths=[3, 1])
+        assert torch.equal(rf.gather(x, indices=right, axis=time).raw_tensor[0], x.raw_tensor[0, [3, 0, 1]])
+        wrong = rf.convert_to_tensor(raw, dims=[batch_dim, rf.Dim(3, name="all")])
+        with pytest.warns(UserWarning, match="got       2 at batch 1, all 1, and 1 more"):
+            rf.gather(x, indices=wrong, axis=time)
+
+    def test_what_was_right_is_looked_at_again_when_it_has_changed(self, x, time):
+        index = rf.convert_to_tensor([3, 1], dims=[batch_dim])
+        rf.gather(x, indices=index, axis=time)
+        index.raw_tensor.add_(torch.tensor([0, 1]))
+        with pytest.warns(UserWarning, match="2 at batch 1"):
+            rf.gather(x, indices=index, axis=time)
+
+    def test_indices_that_all_sequences_share_are_as_numbers(self, x, time):
+        shared = rf.convert_to_tensor([3, 1], dims=[rf.Dim(2, name="new")])
+        assert torch.equal(rf.gather(x, indices=shared, axis=time).raw_tensor, x.raw_tensor[:, [3, 1]])
+        assert torch.equal(rf.gather(x, indices=rf.range_over_dim(time), axis=time).raw_tensor, x.raw_tensor)
+
+    def test_the_first_entry_of_an_empty_sequence_is_the_last_one(self):
+        time = rf.Dim(None, name="time")
+        x = rf.convert_to_tensor([[1.0, 2.0], []], dims=[batch_dim, time])
+        assert rf.gather(x, indices=rf.last_frame_position_of_dim(time), axis=time).raw_tensor.tolist() == [2, 0]
+        with pytest.warns(UserWarning, match=r"1 at batch 1\n  expected  0 to 0"):
+            rf.gather(x, indices=rf.convert_to_tensor([1, 1], dims=[batch_dim]), axis=time)
+
+    def test_where_torch_traces_nothing_is_looked_at(self, x, time):
+        index = rf.convert_to_tensor([3, 2], dims=[batch_dim])
+
+        def gathered(raw: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            return rf.gather(x.like(raw), indices=index.like(positions), axis=time).raw_tensor
+
+        raws = x.raw_tensor, index.raw_tensor
+        expected = x.raw_tensor[[0, 1], [3, 2]]
+        twice = torch.vmap(gathered)(*(torch.stack([raw, raw]) for raw in raws))
+        assert torch.equal(twice, torch.stack([expected, expected]))
+        gradient = torch.func.grad(lambda raw: gathered(raw, raws[1]).sum())(raws[0])
+        assert gradient[1].tolist() == [[0, 0, 0], [0, 0, 0], [1, 1, 1], [0, 0, 0]]
+        assert torch.equal(torch.compile(gathered, backend="eager", fullgraph=True)(*raws), expected)
+        assert gathered(*(raw.to("meta") for raw in raws)).shape == (2, 3)
+        loop = rf.Loop(max_seq_len=2)
+        loop.state.at = index
+        with loop:
+            rows = loop.stack(rf.gather(x, indices=loop.state.at, axis=time))
+            loop.state.at = loop.state.at + 0
+        assert rows.raw_tensor.shape[-1] == 3

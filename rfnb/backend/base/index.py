@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from rfnb.core.dims.align import Sig
 from rfnb.core.dims.binding import current_lengths
 from rfnb.core.dims.dim import Dim, as_dims
 from rfnb.core.dims.lengths import Lengths, Size
+from rfnb.core.ground.source import PerPlace, user_source
 from rfnb.core.ground.text import number_of
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.errors import DimError, DtypeError
@@ -51,12 +53,13 @@ class Stacked(NamedTuple):
 
 
 class IndexOps:
-    """Raw part: `gather_raw`, `index_raw`, `select_raw`, `one_hot_raw`."""
+    """Raw part: `gather_raw`, `index_raw`, `select_raw`, `one_hot_raw`, `known_numbers_raw`."""
 
     gather_raw: Callable[..., RawTensor]
     index_raw: Callable[[RawTensor, RawTensor, int], RawTensor]
     select_raw: Callable[[RawTensor, int, int], RawTensor]
     one_hot_raw: Callable[[RawTensor, int, str], RawTensor]
+    known_numbers_raw: Callable[[RawTensor], np.ndarray | None]
 
     @classmethod
     def gather(
@@ -67,7 +70,7 @@ class IndexOps:
             axis = source.sig.resolve(axis)
         if not isinstance(indices, Tensor):
             return _select(cls, source, _number(source, indices, axis), axis, clip_to_valid)
-        if axis.dimension is None and not clip_to_valid:
+        if axis.dimension is None and not clip_to_valid and ("stacked", axis.serial) in source.lengths.cache:
             source, axis = _with_dropped(source, axis)
         plan: Any = source.sig.plans.get(("gather", axis, indices.sig.serial))
         out = plan and plan.out()
@@ -80,7 +83,7 @@ class IndexOps:
         lengths, positions = source.lengths, indices._raw
         if lengths is not indices.lengths:
             lengths = lengths.join(indices.lengths, source.sig, indices.sig)
-        if dynamic and lengths.sizes:
+        if dynamic and indices.lengths.ragged:
             positions = cls.in_range(indices, cls.get_shape_tuple_raw(source._raw)[plan.axis], dynamic)
         if plan.how is not None:
             positions = cls.move_raw(positions, plan.how)
@@ -264,17 +267,70 @@ def check_range(
     """
     size = math.prod(shape)
     values, bad = out_of_range(backend, indices, size)
-    if not len(bad):
-        return
+    if len(bad):
+        value, got = _first(indices, values, bad)
+        raise DimError(
+            f"{what}: {value} is not {noun} of {align.show_dims(dims) if len(dims) > 1 else dims[0].name}",
+            got=got,
+            expected=f"0 to {size - 1}" if size else "none: the size is 0",
+            hint=hint if value < 0 else above,
+        ) from None
+
+
+def _first(indices: Tensor, values: np.ndarray, bad: np.ndarray) -> tuple[int, str]:
+    """The first of the `bad` values, and where it stands, with the number of the others."""
     place = tuple(bad[0].tolist())
     at = ", ".join(f"{dim.name} {i}" for dim, i in zip(indices.dims, place, strict=True))
-    value = values[place]
-    raise DimError(
-        f"{what}: {value} is not {noun} of {align.show_dims(dims) if len(dims) > 1 else dims[0].name}",
-        got=f"{value}" + (f" at {at}" if at else "") + (f", and {len(bad) - 1} more" if len(bad) > 1 else ""),
-        expected=f"0 to {size - 1}" if size else "none: the size is 0",
-        hint=hint if value < 0 else above,
-    ) from None
+    more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+    return values[place], f"{values[place]}" + (f" at {at}" if at else "") + more
+
+
+def warn_of_padding(backend: type[Backend], indices: Tensor, axis: Dim, lengths: Lengths) -> None:
+    """Warns of `indices`, in valid frames, that are after the last frame of a sequence; once for each line of the user.
+
+    Indices that all sequences share are not looked at: they stand for the same frames of each. Nor are numbers on a
+    device or in a traced step.
+    """
+    key, raw = ("ends", axis.serial, indices.sig.serial), indices._raw
+    ends, known, version = lengths.cache.get(key, (None, None, 0))
+    if known is raw and version == backend.current_version_raw(raw):
+        return
+    values = backend.known_numbers_raw(raw)
+    if values is None:
+        return
+    if ends is None:
+        ends = _ends(backend, indices, lengths.size(axis))
+    version = backend.counted_version_raw(raw)
+    lengths.keep(key, (ends, None if version is None else raw, version))
+    beyond = values >= ends
+    line = user_source() if np.count_nonzero(beyond) else None
+    if line is not None and not _warned[line]:
+        _warned[line].append("gather")
+        bad = np.argwhere(beyond)
+        error = DimError(
+            f"gather: an index is after the end of its sequence of {axis.name}, and gives padding",
+            got=_first(indices, values, bad)[1],
+            expected=f"0 to {ends[tuple(bad[0])] - 1}",
+            hint="clip_to_valid=True gives the last frame; a mask leaves such results out",
+        )
+        warnings.warn_explicit(str(error), UserWarning, line.file, line.line)
+
+
+def _ends(backend: type[Backend], indices: Tensor, size: Size | None) -> np.ndarray:
+    """For each of the indices, the number of frames of its sequence; more in padding, and where nothing can be wrong.
+
+    It is at least 1: `clip_to_valid` takes the first entry of an empty sequence too.
+    """
+    if size is None or not size.ragged or size.traced or any(dim not in indices.sig.index for dim in size.dims):
+        return np.array(_MORE)
+    ends = np.broadcast_to(np.maximum(size.over(indices.dims), 1), backend.get_shape_tuple_raw(indices._raw))
+    padding = backend.padding_for(indices, indices.dims)
+    return ends if padding is None else np.where(backend.to_numpy_raw(padding), _MORE, ends)
+
+
+_MORE = np.iinfo(np.int64).max
+_warned: PerPlace[list[str]] = PerPlace(lambda line: [])
+"""What has been warned of, by the line of the user."""
 
 
 def out_of_range(backend: type[Backend], indices: Tensor, size: int) -> tuple[np.ndarray, np.ndarray]:

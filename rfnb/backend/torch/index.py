@@ -20,15 +20,25 @@ def holds_finite(raw: torch.Tensor) -> bool:
     """Whether all numbers are known to be finite, without a copy of the data; on a device, they are not looked at."""
     if not raw.dtype.is_floating_point and not raw.dtype.is_complex:
         return True
-    if not raw.is_cpu or current_tape() is not None or torch.compiler.is_compiling():
+    return is_known(raw) and cmath.isfinite(raw.detach().sum().item())
+
+
+def is_known(raw: torch.Tensor) -> bool:
+    """Whether its numbers are there to be looked at: not on a device, in a traced step, or where torch traces calls."""
+    if not raw.is_cpu or type(raw) is not torch.Tensor or torch.compiler.is_compiling() or current_tape() is not None:
         return False
-    return cmath.isfinite(raw.detach().sum().item())
+    return not torch._C._are_functorch_transforms_active() and torch._C._get_tracing_state() is None
 
 
 class TorchIndex:
     """The raw part of `backend.base.index`."""
 
     select_raw = staticmethod(torch.select)
+
+    @staticmethod
+    def known_numbers_raw(raw: torch.Tensor) -> np.ndarray | None:
+        """The integers, without a copy, if they are known."""
+        return raw.numpy() if is_known(raw) else None
 
     @staticmethod
     def gather_raw(raw: torch.Tensor, index: torch.Tensor, axis: int, own: int, expand: bool = True) -> torch.Tensor:
@@ -43,7 +53,7 @@ class TorchIndex:
         if expand:
             shape = list(raw.shape)
             shape[axis] = -1
-            index = index.expand(shape)
+            index = index.expand(*shape)
         raw = gather(raw, axis, index)
         if own == 1:
             return raw

@@ -24,7 +24,7 @@ from rfnb.ops.conv import conv, make_conv_out_spatial_dims, pool, transposed_con
 from rfnb.ops.create import ones_like, range_over_dim
 from rfnb.ops.index import gather
 from rfnb.ops.mask import get_size_tensor
-from rfnb.ops.math import cast, compare_bc, logical_and, maximum, minimum, where
+from rfnb.ops.math import cast, compare_bc, logical_and, maximum, where
 from rfnb.ops.shape import expand_dim, replace_dim_v2, set_feature_dim, split_dims, squeeze
 
 
@@ -122,7 +122,7 @@ class Sliding(Spatial, without_effect="use_channel_first auto_use_channel_first 
         length, span = (cast(get_size_tensor(axis, device=x.device), "int64") for axis in (dim, padded))
         places = range_over_dim(padded, dtype="int64", device=x.device) - (span - length) // 2
         mask = logical_and(compare_bc(places, "greater_equal", 0), compare_bc(places, "less", length))
-        frames = gather(x, indices=minimum(maximum(places, 0), size.max - 1), axis=dim)
+        frames = gather(x, indices=places, axis=dim, clip_to_valid=True)
         return where(mask, frames, 0.0), padded, mask
 
 
