@@ -17,6 +17,7 @@ import numpy as np
 from rfnb.core.ground.atomic import replacing
 from rfnb.core.ground.source import public_function
 from rfnb.core.ground.text import did_you_mean, number_of
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import DataError
 from rfnb.printable import terminal_text
@@ -274,6 +275,7 @@ class HdfDataset:
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
+@guarded
 def hdf(path: Paths, *, keys: Sequence[str] | None = None) -> HdfDataset:
     """The sequences in HDF files, as RETURNN writes them, as a data set for torch's DataLoader.
 

@@ -242,6 +242,7 @@ def show_attention(
 B = TypeVar("B")
 
 
+@guarded
 def progress(
     batches: Iterable[B],
     *,

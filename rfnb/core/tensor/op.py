@@ -13,7 +13,7 @@ from rfnb.core.advice.torch_equivalents import axis, called, equivalent_error
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.ground.backends import backend_of_raw, table_by_type
-from rfnb.core.tensor.arguments import Check, checks_of, explained, positional_error  # noqa: F401, for the generated text
+from rfnb.core.tensor.arguments import Check, checks_of, explained, positional_error, unknown_argument  # noqa: F401, for the text
 from rfnb.core.tensor.listener import _listener, _listening
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
 from rfnb.core.vocab import Vocab
@@ -128,6 +128,9 @@ def text_of(fn: Callable[..., object], *, is_op: bool = True, of_backend: bool =
     name = "_op_row.class_of(self)" if makes else "_op_row.name"
     reported = [p for p in parameters if not makes or p != "self"]
     extra, refused = _refused(fn, in_order, name)
+    if inspect.Parameter.VAR_KEYWORD not in (p.kind for p in parameters.values()):
+        extra.append("**_others")
+        refused = f"  if _others: raise unknown_argument({name}, call, _others)\n{refused}"
     called_fn = f"_op_fn({next(iter(parameters))}._raw).{fn.__name__}" if of_backend else "_op_fn"
     passed = getattr(fn, "_in_order", None) or [*in_order, *by_name.values()]
     checked = "".join(f"   _op_row.checks[{p!r}]({name}, {p!r}, {p})\n" for p in checks_of(fn))
@@ -156,7 +159,7 @@ def _declared(fn: Callable[..., object], in_order: list[str], more: list[str]) -
         f"{_STAR.get(p.kind, '')}{p.name}" + (f"=_{p.name}" if f"_{p.name}" in defaults else "")
         for p in parameters.values()
     ]
-    starred = [parameter for parameter in more if parameter.startswith("*")]
+    starred = [parameter for parameter in more if parameter.startswith("*_given")]
     if any(p.kind is p.KEYWORD_ONLY for p in parameters.values()) and not any(p.startswith("*") for p in in_order):
         declared.insert(len(in_order), *(starred or ["*"]))
     kinds = [p.kind for p in parameters.values()]

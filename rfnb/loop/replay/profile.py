@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rfnb.core.graph.meter import Sample
 from rfnb.core.ground.scope import metering
 from rfnb.core.tensor.listener import listening
+from rfnb.core.tensor.op import guarded
 from rfnb.errors import LoopError, ParameterError
 from rfnb.loop.replay.replay import Replay
 from rfnb.loop.step import execute, replaying
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rfnb.trace.run.run import Run
 
 
+@guarded
 def profile(run: Run, *, calls: int = 5) -> Explanation:
     """Where the time of a recorded loop goes: `run.explain()` with the time of each op, which its view shows by line.
 

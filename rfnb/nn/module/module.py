@@ -13,7 +13,7 @@ from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims.dim import Dim
 from rfnb.core.ground import backends
 from rfnb.core.ground.show import Shown, view_of
-from rfnb.core.ground.text import Missing, did_you_mean
+from rfnb.core.ground.text import Missing, did_you_mean, nearest
 from rfnb.core.tensor.arguments import explained
 from rfnb.core.tensor.listener import active_listener
 from rfnb.core.tensor.op import guarded
@@ -130,12 +130,13 @@ def check_options(cls: type, given: Mapping[str, object]) -> None:
 def unknown_option(cls: type, name: str, value: object) -> ParameterError:
     """The error for an option that the class does not have: it names the option that is probably meant."""
     names = _known(cls) or ()
-    meant = next((option for option in MEANT.get(name, ()) if option in names), None)
+    meant = {word: option for word, options in MEANT.items() for option in reversed(options) if option in names}
+    hint = f"`{meant[name]}`" if name in meant else INSTEAD.get(name) or did_you_mean(name, names, "`{}`")
     return ParameterError(
         f"{cls.__name__}: there is no option `{name}`",
         got=f"{name}={called(value)}",
         expected=", ".join(names),
-        hint=f"`{meant}`" if meant else INSTEAD.get(name) or did_you_mean(name, names, "`{}`"),
+        hint=hint or next((f"did you mean `{meant[word]}`?" for word in nearest(name, meant)), None),
     )
 
 

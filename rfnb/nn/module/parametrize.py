@@ -144,6 +144,7 @@ class WeightNoise:
         return add(param, random_normal(param.dims, dtype=param.dtype, device=param.device, stddev=self.std))
 
 
+@guarded
 def weight_dropout(module: M, param_name: str, *, drop_prob: Probability) -> M:
     """Adds dropout to a weight, in training: `rf.weight_dropout(lstm, "rec_weight", drop_prob=0.3)`. Returns `module`.
 
@@ -155,6 +156,7 @@ def weight_dropout(module: M, param_name: str, *, drop_prob: Probability) -> M:
     return register_parametrization(module, param_name, WeightDropout(drop_prob))
 
 
+@guarded
 def weight_noise(module: M, param_name: str, *, std: float) -> M:
     """Adds noise to a weight, in training: `rf.weight_noise(linear, "weight", std=0.01)`. Returns `module`.
 

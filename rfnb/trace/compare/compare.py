@@ -14,6 +14,7 @@ from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims.dim import Dim
 from rfnb.core.graph.graph import Value
 from rfnb.core.ground.text import count_of
+from rfnb.core.tensor.op import guarded
 from rfnb.core.tensor.tensor import Tensor
 from rfnb.errors import LoopError, ParameterError, RunFileError
 from rfnb.ops import math
@@ -391,6 +392,7 @@ def compare(
 def compare(a: object, kind: object, /, *, sequence: int | str | None = None) -> Any: ...
 
 
+@guarded
 def compare(
     a: Any,
     kind: Any = None,

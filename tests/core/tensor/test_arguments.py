@@ -86,3 +86,35 @@ def test_a_guarded_function_looks_like_itself():
     assert rf.dropout.__module__ == "rfnb.ops.random" and "probability" in rf.dropout.__doc__
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'drop_prob'"):
         rf.dropout(rf.zeros([feat]))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda x: rf.softmax(x, axs=feat),
+            r"softmax\(\) got an unexpected keyword argument 'axs'. Did you mean 'axis'",
+        ),
+        (lambda x: rf.reduce_mean(x, axis=feat, keepdims=True), "'keepdims'. It takes source, axis, use_mask$"),
+        (lambda x: rf.concat((x, feat), alow_broadcast=True), "Did you mean 'allow_broadcast'"),
+        (lambda x: rf.cast(x, "int32", dtyp=1), r"cast\(\) .* Did you mean 'dtype'"),
+        (lambda x: rf.sort(x, axis=feat, descnding=True), r"sort\(\) .* Did you mean 'descending'"),
+        (lambda x: rf.Loop(axs=feat), r"Loop\(\) got .*'axs'. Did you mean 'axis'"),
+        (lambda x: x.copy(nam="y"), r"copy\(\) .* Did you mean 'name'"),
+        (lambda x: rf.Vocab.of_labels(["a"], lables=["a"]), "Did you mean 'labels'"),
+        (lambda x: rf.progress([x], nmae="epoch"), r"progress\(\) .* Did you mean 'name'"),
+        (lambda x: rf.gather(x, indces=0, axis=feat), "missing 1 required keyword-only argument: 'indices'"),
+    ],
+)
+def test_an_argument_that_does_not_exist_suggests_one_that_does(call, words):
+    for _ in range(2):  # before and after the code of the wrapper is generated
+        with pytest.raises(TypeError, match=words):
+            call(rf.zeros([feat]))
+
+
+def test_functions_with_options_of_any_name_take_them():
+    @guarded
+    def described(x: rf.Tensor, **options: int) -> dict[str, int]:
+        return options
+
+    assert described(None, colour=1) == {"colour": 1}

@@ -26,6 +26,7 @@ HEADS = {"key_dim_total": MODEL, "value_dim_total": MODEL, "num_heads": 2}
         (lambda: rf.TransformerEncoder(OUT, MODEL, num_layers=1, nhead=2), r"`nhead`.*`num_heads`"),
         (lambda: rf.TransformerEncoder(OUT, MODEL, num_layers=1, layer_opts={"bias": 1}), r"Layer: there is no option"),
         (lambda: rf.Linear(IN, OUT, with_bais=False), r"`with_bais`.*did you mean `with_bias`"),
+        (lambda: rf.Linear(IN, OUT, bais=False), r"`bais`.*did you mean `with_bias`"),
     ],
 )
 def test_an_unknown_option_names_the_one_that_is_meant(make, words):
