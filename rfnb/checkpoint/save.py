@@ -104,7 +104,7 @@ def writable(to: str | os.PathLike[str]) -> Path:
     if path.is_dir():
         raise CheckpointError(f"save: {path} is a folder", hint=f'"{path / "model.safetensors"}"')
     if not path.parent.is_dir():
-        raise CheckpointError(f"save: the folder {path.parent} does not exist")
+        raise CheckpointError(f"save: the folder {path.parent} does not exist", hint=f'os.makedirs("{path.parent}")')
     if path.suffix in (".pt", ".pth"):
         raise CheckpointError(
             f"save: the suffix of {path.name} is that of torch files",

@@ -151,6 +151,6 @@ def test_metadata_that_is_not_a_search(tmp_path):
 
 def test_a_missing_file_names_its_neighbours(tmp_path):
     search().save(tmp_path / "g2p.rfbeam")
-    with pytest.raises(RunFileError, match="there is no file") as caught:
+    with pytest.raises(RunFileError, match="does not exist") as caught:
         rf.search.load(tmp_path / "g3p.rfbeam")
     assert "g2p.rfbeam" in str(caught.value)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from rfnb.backend.base.mask import Rows, sized
 from rfnb.backend.base.require import axis_of, explain_dtypes, require_distinct, require_same_dims
+from rfnb.core.advice.torch_equivalents import called
 from rfnb.core.dims import align
 from rfnb.core.dims.align import Sig
 from rfnb.core.dims.dim import Dim
 from rfnb.core.dims.lengths import EMPTY
 from rfnb.core.tensor.tensor import RawTensor, Tensor, tensor_of
+from rfnb.errors import DimError
 
 if TYPE_CHECKING:
     from rfnb.backend.base.backend import Backend
@@ -180,9 +182,14 @@ def _dynamic(dims: Iterable[Dim]) -> tuple[Dim, ...]:
 
 def _plan(backend: type[Backend], a: Tensor, b: Tensor, reduce: tuple[Dim, ...]) -> tuple[Sig, ProductPlan]:
     over_a, over_b = a.sig.resolve_all(reduce), b.sig.resolve_all(reduce)
-    for name, x, over in (("a", a, over_a), ("b", b, over_b)):
-        for dim in over:
-            axis_of("matmul", x, dim, name)
+    try:
+        for name, x, over in (("a", a, over_a), ("b", b, over_b)):
+            for dim in over:
+                axis_of("matmul", x, dim, name)
+    except DimError as error:
+        names = [called(dim) for dim in a.dims if dim in b.sig.index]
+        error.hint = error.hint or (f"reduce={' or '.join(names)}" if names else "`a` and `b` share no dim")
+        raise
     rest_a, rest_b = [d for d in a.dims if d not in over_a], [d for d in b.dims if d not in over_b]
     shared = [d for d in rest_a if d in rest_b]
     rows = [d for d in rest_a if d not in rest_b]

@@ -372,13 +372,13 @@ def load_probe(path: str | os.PathLike[str]) -> Probe:
     ([1], 7)
     >>> probe.stop()
 
-    Raises RunFileError if there is no such folder.
+    Raises RunFileError if the folder does not exist.
     """
     path = Path(path)
     if not os.path.isdir(path):  # noqa: PTH112, no OSError for names that no folder can have
         near = [folder.name for folder in path.parent.iterdir() if folder.is_dir()] if path.parent.is_dir() else []
         hint = did_you_mean(path.name, near) or "the folder exists after the first shot"
-        raise RunFileError(f"load_probe: there is no folder {path}", hint=hint)
+        raise RunFileError(f"load_probe: the folder {path} does not exist", hint=hint)
     return Probe(path)
 
 

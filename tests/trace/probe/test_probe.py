@@ -217,7 +217,7 @@ def test_folders_that_are_none_are_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(RunFileError):
         rf.probe(print, path=tmp_path / "file")
-    with pytest.raises(RunFileError, match="there is no folder"):
+    with pytest.raises(RunFileError, match="does not exist"):
         rf.load_probe(tmp_path / "other")
     probe = rf.probe(lambda: None, every=1)
     probe.step()

@@ -506,9 +506,9 @@ def test_half_a_file_and_no_file(parts):
     path.write_bytes(struct.pack("<Q", 2**62) + whole[8:])
     with pytest.raises(RunFileError, match="cannot be read"):
         rf.load_run(path)
-    with pytest.raises(RunFileError, match=r"no file.*\n.*x\.rfrun"):
+    with pytest.raises(RunFileError, match=r"does not exist\n.*x\.rfrun"):
         rf.load_run(path.with_name("y.rfrun"))
-    with pytest.raises(RunFileError, match="no file"):
+    with pytest.raises(RunFileError, match="is a folder"):
         rf.load_run(path.parent)
 
 
@@ -562,3 +562,15 @@ def test_each_step_is_computed_once_when_a_run_is_saved(tmp_path, monkeypatch):
         h = 2 * h + 1
     assert float(loop.run[5].double.raw_tensor[0]) == 126.0  # computed from the start, as nothing is kept
     assert sorted(computed[8:]) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_folder_or_file_that_is_missing_says_what_to_do(tmp_path):
+    run = running_sum()
+    with pytest.raises(RunFileError, match=r"(?s)save: the folder .*new does not exist.*os\.makedirs\(.*new"):
+        run.save(tmp_path / "new" / "sum.rfrun")
+    run.save(tmp_path / "sum.rfrun")
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(
+        RunFileError, match=r"(?s)load_run: .*nothing does not exist.*in that folder: sum\.rfrun$"
+    ):
+        rf.load_run(tmp_path / "nothing")

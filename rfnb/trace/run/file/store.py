@@ -43,7 +43,7 @@ def versions() -> dict[str, str]:
 def saved(path: Path, write: Callable[[Path], object]) -> Path:
     """The path of a file that `write` has written. Raises RunFileError if it cannot."""
     if not path.parent.is_dir():
-        raise RunFileError(f"save: there is no folder {path.parent}")
+        raise RunFileError(f"save: the folder {path.parent} does not exist", hint=f'os.makedirs("{path.parent}")')
     from safetensors import SafetensorError
 
     try:
@@ -54,10 +54,11 @@ def saved(path: Path, write: Callable[[Path], object]) -> Path:
 
 
 def loaded(path: str | os.PathLike[str], caller: str, expected: str, read: Callable[[Path], Content]) -> Content:
-    """What `read` reads from a file. Raises RunFileError if there is no file, or it is damaged."""
+    """What `read` reads from a file. Raises RunFileError if the file does not exist, or is damaged."""
     path = Path(path)
     if not os.path.isfile(path):  # noqa: PTH113, no OSError for names that no file can have
-        raise RunFileError(f"{caller}: there is no file {path}", hint=_beside(path))
+        state = "is a folder" if os.path.isdir(path) else "does not exist"  # noqa: PTH112
+        raise RunFileError(f"{caller}: {path} {state}", hint=_beside(path))
     with reading(f"{caller}: {path} cannot be read", expected):
         return read(path)
 
@@ -65,8 +66,8 @@ def loaded(path: str | os.PathLike[str], caller: str, expected: str, read: Calla
 def _beside(path: Path) -> str | None:
     """A hint with the files of the same kind in the same folder."""
     if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    names = sorted(file.name for file in path.parent.glob(f"*{path.suffix}"))[:5]
+        return f"the folder {path.parent} does not exist"
+    names = sorted(file.name for file in path.parent.glob(f"*{path.suffix or '.rf*'}"))[:5]
     return f"in that folder: {', '.join(names)}" if names else None
 
 
