@@ -570,7 +570,5 @@ def test_a_folder_or_file_that_is_missing_says_what_to_do(tmp_path):
         run.save(tmp_path / "new" / "sum.rfrun")
     run.save(tmp_path / "sum.rfrun")
     (tmp_path / "notes.txt").write_text("")
-    with pytest.raises(
-        RunFileError, match=r"(?s)load_run: .*nothing does not exist.*in that folder: sum\.rfrun$"
-    ):
+    with pytest.raises(RunFileError, match=r"(?s)load_run: .*nothing does not exist.*in that folder: sum\.rfrun$"):
         rf.load_run(tmp_path / "nothing")
