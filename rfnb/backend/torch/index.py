@@ -155,10 +155,10 @@ class TorchTopK:
         best = torch.topk(raw, min(k + 1, raw.shape[1]), 1)  # its order of equal values is open
         values, index = best[0].cpu().numpy(), best[1].cpu().numpy()
         distinct = values[:, 1:] < values[:, :-1]
-        if np.count_nonzero(distinct) < distinct.size:
+        if not distinct.all():
             distinct[:, exact:] |= values[:, exact + 1 :] == -math.inf
-            tied = np.flatnonzero(~distinct.all(1))
-            if len(tied):
+            if not distinct.all():
+                tied = np.flatnonzero(~distinct.all(1))
                 rows = raw[torch.from_numpy(tied)]
                 order = _order(rows, 1).narrow(1, 0, k)
                 values[tied, :k], index[tied, :k] = rows.gather(1, order).cpu().numpy(), order.cpu().numpy()

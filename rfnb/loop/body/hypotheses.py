@@ -67,7 +67,7 @@ class Beams:
             for after, (parent, offset) in zip(reversed(self.after), reversed(flat), strict=True):
                 if after is beam:
                     places[step] = place
-                place = parent[step][offset + place]
+                place = parent[step].take(offset + place)
             if beam is self.dims[-1]:
                 places[step] = place
         return places.reshape(steps, *shape)
