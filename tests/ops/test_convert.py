@@ -164,3 +164,10 @@ def test_a_list_of_frames_is_even():
     assert rf.reduce_sum(x, axis=time).tolist() == [9.0, 2.0]
     with pytest.raises(rf.errors.DimError, match="lists of one axis"):
         rf.convert_to_tensor([[1.0, 2.0], [3.0]], dims=[time, rf.batch_dim])
+
+
+@pytest.mark.parametrize("dtype", [">i2", ">f4", ">i8"])
+def test_numpy_arrays_of_any_byte_order(dtype):
+    time, values = rf.Dim(None, name="time"), np.arange(6).reshape(2, 3).astype(dtype)
+    x = rf.convert_to_tensor(values, dims=[rf.batch_dim, time], lengths=np.array([3, 2], ">i4"))
+    assert x.tolist() == values.tolist() and x.size_of(time).values.tolist() == [3, 2]

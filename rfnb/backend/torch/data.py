@@ -181,7 +181,7 @@ class TorchData:
     def convert_raw(value: object, dtype: str | None, device: str | None) -> torch.Tensor:
         """Numbers, lists, numpy or torch tensors, in `dtype` if given; Python floats are float32."""
         if isinstance(value, np.ndarray | np.generic):
-            value = torch.from_numpy(np.array(value))
+            value = torch.from_numpy(np.array(value, value.dtype.newbyteorder("=")))  # torch knows no other order
         raw = torch.as_tensor(value, dtype=None if dtype is None else dtype_of(dtype), device=placed(device))
         if raw.layout is not torch.strided or raw.is_nested:
             kind = "nested" if raw.is_nested else str(raw.layout)
