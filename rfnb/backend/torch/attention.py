@@ -227,6 +227,8 @@ class AttentionMode(TorchDispatchMode):
             self._product([x for x in args if isinstance(x, torch.Tensor)][-2:])
         elif self._marks and name == "sum":
             self._sum(args, kwargs, result)
+        elif self._marks and name == "slice":
+            self._without_sink(args[0], result)
         elif self._marks and name in SAME:
             self._follow(name, args, result[0] if isinstance(result, tuple) else result)
 
@@ -255,6 +257,16 @@ class AttentionMode(TorchDispatchMode):
             elif name == "mul" and others and out.numel() > x.numel():
                 weights = _with_batch(x, axis, others[0])
                 self._mark(out, out.dim() + axis, weights, values=others[0].expand(out.shape).movedim(axis, -2))
+
+    def _without_sink(self, raw: torch.Tensor, part: torch.Tensor) -> None:
+        """Marks weights without one of their columns, which took part in the softmax, but has no value."""
+        mark = self._mark_of(raw)
+        axis = None if mark is None or mark.sums or mark.values is not None else mark.axis_of(raw)
+        if mark is None or axis is None or part.shape[axis] != mark.size - 1:
+            return
+        first = (part.storage_offset() - raw.storage_offset()) // mark.step
+        weights = None if mark.weights is None else mark.weights.narrow(-1, first, mark.size - 1)
+        self._mark(part, part.dim() + axis, weights)
 
     def _mark(
         self,

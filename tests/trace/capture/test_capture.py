@@ -407,6 +407,22 @@ def test_functions_of_torch(inference):
         torch.testing.assert_close(item.weights.raw_tensor @ values, expected)
 
 
+@pytest.mark.parametrize("columns", [slice(None, -1), slice(1, None)])
+@pytest.mark.parametrize("dropout", [None, 0.0, 0.5])
+def test_a_sink_takes_part_in_the_softmax_only(columns, dropout):
+    q, k, v = torch.randn(3, 2, 4, 5, 8, generator=torch.Generator().manual_seed(0))
+    scores = torch.cat([q.new_zeros(2, 4, 5, 1), q @ k.mT, q.new_zeros(2, 4, 5, 1)], -1)[..., columns]
+    with rf.capture() as seen:
+        weights = scores.softmax(-1)
+        if dropout is not None:
+            weights = F.dropout(weights, dropout)
+        weights = weights[..., 1:] if columns.stop else weights[..., :-1]
+        weights @ v
+    expected = scores.softmax(-1)[..., 1:] if columns.stop else scores.softmax(-1)[..., :-1]
+    assert len(seen) == 1
+    torch.testing.assert_close(seen[0].weights.raw_tensor, expected)
+
+
 def test_gradients_of_torch_are_the_same_and_count_once():
     torch.manual_seed(0)
     model = nn.MultiheadAttention(16, 4, batch_first=True)
