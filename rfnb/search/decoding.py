@@ -334,7 +334,17 @@ class Decoding:
 
     def made(self, prev: np.ndarray, step: Step, state: object) -> tuple[Any, Any]:
         """The scores and the state that `step` gives for the last labels, [N]."""
-        result: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
+        try:
+            result: object = step(self.backend.from_numpy_raw(prev, self.device_of_state), state)
+        except RuntimeError as error:
+            shapes = [tuple(leaf.shape) for leaf in leaves(state) if len(getattr(leaf, "shape", ())) > 2]
+            if shapes and not self.steps:
+                error.add_note(
+                    f"decode: the first axis of each part of the state counts the {len(prev)} hypotheses: {shapes[0]}. "
+                    "A state of torch.nn.LSTM or GRU has its layers first: give state.transpose(0, 1), and turn it "
+                    "back in `step`"
+                )
+            raise
         if not isinstance(result, tuple) or len(result) != 2:
             raise SearchError(
                 "decode: `step` returns something other than two values",

@@ -118,3 +118,19 @@ def test_dtypes_of_scores(dtype):
     found = decode(step=of_scores(lambda n: torch.arange(4.0).expand(n, 4).to(dtype)), end=None)
     assert found.nbest(1, text=False) == [[(3, 3, 3)], [(3, 3, 3)]]
     assert found.tree[0].best.score == pytest.approx(-0.4402, abs=1e-3)
+
+
+def test_a_state_with_layers_first_is_named_beside_the_error_of_torch():
+    gru, readout = torch.nn.GRU(8, 16, num_layers=2, batch_first=True), torch.nn.Linear(16, 5)
+
+    def step(prev, state, turn):
+        output, state = gru(torch.zeros(len(prev), 1, 8), turn(state))
+        return readout(output[:, 0]).detach(), turn(state)
+
+    options = {"beam": 3, "start": 0, "end": 1, "limit": 4}
+    with pytest.raises(RuntimeError, match="hidden size") as caught:
+        rf.search.decode(lambda *args: step(*args, lambda state: state), torch.zeros(2, 1, 16), **options)
+    (note,) = caught.value.__notes__
+    assert "counts the 6 hypotheses: (6, 1, 16)" in note and "state.transpose(0, 1)" in note
+    turn = lambda state: state.transpose(0, 1).contiguous()  # noqa: E731
+    assert len(rf.search.decode(lambda *args: step(*args, turn), torch.zeros(1, 2, 16), **options).nbest()) == 1
