@@ -328,7 +328,7 @@ def _ends(backend: type[Backend], indices: Tensor, size: Size | None) -> np.ndar
     return ends if padding is None else np.where(backend.to_numpy_raw(padding), _MORE, ends)
 
 
-_MORE = np.iinfo(np.int64).max
+_MORE = 2**63 - 1
 _warned: PerPlace[list[str]] = PerPlace(lambda line: [])
 """What has been warned of, by the line of the user."""
 

@@ -15,6 +15,7 @@ from ctypes import c_size_t, string_at
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from operator import is_
 from types import GetSetDescriptorType, MemberDescriptorType, ModuleType, NoneType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -211,8 +212,13 @@ def is_atom(value: object) -> bool:
 _is_atomic: Callable[[type], bool] = cache(lambda kind: issubclass(kind, ATOMS))
 
 
-def parts_of(value: Any) -> tuple[tuple[object, ...] | None, tuple[object, ...]] | None:
-    """Keys and parts of a container; None for other objects. No method of a class of the user runs."""
+def parts_of(
+    value: Any, known_keys: tuple[object, ...] = ()
+) -> tuple[tuple[object, ...] | None, tuple[object, ...]] | None:
+    """Keys and parts of a container; None for other objects. No method of a class of the user runs.
+
+    known_keys: of a dict before, so that only new keys are looked at.
+    """
     kind = type(value)
     if kind is list or kind is tuple:
         return None, tuple(value)
@@ -224,7 +230,9 @@ def parts_of(value: Any) -> tuple[tuple[object, ...] | None, tuple[object, ...]]
             return fields if isinstance(fields, tuple) and len(fields) == len(items) else None, items
     if issubclass(kind, dict):
         keys = tuple(dict.keys(value))
-        keys = keys if PLAIN.issuperset(map(type, keys)) else tuple(map(_key, keys))
+        if not PLAIN.issuperset(map(type, keys)):
+            begin = known_keys if len(known_keys) <= len(keys) and all(map(is_, keys, known_keys)) else ()
+            keys = (*begin, *map(_key, keys[len(begin) :]))
         return keys, tuple(dict.values(value))
     if dataclasses.is_dataclass(kind):
         attributes = attributes_in(value)
@@ -251,7 +259,7 @@ def _key(key: object) -> object:
 
 
 def _is_plain(key: object) -> bool:
-    return type(key) in PLAIN or (type(key) is tuple and all(map(_is_plain, key)))
+    return type(key) in PLAIN or (type(key) is tuple and (PLAIN.issuperset(map(type, key)) or all(map(_is_plain, key))))
 
 
 def extra_of(value: object) -> object:

@@ -148,10 +148,12 @@ class Parts:
 
     extra: how long a deque may be, what makes the missing entries of a defaultdict. total: the number of parts, with
     those inside. skipped: how often it was not compared since it was the last time. to_skip: how often it will not be.
-    has_tensors: whether there are tensors or arrays inside.
+    has_tensors: whether there are tensors or arrays inside. is_constant: whether it is a tuple of atoms or such tuples.
     """
 
-    __slots__ = tuple("_is_flat _items _opened extra has_tensors keys kind length skipped to_skip total".split())
+    __slots__ = tuple(
+        "_is_flat _items _opened extra has_tensors is_constant keys kind length skipped to_skip total".split()
+    )
 
     def __init__(
         self,
@@ -167,10 +169,12 @@ class Parts:
         self.skipped = self.to_skip = 0
         if isinstance(items, Growth):
             self.total, self.to_skip, self.has_tensors = items.total, items.to_skip, any(items.tensors(length))
+            self.is_constant = False
             return
         parts = [item for item in items if type(item) is Kept]
         self.total = length + sum(part.value.total for part in parts if type(part.value) is Parts)
         self.has_tensors = any(map(_has_tensors, parts))
+        self.is_constant = kind is tuple and all(map(_is_constant, parts))
 
     @property
     def growth(self) -> Growth | None:
@@ -364,8 +368,8 @@ class Kept:
             growth.let_go()
 
     def _is_small(self) -> bool:
-        """Whether it is an object that holds no others, such as a device."""
-        return isinstance(self.value, Opaque) and not gc.is_tracked(self.original)
+        """Whether it is an object that holds no others, such as a device, or a tuple of atoms."""
+        return _is_constant(self) or (isinstance(self.value, Opaque) and not gc.is_tracked(self.original))
 
     @property
     def bytes(self) -> int:
@@ -497,7 +501,7 @@ def _is_same(value: Any, kept: object, limit: int, closely: bool) -> bool:
     if kept.version is not None:
         return not kept.changed()
     if isinstance(kept.value, Parts):
-        return _same_parts(value, kept.value, limit, closely)
+        return kept.value.is_constant or _same_parts(value, kept.value, limit, closely)
     if kept.copied_at is not None:
         return bool(kept.backend.version_raw(value._raw if isinstance(value, Tensor) else value) == kept.copied_at)
     if is_atom(value) or not (kept.compared or kept.bytes <= limit):
@@ -564,7 +568,8 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
                 before.pass_on(snapshot)
             return snapshot
     is_long = is_long or (kind is list and len(value) > spare[0])
-    parts = ((), value) if is_long else parts_of(value) if depth < DEEPEST else None
+    known_keys = () if past is None else past.keys or ()
+    parts = ((), value) if is_long else parts_of(value, known_keys) if depth < DEEPEST else None
     if parts is None:
         return Kept(Opaque(value, _inside(value, depth, spare)), origin)
     keys, items = parts
@@ -572,17 +577,18 @@ def _new(value: Any, depth: int, spare: list[int], copied: bool, before: Any) ->
     if is_long or spare[0] < 0:
         return Kept(Opaque(value), origin, note=f"more than {MOST_PARTS} parts, which are not kept")
     old = () if past is None else past.items
-    new_items = tuple(
-        item
-        if is_atom(item)
-        else was
-        if isinstance(was, Kept)
-        and (was.backend is not None or (type(was.value) is Opaque and isinstance(was.origin, weakref.ref)))
-        and is_same(item, was, MEDIUM)
-        else _kept(item, depth + 1, spare, copied, was)
-        for item, was in zip(items, chain(old, repeat(None)), strict=False)
-    )
-    return Kept(Parts(kind, keys, new_items, len(items), extra_of(value)), origin)
+    if not PLAIN.issuperset(map(type, items)):
+        items = tuple(
+            item
+            if is_atom(item)
+            else was
+            if isinstance(was, Kept)
+            and (was.backend is not None or _is_constant(was) or _is_weak(was))
+            and is_same(item, was, MEDIUM)
+            else _kept(item, depth + 1, spare, copied, was)
+            for item, was in zip(items, chain(old, repeat(None)), strict=False)
+        )
+    return Kept(Parts(kind, keys, items, len(items), extra_of(value)), origin)
 
 
 def _grown(
@@ -670,7 +676,7 @@ def tensor_type() -> type:
 def _same_parts(value: Any, parts: Parts, limit: int, closely: bool) -> bool:
     if parts.kind is list and len(value) != parts.length:
         return False
-    current = parts_of(value)
+    current = parts_of(value, parts.keys or ())
     if current is None:
         return True
     keys, items = current
@@ -711,6 +717,14 @@ def _begins_with(items: tuple[object, ...], parts: Parts, limit: int, closely: b
 
 
 _version, _origin, _value = attrgetter("version"), attrgetter("origin"), attrgetter("value")
+
+
+def _is_constant(kept: Kept) -> bool:
+    return type(kept.value) is Parts and kept.value.is_constant
+
+
+def _is_weak(kept: Kept) -> bool:
+    return type(kept.value) is Opaque and isinstance(kept.origin, weakref.ref)
 
 
 def _has_tensors(kept: Kept) -> bool:
