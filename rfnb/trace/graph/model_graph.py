@@ -183,11 +183,13 @@ def measured(
             calls.take(trace(calls.meter(_meter(request, costs))), graph)
         plains = [plain() for _ in range(request.calls)] if times and graph.failure is None else []
     loss = "the sum of the result" if request.loss is None else name_of(request.loss)
+    nodes = _measures(graph, calls.samples, request.show)
+    inside = sum(nodes[node.number].amount for node in graph.nodes if node.number in nodes) if times else 0.0
     graph.measured = NodeMeasures(
         request.show,
         max(len(calls.samples), 1),
-        _measures(graph, calls.samples, request.show),
-        total=median(meter.total for meter in calls.meters),
+        nodes,
+        total=max(median(meter.total for meter in calls.meters), inside),  # less only as the overhead is an estimate
         overhead=median(meter.lost for meter in calls.meters),
         plain=median(plains) if plains else None,
         device=backends.selected().synchronize(),
