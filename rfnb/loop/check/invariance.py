@@ -52,9 +52,8 @@ class BatchDifference:
 
     largest: the largest difference. together, alone: the two entries that differ most. at: their position, by dim.
     lengths: how the lengths differ, if they do; or the entries with and without padding, of a value that has no axis of
-    the sequences. own_lengths: whether that dim has a length for each sequence. tensor,
-    tensor_alone: the two results. place: the entry's position along each axis of `tensor`. operands: descriptions of
-    the op's operands in the batch.
+    the sequences. own_lengths: whether that dim has a length for each sequence. tensor, tensor_alone: the two results.
+    place: the entry's position along each axis of `tensor`. operands: descriptions of the op's operands in the batch.
     """
 
     event: OpEvent
