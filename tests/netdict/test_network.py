@@ -205,6 +205,7 @@ def test_the_template_is_in_the_declared_order_and_has_no_numbers():
     template = network().template("output")
     assert [dim.name for dim in template.dims] == ["batch", "data", "feature"]
     assert template.device == "meta"
+    assert repr(template).splitlines()[0] == "Tensor{'tensor', [batch:?, data:?, feature:7], float32 meta}"
 
 
 def test_batch_norm_as_an_option_of_a_layer():

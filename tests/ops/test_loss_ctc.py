@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 import rfnb as rf
 from rfnb import batch_dim
-from rfnb.errors import DimError
+from rfnb.errors import DimError, DtypeError
 from tests.examples import examples
 
 VOCAB = rf.Dim(3, name="vocab")
@@ -251,6 +251,17 @@ def test_errors():
         rf.ctc_loss(**{**x.given, "targets": rf.set_sparse_dim(x.targets, letters)})
     with pytest.raises(DimError, match="a label is not a class"):
         rf.ctc_loss(**{**x.given, "targets": x.targets + 5})
+    with pytest.raises(DtypeError, match="`targets` must be integers"):
+        rf.ctc_loss(**{**x.given, "targets": rf.cast(x.targets, "float32")})
+
+
+@pytest.mark.parametrize("fn", [rf.ctc_loss, rf.ctc_best_path])
+@pytest.mark.parametrize(("blank", "shift"), [(2, 1), (0, -1)])
+def test_labels_that_are_off_by_one_so_that_one_is_blank(fn, blank, shift):
+    x = Inputs([(4, [0]), (5, [0, 1])], blank)
+    with pytest.raises(DimError, match="a label is the blank") as error:
+        fn(**{**x.given, "targets": x.targets + shift})
+    assert error.value.got == ("2 in sequence 1, label 1" if shift > 0 else "0 in sequence 0, label 0")
 
 
 def test_in_a_loop():

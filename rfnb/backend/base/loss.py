@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 
 from rfnb.backend.base.index import check_range
-from rfnb.backend.base.require import axis_of
+from rfnb.backend.base.require import axis_of, require_ints
 from rfnb.core.advice.similar_dims import nearest
 from rfnb.core.advice.torch_equivalents import called, likely_features
 from rfnb.core.dims import align
@@ -205,6 +205,7 @@ def ctc_problem(
     """The operands of a kernel for `op`. Raises DimError for those that do not fit together."""
     axis_of(op, logits, input_dim, "logits")
     axis_of(op, targets, targets_dim, "targets")
+    require_ints(op, targets, "targets")
     classes = class_dim(op, logits, input_dim, targets.sparse_dim, blank)
     if input_dim in targets.sig.index or classes in targets.sig.index:
         raise DimError(

@@ -121,7 +121,7 @@ def ctc_loss(
         return handle_torch_function(ctc_loss, (log_probs, targets), *arguments)
     if log_probs.is_meta:
         return log_probs.sum((0, 2))
-    _check_labels(targets, log_probs.shape[2])
+    _check_labels(targets, labels, log_probs.shape[2], blank)
     if label_loop and not max_approx and log_probs.shape[0] and targets.shape[1]:
         # torch.nn.functional.ctc_loss calls this, and then replaces ∞ by 0
         return torch._ctc_loss(log_probs, targets, frames, labels, blank, zero_infinity=True)[0]
@@ -145,7 +145,7 @@ def ctc_best_path(
         return handle_torch_function(ctc_best_path, (log_probs, targets), *arguments)
     if log_probs.is_meta:
         return targets.new_zeros(log_probs.shape[:2])
-    _check_labels(targets, log_probs.shape[2])
+    _check_labels(targets, labels, log_probs.shape[2], blank)
     states = _states(targets, blank, label_loop)
     with torch.no_grad():
         total, ways = _forward(log_probs, frames, labels, states, _max)
@@ -159,13 +159,24 @@ def ctc_best_path(
     return torch.where((total > NEVER / 2)[:, None], symbols, blank).T
 
 
-def _check_labels(targets: torch.Tensor, classes: int) -> None:
-    """Raises DimError for a label out of range, where kernels would read past the end. Checked on the CPU only."""
-    if targets.device.type == "cpu" and targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < classes:
+def _check_labels(targets: torch.Tensor, labels: torch.Tensor, classes: int, blank: int) -> None:
+    """Raises DimError for a label that is blank, or out of range, where kernels would read past the end.
+
+    Checked on the CPU only.
+    """
+    if targets.device.type != "cpu" or not targets.numel():
+        return
+    first, last = int(targets.min()), int(targets.max())
+    if not 0 <= first <= last < classes:
+        raise DimError("ctc: a label is not a class", got=f"{first} to {last}", expected=f"0 to {classes - 1}")
+    if not first <= blank <= last:
+        return
+    places = ((targets == blank) & (torch.arange(targets.shape[1]) < labels[:, None])).nonzero()
+    if len(places):
         raise DimError(
-            "ctc: a label is not a class",
-            got=f"{int(targets.min())} to {int(targets.max())}",
-            expected=f"0 to {classes - 1}",
+            "ctc: a label is the blank",
+            got=f"{blank} in sequence {int(places[0, 0])}, label {int(places[0, 1])}",
+            expected=f"labels other than {blank}, the `blank_index`",
         )
 
 

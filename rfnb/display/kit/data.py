@@ -134,6 +134,8 @@ def read(tensor: Tensor) -> Data:
         raise ViewError(f"no numbers: {_first_line(error)}") from None
     if raw is None:
         raise ViewError("no numbers yet")
+    if any((size := tensor.lengths.size(dim)) is not None and size.traced for dim in tensor.dims):
+        raise ViewError("no numbers: no batch has these lengths")  # a template, or a traced call
     source, (raw, remark) = raw, numbers(raw)
     if len(raw.shape) != len(tensor.dims):
         raise ViewError(f"the raw tensor has shape {tuple(raw.shape)}, which does not fit {len(tensor.dims)} dims")
@@ -285,7 +287,7 @@ def describe_dim(dim: Dim, lengths: Lengths) -> DimView:
     """The JSON of a dim outside of a tensor, under the lengths of a batch; of size `UNKNOWN` if it has none."""
     size = lengths.size(dim)
     kind: Kind = _given_kind(dim) or ("spatial" if dim.is_dynamic() else "other")
-    if size is None:
+    if size is None or size.traced:  # also of a template
         return describe_axis(Axis(dim, UNKNOWN), kind)
     values = size.values if size.values.ndim else None
     return describe_axis(Axis(dim, size.max, size.dims, values, size.tags), kind)
