@@ -87,6 +87,9 @@ class Missing(AttributeError):
         return AttributeError, (str(self),)
 
 
+Missing.__module__, Missing.__name__, Missing.__qualname__ = "builtins", "AttributeError", "AttributeError"  # as shown
+
+
 def no_name(module: object, name: str) -> AttributeError:
     """The error for `rf.name`, if there is no such name."""
     if name in INSTEAD:

@@ -186,6 +186,8 @@ def positional_error(name: str, fn: Callable[..., object], given: Sequence[objec
     """The error for arguments without names, of a function that takes all of them by name."""
     hints = {key: hint for key, hint in hints_of(fn).items() if key not in ("self", "return")}
     free, named = {key: hint for key, hint in hints.items() if hint not in (Any, object)}, []
+    parameters = inspect.signature(fn).parameters
+    is_method = "self" in parameters and name[0].islower()  # the name of `__init__` is that of its class
     for value in given:
         fits = next(
             (key for key, hint in free.items() if hint not in (Any, object) and not mismatches(value, hint)), None
@@ -195,8 +197,8 @@ def positional_error(name: str, fn: Callable[..., object], given: Sequence[objec
     return ParameterError(
         f"{name}: all arguments must be given by name",
         got=", ".join(map(called, given)),
-        expected=", ".join(inspect.signature(fn).parameters).removeprefix("self, "),
-        hint=f"rf.{name}({', '.join(named)})",
+        expected=", ".join(parameters).removeprefix("self, "),
+        hint=f"{'' if is_method else 'rf.'}{name}({', '.join(named)})",
     )
 
 

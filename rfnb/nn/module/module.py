@@ -201,6 +201,25 @@ MEANT: Mapping[str, tuple[str, ...]] = {
 }
 """Options of rfnb that are probably meant by names of other libraries; the first one that a class has is suggested."""
 
+OF_TORCH = {
+    "train": "rf.init_train_step_run_ctx() before each step: dropout is on",
+    "eval": "rf.init_forward_step_run_ctx(): dropout is off",
+    "training": "rf.get_run_ctx().is_train_flag_enabled(func=None)",
+    "state_dict": "rf.save(model, path), or rf.to_torch(model).state_dict()",
+    "load_state_dict": "rf.load(path, model), also of a state dict",
+    "forward": "a call of the module; a subclass defines __call__",
+    "zero_grad": "optimizer.zero_grad(), or rf.to_torch(model).zero_grad()",
+    "requires_grad_": "parameter.trainable = False, for those of model.parameters()",
+    "device": "the `device` of a parameter",
+    **{name: f'model.to(device="{name}")' for name in ("cpu", "cuda")},
+    "half": 'model.to(dtype="float16")',
+    "bfloat16": 'model.to(dtype="bfloat16")',
+    "float": 'model.to(dtype="float32")',
+    "double": 'model.to(dtype="float64")',
+    **dict.fromkeys(["register_buffer", "register_parameter"], "model.name = rf.Parameter(dims, auxiliary=…)"),
+}
+"""What modules of rfnb have instead of attributes of torch's."""
+
 INSTEAD = {
     "bidirectional": "use a second module for the other direction, on rf.reverse_sequence(x, axis=time)",
     "num_layers": "make one module for each layer, in an rf.ModuleList",
@@ -265,7 +284,8 @@ class Module(Shown):
         def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property raised AttributeError: show its own message
                 return object.__getattribute__(self, name)
-            raise Missing(f"{type(self).__name__!r} object has no attribute {name!r}", name, self)
+            way = f" → {OF_TORCH[name]}" if name in OF_TORCH else ""
+            raise Missing(f"{type(self).__name__!r} object has no attribute {name!r}{way}", name, self)
 
     def __setattr__(self, name: str, value: object) -> None:
         check_assigned(self, name, value)

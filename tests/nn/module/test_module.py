@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 import torch
 
@@ -246,6 +248,31 @@ def test_names(feat):
 def test_a_module_without_call_says_so():
     with pytest.raises(NotImplementedError, match="Module has no __call__"):
         rf.Module()()
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    {
+        "train": "rf.init_train_step_run_ctx()",
+        "eval": "rf.init_forward_step_run_ctx()",
+        "state_dict": "rf.save(model, path)",
+        "cuda": 'model.to(device="cuda")',
+        "forward": "a call of the module",
+    }.items(),
+)
+def test_a_method_of_torch_names_what_is_written_here(feat, name, way):
+    module = Counted(feat)
+    assert not hasattr(module, name)
+    with pytest.raises(AttributeError) as error:
+        getattr(module, name)
+    shown = traceback.format_exception_only(error.value)[0]
+    assert shown.startswith(f"AttributeError: 'Counted' object has no attribute '{name}' → {way}")
+
+
+def test_a_device_without_its_name_is_an_error_that_can_be_copied(feat):
+    with pytest.raises(rf.errors.ParameterError) as error:
+        Counted(feat).to("cpu")
+    assert error.value.hint == "to(device='cpu')"
 
 
 def test_repr_is_short_and_names_the_parts(feat):
